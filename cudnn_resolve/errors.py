@@ -1,0 +1,88 @@
+"""Errors that a user may see, with the exit code of each.
+
+    CudnnResolveError          what went wrong, where, and what to do next
+    ├── UsageError             2  the command line is wrong
+    ├── InputError             2  a file that the user named is wrong
+    │   └── MatrixError        2  a matrix table or overlay is wrong
+    └── WorldError             3  the machine, the disk or the network refused
+
+A request without a solution is a value (`resolution.Conflict`), not an exception.
+This module imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the process says to the shell."""
+
+    OK = 0
+    """Done, or nothing to do."""
+    NO = 1
+    """The answer is no: unsatisfiable, out of date, failed, findings of severity error."""
+    USAGE = 2
+    """The command line or an input file is wrong."""
+    WORLD = 3
+    """The machine, the disk or the network refused."""
+    REVERTED = 4
+    """`apply` failed and put everything back."""
+    BROKEN = 5
+    """`apply` failed and could not put everything back."""
+
+
+class CudnnResolveError(Exception):
+    """A failure that is explained to the user.
+
+    `code` is a stable kebab-case word; `context` says where (file, row, option); `hint` is the next thing to do.
+    """
+
+    exit_code: ExitCode = ExitCode.WORLD
+
+    def __init__(self, message: str, *, code: str, context: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.context = context
+        self.hint = hint
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        if self.context:
+            lines.append(f"  in: {self.context}")
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class UsageError(CudnnResolveError):
+    """The command line is wrong."""
+
+    exit_code = ExitCode.USAGE
+
+
+class InputError(CudnnResolveError):
+    """A file that the user named is missing, unreadable or malformed."""
+
+    exit_code = ExitCode.USAGE
+
+
+class MatrixError(InputError):
+    """A matrix table is malformed or breaks a law; `faults` holds one line for each fault: file, row and field."""
+
+    def __init__(self, message: str, *, faults: tuple[str, ...] = (), hint: str | None = None) -> None:
+        super().__init__(message, code="matrix-invalid", hint=hint)
+        self.faults = faults
+
+    def __str__(self) -> str:
+        lines = [self.message, *(f"  {fault}" for fault in self.faults)]
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class WorldError(CudnnResolveError):
+    """The machine, the disk or the network refused."""
+
+    exit_code = ExitCode.WORLD

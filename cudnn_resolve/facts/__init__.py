@@ -1,0 +1,1 @@
+"""What a machine and a Python environment are."""

@@ -1,0 +1,1 @@
+"""The curated tables as typed rows, their laws, and the questions that a resolution may ask."""

@@ -1,0 +1,329 @@
+"""One frozen row type for each table of `matrices/`.
+
+Constructors trust; `matrix.parse` validates. Every row carries the ids of its sources, which the table's `[source.ID]` entries explain.
+Versions stay the parsed values of `cudnn_resolve.version`; PEP 440 specifiers and requirements stay text until they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from cudnn_resolve.version import Capability, CodeTarget, CudaVersion, CudnnVersion, DriverVersion
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Branch:
+    """driver/branch.toml: a driver branch and the newest CUDA that it runs natively."""
+
+    name: str
+    number: int
+    cuda: CudaVersion
+    type: str | None = None
+    status: str | None = None
+    eol: str | None = None
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Minimum:
+    """driver/minimum.toml: the driver that one toolkit release was made for (Linux)."""
+
+    cuda: CudaVersion
+    driver: DriverVersion
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Floor:
+    """driver/minimum.toml: the oldest driver that minor-version compatibility allows for a CUDA major."""
+
+    cuda_major: int
+    first: DriverVersion
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Forward:
+    """driver/forward.toml: a forward-compatibility package and one base branch that it supports."""
+
+    package: str
+    cuda: CudaVersion
+    base: int
+    """Branch number of the kernel driver."""
+    classes: tuple[str, ...]
+    """Card classes on which it works: `datacenter`, `tegra`, …"""
+    status: str
+    """`compatible` or why not."""
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Architecture:
+    """gpu/architecture.toml: what knows a compute capability; bounds are inclusive, None = ongoing or unknown."""
+
+    capability: Capability
+    name: str
+    cuda_first: CudaVersion
+    cuda_last: CudaVersion | None = None
+    driver_first: int | None = None
+    driver_last: int | None = None
+    cudnn_first: CudnnVersion | None = None
+    cudnn_last: CudnnVersion | None = None
+    tegra: bool = False
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Card:
+    """gpu/card.toml: a card by its name."""
+
+    name: str
+    alias: tuple[str, ...]
+    capability: Capability
+    kind: str
+    """The column `class`: `datacenter`, `workstation`, `geforce` or `tegra`."""
+    memory_gib: float | None = None
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CudaRelease:
+    """cuda/release.toml: a toolkit release."""
+
+    cuda: CudaVersion
+    line: str
+    """`12.4`."""
+    repositories: tuple[str, ...] = ()
+    """Names of the apt repositories that carry it, `ubuntu2204`."""
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Soname:
+    """cuda/soname.toml: the soname of one CUDA library over a range of CUDA lines, both ends inclusive."""
+
+    library: str
+    soname: str
+    first: CudaVersion
+    last: CudaVersion | None = None
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Component:
+    """cuda/component.toml: a pip package that carries a CUDA library."""
+
+    library: str
+    cuda_major: int
+    package: str
+    abi: str
+    """How another wheel's `==X` on it may be read: `minor` (>= X within the major), `major` (any of the major), `exact`."""
+    slot: str
+    """Identity of the files that it owns; two packages of one slot cannot share an environment."""
+    lib_dir: str
+    """Relative to site-packages."""
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slot:
+    """package/slot.toml: packages that own the same files and so exclude one another."""
+
+    slot: str
+    packages: tuple[str, ...]
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CudnnBuild:
+    """cudnn/release.toml: one cuDNN release built for one CUDA."""
+
+    version: CudnnVersion
+    cuda_major: int
+    soname: int
+    cuda_built: CudaVersion | None = None
+    cuda_first: CudaVersion | None = None
+    """Oldest CUDA runtime it works with, inclusive."""
+    cuda_last: CudaVersion | None = None
+    """Newest CUDA runtime it works with, inclusive; None = every later one of its major."""
+    capability: tuple[Capability, ...] = ()
+    """Compute capabilities with machine code inside; empty = unknown."""
+    driver: DriverVersion | None = None
+    wheel: str | None = None
+    """Pip package that carries it."""
+    apt_package: str | None = None
+    apt_version: str | None = None
+    parts: tuple[str, ...] = ()
+    """Names of its sub-libraries, `ops`, `cnn_infer`, …; empty = one single file."""
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Advisory:
+    """advisory.toml: a release known to be bad."""
+
+    id: str
+    package: str
+    """Pip package, or `cudnn` for a cuDNN of every channel."""
+    versions: str
+    """PEP 440 specifier."""
+    action: str
+    """`avoid` or `warn`."""
+    summary: str
+    remedy: str | None = None
+    capability: tuple[Capability, ...] = ()
+    """Only on these GPUs; empty = on all."""
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trap:
+    """trap.toml: something worth saying about versions of a framework."""
+
+    id: str
+    framework: str
+    versions: str
+    kind: str
+    summary: str
+    remedy: str | None
+    action: str
+    """`warn`: said in a plan that takes such a version; `note`: only in `matrix show`."""
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Repository:
+    """apt/repository.toml: an apt repository of CUDA packages for one release of a distribution."""
+
+    os: str
+    """Distribution and release, `ubuntu22.04`."""
+    name: str
+    """`ubuntu2204`."""
+    arch: str
+    url: str
+    cuda_first: CudaVersion | None = None
+    cuda_last: CudaVersion | None = None
+    keyring: str | None = None
+    key: str | None = None
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AptPattern:
+    """apt/package.toml: an apt package of the CUDA runtime over a range of CUDA lines.
+
+    `name` and `version` hold the fields {major}, {minor} and {release} (toolkit release, `12.4.1`).
+    """
+
+    library: str
+    """`libraries` for the meta package of all runtime libraries, else one component."""
+    name: str
+    version: str
+    first: CudaVersion
+    last: CudaVersion | None = None
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Index:
+    """index.toml: a package index other than the configured one."""
+
+    id: str
+    url: str
+    kind: str
+    """`simple` or `find-links`."""
+    serves: tuple[str, ...] = ()
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bound:
+    """framework/*.toml: a requirement that is true although the metadata of these versions does not say so."""
+
+    versions: str
+    requirement: str
+    reason: str
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Build:
+    """framework/*.toml: one build of one release of a framework."""
+
+    framework: str
+    version: str
+    """Public version as users name it."""
+    variant: str
+    """`cu124`, `cpu`, …"""
+    package: str
+    """Distribution name, normalized."""
+    wheel_version: str
+    """What pip is asked for, with its local part where the index needs it."""
+    index: str
+    """`default`, or the id of a row of index.toml."""
+    pythons: tuple[str, ...] = ()
+    """`cp311`, `py3`; empty = those of the harvested wheel."""
+    arch: tuple[str, ...] = ()
+    glibc: str | None = None
+    yanked: bool = False
+    cuda: CudaVersion | None = None
+    """Built with; None for a CPU build."""
+    cudnn: CudnnVersion | None = None
+    """Compiled against; None where it uses no cuDNN."""
+    delivery: str = "none"
+    """`wheel`, `bundled`, `system` or `none`."""
+    finds: str = "none"
+    """`rpath`, `runpath`, `self` or `none`."""
+    loads: tuple[str, ...] = ()
+    targets: tuple[CodeTarget, ...] = ()
+    """The column `capability`; empty = unknown."""
+    capability_first: Capability | None = None
+    """Oldest GPU by the documentation, where the code inside is not known."""
+    extra: str | None = None
+    requires: tuple[str, ...] | None = None
+    """None = the harvested metadata of the wheel says it."""
+    driver: DriverVersion | None = None
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Framework:
+    """framework/*.toml: a framework, its names and what travels with it."""
+
+    name: str
+    title: str
+    aliases: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    """Distributions that are this framework."""
+    companions: tuple[str, ...] = ()
+    """Distributions that must move with it where they are installed."""
+    builds: tuple[Build, ...] = ()
+    bounds: tuple[Bound, ...] = ()
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WheelRelease:
+    """wheel/*.toml: one release of a pip package, as its index shows it."""
+
+    version: str
+    requires_python: str | None = None
+    tags: tuple[str, ...] = ()
+    """Compressed tags of its Linux and any-platform wheels; `sdist` alone where there is no wheel."""
+    yanked: bool = False
+    requires: Mapping[str, tuple[str, ...]] | None = None
+    """Architecture (`x86_64`, `aarch64`) to Requires-Dist lines; None = not harvested."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Package:
+    """wheel/*.toml: a pip package."""
+
+    name: str
+    releases: tuple[WheelRelease, ...] = ()
+    """Oldest first, by version."""
+
+
+EMPTY: Mapping[str, tuple[str, ...]] = MappingProxyType({})
