@@ -1,0 +1,1 @@
+"""The door to the machine: run a program, read a file, list a directory."""

@@ -1,0 +1,1 @@
+"""Asks a host and gives facts."""
