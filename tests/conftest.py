@@ -1,0 +1,105 @@
+"""What holds for every test: it sees nothing of this machine, and it reaches nobody but this machine.
+
+A test marked `network` keeps the package index that the developer has configured; everything else is taken from it, too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("developer", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, database=None)
+settings.load_profile("ci" if os.environ.get("CI") else "developer")
+
+INDEX_PREFIXES = ("PIP_", "UV_")
+"""What tells pip and uv where packages come from."""
+MACHINE_PREFIXES = (
+    "COLAB_",
+    "CONDA_",
+    "CUDA_",
+    "CUDNN_",
+    "KAGGLE_",
+    "LC_",
+    "LD_",
+    "NV_",
+    "NVIDIA_",
+    "PYENV_",
+    "PYTHON",
+    "VIRTUAL_ENV",
+    "WSL_",
+    "XDG_",
+)
+"""What tells a program about the machine, its libraries or its user."""
+DEAD_PROXY = "http://127.0.0.1:9"
+"""The discard port: a child that wants to leave the machine gets a refusal at once."""
+LOOPBACK = ("localhost", "127.", "::1")
+
+
+class SocketForbiddenError(RuntimeError):
+    """A test that is not marked `network` reached out."""
+
+
+class _Gate:
+    """Whether sockets may leave this machine just now; an audit hook cannot be taken away again, so it asks here."""
+
+    open = True
+
+
+def _is_local(address: object) -> bool:
+    """True for a Unix socket, for a loopback address and for no host at all."""
+    host = address[0] if isinstance(address, tuple) and address else address
+    if isinstance(host, bytes):
+        host = host.decode("ascii", "replace")
+    return not isinstance(host, str) or not host or host.startswith(("/", "\0", *LOOPBACK))
+
+
+def _guard(event: str, arguments: tuple[object, ...]) -> None:
+    """Refuse what leaves the machine: called by the interpreter for each audited event."""
+    if _Gate.open or not event.startswith("socket."):
+        return
+    if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
+        address = arguments[1]
+    elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
+        address = arguments[0]
+    else:
+        return
+    if not _is_local(address):
+        raise SocketForbiddenError(f"{event} to {address!r} in a test that is not marked `network`")
+
+
+sys.addaudithook(_guard)
+
+
+@pytest.fixture(autouse=True)
+def isolation(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home of its own for each test, which it gives; no settings of this machine's user, libraries or GPUs; sockets shut."""
+    network = request.node.get_closest_marker("network") is not None
+    home = tmp_path_factory.mktemp("home")
+    dropped = MACHINE_PREFIXES if network else (*MACHINE_PREFIXES, *INDEX_PREFIXES)
+    for name in list(os.environ):
+        if name.startswith(dropped):
+            monkeypatch.delenv(name)
+    for name, folder in (("CACHE", ".cache"), ("STATE", ".local/state"), ("DATA", ".local/share")):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(home / folder))
+    for name, value in (("COLUMNS", "100"), ("LC_ALL", "C.UTF-8"), ("LANG", "C.UTF-8"), ("NO_COLOR", "1"), ("TERM", "dumb"), ("TZ", "UTC")):
+        monkeypatch.setenv(name, value)
+    if not network:
+        monkeypatch.setenv("HOME", str(home))
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
+        monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+        monkeypatch.setenv("PIP_DISABLE_PIP_VERSION_CHECK", "1")
+        monkeypatch.setenv("UV_NO_CONFIG", "1")
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+            monkeypatch.setenv(name, DEAD_PROXY)
+            monkeypatch.setenv(name.lower(), DEAD_PROXY)
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.setenv(name, "localhost,127.0.0.1,::1")
+    monkeypatch.setattr(_Gate, "open", network)
+    yield home
+    _Gate.open = True

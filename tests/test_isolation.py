@@ -1,0 +1,55 @@
+"""The suite cannot touch the machine: what `conftest.isolation` promises."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def test_home_is_empty_and_of_this_test(isolation: Path) -> None:
+    assert Path.home() == isolation
+    assert list(isolation.iterdir()) == []
+    assert all(value.startswith(str(isolation)) for name, value in os.environ.items() if name.startswith("XDG_"))
+
+
+@pytest.mark.parametrize(
+    "name", ["LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDNN_RESOLVE_FACTS", "PIP_INDEX_URL", "VIRTUAL_ENV", "PYTHONPATH"]
+)
+def test_a_child_sees_no_setting_of_the_machine(name: str) -> None:
+    done = subprocess.run([sys.executable, "-c", f"import os; print(os.environ.get({name!r}))"], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "None\n"
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1", "index.example"])
+def test_sockets_do_not_leave_the_machine(host: str) -> None:
+    with pytest.raises(RuntimeError, match="not marked `network`"):
+        socket.create_connection((host, 443), timeout=1)
+
+
+def test_datagrams_do_not_leave_the_machine() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender, pytest.raises(RuntimeError, match="not marked `network`"):
+        sender.sendto(b"", ("192.0.2.1", 53))
+
+
+def test_sockets_on_this_machine_work() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        peer, _ = server.accept()
+        with peer:
+            client.sendall(b"x")
+
+            assert peer.recv(1) == b"x"
+
+
+def test_a_child_finds_no_way_out() -> None:
+    script = "import urllib.request; urllib.request.urlopen('http://192.0.2.1/', timeout=5)"
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    assert "refused" in done.stderr
