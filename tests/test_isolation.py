@@ -17,13 +17,21 @@ def test_home_is_empty_and_of_this_test(isolation: Path) -> None:
     assert all(value.startswith(str(isolation)) for name, value in os.environ.items() if name.startswith("XDG_"))
 
 
-@pytest.mark.parametrize(
-    "name", ["LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDNN_RESOLVE_FACTS", "PIP_INDEX_URL", "VIRTUAL_ENV", "PYTHONPATH"]
-)
-def test_a_child_sees_no_setting_of_the_machine(name: str) -> None:
-    done = subprocess.run([sys.executable, "-c", f"import os; print(os.environ.get({name!r}))"], capture_output=True, text=True, check=True)
+def test_settings_of_the_machine_are_gone() -> None:
+    assert not {name for name in os.environ if name.startswith(("CUDA_", "CUDNN_", "LD_", "NVIDIA_", "VIRTUAL_ENV", "PYTHON"))}
+    assert os.environ["PIP_CONFIG_FILE"] == os.devnull
+    assert not {"PIP_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX_URL"} & set(os.environ)
 
-    assert done.stdout == "None\n"
+
+def test_settings_of_the_machine_were_there() -> None:
+    """The test above, run with settings to lose: it would fail if the fixture left any."""
+    planted = ["LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDNN_RESOLVE_FACTS", "PIP_INDEX_URL", "UV_INDEX_URL", "VIRTUAL_ENV"]
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "settings_of_the_machine_are_gone"]
+
+    done = subprocess.run(argv, env={**os.environ, **dict.fromkeys(planted, "planted")}, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1", "index.example"])
