@@ -1,0 +1,117 @@
+"""Files that the user names: read within a limit, written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+import tempfile
+
+from cudnn_resolve.errors import InputError, WorldError
+
+STDIN = "-"
+"""The name that means standard input."""
+
+
+def read_bounded(path: str, limit_bytes: int, what: str) -> str:
+    """The text of a file, or of standard input for `-`; `what` names its kind in messages (`facts file`).
+
+    InputError (exit 2) where it is missing, unreadable, a directory, larger than `limit_bytes` (seen before it is read, where the
+    system knows the size) or not UTF-8. A byte order mark is dropped.
+    """
+    try:
+        raw = _read_stdin(limit_bytes) if path == STDIN else _read_file(path, limit_bytes)
+    except IsADirectoryError:
+        raise InputError(f"{path} is a directory, not a {what}", code="input-unreadable") from None
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}", code="input-missing", hint=f"the {what} is looked for from {_here()}") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InputError(f"the {what} {path} cannot be read: {reason}", code="input-unreadable") from None
+    if raw is None:
+        raise InputError(f"{path} is too large for a {what}: more than {limit_bytes >> 20} MB", code="input-too-large")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"the {what} {path} is not UTF-8 text", code="input-encoding", context=f"byte {error.start}", hint="save it as UTF-8"
+        ) from None
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return "a directory that is gone"
+
+
+def _read_stdin(limit_bytes: int) -> bytes | None:
+    if sys.stdin is None:
+        raise OSError("standard input is closed")
+    raw = sys.stdin.buffer.read(limit_bytes + 1)
+    return None if len(raw) > limit_bytes else raw
+
+
+def _read_file(path: str, limit_bytes: int) -> bytes | None:
+    with open(path, "rb") as file:
+        status = os.fstat(file.fileno())
+        if stat.S_ISREG(status.st_mode) and status.st_size > limit_bytes:
+            return None
+        raw = file.read(limit_bytes + 1)
+    return None if len(raw) > limit_bytes else raw
+
+
+def write_atomic(path: str, text: str) -> None:
+    """Nothing; `path` then holds `text` as UTF-8, whole. A failure leaves what was there before.
+
+    The text goes to a file beside it, which then takes its place and its permissions; a link keeps pointing to its file.
+    A device or pipe (`/dev/stdout`) is written directly. WorldError (exit 3) where that is not possible.
+    """
+    try:
+        _write(os.path.realpath(path), text.encode("utf-8", "backslashreplace"))
+    except IsADirectoryError:
+        raise WorldError(f"{path} is a directory", code="output-directory", hint="name a file in it") from None
+    except FileNotFoundError:
+        missing = os.path.dirname(path) or "."
+        raise WorldError(f"{path} cannot be written: there is no directory {missing}", code="output-missing") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise WorldError(f"{path} cannot be written: {reason}", code="output-unwritable") from None
+
+
+def _write(path: str, raw: bytes) -> None:
+    mode = _mode(path)
+    if mode is not None and stat.S_ISDIR(mode):
+        raise IsADirectoryError(path)
+    if mode is not None and not stat.S_ISREG(mode):
+        with open(path, "wb") as device:
+            device.write(raw)
+        return
+    if mode is not None and not os.access(path, os.W_OK):
+        raise PermissionError(13, "it is write-protected")
+    handle, beside = tempfile.mkstemp(prefix=".cudnn-resolve-", dir=os.path.dirname(path))
+    try:
+        with open(handle, "wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(beside, 0o666 & ~_umask() if mode is None else stat.S_IMODE(mode))
+        os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+
+
+def _mode(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,55 @@
+"""The terminal and the environment variables that say how to speak to it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TextIO
+
+DEFAULT_WIDTH = 100
+
+
+def wants_color(stream: TextIO | None) -> bool:
+    """True where `stream` is a terminal that shows colours and nobody asked for none (NO_COLOR, TERM=dumb)."""
+    if stream is None or os.environ.get("NO_COLOR") or os.environ.get("TERM", "") in ("", "dumb"):
+        return False
+    try:
+        return stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def width(stream: TextIO | None) -> int:
+    """Columns of the terminal behind `stream`, at least 60; 100 where it is none. COLUMNS overrules."""
+    stated = os.environ.get("COLUMNS", "")
+    if stated.isascii() and stated.isdigit() and 0 < int(stated[:6]) < 10_000:
+        return max(60, int(stated[:6]))
+    try:
+        if stream is None or not stream.isatty():
+            return DEFAULT_WIDTH
+        return max(60, os.get_terminal_size(stream.fileno()).columns)
+    except (OSError, ValueError):
+        return DEFAULT_WIDTH
+
+
+def wants_traceback() -> bool:
+    """True where CUDNN_RESOLVE_DEBUG asks to see where an internal error comes from."""
+    return os.environ.get("CUDNN_RESOLVE_DEBUG", "") not in ("", "0")
+
+
+def prepare_output() -> None:
+    """Nothing; what the terminal's encoding cannot show is then written as an escape instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def silence(stream: TextIO | None) -> None:
+    """Nothing; what is still buffered for `stream` goes nowhere, so that the interpreter does not fail on it when it exits."""
+    try:
+        if stream is not None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+    except (OSError, ValueError):  # not a real file, as under a test
+        return
