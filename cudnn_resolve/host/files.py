@@ -6,7 +6,6 @@ import contextlib
 import os
 import stat
 import sys
-import tempfile
 
 from cudnn_resolve.errors import InputError, WorldError
 
@@ -81,6 +80,8 @@ def write_atomic(path: str, text: str) -> None:
 
 
 def _write(path: str, raw: bytes) -> None:
+    import tempfile  # slow to import, and most runs write nothing
+
     mode = _mode(path)
     if mode is not None and stat.S_ISDIR(mode):
         raise IsADirectoryError(path)

@@ -1,0 +1,226 @@
+"""Facts that the user states on the command line, laid over what is known of a machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TypeVar
+
+from cudnn_resolve.errors import UsageError
+from cudnn_resolve.facts.model import UNKNOWN, CudnnCopy, Driver, Facts, Gpu, Packages, Python, Toolkit, Unknown
+from cudnn_resolve.version import Capability, DriverVersion
+
+Row = TypeVar("Row", Toolkit, CudnnCopy)
+
+_PYTHON = re.compile(r"[23]\.\d{1,3}(?:\.\d{1,3}(?:(?:a|b|rc)\d{1,3})?)?(t?)")
+_PLATFORM = re.compile(r"(linux|manylinux_(\d{1,2})_(\d{1,3})|manylinux1|manylinux2010|manylinux2014)_(x86_64|amd64|aarch64|arm64)")
+_OS = re.compile(r"([a-z]+(?:[-_][a-z]+)*)[-_ :]?(\d{1,4}(?:\.\d{1,3}){0,2})?")
+_GLIBC = re.compile(r"2\.\d{1,3}")
+_OLD_MANYLINUX = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}  # PEP 513, 571, 599
+_ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
+_DISTRIBUTIONS = {"redhat": "rhel", "amazon": "amzn", "amazonlinux": "amzn", "rockylinux": "rocky", "alma": "almalinux", "suse": "sles"}
+_GLIBC_OF = {  # the C library that a release of a distribution was published with; source: their package archives
+    "ubuntu16.04": "2.23", "ubuntu18.04": "2.27", "ubuntu20.04": "2.31", "ubuntu22.04": "2.35", "ubuntu24.04": "2.39",
+    "debian9": "2.24", "debian10": "2.28", "debian11": "2.31", "debian12": "2.36", "debian13": "2.41",
+    "rhel7": "2.17", "rhel8": "2.28", "rhel9": "2.34", "rhel10": "2.39",
+    "amzn2": "2.26", "amzn2023": "2.34",
+}  # fmt: skip
+_REBUILDS = ("centos", "rocky", "almalinux", "ol")
+"""Distributions that rebuild RHEL, release by release."""
+_DRIVER_MAJORS = (100, 1999)
+"""What can be a driver branch: 340 knows no CUDA that matters here, 615 is the newest of 2026, and there is room above."""
+_NEWEST_BARE_MAJOR = 20
+"""A bare number is a capability up to here (`75`, `120`); `980` and `1080` are cards."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Assumptions:
+    """What the user states instead of what a machine says; None and () = nothing was stated."""
+
+    driver: str | None = None
+    gpus: tuple[str, ...] = ()
+    """Names of cards or compute capabilities."""
+    python_version: str | None = None
+    platform: str | None = None
+    """`linux_x86_64`, or with a C library `manylinux_2_28_x86_64`."""
+    glibc: str | None = None
+    os: str | None = None
+    """Distribution and release, `ubuntu22.04`."""
+
+    @property
+    def elsewhere(self) -> bool:
+        """True where the plan is for a fresh environment on another machine than this one."""
+        return self.python_version is not None or self.platform is not None
+
+
+def assume(facts: Facts, stated: Assumptions, card: Callable[[str], Gpu]) -> Facts:
+    """`facts` with every stated fact in its place, and `sources` saying so; the fresh environment where one is meant.
+
+    `card` gives the GPU behind a name and raises UsageError for a name that it does not know. UsageError (exit 2) for a driver,
+    version or platform that cannot be.
+    """
+    if stated.elsewhere:
+        facts = fresh_environment(facts)
+    if stated.platform is not None:
+        facts = _with_platform(facts, stated.platform)
+    if stated.os is not None:
+        facts = _with_os(facts, stated.os)
+    if stated.glibc is not None:
+        platform = replace(facts.platform, glibc=_glibc_of(stated.glibc))
+        facts = _learnt(replace(facts, platform=platform), "--glibc", "platform.glibc")
+    if stated.python_version is not None:
+        facts = _learnt(replace(facts, python=_python_of(stated.python_version)), "--python-version", "python.version")
+    if stated.driver is not None:
+        facts = _learnt(replace(_forget(facts, "driver"), driver=Driver(version=_driver_of(stated.driver))), "--driver", "driver.version")
+    if stated.gpus:
+        gpus = tuple(_gpu_of(text, card) for text in stated.gpus)
+        facts = _learnt(replace(_forget(facts, "gpus"), gpus=gpus), "--gpu", "gpus")
+    return facts
+
+
+def fresh_environment(facts: Facts) -> Facts:
+    """The same machine with a new environment of an unnamed Python.
+
+    Nothing is installed in it, and the copies of libraries that the old environment held do not count.
+    """
+    prefix = facts.python.prefix
+    return replace(
+        _forget(facts, "python", "packages.pip", "packages.requires", "frameworks"),
+        python=Python(),
+        packages=Packages(pip=MappingProxyType({}), apt=facts.packages.apt),
+        frameworks=(),
+        cuda_toolkits=_outside(facts.cuda_toolkits, prefix),
+        cudnn=_outside(facts.cudnn, prefix),
+    )
+
+
+def _outside(rows: tuple[Row, ...] | Unknown, prefix: str | None) -> tuple[Row, ...] | Unknown:
+    """The copies that no Python environment holds."""
+    if isinstance(rows, Unknown):
+        return rows
+    inside = None if prefix is None else prefix.rstrip("/") + "/"
+    return tuple(row for row in rows if row.source not in ("pip", "conda") and not (inside and row.path and row.path.startswith(inside)))
+
+
+def _forget(facts: Facts, *names: str) -> Facts:
+    """`facts` without the sources and problems of the named facts and of what is below them."""
+
+    def is_kept(fact: str) -> bool:
+        return not any(fact == name or fact.startswith((f"{name}.", f"{name}[")) for name in names)
+
+    return replace(
+        facts,
+        sources=MappingProxyType({fact: how for fact, how in facts.sources.items() if is_kept(fact)}),
+        problems=tuple(problem for problem in facts.problems if is_kept(problem.what)),
+    )
+
+
+def _learnt(facts: Facts, option: str, *names: str) -> Facts:
+    """`facts` with the option as the source of the named facts."""
+    return replace(facts, sources=MappingProxyType({**facts.sources, **dict.fromkeys(names, option)}))
+
+
+def _with_platform(facts: Facts, text: str) -> Facts:
+    found = _PLATFORM.fullmatch(text.strip().lower())
+    if found is None:
+        raise UsageError(
+            f"--platform {text!r} is not a platform that can be planned for",
+            code="option-platform",
+            hint="linux_x86_64, linux_aarch64, or with the C library's version manylinux_2_28_x86_64",
+        )
+    arch = _ARCHITECTURES.get(found[4], found[4])
+    glibc = f"{found[2]}.{found[3]}" if found[2] else _OLD_MANYLINUX.get(found[1])
+    moved = facts.platform.arch not in (None, arch)
+    if moved:  # what was found there was built for another processor
+        facts = replace(
+            _forget(facts, "cuda_toolkits", "cudnn", "loader", "packages.apt"),
+            cuda_toolkits=UNKNOWN,
+            cudnn=UNKNOWN,
+            loader=UNKNOWN,
+            packages=replace(facts.packages, apt=UNKNOWN),
+        )
+    platform = replace(facts.platform, system="linux", arch=arch)
+    facts = _learnt(facts, "--platform", "platform.system", "platform.arch")
+    if glibc is not None:
+        return _learnt(replace(facts, platform=replace(platform, glibc=glibc)), "--platform", "platform.glibc")
+    return replace(facts, platform=platform)
+
+
+def _with_os(facts: Facts, text: str) -> Facts:
+    distribution, release = split_os(text)
+    old = facts.platform
+    facts = _learnt(facts, "--os", "platform.distribution", "platform.release")
+    if (old.distribution, old.release) == (distribution, release) and old.glibc is not None:
+        return facts
+    name = "rhel" if distribution in _REBUILDS else distribution
+    glibc = _GLIBC_OF.get(f"{name}{release}") or _GLIBC_OF.get(f"{name}{release.partition('.')[0]}")
+    stated = facts.sources.get("platform.glibc") == "--platform"
+    if stated:
+        glibc = old.glibc
+    platform = replace(old, system="linux", distribution=distribution, release=release, glibc=glibc)
+    if glibc is not None and not stated:
+        facts = _learnt(facts, "--os", "platform.glibc")
+    return replace(facts, platform=platform)
+
+
+def split_os(text: str) -> tuple[str, str]:
+    """Distribution and release as os-release writes them, ("ubuntu", "22.04") for `ubuntu22.04`, `Ubuntu 22.04` or `ubuntu2204`.
+
+    UsageError where the text names none.
+    """
+    found = _OS.fullmatch(text.strip().lower())
+    if found is None or found[2] is None:
+        raise UsageError(
+            f"--os {text!r} is not a distribution with its release",
+            code="option-os",
+            hint="such as ubuntu22.04, debian12, rocky9 or amzn2023",
+        )
+    distribution = _DISTRIBUTIONS.get(found[1], found[1])
+    release = found[2]
+    if distribution == "ubuntu" and len(release) == 4 and release.isdigit():
+        release = f"{release[:2]}.{release[2:]}"
+    return distribution, release
+
+
+def _glibc_of(text: str) -> str:
+    if not _GLIBC.fullmatch(text):
+        raise UsageError(f"--glibc {text!r} is not a version of the GNU C library", code="option-glibc", hint="such as 2.35")
+    return text
+
+
+def _python_of(text: str) -> Python:
+    found = _PYTHON.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(f"--python-version {text!r} is not a Python version", code="option-python-version", hint="such as 3.11 or 3.11.13")
+    return Python(version=text.strip().removesuffix("t"), free_threaded=True if found[1] else None)
+
+
+def _driver_of(text: str) -> str:
+    try:
+        version = DriverVersion(text.strip())
+    except ValueError:
+        version = None
+    if version is None or not _DRIVER_MAJORS[0] <= version.major <= _DRIVER_MAJORS[1] or len(version.parts) > 3:
+        cuda = version is not None and 7 <= version.major < 30
+        hint = "the driver's version is meant, not its CUDA version: nvidia-smi prints both, the driver's is such as 550.54.15"
+        raise UsageError(
+            f"--driver {text!r} is not a version of the NVIDIA driver", code="option-driver", hint=hint if cuda else "such as 550.54.15"
+        )
+    return version.text
+
+
+def _gpu_of(text: str, card: Callable[[str], Gpu]) -> Gpu:
+    word = text.strip()
+    if word.casefold() in ("", "none", "no", "cpu"):
+        raise UsageError(
+            f"--gpu {text!r} names no GPU", code="option-gpu", hint="for a machine without one, ask for CPU builds: --device cpu"
+        )
+    try:
+        capability = Capability.parse(word)
+    except ValueError:
+        return card(word)
+    if word.isdigit() and capability.major > _NEWEST_BARE_MAJOR:
+        return card(word)
+    return Gpu(compute_capability=str(capability))
