@@ -14,6 +14,18 @@ from cudnn_resolve.version import Capability, CodeTarget, CudaVersion, CudnnVers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """`[source.ID]` of any table: where its rows were read, and when."""
+
+    id: str
+    where: str
+    read: str
+    """The day, `2026-11-21`."""
+    confidence: str | None = None
+    """`memory` where nothing that could be read confirms it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Branch:
     """driver/branch.toml: a driver branch and the newest CUDA that it runs natively."""
 
@@ -23,6 +35,7 @@ class Branch:
     type: str | None = None
     status: str | None = None
     eol: str | None = None
+    note: str | None = None
     source: tuple[str, ...] = ()
 
 
@@ -32,6 +45,10 @@ class Minimum:
 
     cuda: CudaVersion
     driver: DriverVersion
+    bundled: DriverVersion | None = None
+    """Driver inside the runfile installer."""
+    date: str | None = None
+    note: str | None = None
     source: tuple[str, ...] = ()
 
 
@@ -56,6 +73,9 @@ class Forward:
     """Card classes on which it works: `datacenter`, `tegra`, …"""
     status: str
     """`compatible` or why not."""
+    branch: int | None = None
+    """Branch number of the libcuda that the package holds."""
+    note: str | None = None
     source: tuple[str, ...] = ()
 
 
@@ -72,6 +92,7 @@ class Architecture:
     cudnn_first: CudnnVersion | None = None
     cudnn_last: CudnnVersion | None = None
     tegra: bool = False
+    note: str | None = None
     source: tuple[str, ...] = ()
 
 
@@ -85,6 +106,8 @@ class Card:
     kind: str
     """The column `class`: `datacenter`, `workstation`, `geforce` or `tegra`."""
     memory_gib: float | None = None
+    tflops_fp32: float | None = None
+    note: str | None = None
     source: tuple[str, ...] = ()
 
 
@@ -97,6 +120,8 @@ class CudaRelease:
     """`12.4`."""
     repositories: tuple[str, ...] = ()
     """Names of the apt repositories that carry it, `ubuntu2204`."""
+    date: str | None = None
+    note: str | None = None
     source: tuple[str, ...] = ()
 
 
@@ -108,6 +133,7 @@ class Soname:
     soname: str
     first: CudaVersion
     last: CudaVersion | None = None
+    note: str | None = None
     source: tuple[str, ...] = ()
 
 
@@ -124,6 +150,18 @@ class Component:
     """Identity of the files that it owns; two packages of one slot cannot share an environment."""
     lib_dir: str
     """Relative to site-packages."""
+    note: str | None = None
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CudaWheel:
+    """cuda/wheel.toml: the CUDA release that one version of a component package belongs to."""
+
+    package: str
+    version: str
+    cuda: CudaVersion
+    note: str | None = None
     source: tuple[str, ...] = ()
 
 
@@ -133,6 +171,7 @@ class Slot:
 
     slot: str
     packages: tuple[str, ...]
+    note: str | None = None
     source: tuple[str, ...] = ()
 
 
@@ -157,6 +196,10 @@ class CudnnBuild:
     apt_version: str | None = None
     parts: tuple[str, ...] = ()
     """Names of its sub-libraries, `ops`, `cnn_infer`, …; empty = one single file."""
+    apt_basis: str | None = None
+    """How the apt version is known: `seen` in a repository, or by its `pattern`."""
+    date: str | None = None
+    note: str | None = None
     source: tuple[str, ...] = ()
 
 
@@ -175,6 +218,9 @@ class Advisory:
     remedy: str | None = None
     capability: tuple[Capability, ...] = ()
     """Only on these GPUs; empty = on all."""
+    frameworks: tuple[str, ...] = ()
+    """Only with these frameworks; empty = with all."""
+    note: str | None = None
     source: tuple[str, ...] = ()
 
 
@@ -190,6 +236,7 @@ class Trap:
     remedy: str | None
     action: str
     """`warn`: said in a plan that takes such a version; `note`: only in `matrix show`."""
+    note: str | None = None
     source: tuple[str, ...] = ()
 
 
@@ -207,6 +254,7 @@ class Repository:
     cuda_last: CudaVersion | None = None
     keyring: str | None = None
     key: str | None = None
+    note: str | None = None
     source: tuple[str, ...] = ()
 
 
@@ -223,6 +271,7 @@ class AptPattern:
     version: str
     first: CudaVersion
     last: CudaVersion | None = None
+    note: str | None = None
     source: tuple[str, ...] = ()
 
 
@@ -235,6 +284,7 @@ class Index:
     kind: str
     """`simple` or `find-links`."""
     serves: tuple[str, ...] = ()
+    note: str | None = None
     source: tuple[str, ...] = ()
 
 
@@ -245,6 +295,9 @@ class Bound:
     versions: str
     requirement: str
     reason: str
+    package: str | None = None
+    """Only for this distribution of the framework; None = for all."""
+    note: str | None = None
     source: tuple[str, ...] = ()
 
 
@@ -277,14 +330,23 @@ class Build:
     finds: str = "none"
     """`rpath`, `runpath`, `self` or `none`."""
     loads: tuple[str, ...] = ()
+    """CUDA libraries that must be found, `cublas`; beside delivery `wheel`: where its own requirements do not bring them."""
+    sonames: tuple[tuple[str, str], ...] = ()
+    """Library and soname where it wants another one than that of `cuda`."""
     targets: tuple[CodeTarget, ...] = ()
     """The column `capability`; empty = unknown."""
+    targets_aarch64: tuple[CodeTarget, ...] = ()
+    """The same for the aarch64 wheel where its code differs; empty = as `targets`."""
     capability_first: Capability | None = None
     """Oldest GPU by the documentation, where the code inside is not known."""
     extra: str | None = None
     requires: tuple[str, ...] | None = None
     """None = the harvested metadata of the wheel says it."""
     driver: DriverVersion | None = None
+    requires_like: str | None = None
+    """`default`: besides `requires`, what the same version of the package on the default index requires, NVIDIA's and triton apart."""
+    date: str | None = None
+    note: str | None = None
     source: tuple[str, ...] = ()
 
 
@@ -301,6 +363,9 @@ class Framework:
     """Distributions that must move with it where they are installed."""
     builds: tuple[Build, ...] = ()
     bounds: tuple[Bound, ...] = ()
+    gpu_package: str | None = None
+    """Distribution of the GPU builds where another one holds the CPU builds."""
+    note: str | None = None
     source: tuple[str, ...] = ()
 
 
@@ -313,6 +378,7 @@ class WheelRelease:
     tags: tuple[str, ...] = ()
     """Compressed tags of its Linux and any-platform wheels; `sdist` alone where there is no wheel."""
     yanked: bool = False
+    date: str | None = None
     requires: Mapping[str, tuple[str, ...]] | None = None
     """Architecture (`x86_64`, `aarch64`) to Requires-Dist lines; None = not harvested."""
 
@@ -324,6 +390,35 @@ class Package:
     name: str
     releases: tuple[WheelRelease, ...] = ()
     """Oldest first, by version."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExtraRelease:
+    """framework/*.toml: a release that another index than the configured one holds, such as `0.21.0+cu118` of a companion.
+
+    The fields mean what they mean in `Build`.
+    """
+
+    package: str
+    version: str
+    """With its local part, as pip is asked for it."""
+    index: str
+    pythons: tuple[str, ...] = ()
+    arch: tuple[str, ...] = ()
+    glibc: str | None = None
+    yanked: bool = False
+    requires_python: str | None = None
+    requires: tuple[str, ...] | None = None
+    requires_like: str | None = None
+    cuda: CudaVersion | None = None
+    cudnn: CudnnVersion | None = None
+    delivery: str = "none"
+    finds: str = "none"
+    loads: tuple[str, ...] = ()
+    targets: tuple[CodeTarget, ...] = ()
+    date: str | None = None
+    note: str | None = None
+    source: tuple[str, ...] = ()
 
 
 EMPTY: Mapping[str, tuple[str, ...]] = MappingProxyType({})

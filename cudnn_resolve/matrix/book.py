@@ -1,0 +1,409 @@
+"""The questions that a resolution may ask of the tables.
+
+A `Book` reads nothing itself: it is handed `Tables`, asks them for one table at a time, and only when a question needs it. Rows
+are made once and kept in the instance.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Protocol, TypeVar
+
+from cudnn_resolve.matrix import overlay, row
+from cudnn_resolve.matrix.overlay import Layer, Placed
+from cudnn_resolve.matrix.parse import NOTHING, Builder, Compiled, Given, source_of
+from cudnn_resolve.matrix.table import Form, table_form
+from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
+
+_T = TypeVar("_T")
+_ARCHITECTURES = ("x86_64", "aarch64")
+
+
+class Tables(Protocol):
+    """Where compiled tables come from: the shipped ones, or those of an overlay."""
+
+    def names(self) -> Sequence[str]:
+        """Every table there is, `cudnn/release`, `framework/torch`, …"""
+
+    def load(self, name: str) -> Compiled:
+        """One table, as `parse.compile_table` gives it; MatrixError where it is malformed."""
+
+    def head(self, name: str) -> Mapping[str, Any]:
+        """The head of one table without its rows."""
+
+    def path(self, name: str) -> str:
+        """The file of one table, for messages."""
+
+    def version(self) -> str:
+        """A short text that changes with the content of any table."""
+
+
+class Book:
+    """Every question about the tables; `layers` are the shipped tables and then the overlays, the last one on top."""
+
+    def __init__(self, *layers: Tables) -> None:
+        self.layers = layers
+        self._builder = Builder()
+        self._names: tuple[frozenset[str], ...] | None = None
+        self._kept: dict[tuple[str, object], Any] = {}
+
+    # -- frameworks ------------------------------------------------------------------------------------------------------------
+
+    def frameworks(self) -> tuple[str, ...]:
+        """Names of all frameworks, in order of the alphabet."""
+        return self._keep("frameworks", None, lambda _: self._stems("framework"))
+
+    def framework(self, name: str) -> row.Framework:
+        """The framework of that name, alias or distribution name, with all its builds; KeyError where there is none."""
+        found = self._framework_names().get(_normalized(name))
+        if found is None:
+            raise KeyError(name)
+        return self._keep("framework", found, self._framework)
+
+    def framework_of(self, distribution: str) -> str | None:
+        """The framework that a distribution is: `tensorflow-gpu` is tensorflow; None for any other package."""
+        return self._keep("distributions", None, lambda _: self._distributions()).get(_normalized(distribution))
+
+    def nearest(self, word: str) -> tuple[str, ...]:
+        """Names of frameworks that look like `word`, the nearest first, at most three."""
+        from difflib import get_close_matches
+
+        known = self._framework_names()
+        close = get_close_matches(_normalized(word[:80]), list(known), n=6, cutoff=0.6)
+        return tuple(dict.fromkeys(known[one] for one in close))[:3]
+
+    def extra_releases(self, package: str) -> tuple[row.ExtraRelease, ...]:
+        """Releases of a package on indexes other than the configured one, in the order of the tables."""
+        return self._keep("extras", None, lambda _: self._extras()).get(_normalized(package), ())
+
+    # -- pip packages ----------------------------------------------------------------------------------------------------------
+
+    def package(self, name: str) -> row.Package | None:
+        """What is known of a pip package's releases, oldest first; None where it was not harvested."""
+        return self._keep("package", _normalized(name), self._package)
+
+    def packages(self) -> tuple[str, ...]:
+        """Names of all harvested pip packages."""
+        return self._stems("wheel")
+
+    def component(self, package: str) -> row.Component | None:
+        """The CUDA library that a pip package carries; None for any other package."""
+        rows: dict[str, row.Component] = self._index("cuda/component", "component", lambda one: one.package)
+        return rows.get(_normalized(package))
+
+    def components(self, cuda_major: int) -> tuple[row.Component, ...]:
+        """The component packages of one CUDA major."""
+        return tuple(one for one in self._rows("cuda/component", "component") if one.cuda_major == cuda_major)
+
+    def slot(self, package: str) -> str | None:
+        """The identity of the files that a package shares with others, None where it has them for itself."""
+        return self._keep("slots", None, lambda _: self._slots()).get(_normalized(package))
+
+    def cuda_of(self, package: str, version: str) -> CudaVersion | None:
+        """The CUDA release that one version of a component package belongs to, None where that is not known."""
+        rows: dict[tuple[str, str], row.CudaWheel] = self._index("cuda/wheel", "wheel", lambda one: (one.package, one.version))
+        found = rows.get((_normalized(package), version))
+        return found.cuda if found else None
+
+    def advisories(self, package: str) -> tuple[row.Advisory, ...]:
+        """Releases of a package that are known to be bad; `cudnn` asks for those that hold in every channel."""
+        rows: tuple[row.Advisory, ...] = self._rows("advisory", "advisory")
+        return tuple(one for one in rows if one.package == _normalized(package))
+
+    def traps(self, framework: str) -> tuple[row.Trap, ...]:
+        """What is worth saying about versions of a framework."""
+        return tuple(one for one in self._rows("trap", "trap") if one.framework == framework)
+
+    # -- CUDA and cuDNN --------------------------------------------------------------------------------------------------------
+
+    def cuda_releases(self) -> tuple[row.CudaRelease, ...]:
+        """Every toolkit release, oldest first."""
+        return self._keep("cuda", None, lambda _: self._sorted("cuda/release", "release", lambda one: one.cuda))
+
+    def release_of_line(self, line: str) -> row.CudaRelease | None:
+        """The newest release of a CUDA line such as `12.4`."""
+        found = [one for one in self.cuda_releases() if one.line == line]
+        return found[-1] if found else None
+
+    def soname(self, library: str, cuda: CudaVersion) -> str | None:
+        """The soname of a CUDA library, `libcublas.so.12`, in the CUDA line of that version; None where that is not known."""
+        line = CudaVersion(cuda.line)
+        rows: tuple[row.Soname, ...] = self._rows("cuda/soname", "soname")
+        for one in rows:
+            if one.library == library and one.first <= line and (one.last is None or line <= one.last):
+                return one.soname
+        return None
+
+    def cudnn_builds(self) -> tuple[row.CudnnBuild, ...]:
+        """Every build of every cuDNN release, oldest first."""
+        return self._keep("cudnn", None, lambda _: self._sorted("cudnn/release", "build", lambda one: one.version))
+
+    # -- GPUs and drivers ------------------------------------------------------------------------------------------------------
+
+    def architectures(self) -> tuple[row.Architecture, ...]:
+        """Every compute capability, oldest first."""
+        return self._keep("architectures", None, lambda _: self._sorted("gpu/architecture", "architecture", lambda one: one.capability))
+
+    def architecture(self, capability: Capability) -> row.Architecture | None:
+        """What is known of one compute capability."""
+        rows: dict[Capability, row.Architecture] = self._index("gpu/architecture", "architecture", lambda one: one.capability)
+        return rows.get(capability)
+
+    def cards(self) -> tuple[row.Card, ...]:
+        """Every card, in the order of the table."""
+        return self._rows("gpu/card", "card")
+
+    def card(self, name: str) -> row.Card | None:
+        """The card of that name or alias, vendor words, memory sizes and case apart; None where none or several could be meant."""
+        from cudnn_resolve.matrix.card import find
+
+        return self._keep("card", name, lambda _: find(self.cards(), name))
+
+    def nearest_cards(self, word: str) -> tuple[str, ...]:
+        """Names of cards that look like `word`, the nearest first, at most five."""
+        from cudnn_resolve.matrix.card import nearest
+
+        return nearest(self.cards(), word)
+
+    def branches(self) -> tuple[row.Branch, ...]:
+        """Every driver branch, oldest first."""
+        return self._keep("branches", None, lambda _: self._sorted("driver/branch", "branch", lambda one: one.number))
+
+    def forward(self) -> tuple[row.Forward, ...]:
+        """Every pair of a forward-compatibility package and a base branch."""
+        return self._rows("driver/forward", "forward")
+
+    def floor(self, cuda_major: int) -> DriverVersion | None:
+        """The oldest driver that minor-version compatibility allows for a CUDA major; None where that is not offered."""
+        rows: dict[int, row.Floor] = self._index("driver/minimum", "floor", lambda one: one.cuda_major)
+        found = rows.get(cuda_major)
+        return found.first if found else None
+
+    def minimums(self) -> tuple[row.Minimum, ...]:
+        """Toolkit releases with the driver that each was made for, oldest first."""
+        return self._keep("minimums", None, lambda _: self._sorted("driver/minimum", "minimum", lambda one: one.cuda))
+
+    def toolkit_driver(self, cuda: CudaVersion) -> DriverVersion | None:
+        """The driver that a toolkit was made for.
+
+        Of that very release where it is known, else of the newest release of its line up to it; `12.4` means the first of its line.
+        None where the tables do not know the line.
+        """
+        line = [one for one in self.minimums() if one.cuda.line == cuda.line]
+        below = [one for one in line if one.cuda <= cuda]
+        return (below[-1] if below else line[0]).driver if line else None
+
+    def native_cuda(self, driver: DriverVersion) -> CudaVersion | None:
+        """The newest CUDA that a driver runs natively.
+
+        That of its branch, or of the nearest older branch that the tables know; a branch newer than all gets that of the newest.
+        None for a driver older than all.
+        """
+        below = [one for one in self.branches() if one.number <= driver.major]
+        return below[-1].cuda if below else None
+
+    # -- apt, indexes, sources -------------------------------------------------------------------------------------------------
+
+    def repositories(self) -> tuple[row.Repository, ...]:
+        """Every apt repository."""
+        return self._rows("apt/repository", "repository")
+
+    def repository(self, os: str, arch: str) -> row.Repository | None:
+        """The apt repository for `ubuntu22.04` on `x86_64`."""
+        rows: dict[tuple[str, str], row.Repository] = self._index("apt/repository", "repository", lambda one: (one.os, one.arch))
+        return rows.get((os, arch))
+
+    def apt_patterns(self) -> tuple[row.AptPattern, ...]:
+        """Names and versions of the apt packages of the CUDA runtime."""
+        return self._rows("apt/package", "package")
+
+    def indexes(self) -> tuple[row.Index, ...]:
+        """Every package index that rows name, the configured one apart."""
+        return self._rows("index", "index")
+
+    def index(self, id: str) -> row.Index:
+        """One package index; KeyError where the tables do not know it."""
+        rows: dict[str, row.Index] = self._index("index", "index", lambda one: one.id)
+        return rows[id]
+
+    def source(self, table: str, id: str) -> row.Source | None:
+        """What one of the ids under `source` in a row of that table stands for."""
+        for number, layer in enumerate(self.layers):
+            before = overlay.prefix(number)
+            if id.startswith(before) and self._has(number, table):
+                plain = layer.load(table)["sources"].get(id[len(before) :])
+                if plain is not None:
+                    return source_of(id, plain)
+        return None
+
+    @property
+    def version(self) -> str:
+        """A short text that changes with any table: for a lock to say which tables it was made from. Reads every file."""
+        return "+".join(layer.version() for layer in self.layers)
+
+    # -- rows ------------------------------------------------------------------------------------------------------------------
+
+    def names(self) -> tuple[str, ...]:
+        """Every table of every layer, in order of the alphabet."""
+        return tuple(sorted(frozenset[str]().union(*self._layer_names())))
+
+    def placed(self, name: str, array: str) -> list[Placed]:
+        """The rows of one array of one table after overlaying, each with its layer and position; for laws and for printing."""
+        form = _form(name, array)
+        return overlay.lay(form, self._layers(name, array), self._builder)
+
+    def removals_of_nothing(self, name: str, array: str) -> list[tuple[int, int]]:
+        """Layer and position of each row of an overlay that would remove what is not there."""
+        return overlay.removals_of_nothing(_form(name, array), self._layers(name, array), self._builder)
+
+    def _rows(self, name: str, array: str) -> tuple[Any, ...]:
+        return self._keep(name, array, lambda _: tuple(one.row for one in self.placed(name, array)))
+
+    def _index(self, name: str, array: str, key: Callable[[Any], Any]) -> dict[Any, Any]:
+        """Rows by `key`, the first of each; one table and array has one key."""
+
+        def build(_: object) -> dict[Any, Any]:
+            return {key(one): one for one in reversed(self._rows(name, array))}
+
+        return self._keep(f"index of {name}", array, build)
+
+    def _sorted(self, name: str, array: str, key: Callable[[Any], Any]) -> tuple[Any, ...]:
+        return tuple(sorted(self._rows(name, array), key=key))
+
+    def _layers(self, name: str, array: str) -> list[Layer]:
+        """The compiled rows of each layer."""
+        layers = []
+        for number, layer in enumerate(self.layers):
+            if not self._has(number, name):
+                layers.append(Layer())
+                continue
+            table = layer.load(name)
+            if name.startswith("wheel/") and array == "release":
+                layers.append(Layer(rows=_with_requires(table)))
+            else:
+                given = self._given(name, array, table) if array in ("build", "release") else NOTHING
+                layers.append(Layer(rows=table["rows"].get(array, ()), given=given))
+        return layers
+
+    def _given(self, name: str, array: str, table: Compiled) -> Given:
+        """What builds and releases of a framework may leave out, see docs in `matrices/README.md`."""
+        folder, _, framework = name.partition("/")
+        if folder != "framework":
+            return NOTHING
+        fields: dict[str, Any] = {"source": table["head"].get("source", ())}
+        if array == "build":
+            fields |= {"framework": framework, "package": self.head(name)["packages"][0], "index": "default"}
+        return Given(fields=fields, dates=table["dates"])
+
+    def _layer_names(self) -> tuple[frozenset[str], ...]:
+        if self._names is None:
+            self._names = tuple(frozenset(layer.names()) for layer in self.layers)
+        return self._names
+
+    def _has(self, layer: int, name: str) -> bool:
+        return name in self._layer_names()[layer]
+
+    def _stems(self, folder: str) -> tuple[str, ...]:
+        return tuple(name.partition("/")[2] for name in self.names() if name.startswith(f"{folder}/"))
+
+    def _keep(self, question: str, key: object, answer: Callable[[Any], _T]) -> _T:
+        """The answer to a question, worked out once."""
+        try:
+            return self._kept[question, key]  # type: ignore[no-any-return]
+        except KeyError:
+            found = self._kept[question, key] = answer(key)
+            return found
+
+    # -- what is put together from several rows --------------------------------------------------------------------------------
+
+    def head(self, name: str) -> dict[str, Any]:
+        """The plain head of a table, field by field from the topmost layer that says it."""
+        merged: dict[str, Any] = {}
+        for number, layer in enumerate(self.layers):
+            if self._has(number, name):
+                before = overlay.prefix(number)
+                head = dict(layer.head(name))
+                if "source" in head:
+                    head["source"] = [before + id_ for id_ in head["source"]]
+                merged.update(head)
+        return merged
+
+    def _framework(self, name: object) -> row.Framework:
+        table = f"framework/{name}"
+        form = table_form(table)
+        head = self._builder.fields(form.head, self.head(table)) if form and form.head else {}
+        return row.Framework(builds=self._rows(table, "build"), bounds=self._rows(table, "bound"), **head)
+
+    def _framework_names(self) -> dict[str, str]:
+        """Name, alias and distribution, all normalized, to the framework's name; names win over aliases, those over distributions."""
+        return self._keep("framework names", None, lambda _: self._collect("packages", "aliases", "name"))
+
+    def _distributions(self) -> dict[str, str]:
+        return self._collect("packages")
+
+    def _collect(self, *fields: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        heads = {name: self.head(f"framework/{name}") for name in self.frameworks()}
+        for field in fields:
+            for name, head in heads.items():
+                said = head.get(field, ())
+                found.update(dict.fromkeys([said] if isinstance(said, str) else said, name))
+        return found
+
+    def _extras(self) -> dict[str, tuple[row.ExtraRelease, ...]]:
+        found: dict[str, tuple[row.ExtraRelease, ...]] = {}
+        for name in self.frameworks():
+            one: row.ExtraRelease
+            for one in self._rows(f"framework/{name}", "release"):
+                found[one.package] = (*found.get(one.package, ()), one)
+        return found
+
+    def _slots(self) -> dict[str, str]:
+        slots: tuple[row.Slot, ...] = self._rows("package/slot", "slot")
+        components: tuple[row.Component, ...] = self._rows("cuda/component", "component")
+        return {
+            **{package: one.slot for one in slots for package in one.packages},
+            **{one.package: one.slot for one in components},
+        }
+
+    def _package(self, name: object) -> row.Package | None:
+        table = f"wheel/{name}"
+        if table not in self.names():
+            return None
+        releases: tuple[row.WheelRelease, ...] = self._rows(table, "release")
+        if sum(self._has(number, table) for number in range(len(self.layers))) > 1:
+            from packaging.version import Version
+
+            releases = tuple(sorted(releases, key=lambda one: Version(one.version)))
+        return row.Package(name=str(name), releases=releases)
+
+
+def _form(name: str, array: str) -> Form:
+    table = table_form(name)
+    if table is None:
+        raise KeyError(name)
+    return table.form(array)
+
+
+def _normalized(name: str) -> str:
+    """A distribution name as the tables spell it (PyPA names specification)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _with_requires(table: Compiled) -> list[Mapping[str, Any]]:
+    """The releases of a wheel table, each with the requirements that its metadata ids stand for, by architecture."""
+    lines = {entry["id"]: tuple(entry.get("requires", ())) for entry in table["rows"]["metadata"]}
+    meanings: dict[tuple[tuple[str, int], ...], Mapping[str, tuple[str, ...]]] = {}
+    releases = []
+    for plain in table["rows"]["release"]:
+        numbers = plain.get("requires")
+        if numbers is not None:
+            key = tuple(numbers.items())
+            if key not in meanings:
+                wide = dict.fromkeys(_ARCHITECTURES, numbers[""]) if "" in numbers else numbers
+                meanings[key] = MappingProxyType({arch: lines[number] for arch, number in wide.items()})
+            plain = {**plain, "requires": meanings[key]}
+        releases.append(plain)
+    return releases

@@ -1,0 +1,128 @@
+"""Rows laid over rows: which row of an overlay stands for which row below it.
+
+A row replaces the rows of the same key (the columns that `table.py` names) and is new where there are none. With `remove = true`
+it takes away every row that has those parts of the key which it writes. Later overlays lie over earlier ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cudnn_resolve.matrix.parse import NOTHING, Builder, Given
+from cudnn_resolve.matrix.table import Form
+from cudnn_resolve.version import Dotted
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placed:
+    """A row with the place that it comes from: 0 is the shipped table, 1 the first overlay; `position` counts from 0."""
+
+    row: Any
+    layer: int
+    position: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layer:
+    """The compiled rows of one array in one layer, and what they leave out."""
+
+    rows: Sequence[Mapping[str, Any]] = ()
+    given: Given = NOTHING
+
+
+def key_of(form: Form, row: object) -> tuple[object, ...]:
+    """The key of a row, equal for versions that are equal (`2.15` and `2.15.0`)."""
+    return tuple(_comparable(field, getattr(row, field)) for field in form.key)
+
+
+def key_text(form: Form, row: object) -> str:
+    """The key of a row for a reader, `version 9.3.0.75, cuda_major 12`; parts that are empty are left out."""
+    parts = ((form.column(field).name, getattr(row, field)) for field in form.key)
+    return ", ".join(f"{name} {_shown(value)}" for name, value in parts if value not in (None, ()))
+
+
+def lay(form: Form, layers: Sequence[Layer], builder: Builder) -> list[Placed]:
+    """The rows that hold once every layer lies over those before it.
+
+    A replaced row keeps its place in the order, new rows follow. Rows of equal key inside one layer all stay: `law` names them.
+    """
+    placed: list[Placed] = []
+    for number, layer in enumerate(layers):
+        upper = list(_placed(form, layer, number, builder))
+        removals = [one for _, one in _removals(form, layer, builder)]
+        placed = _merge(form, placed, upper, removals) if placed and (upper or removals) else [*placed, *upper]
+    return placed
+
+
+def removals_of_nothing(form: Form, layers: Sequence[Layer], builder: Builder) -> list[tuple[int, int]]:
+    """Layer and position of each `remove = true` that meets no row."""
+    idle = []
+    for number in range(1, len(layers)):
+        below = [one.row for one in lay(form, layers[:number], builder)]
+        for position, removal in _removals(form, layers[number], builder):
+            if not any(_meets(one, removal) for one in below):
+                idle.append((number, position))
+    return idle
+
+
+def prefix(layer: int) -> str:
+    """What stands before the ids of a layer's sources."""
+    return f"overlay-{layer}:" if layer else ""
+
+
+def _placed(form: Form, layer: Layer, number: int, builder: Builder) -> Iterator[Placed]:
+    before = prefix(number)
+    for position, plain in enumerate(layer.rows):
+        if not plain.get("remove"):
+            for row in builder.rows(form, plain, given=layer.given, prefix=before):
+                yield Placed(row=row, layer=number, position=position)
+
+
+def _removals(form: Form, layer: Layer, builder: Builder) -> Iterator[tuple[int, dict[str, list[object]]]]:
+    """Position of each removing row, and by field the values that a removed row may have."""
+    for position, plain in enumerate(layer.rows):
+        if plain.get("remove"):
+            fields = builder.fields(form, {key: value for key, value in plain.items() if key in form.key + form.apart})
+            several = "version" if form.expands else ""
+            yield (
+                position,
+                {key: [_comparable(key, one) for one in (value if key == several else [value])] for key, value in fields.items()},
+            )
+
+
+def _meets(row: object, removal: Mapping[str, list[object]]) -> bool:
+    return all(_comparable(field, getattr(row, field)) in values for field, values in removal.items())
+
+
+def _merge(form: Form, lower: list[Placed], upper: list[Placed], removals: list[dict[str, list[object]]]) -> list[Placed]:
+    over: dict[tuple[object, ...], list[Placed]] = {}
+    for one in upper:
+        over.setdefault(key_of(form, one.row), []).append(one)
+    result: list[Placed] = []
+    laid: set[tuple[object, ...]] = set()
+    for one in lower:
+        key = key_of(form, one.row)
+        if key in over and key not in laid:
+            result.extend(over[key])
+            laid.add(key)
+        elif key not in over and not any(_meets(one.row, removal) for removal in removals):
+            result.append(one)
+    return [*result, *(one for key, group in over.items() if key not in laid for one in group)]
+
+
+def _comparable(field: str, value: object) -> object:
+    if isinstance(value, Dotted):
+        return value
+    if isinstance(value, tuple):
+        return frozenset(value)
+    if isinstance(value, str) and field.endswith("version"):
+        from packaging.utils import canonicalize_version
+
+        return canonicalize_version(value)
+    return value
+
+
+def _shown(value: object) -> str:
+    return "/".join(map(str, value)) if isinstance(value, tuple) else str(value)
