@@ -86,7 +86,7 @@ class Host(Protocol):
         *,
         timeout_seconds: float,
         env: Mapping[str, str] | None = None,
-        input: str | None = None,  # noqa: A002 - the word that subprocess uses
+        input: str | None = None,
         memory_limit_mib: int | None = None,
     ) -> CommandResult:
         """What became of the program `argv[0]` (a path, or a name on PATH); no shell, standard input closed unless `input`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cudnn_resolve.facts.ldconfig import CacheEntry
 from cudnn_resolve.facts.model import UNKNOWN, Python, Unknown
 
 
@@ -21,17 +22,6 @@ class Distribution:
     """Its `.dist-info` or `.egg-info` directory (or file)."""
     requires: tuple[str, ...] = ()
     """`Requires-Dist` lines as written."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CacheEntry:
-    """One line of the linker cache: the loader opens `path` where `name` is asked for."""
-
-    name: str
-    """`libcudnn.so.9`."""
-    path: str
-    arch: str | None = None
-    """`x86_64`, `aarch64`, `i686` or what else its flags say; None = not said."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,165 @@
+"""Runs one program that may hang, crash, flood its output or leave children behind, and comes back in time."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+
+from cudnn_resolve.host.port import CommandResult
+
+OUTPUT_LIMIT_BYTES = 16 << 20
+"""How much of each stream is kept; a program that prints more is stopped."""
+
+_GRACE_SECONDS = 0.3
+"""How long output is awaited from what a program left behind after it exited itself."""
+
+
+def run_process(
+    argv: Sequence[str],
+    *,
+    timeout_seconds: float,
+    env: Mapping[str, str],
+    text: str | None = None,
+    memory_limit_mib: int | None = None,
+    output_limit_bytes: int = OUTPUT_LIMIT_BYTES,
+) -> CommandResult:
+    """What became of the program. It runs in a process group of its own, which is killed when the time or the limit is over."""
+    try:
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.PIPE if text is not None else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(env),
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        return CommandResult(missing=True, stderr=f"{argv[0]}: {reason}")
+    exchange = _Exchange(process, (text or "").encode("utf-8", "replace"), output_limit_bytes)
+    try:
+        if memory_limit_mib is not None:
+            _limit_memory(process.pid, memory_limit_mib)
+        ended = exchange.follow(time.monotonic() + timeout_seconds)
+    finally:
+        exchange.close()
+    output = exchange.text("stdout")
+    errors = exchange.text("stderr")
+    if ended == "time":
+        return CommandResult(timed_out=True, stdout=output, stderr=errors)
+    if ended == "flood":
+        return CommandResult(flooded=True, stdout=output, stderr=errors)
+    status = process.returncode
+    if status < 0:
+        return CommandResult(signal=_signal_name(-status), stdout=output, stderr=errors)
+    return CommandResult(returncode=status, stdout=output, stderr=errors)
+
+
+class _Exchange:
+    """The pipes of one running program."""
+
+    def __init__(self, process: subprocess.Popen[bytes], text: bytes, limit: int) -> None:
+        self._process = process
+        self._text = text
+        self._limit = limit
+        self._kept: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
+        self._sizes = {"stdout": 0, "stderr": 0}
+        self._selector = selectors.DefaultSelector()
+        for name in ("stdin", "stdout", "stderr"):
+            pipe = getattr(process, name)
+            if pipe is not None:
+                os.set_blocking(pipe.fileno(), False)
+                event = selectors.EVENT_WRITE if name == "stdin" else selectors.EVENT_READ
+                self._selector.register(pipe, event, name)
+
+    def follow(self, deadline: float) -> str:
+        """How it ended: `exit`, `time` or `flood`; passes data until then."""
+        give_up = deadline
+        while True:
+            now = time.monotonic()
+            if now >= give_up:
+                return "exit" if self._has_exited() else "time"
+            if not self._selector.get_map():
+                if self._has_exited():
+                    return "exit"
+                time.sleep(min(0.002, give_up - now))
+                continue
+            ready = self._selector.select(min(0.05, give_up - now))
+            for key, _ in ready:
+                self._pass(key)
+            if max(self._sizes.values()) > self._limit:
+                return "flood"
+            if not ready and give_up == deadline and self._has_exited():
+                # Something that it left behind holds the pipes open.
+                give_up = min(deadline, now + _GRACE_SECONDS)
+
+    def close(self) -> None:
+        """Nothing of the program is left running and nothing of it is open."""
+        self._selector.close()
+        # The group still exists as long as its leader has not been waited for, so this can hit nobody else.
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            self._process.kill()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except OSError:
+                    continue
+        self._process.wait()
+
+    def text(self, name: str) -> str:
+        """What was kept of a stream."""
+        return b"".join(self._kept[name])[: self._limit].decode("utf-8", "replace")
+
+    def _has_exited(self) -> bool:
+        """Has the program ended; it is not waited for, so that its process group stays its own."""
+        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def _pass(self, key: selectors.SelectorKey) -> None:
+        if key.data == "stdin":
+            self._write(key)
+            return
+        try:
+            piece = os.read(key.fd, 1 << 16)
+        except BlockingIOError:
+            return
+        if not piece:
+            self._selector.unregister(key.fileobj)
+            return
+        self._kept[key.data].append(piece)
+        self._sizes[key.data] += len(piece)
+
+    def _write(self, key: selectors.SelectorKey) -> None:
+        try:
+            self._text = self._text[os.write(key.fd, self._text[: 1 << 16]) :] if self._text else b""
+        except BlockingIOError:
+            return
+        except OSError:  # it reads no more
+            self._text = b""
+        if not self._text:
+            self._selector.unregister(key.fileobj)
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+
+
+def _limit_memory(pid: int, limit_mib: int) -> None:
+    """Limits the address space of a process that has just been started; without effect where it has already ended."""
+    import resource
+
+    try:
+        resource.prlimit(pid, resource.RLIMIT_AS, (limit_mib << 20, limit_mib << 20))
+    except (OSError, ValueError):
+        return
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

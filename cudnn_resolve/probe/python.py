@@ -1,0 +1,175 @@
+"""Which interpreter is meant, what it is, and what is installed for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cudnn_resolve.errors import UsageError, WorldError
+from cudnn_resolve.facts.model import Problem, Python
+from cudnn_resolve.host.port import CommandResult, Host, is_dir, is_file, which
+from cudnn_resolve.probe.child import answer_of, payload_path
+from cudnn_resolve.probe.environment import Distribution
+
+TIMEOUT_SECONDS = 20.0
+"""An interpreter on a cold network disk is slow; one that hangs must not be waited for longer."""
+
+_VERSION = re.compile(r"\d+(\.\d+)?")
+_HINT = "pass --python with the path of an interpreter or of a virtual environment"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """The target interpreter and its environment, as the interpreter itself tells it."""
+
+    python: Python
+    how: str
+    """Why it is this one."""
+    prefix: str
+    system: str
+    """`linux`."""
+    machine: str | None
+    """`x86_64`; None = not told."""
+    glibc: str | None
+    """None where the C library is another one."""
+    site_packages: tuple[str, ...]
+    distributions: tuple[Distribution, ...]
+    problems: tuple[Problem, ...]
+
+
+def choose_python(host: Host, wanted: str | None) -> tuple[str, str]:
+    """Path of the target interpreter and why it is this one; UsageError where what was asked for is not there.
+
+    In order: `wanted` (a path of an interpreter, of an environment or of its bin directory, a name on PATH, or a version),
+    the active virtual environment (VIRTUAL_ENV), the active conda environment (CONDA_PREFIX), the interpreter that runs this.
+    """
+    if wanted is not None:
+        return _wanted_python(host, wanted), "--python"
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        prefix = host.environ.get(variable)
+        if prefix:
+            return _python_below(host, prefix, f"{variable} says {prefix}, but it"), variable
+    if host.python and is_file(host, host.python):
+        return host.python, "runs this program"
+    for name in ("python3", "python"):
+        found = which(host, name)
+        if found:
+            return found, f"first {name} on PATH"
+    raise UsageError("no Python interpreter was found", code="python-missing", hint=_HINT)
+
+
+def ask_python(host: Host, path: str, how: str) -> Target:
+    """What the interpreter at `path` tells of itself and of its environment.
+
+    UsageError where it is no Python from 3.6 on, WorldError where it hangs or crashes.
+    """
+    result = host.run([path, "-I", payload_path("payload_python.py")], timeout_seconds=TIMEOUT_SECONDS)
+    answer = answer_of(result)
+    if answer is not None:
+        try:
+            return _target(path, how, answer)
+        except (KeyError, TypeError, ValueError, IndexError):
+            raise _unusable(path, "its answer makes no sense") from None
+    raise _refusal(host, path, result)
+
+
+def _wanted_python(host: Host, wanted: str) -> str:
+    if _VERSION.fullmatch(wanted) and not is_file(host, wanted):
+        found = which(host, f"python{wanted}")
+        if found is None:
+            raise UsageError(f"there is no python{wanted} on PATH", code="python-missing", context=f"--python {wanted}", hint=_HINT)
+        return found
+    if is_dir(host, wanted):
+        return _python_below(host, wanted, wanted)
+    if "/" not in wanted:
+        found = which(host, wanted)
+        if found is not None:
+            return found
+    if not is_file(host, wanted):
+        raise UsageError(f"{wanted!r} is not there", code="python-missing", context=f"--python {wanted}", hint=_HINT)
+    return wanted if "/" in wanted else f"./{wanted}"
+
+
+def _python_below(host: Host, directory: str, subject: str) -> str:
+    """The interpreter of an environment or of its bin directory."""
+    directory = directory.rstrip("/") or "/"
+    for candidate in ("bin/python", "bin/python3", "python", "python3"):
+        path = f"{directory}/{candidate}"
+        if is_file(host, path):
+            return path
+    raise UsageError(f"{subject} holds no Python interpreter", code="python-missing", context=directory, hint=_HINT)
+
+
+def _target(path: str, how: str, answer: Mapping[str, Any]) -> Target:
+    """The told answer as a value; KeyError, TypeError or ValueError where it is not what the payload prints."""
+    version = str(answer["version"])
+    numbers = tuple(int(part) for part in version.split("."))
+    if numbers < (3, 6):
+        raise _unusable(path, f"it is Python {version}; 3.6 or later is needed")
+    libc = str(answer["libc"])
+    problems = [Problem(what=_clean(what), why=_clean(why)) for what, why in answer["problems"]]
+    if answer["system"] == "linux" and not libc.startswith("glibc "):
+        problems.append(Problem(what="C library", why="it is not glibc: NVIDIA's libraries and manylinux wheels need glibc"))
+    return Target(
+        python=Python(
+            version=version,
+            path=path,
+            implementation=str(answer["implementation"]),
+            externally_managed=bool(answer["externally_managed"]),
+            prefix=_clean(answer["prefix"]),
+            free_threaded=bool(answer["free_threaded"]),
+        ),
+        how=how,
+        prefix=_clean(answer["prefix"]),
+        system=str(answer["system"]),
+        machine=_machine(answer["machine"]),
+        glibc=libc.removeprefix("glibc ") if libc.startswith("glibc ") else None,
+        site_packages=tuple(_clean(entry) for entry in answer["path"]),
+        distributions=tuple(_distribution(row) for row in answer["distributions"]),
+        problems=tuple(problems),
+    )
+
+
+def _distribution(row: Any) -> Distribution:
+    name, version, location, metadata, requires = row
+    return Distribution(
+        name=str(name),
+        version=str(version),
+        location=_clean(location),
+        metadata=_clean(metadata),
+        requires=tuple(_clean(line) for line in requires),
+    )
+
+
+def _machine(name: Any) -> str | None:
+    """The architecture under the name that wheels use: `aarch64` for `arm64`, `x86_64` for `amd64`."""
+    plain = str(name).lower()
+    return {"arm64": "aarch64", "amd64": "x86_64", "": None}.get(plain, plain)
+
+
+def _clean(text: Any) -> str:
+    """Text that can be printed: bytes that are no UTF-8 are replaced."""
+    return str(text).encode("utf-8", "replace").decode("utf-8")
+
+
+def _unusable(path: str, why: str) -> UsageError:
+    return UsageError(f"{path} cannot be the target interpreter: {why}", code="python-unusable", context=path, hint=_HINT)
+
+
+def _refusal(host: Host, path: str, result: CommandResult) -> UsageError | WorldError:
+    """Why there is no answer, as an error to raise."""
+    if result.timed_out or result.signal:
+        code = "python-hangs" if result.timed_out else "python-crashes"
+        return WorldError(f"the Python interpreter {path} {result.why()}", code=code, context=path, hint=_HINT)
+    if result.missing:
+        return UsageError(f"{path} cannot be executed: {result.stderr}", code="python-not-executable", context=path, hint=_HINT)
+    old = host.run([path, "-c", "import sys; print('python %d.%d' % sys.version_info[:2])"], timeout_seconds=5.0)
+    found = re.fullmatch(r"python (\d+\.\d+)", old.stdout.strip())
+    if not found:
+        return _unusable(path, "it does not answer as Python does")
+    if tuple(int(part) for part in found[1].split(".")) < (3, 6):
+        return _unusable(path, f"it is Python {found[1]}; 3.6 or later is needed")
+    last = result.stderr.strip().splitlines()[-1:] or [result.why()]
+    return WorldError(f"the Python interpreter {path} is broken: {last[0][:300]}", code="python-broken", context=path, hint=_HINT)
