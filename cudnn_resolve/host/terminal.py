@@ -53,3 +53,12 @@ def silence(stream: TextIO | None) -> None:
             os.close(nowhere)
     except (OSError, ValueError):  # not a real file, as under a test
         return
+
+
+def drop_output() -> None:
+    """Nothing; what can still be printed of standard output is printed, and if that fails, it is given up."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OSError, ValueError):
+        silence(sys.stdout)

@@ -1,0 +1,75 @@
+"""What every verb needs before it can work: the project's settings, the matrix, and the facts."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.cli.options import Options, options_of
+from cudnn_resolve.errors import UsageError
+from cudnn_resolve.facts.assume import assume
+from cudnn_resolve.facts.model import Facts, Gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cudnn_resolve.matrix.book import Book
+
+
+def gather_options(args: argparse.Namespace) -> Options:
+    """The options of a command line over the `[tool.cudnn-resolve]` table of the project that it was given in."""
+    from cudnn_resolve.host.settings import read_project_settings
+
+    return options_of(args, read_project_settings("."))
+
+
+def gather_book(options: Options) -> Book:
+    """The shipped matrix under the overlays that the options name; MatrixError where one is malformed."""
+    from cudnn_resolve.host.tables import open_book
+
+    return open_book(options.matrices)
+
+
+def gather_facts(options: Options, book: Book) -> Facts:
+    """The facts that a plan is for: of `--facts`, of a fresh environment elsewhere, or of this machine; then what the user states.
+
+    Nothing is detected where nothing of this machine counts. InputError, UsageError or WorldError where a source is wrong.
+    """
+    stated = options.assumptions
+    if options.facts is not None:
+        facts = read_facts(options.facts)
+    elif stated.elsewhere:
+        facts = Facts()
+    else:
+        facts = detect_facts(options)
+    return assume(facts, stated, card_of(book))
+
+
+def read_facts(path: str) -> Facts:
+    """The facts of a file, `-` for standard input; InputError where they cannot be used."""
+    from cudnn_resolve.facts.codec import LIMIT_BYTES, decode
+    from cudnn_resolve.host.files import STDIN, read_bounded
+
+    return decode(read_bounded(path, LIMIT_BYTES, "facts file"), "standard input" if path == STDIN else path)
+
+
+def detect_facts(options: Options) -> Facts:
+    """The facts of this machine and of the environment of `--python`."""
+    from cudnn_resolve.host.linux import LinuxHost
+    from cudnn_resolve.probe import detect
+
+    return detect(LinuxHost(), options.python)
+
+
+def card_of(book: Book) -> Callable[[str], Gpu]:
+    """A function that answers the GPU behind the name of a card; UsageError with the nearest names for a name that nobody knows."""
+
+    def look_up(name: str) -> Gpu:
+        card = book.card(name)
+        if card is not None:
+            return Gpu(name=card.name, compute_capability=str(card.capability))
+        near = book.nearest_cards(name)
+        hint = f"did you mean {' or '.join(near)}?" if near else "give its compute capability instead, such as sm_89 or 8.9"
+        raise UsageError(f"--gpu {name!r} is not a card that the matrix knows", code="option-gpu", hint=hint)
+
+    return look_up

@@ -1,0 +1,132 @@
+"""The command `cudnn-resolve`: finds the verb, runs it, and turns whatever happens into an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from types import MappingProxyType
+
+from cudnn_resolve import __version__
+from cudnn_resolve.cli.parser import Parser, nearest
+from cudnn_resolve.cli.printing import show_error
+from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError
+from cudnn_resolve.host import terminal
+
+PROGRAM = "cudnn-resolve"
+VERBS = MappingProxyType(
+    {
+        "detect": "print the facts of this machine and of a Python environment",
+        "plan": "find a stack that works, and print what would have to change",
+        "why": "print the chain of reasons behind one pin, or behind its absence",
+        "matrix": "look up which versions work together",
+    }
+)
+"""Each verb is the module of that name: `add_arguments(parser)` and `run(args)`, which answers the exit code."""
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+"""128 + signal number, as shells report programs that ended so."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code of one command line (default: that of the process); prints, and never raises."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    terminal.prepare_output()
+    try:
+        code = _run(words)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:  # `| head` has seen enough
+        terminal.silence(sys.stdout)
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        _tell("interrupted")
+        return INTERRUPTED
+    except CudnnResolveError as error:
+        return _fail(error)
+    except OSError as error:
+        return _fail(_world(error))
+    except Exception as error:  # noqa: BLE001 - the last door: whatever comes here is our mistake, and is said in one line
+        return _explain_bug(error, words)
+    return code
+
+
+def _run(words: list[str]) -> int:
+    if not words:
+        _tell(_overview())
+        return ExitCode.USAGE
+    first = words[0]
+    if first in ("-h", "--help", "help"):
+        return _help(words[1:] if first == "help" else [])
+    if first in ("-V", "--version"):
+        print(f"{PROGRAM} {__version__}")
+        return ExitCode.OK
+    if first not in VERBS:
+        raise _unknown(first)
+    module = import_module(f"cudnn_resolve.cli.{first}")
+    parser = Parser(prog=f"{PROGRAM} {first}", description=f"{VERBS[first][0].upper()}{VERBS[first][1:]}.")
+    module.add_arguments(parser)
+    try:
+        args = parser.parse(words[1:])
+    except SystemExit:  # argparse, after --help
+        return ExitCode.OK
+    return int(module.run(args))
+
+
+def _help(words: list[str]) -> int:
+    if words:
+        return _run([words[0], "--help"])
+    print(_overview())
+    return ExitCode.OK
+
+
+def _overview() -> str:
+    verbs = "\n".join(f"  {name:<8}  {summary}" for name, summary in VERBS.items())
+    return (
+        f"usage: {PROGRAM} COMMAND [OPTIONS]\n\n"
+        "Plans GPU deep-learning environments that load and run: driver, CUDA, cuDNN and frameworks solved together.\n\n"
+        f"commands:\n{verbs}\n\n"
+        "options:\n  -h, --help     show this help\n  -V, --version  show the version\n\n"
+        f"`{PROGRAM} COMMAND --help` shows the options of one command."
+    )
+
+
+def _unknown(word: str) -> UsageError:
+    if word.startswith("-"):
+        return UsageError(f"the command comes before its options: {word}", code="usage-command", hint=f"{PROGRAM} COMMAND {word} …")
+    near = nearest(word, VERBS)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"the commands are {', '.join(VERBS)}"
+    return UsageError(f"there is no command {word!r}", code="usage-command", hint=hint)
+
+
+def _world(error: OSError) -> WorldError:
+    """What the system refused where no verb expected it, such as a full disk behind standard output."""
+    reason = error.strerror or str(error) or type(error).__name__
+    return WorldError(f"the system refused: {reason}", code="system", context=error.filename if isinstance(error.filename, str) else None)
+
+
+def _fail(error: CudnnResolveError) -> int:
+    terminal.drop_output()
+    show_error(error)
+    return error.exit_code
+
+
+def _tell(text: str) -> None:
+    if sys.stderr is not None:
+        print(text, file=sys.stderr)
+
+
+def _explain_bug(error: Exception, words: list[str]) -> int:
+    terminal.drop_output()
+    if terminal.wants_traceback() or sum(word.count("v") for word in words if word.strip("v") == "-") > 1 or words.count("--verbose") > 1:
+        import traceback
+
+        traceback.print_exception(error)
+    bug = CudnnResolveError(
+        f"internal error: {type(error).__name__}: {error}",
+        code="internal",
+        hint="this is a mistake in cudnn-resolve: please report it with the command line, "
+        "what `-vv` adds to this message, and the output of `cudnn-resolve detect`",
+    )
+    show_error(bug)
+    return ExitCode.WORLD

@@ -1,0 +1,49 @@
+"""What the verbs print: results to standard output or a file, messages to standard error."""
+
+from __future__ import annotations
+
+import sys
+
+from cudnn_resolve.cli.options import Options
+from cudnn_resolve.errors import CudnnResolveError, WorldError
+from cudnn_resolve.host import terminal
+from cudnn_resolve.report.text import Style, clean
+
+
+def emit(text: str, options: Options) -> None:
+    """Nothing; the result stands on standard output, or whole in the file of `-o`. WorldError where that is not possible."""
+    if options.output is not None and options.output != "-":
+        from cudnn_resolve.host.files import write_atomic
+
+        write_atomic(options.output, text)
+        return
+    if sys.stdout is None:
+        raise WorldError("standard output is closed: there is nowhere to print to", code="output-closed", hint="-o FILE writes to a file")
+    sys.stdout.write(text)
+
+
+def say(text: str, options: Options, *, least: int = 0) -> None:
+    """Nothing; a message for the user stands on standard error, unless it is more than the user wants to hear.
+
+    `least` is what must be asked for to see it: 0 always but under -q, 1 with -v, 2 with -vv.
+    """
+    if sys.stderr is not None and options.verbose - options.quiet >= least:
+        print(clean(text, lines=True), file=sys.stderr)
+
+
+def show_error(error: CudnnResolveError) -> None:
+    """Nothing; standard error says what is wrong, where, and what to do next."""
+    if sys.stderr is None:
+        return
+    style = Style(terminal.wants_color(sys.stderr))
+    print(f"{style('error:', 'bold', 'red')} {clean(str(error), lines=True)}", file=sys.stderr)
+
+
+def style_of(options: Options) -> Style:
+    """Colours for the result: only on a terminal that shows them, never in a file."""
+    return Style(options.color and options.output is None and terminal.wants_color(sys.stdout))
+
+
+def width_of(options: Options) -> int:
+    """Columns for the result; a file is written for 100."""
+    return terminal.DEFAULT_WIDTH if options.output is not None else terminal.width(sys.stdout)

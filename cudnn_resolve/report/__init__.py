@@ -1,0 +1,1 @@
+"""Values as text and JSON: every function answers a text and prints nothing."""
