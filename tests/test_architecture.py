@@ -109,6 +109,8 @@ def imports(source: Source) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, f"{'.' * node.level}{node.module or ''}.{alias.name}") for alias in node.names)
         elif isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in ("import_module", "__import__"):
             yield node.lineno, imported_by_call(node)
+        elif isinstance(node, ast.Attribute) and dotted(node.value) == PACKAGE:
+            yield node.lineno, dotted(node)
 
 
 def imported_by_call(node: ast.Call) -> str:
@@ -144,9 +146,9 @@ def order(source: Source) -> Iterator[str]:
     for line, name in imports(source):
         if name.startswith(".") or name == "?":
             yield f"line {line}: import by its full name"
-        if not within(name, (PACKAGE,)) or name == f"{PACKAGE}.__version__":
+        room = name.removeprefix(f"{PACKAGE}.").partition(".")[0]
+        if not within(name, (PACKAGE,)) or room in (PACKAGE, "__version__", "__file__"):
             continue
-        room = [*name.split("."), "__init__"][1]
         other = level(room)
         if room != source.room and (other is None or other >= own):
             yield f"line {line}: {source.room} may not import {name}"
@@ -256,7 +258,8 @@ def test_package_keeps(law: Callable[[Source], Iterator[str]]) -> None:
         (order, "plan.order", "from cudnn_resolve.host.port import Host", "plan may not import cudnn_resolve.host.port.Host"),
         (order, "plan.order", "from cudnn_resolve import host", "plan may not import cudnn_resolve.host"),
         (order, "lock.fit", "import cudnn_resolve.plan.model", "lock may not import cudnn_resolve.plan.model"),
-        (order, "facts.model", "import cudnn_resolve", "facts may not import cudnn_resolve"),
+        (order, "facts.model", "import cudnn_resolve\ncudnn_resolve.plan()", "line 2: facts may not import cudnn_resolve.plan"),
+        (order, "facts.model", "from cudnn_resolve import detect", "facts may not import cudnn_resolve.detect"),
         (order, "facts.model", "def f():\n    from cudnn_resolve.cli import main", "line 2: facts may not import"),
         (order, "facts.model", "from importlib import import_module\nimport_module('cudnn_resolve.cli')", "facts may not import"),
         (order, "facts.model", "__import__(f'cudnn_resolve.cli.{1}')", "facts may not import cudnn_resolve.cli"),
@@ -302,6 +305,7 @@ def test_law_sees(law: Callable[[Source], Iterator[str]], name: str, text: str, 
     [
         (order, "plan.order", "from cudnn_resolve.plan.model import Plan\nfrom cudnn_resolve.facts.model import Facts"),
         (order, "cli.plan", "from cudnn_resolve import __version__"),
+        (order, "host.tables", "import cudnn_resolve\ncudnn_resolve.__file__"),
         (order, "__init__", "from cudnn_resolve.cli import main"),
         (effects, "host.linux", "import os, subprocess\nopen('a')\nos.environ['A']"),
         (effects, "probe.payload", "import ctypes\nopen('a')"),
