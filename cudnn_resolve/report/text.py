@@ -14,7 +14,7 @@ _SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cy
 def clean(text: str, *, lines: bool = False) -> str:
     """`text` with everything that a terminal would act on, hide or reorder written as an escape; `lines` keeps newlines.
 
-    Names and paths come from other machines' files: `\\x1b]0;…` in one must not reach a terminal.
+    Names and paths come from other machines' files: an escape sequence in one must not reach a terminal.
     """
     return (_HARMFUL if lines else _HARMFUL_OR_NEWLINE).sub(lambda found: ascii(found[0])[1:-1], text)
 

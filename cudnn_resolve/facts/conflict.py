@@ -1,0 +1,65 @@
+"""What in the facts cannot work together, seen without the matrix."""
+
+from __future__ import annotations
+
+from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, InstalledFramework, Problem, Unknown
+from cudnn_resolve.version import CudaVersion, CudnnVersion
+
+
+def conflicts(facts: Facts) -> tuple[Problem, ...]:
+    """Pairs of facts that contradict each other, each with what follows; empty where nothing known does."""
+    found = [*_driver(facts.driver), *_gpus(facts)]
+    if not isinstance(facts.frameworks, Unknown):
+        for framework in facts.frameworks:
+            found.extend(_cudnn(framework))
+            found.extend(_cuda(framework, facts.driver))
+    if not isinstance(facts.cudnn, Unknown):
+        found.extend(_copy(copy) for copy in facts.cudnn if copy.complete is False or copy.problems)
+    return tuple(found)
+
+
+def is_wrong(framework: InstalledFramework) -> bool:
+    """True where the framework would load a cuDNN that its build cannot use."""
+    return bool(_cudnn(framework))
+
+
+def _driver(driver: Driver | Unknown | None) -> list[Problem]:
+    if driver is None or isinstance(driver, Unknown) or not driver.version or not driver.kernel_module:
+        return []
+    if driver.version == driver.kernel_module:
+        return []
+    why = (
+        f"the library is {driver.version}, the loaded kernel module {driver.kernel_module}: CUDA fails until a reboot or a matching library"
+    )
+    return [Problem(what="driver", why=why)]
+
+
+def _gpus(facts: Facts) -> list[Problem]:
+    if isinstance(facts.gpus, Unknown):
+        return []
+    hidden = [gpu.name or "a GPU" for gpu in facts.gpus if gpu.hidden]
+    return [Problem(what="gpus", why=f"CUDA_VISIBLE_DEVICES hides {', '.join(hidden)}")] if hidden else []
+
+
+def _cudnn(framework: InstalledFramework) -> list[Problem]:
+    load = framework.would_load
+    if load is None or not load.version or not framework.cudnn_built:
+        return []
+    if CudnnVersion(load.version).serves(CudnnVersion(framework.cudnn_built)):
+        return []
+    why = f"built with cuDNN {framework.cudnn_built}, would load {load.version}" + (f" from {load.path}" if load.path else "")
+    return [Problem(what=f"{framework.name} {framework.version}", why=why)]
+
+
+def _cuda(framework: InstalledFramework, driver: Driver | Unknown | None) -> list[Problem]:
+    if driver is None or isinstance(driver, Unknown) or not driver.cuda or not framework.cuda_built:
+        return []
+    if CudaVersion(framework.cuda_built).major <= CudaVersion(driver.cuda).major:
+        return []
+    why = f"built for CUDA {framework.cuda_built}, the driver supports CUDA up to {driver.cuda}"
+    return [Problem(what=f"{framework.name} {framework.version}", why=why)]
+
+
+def _copy(copy: CudnnCopy) -> Problem:
+    what = f"cuDNN {copy.version or copy.soname or '?'}" + (f" in {copy.path}" if copy.path else "")
+    return Problem(what=what, why="; ".join(copy.problems) or "some of its libraries are missing or of another release")

@@ -1,0 +1,218 @@
+"""Facts as one screen of text, as it stands in a bug report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from cudnn_resolve.facts.conflict import conflicts, is_wrong
+from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, InstalledFramework, Problem, Toolkit, Unknown
+from cudnn_resolve.report.text import Style, clean, shorten, table, wrap
+
+_LABEL = 12
+"""Columns of the labels on the left, after the mark."""
+_ROWS = 6
+"""Rows of a section that are shown where nobody asks for more."""
+_NAMES = {"ubuntu": "Ubuntu", "debian": "Debian", "rhel": "RHEL", "rocky": "Rocky Linux", "amzn": "Amazon Linux", "fedora": "Fedora"}
+_CONTAINERS = {"docker": "in a container", "colab": "Google Colab", "kaggle": "Kaggle", "wsl": "WSL"}
+_IMPLEMENTATIONS = {"cpython": "CPython", "pypy": "PyPy"}
+_ROOT = {True: "root", False: "no root", None: ""}
+
+
+class _Row(NamedTuple):
+    """One line of a section."""
+
+    text: str
+    wrong: bool = False
+
+
+def render(facts: Facts, *, style: Style | None = None, width: int = 100, verbose: bool = False) -> str:
+    """The facts in about 40 lines of at most `width` columns, conflicts marked with `!`.
+
+    `verbose` shows every row of every section, and how each fact was learnt.
+    """
+    style = style or Style()
+    room = width - _LABEL - 2
+    sections = [
+        ("System", _system(facts)),
+        ("Python", _python(facts)),
+        ("Driver", _driver(facts)),
+        ("GPU", _gpus(facts)),
+        ("CUDA", _toolkits(facts, room)),
+        ("cuDNN", _cudnn(facts, room)),
+        ("Frameworks", _frameworks(facts, room)),
+        ("Loader", _loader(facts)),
+        ("Problems", _problems(facts, room, whole=verbose)),
+    ]
+    if verbose:
+        sections.append(("Known from", [_Row(f"{clean(fact)}: {clean(how)}") for fact, how in facts.sources.items()]))
+    limit = 1_000_000 if verbose else _ROWS
+    lines = [line for label, rows in sections for line in _section(label, rows, limit, room, style)]
+    return "\n".join(lines) + "\n"
+
+
+def _section(label: str, rows: Sequence[_Row], limit: int, room: int, style: Style) -> Iterator[str]:
+    """The lines of one section: the wrong rows are never among those left out."""
+    left_out = 0
+    if len(rows) > limit:
+        spare = limit - min(limit, sum(row.wrong for row in rows))
+        shown = []
+        for row in rows:
+            spare -= not row.wrong
+            if row.wrong or spare >= 0:
+                shown.append(row)
+        left_out = len(rows) - len(shown)
+        rows = [*shown[:20], _Row(f"and {left_out + len(shown[20:])} more (-v shows them)")]
+    for row in rows:
+        mark = style("!", "bold", "red") if row.wrong else " "
+        text = shorten(row.text, room)
+        yield f"{mark} {style(label.ljust(_LABEL), 'bold')}{style(text, 'yellow') if row.wrong else text}".rstrip()
+        label = ""
+
+
+def _unknown_or(value: object, none: str) -> list[_Row]:
+    """What stands for a section without rows."""
+    return [_Row("unknown" if isinstance(value, Unknown) else none)]
+
+
+def _join(parts: Iterable[str | None], separator: str = ", ") -> str:
+    return clean(separator.join(part for part in parts if part))
+
+
+def _system(facts: Facts) -> list[_Row]:
+    platform = facts.platform
+    name = _NAMES.get(platform.distribution or "", platform.distribution) or platform.system or "unknown"
+    container = facts.container if isinstance(facts.container, str) else None
+    text = _join(
+        [
+            f"{name} {platform.release or ''}".strip(),
+            platform.arch,
+            platform.glibc and f"glibc {platform.glibc}",
+            _CONTAINERS.get(container or "", container),
+            _ROOT[facts.root],
+        ]
+    )
+    return [_Row(text), *([_Row(clean(facts.note))] if facts.note else [])]
+
+
+def _python(facts: Facts) -> list[_Row]:
+    python = facts.python
+    words = [_IMPLEMENTATIONS.get(python.implementation or "", python.implementation) or "Python", python.version or "of unknown version"]
+    text = _join(
+        [
+            " ".join(words),
+            "without the GIL" if python.free_threaded else None,
+            "externally managed" if python.externally_managed else None,
+            python.path,
+        ]
+    )
+    counts = [
+        f"{len(names)} {kind} packages"
+        for kind, names in (("pip", facts.packages.pip), ("apt", facts.packages.apt))
+        if not isinstance(names, Unknown)
+    ]
+    return [_Row(text), *([_Row(", ".join(counts))] if counts else [])]
+
+
+def _driver(facts: Facts) -> list[_Row]:
+    driver = facts.driver
+    if not isinstance(driver, Driver):
+        return _unknown_or(driver, "none")
+    mixed = bool(driver.version and driver.kernel_module and driver.version != driver.kernel_module)
+    text = _join(
+        [
+            driver.version or "of unknown version",
+            driver.cuda and f"supports CUDA up to {driver.cuda}",
+            f"kernel module {driver.kernel_module}" if mixed else None,
+        ]
+    )
+    return [_Row(text, mixed)]
+
+
+def _gpus(facts: Facts) -> list[_Row]:
+    if isinstance(facts.gpus, Unknown) or not facts.gpus:
+        return _unknown_or(facts.gpus, "none")
+    kinds = Counter((_gpu(gpu), gpu.hidden) for gpu in facts.gpus)
+    return [_Row(f"{count} x {text}" if count > 1 else text, hidden) for (text, hidden), count in kinds.items()]
+
+
+def _gpu(gpu: Gpu) -> str:
+    return _join(
+        [
+            gpu.name or "GPU",
+            gpu.compute_capability and f"compute capability {gpu.compute_capability}",
+            gpu.memory_mib and f"{gpu.memory_mib / 1024:.1f} GiB",
+            "hidden by CUDA_VISIBLE_DEVICES" if gpu.hidden else None,
+        ]
+    )
+
+
+def _toolkits(facts: Facts, room: int) -> list[_Row]:
+    if isinstance(facts.cuda_toolkits, Unknown) or not facts.cuda_toolkits:
+        return _unknown_or(facts.cuda_toolkits, "no toolkit")
+    return [_Row(line) for line in table([_toolkit(row) for row in facts.cuda_toolkits], width=room, indent="")]
+
+
+def _toolkit(row: Toolkit) -> tuple[str, ...]:
+    return row.version or "?", row.source, clean(row.path or "")
+
+
+def _cudnn(facts: Facts, room: int) -> list[_Row]:
+    if isinstance(facts.cudnn, Unknown) or not facts.cudnn:
+        return _unknown_or(facts.cudnn, "none")
+    lines = table([_copy(copy) for copy in facts.cudnn], width=room, indent="")
+    return [_Row(line, _is_broken(copy)) for line, copy in zip(lines, facts.cudnn, strict=True)]
+
+
+def _is_broken(copy: CudnnCopy) -> bool:
+    return copy.complete is False or bool(copy.problems)
+
+
+def _copy(copy: CudnnCopy) -> tuple[str, ...]:
+    version = copy.version or ("?" if copy.soname is None else f"{copy.soname}.?")
+    state = "incomplete" if copy.complete is False else "broken" if copy.problems else ""
+    return version, f"CUDA {copy.cuda}" if copy.cuda else "", copy.source, state, clean(copy.path or copy.owner or "")
+
+
+def _frameworks(facts: Facts, room: int) -> list[_Row]:
+    if isinstance(facts.frameworks, Unknown) or not facts.frameworks:
+        return _unknown_or(facts.frameworks, "none")
+    lines = table([_framework(row) for row in facts.frameworks], width=room, indent="")
+    return [_Row(line, is_wrong(row)) for line, row in zip(lines, facts.frameworks, strict=True)]
+
+
+def _framework(row: InstalledFramework) -> tuple[str, ...]:
+    load = row.would_load
+    found = load is not None and (load.version or load.path)
+    loads = _join([f"loads {load.version or '?'}", load.path], " of ") if load and found else "finds no cuDNN" if load else ""
+    return (
+        clean(f"{row.name} {row.version}"),
+        f"CUDA {row.cuda_built}" if row.cuda_built else clean(row.variant or ""),
+        f"cuDNN {row.cudnn_built}" if row.cudnn_built else "",
+        loads,
+    )
+
+
+def _loader(facts: Facts) -> list[_Row]:
+    loader = facts.loader
+    if isinstance(loader, Unknown):
+        return _unknown_or(loader, "")
+    cached = f"{len(loader.ldconfig)} CUDA libraries in the linker cache" if loader.ldconfig else "no CUDA library in the linker cache"
+    paths = ":".join(loader.ld_library_path)
+    return [_Row(clean(f"LD_LIBRARY_PATH={paths}" if paths else "LD_LIBRARY_PATH is not set")), _Row(cached)]
+
+
+def _problems(facts: Facts, room: int, *, whole: bool) -> list[_Row]:
+    """What cannot work, marked, then what could not be asked; a long text takes two lines, or all that it needs."""
+    seen = conflicts(facts)
+    rows = [_Row(text, True) for problem in seen for text in _told(problem, room, whole=whole)]
+    rows.extend(_Row(text) for problem in facts.problems if problem not in seen for text in _told(problem, room, whole=whole))
+    return rows or [_Row("none")]
+
+
+def _told(problem: Problem, room: int, *, whole: bool) -> list[str]:
+    lines = wrap(clean(f"{problem.what}: {problem.why}"), width=room, rest="  ")
+    if len(lines) > 2 and not whole:
+        lines = [lines[0], shorten(f"{lines[1]} …", room)]
+    return lines
