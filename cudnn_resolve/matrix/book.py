@@ -25,7 +25,7 @@ class Tables(Protocol):
     """Where compiled tables come from: the shipped ones, or those of an overlay."""
 
     def names(self) -> Sequence[str]:
-        """Every table there is, `cudnn/release`, `framework/torch`, …"""
+        """Every table there is, such as `cudnn/release` and `framework/torch`."""
 
     def load(self, name: str) -> Compiled:
         """One table, as `parse.compile_table` gives it; MatrixError where it is malformed."""
@@ -399,11 +399,12 @@ def _with_requires(table: Compiled) -> list[Mapping[str, Any]]:
     releases = []
     for plain in table["rows"]["release"]:
         numbers = plain.get("requires")
-        if numbers is not None:
-            key = tuple(numbers.items())
-            if key not in meanings:
-                wide = dict.fromkeys(_ARCHITECTURES, numbers[""]) if "" in numbers else numbers
-                meanings[key] = MappingProxyType({arch: lines[number] for arch, number in wide.items()})
-            plain = {**plain, "requires": meanings[key]}
-        releases.append(plain)
+        if numbers is None:
+            releases.append(plain)
+            continue
+        key = tuple(numbers.items())
+        if key not in meanings:
+            wide = dict.fromkeys(_ARCHITECTURES, numbers[""]) if "" in numbers else numbers
+            meanings[key] = MappingProxyType({arch: lines[number] for arch, number in wide.items()})
+        releases.append({**plain, "requires": meanings[key]})
     return releases

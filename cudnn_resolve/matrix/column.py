@@ -134,9 +134,17 @@ def _check_number(value: object) -> float:
 def _check_date(value: object) -> str:
     if isinstance(value, date) and not isinstance(value, datetime):
         return value.isoformat()
-    if isinstance(value, str) and _DAY.fullmatch(value):
+    if isinstance(value, str) and _DAY.fullmatch(value) and _is_day(value):
         return value
     raise ValueError(f"{quote(value)} is not a date such as 2026-11-21")
+
+
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text if len(text) > 7 else f"{text}-01")
+    except ValueError:
+        return False
+    return True
 
 
 def _check_specifier(value: object) -> str:
@@ -189,7 +197,7 @@ def _check_url(value: object) -> str:
 
 
 def _check_directory(value: object) -> str:
-    text = _text(value)
+    text = _text(value) if value != "" else ""
     if text.startswith("/") or "\\" in text or ".." in text.split("/"):
         raise ValueError(f"{quote(text)} is not a path below site-packages")
     return text
@@ -211,6 +219,13 @@ def _check_sonames(value: object) -> list[list[str]]:
     if not isinstance(value, dict):
         raise ValueError(f"{quote(value)} is not a table of libraries and their sonames")
     return [[IDENTIFIER.check(library), IDENTIFIER.check(soname)] for library, soname in value.items()]
+
+
+def _check_apt_pattern(value: object) -> str:
+    text = _text(value)
+    if re.search(r"[{}]", re.sub(r"\{(?:major|minor|release)\}", "", text)):
+        raise ValueError(f"{quote(text)} has a field other than {{major}}, {{minor}} and {{release}}")
+    return text
 
 
 def one_of(*words: str) -> Kind:
@@ -264,6 +279,7 @@ SPECIFIER = Kind(name="a version specifier", check=_check_specifier)
 REQUIREMENT = Kind(name="a requirement", check=_check_requirement)
 BRANCH = Kind(name="a driver branch", check=_check_branch)
 URL = Kind(name="a URL", check=_check_url)
+APT_PATTERN = Kind(name="a text with the fields {major}, {minor} and {release}", check=_check_apt_pattern)
 METADATA = Kind(name="the id of a [[metadata]] entry, or one id for each architecture", check=_check_metadata)
 DIRECTORY = Kind(name="a path below site-packages", check=_check_directory)
 PACKAGE = _pattern("a normalized package name such as nvidia-cudnn-cu12", _NORMALIZED)

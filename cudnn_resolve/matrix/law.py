@@ -1,10 +1,323 @@
-"""Laws that hold over all tables together."""
+"""Laws that hold over all tables together: what one file alone cannot show to be wrong.
+
+Each law is a function that takes the book and gives the rows that break it; its docstring says the law. `check` runs them all.
+Laws over frameworks and pip packages stand in `framework_law`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
 from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.overlay import key_of, key_text
 from cudnn_resolve.matrix.parse import Fault
+from cudnn_resolve.matrix.table import Form, table_form
+from cudnn_resolve.version import CudaVersion
+
+Law = Callable[[Book], Iterable[Fault]]
+
+_FIRST_DAY = "2007-01-01"
+"""CUDA 1.0 is of that year."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """A row with its file and its place there."""
+
+    row: Any
+    file: str
+    place: str
+    layer: int
+
+    def fault(self, column: str, message: str) -> Fault:
+        """A fault of this row in one column, or of the whole row with column ""."""
+        return Fault(file=self.file, place=f"{self.place}.{column}" if column else self.place, message=message)
+
+
+def check(book: Book) -> tuple[Fault, ...]:
+    """Every fault of every table against every law; empty where all hold. Reads all tables."""
+    from cudnn_resolve.matrix.framework_law import LAWS as FRAMEWORK_LAWS
+
+    return tuple(fault for law in (*LAWS, *FRAMEWORK_LAWS) for fault in law(book))
 
 
 def overlay_faults(book: Book) -> tuple[Fault, ...]:
-    return ()
+    """What is wrong with the rows of overlays taken by themselves: unknown indexes, two rows of one key, a framework without head.
+
+    Costs no more than the tables that the overlays touch.
+    """
+    from cudnn_resolve.matrix.framework_law import known_indexes, whole_heads
+
+    touched = frozenset(name for layer in book.layers[1:] for name in layer.names())
+    heads = tuple(whole_heads(book, touched))
+    if heads:
+        return heads
+    own = {layer.path(name) for layer in book.layers[1:] for name in layer.names()}
+    found = (*unique_keys(book, touched), *known_indexes(book, touched))
+    return tuple(fault for fault in found if fault.file in own)
+
+
+def lines(book: Book, name: str, array: str) -> Iterator[Line]:
+    """The rows of one array of one table, each with its place."""
+    for one in book.placed(name, array):
+        file = book.layers[one.layer].path(name)
+        yield Line(row=one.row, file=file, place=f"{array}[{one.position}]", layer=one.layer)
+
+
+def unique_keys(book: Book, names: Iterable[str] | None = None) -> Iterator[Fault]:
+    """No two rows of a table have the same key; where they may differ by architecture or Python, these do not overlap."""
+    for name in book.names() if names is None else sorted(names):
+        form = table_form(name)
+        for array in form.arrays if form else ():
+            if array.type is not dict:
+                yield from _repeated(array, lines(book, name, array.array))
+
+
+def _repeated(form: Form, rows: Iterable[Line]) -> Iterator[Fault]:
+    seen: dict[tuple[object, ...], list[Line]] = {}
+    for line in rows:
+        before = seen.setdefault(key_of(form, line.row), [])
+        twin = next((one for one in before if _overlap(form, one.row, line.row)), None)
+        if twin:
+            yield line.fault("", f"has the key of {twin.place}: {key_text(form, line.row)}")
+        before.append(line)
+
+
+def _overlap(form: Form, one: object, other: object) -> bool:
+    """True where rows of one key mean the same things: in every field of `apart` either says all, or both name something alike."""
+    for field in form.apart:
+        ours, theirs = getattr(one, field), getattr(other, field)
+        if isinstance(ours, tuple):
+            if ours and theirs and not set(ours) & set(theirs):
+                return False
+        elif ours != theirs:
+            return False
+    return True
+
+
+def ranges_not_inverted(book: Book) -> Iterator[Fault]:
+    """The first of every range is not after its last."""
+    for name, array, pairs in (
+        ("gpu/architecture", "architecture", ("cuda", "driver", "cudnn")),
+        ("cudnn/release", "build", ("cuda",)),
+        ("apt/repository", "repository", ("cuda",)),
+        ("cuda/soname", "soname", ("",)),
+        ("apt/package", "package", ("",)),
+    ):
+        for line in lines(book, name, array):
+            for pair in pairs:
+                first, last = (f"{pair}_{end}" if pair else end for end in ("first", "last"))
+                low, high = getattr(line.row, first), getattr(line.row, last)
+                if low is not None and high is not None and high < low:
+                    yield line.fault(first, f"{low} is after {last} {high}")
+
+
+def minimum_drivers_monotone(book: Book) -> Iterator[Fault]:
+    """A newer toolkit was not made for an older driver."""
+    yield from _monotone(lines(book, "driver/minimum", "minimum"), "cuda", "driver")
+
+
+def branch_cuda_monotone(book: Book) -> Iterator[Fault]:
+    """A newer driver branch does not run an older CUDA at most."""
+    yield from _monotone(lines(book, "driver/branch", "branch"), "number", "cuda")
+
+
+def _monotone(rows: Iterable[Line], by: str, field: str) -> Iterator[Fault]:
+    ordered = sorted(rows, key=lambda line: getattr(line.row, by))
+    for before, line in pairwise(ordered):
+        low, high = getattr(before.row, field), getattr(line.row, field)
+        if high < low:
+            message = f"{high} for {by} {getattr(line.row, by)} is older than {low} for {by} {getattr(before.row, by)}"
+            yield line.fault(field, message)
+
+
+def branch_names(book: Book) -> Iterator[Fault]:
+    """A driver branch is called R and its number."""
+    for line in lines(book, "driver/branch", "branch"):
+        if line.row.name != f"R{line.row.number}":
+            yield line.fault("name", f"{line.row.name!r} is not R{line.row.number}")
+
+
+def floors_below_minimums(book: Book) -> Iterator[Fault]:
+    """Minor-version compatibility never asks for a newer driver branch than the toolkit itself.
+
+    By the branch, since CUDA 11.0 came with an earlier driver of R450 than the one that NVIDIA names as the floor of all 11.x.
+    """
+    floors = {line.row.cuda_major: line for line in lines(book, "driver/minimum", "floor")}
+    for one in book.minimums():
+        floor = floors.get(one.cuda.major)
+        if floor is not None and one.driver.major < floor.row.first.major:
+            yield floor.fault("first", f"{floor.row.first} is newer than the driver {one.driver} of CUDA {one.cuda}")
+
+
+def minimums_known(book: Book) -> Iterator[Fault]:
+    """Toolkit releases have a driver (the newest line may wait for it), drivers a known release, majors from 11 on a floor."""
+    minimums = {line.row.cuda: line for line in lines(book, "driver/minimum", "minimum")}
+    releases = {line.row.cuda: line for line in lines(book, "cuda/release", "release")}
+    newest = max(minimums, default=None)
+    for cuda, line in releases.items():
+        if newest is not None and cuda < newest and book.toolkit_driver(cuda) is None:
+            yield line.fault("cuda", f"{cuda} has no row in driver/minimum.toml")
+        if cuda.major >= 11 and book.floor(cuda.major) is None:
+            yield line.fault("cuda", f"there is no [[floor]] for CUDA {cuda.major} in driver/minimum.toml")
+    for cuda, line in minimums.items():
+        if cuda not in releases:
+            yield line.fault("cuda", f"{cuda} is not a release of cuda/release.toml")
+
+
+def release_lines(book: Book) -> Iterator[Fault]:
+    """The line of a toolkit release is its major and minor."""
+    for line in lines(book, "cuda/release", "release"):
+        if line.row.line != line.row.cuda.line:
+            yield line.fault("line", f"{line.row.line!r} is not the line of {line.row.cuda}")
+
+
+def forward_branches_known(book: Book) -> Iterator[Fault]:
+    """A forward-compatibility package names driver branches that the tables know."""
+    known = {one.number for one in book.branches()}
+    for line in lines(book, "driver/forward", "forward"):
+        for column in ("base", "branch"):
+            number = getattr(line.row, column)
+            if number is not None and number not in known:
+                yield line.fault(column, f"R{number} is not a branch of driver/branch.toml")
+
+
+def soname_ranges(book: Book) -> Iterator[Fault]:
+    """The ranges of one library's sonames do not overlap, and leave no known CUDA line out between them."""
+    cuda = sorted({CudaVersion(one.line) for one in book.cuda_releases()})
+    libraries: dict[str, list[Line]] = {}
+    for line in lines(book, "cuda/soname", "soname"):
+        libraries.setdefault(line.row.library, []).append(line)
+    for ranges in libraries.values():
+        ranges.sort(key=lambda line: line.row.first)
+        for before, line in pairwise(ranges):
+            last = before.row.last
+            if last is None or line.row.first <= last:
+                yield line.fault("first", f"{line.row.first} lies in the range of {before.row.soname} ({before.place})")
+            elif gap := [one for one in cuda if last < one < line.row.first]:
+                yield line.fault("first", f"no soname of {line.row.library} for CUDA {', '.join(map(str, gap))}")
+
+
+def architectures_known(book: Book) -> Iterator[Fault]:
+    """Every capability that a card or a cuDNN build names has a row in gpu/architecture.toml."""
+    known = {one.capability for one in book.architectures()}
+    for line in lines(book, "gpu/card", "card"):
+        if line.row.capability not in known:
+            yield line.fault("capability", f"{line.row.capability} has no row in gpu/architecture.toml")
+    for line in lines(book, "cudnn/release", "build"):
+        for capability in line.row.capability:
+            if capability not in known:
+                yield line.fault("capability", f"{capability} has no row in gpu/architecture.toml")
+
+
+def card_names(book: Book) -> Iterator[Fault]:
+    """No name or alias stands for two cards."""
+    seen: dict[str, Line] = {}
+    for line in lines(book, "gpu/card", "card"):
+        for name in dict.fromkeys((line.row.name, *line.row.alias)):
+            other = seen.setdefault(name.casefold(), line)
+            if other is not line:
+                yield line.fault("alias", f"{name!r} is {other.row.name} already ({other.place})")
+
+
+def cudnn_capabilities(book: Book) -> Iterator[Fault]:
+    """Every cuDNN build says which GPUs it has code for, and those are GPUs that its CUDA knows."""
+    for line in lines(book, "cudnn/release", "build"):
+        if not line.row.capability:
+            yield line.fault("capability", "is missing: without it no GPU can be judged")
+        for capability in line.row.capability:
+            architecture = book.architecture(capability)
+            newest = line.row.cuda_built or line.row.cuda_last
+            if architecture and newest and CudaVersion(newest.line) < architecture.cuda_first:
+                yield line.fault("capability", f"{capability} is unknown to CUDA {newest} (from {architecture.cuda_first} on)")
+
+
+def cudnn_numbers_agree(book: Book) -> Iterator[Fault]:
+    """The soname of a cuDNN build is its major, its CUDA range lies in its CUDA major, its apt version begins with its own."""
+    for line in lines(book, "cudnn/release", "build"):
+        row = line.row
+        if row.soname != row.version.major:
+            yield line.fault("soname", f"{row.soname} is not the major of {row.version}")
+        for column in ("cuda_built", "cuda_first", "cuda_last"):
+            value = getattr(row, column)
+            if value is not None and value.major != row.cuda_major:
+                yield line.fault(column, f"{value} is not of CUDA {row.cuda_major}")
+        if row.apt_version and row.apt_version.partition("-")[0] != str(row.version):
+            yield line.fault("apt.version", f"{row.apt_version!r} is not a build of {row.version}")
+
+
+def component_releases_known(book: Book) -> Iterator[Fault]:
+    """Every CUDA component wheel is of a package in cuda/component.toml and of a known CUDA line."""
+    known = {one.line for one in book.cuda_releases()}
+    for line in lines(book, "cuda/wheel", "wheel"):
+        if book.component(line.row.package) is None:
+            yield line.fault("package", f"{line.row.package} has no row in cuda/component.toml")
+        if line.row.cuda.line not in known:
+            yield line.fault("cuda", f"{line.row.cuda} is of no line in cuda/release.toml")
+
+
+def slots_shared(book: Book) -> Iterator[Fault]:
+    """A slot of package/slot.toml has at least two packages, and no package stands in two slots."""
+    seen: dict[str, Line] = {}
+    for line in lines(book, "package/slot", "slot"):
+        if len(set(line.row.packages)) < 2:
+            yield line.fault("packages", "a slot that one package has to itself excludes nothing")
+        for package in line.row.packages:
+            component = book.component(package)
+            other = seen.setdefault(package, line)
+            if other is not line:
+                yield line.fault("packages", f"{package} stands in slot {other.row.slot} already ({other.place})")
+            elif component is not None and component.slot != line.row.slot:
+                yield line.fault("packages", f"{package} has slot {component.slot} in cuda/component.toml")
+
+
+def dates_sane(book: Book) -> Iterator[Fault]:
+    """Nothing was released before CUDA was, or after the day on which the tables were last read."""
+    newest = max((entry["read"] for layer in book.layers for name in layer.names() for entry in _days(layer.load(name))), default="")
+    for name in book.names():
+        form = table_form(name)
+        for array in form.arrays if form else ():
+            if "date" in getattr(array.type, "__dataclass_fields__", ()):
+                for line in lines(book, name, array.array):
+                    if line.row.date and not _FIRST_DAY <= line.row.date <= max(newest, _FIRST_DAY):
+                        yield line.fault("date", f"{line.row.date} is not between {_FIRST_DAY} and {newest}, when a source was last read")
+
+
+def _days(table: Any) -> list[dict[str, str]]:
+    own = [{"read": table["read"]}] if table.get("read") else []
+    return [*own, *table["sources"].values()]
+
+
+def removals_meet(book: Book) -> Iterator[Fault]:
+    """A row of an overlay that removes finds a row to remove."""
+    for name in book.names() if len(book.layers) > 1 else ():
+        form = table_form(name)
+        for array in form.arrays if form else ():
+            for layer, position in book.removals_of_nothing(name, array.array):
+                file = book.layers[layer].path(name)
+                yield Fault(file=file, place=f"{array.array}[{position}]", message="removes nothing: there is no such row below it")
+
+
+LAWS: tuple[Law, ...] = (
+    unique_keys,
+    ranges_not_inverted,
+    minimum_drivers_monotone,
+    branch_cuda_monotone,
+    branch_names,
+    floors_below_minimums,
+    minimums_known,
+    release_lines,
+    forward_branches_known,
+    soname_ranges,
+    architectures_known,
+    card_names,
+    cudnn_capabilities,
+    cudnn_numbers_agree,
+    component_releases_known,
+    slots_shared,
+    dates_sane,
+    removals_meet,
+)

@@ -12,7 +12,7 @@ from typing import Any
 
 from cudnn_resolve.matrix.parse import NOTHING, Builder, Given
 from cudnn_resolve.matrix.table import Form
-from cudnn_resolve.version import Dotted
+from cudnn_resolve.version import Capability, Dotted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,7 +113,7 @@ def _merge(form: Form, lower: list[Placed], upper: list[Placed], removals: list[
 
 
 def _comparable(field: str, value: object) -> object:
-    if isinstance(value, Dotted):
+    if isinstance(value, (Dotted, Capability)):
         return value
     if isinstance(value, tuple):
         return frozenset(value)
@@ -125,4 +125,4 @@ def _comparable(field: str, value: object) -> object:
 
 
 def _shown(value: object) -> str:
-    return "/".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return str(value) if isinstance(value, Capability) or not isinstance(value, tuple) else "/".join(map(str, value))

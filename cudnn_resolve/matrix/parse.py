@@ -19,7 +19,7 @@ from cudnn_resolve.matrix.row import Build, ExtraRelease, Source
 from cudnn_resolve.matrix.table import Form, TableForm, table_form
 
 Compiled = Mapping[str, Any]
-"""`{"head": {field: value}, "rows": {array: [{field: value}]}, "dates": {version: day}, "sources": {id: {field: value}}}`, all plain.
+"""All plain: `{"read": day, "head": {field: value}, "rows": {array: [{field: value}]}, "dates": {version: day}, "sources": {id: {…}}}`.
 
 A row of an overlay that removes others holds `"remove": true` and those parts of the key that these have.
 """
@@ -82,7 +82,7 @@ class _Check:
     def table(self, raw: Mapping[str, Any]) -> Compiled:
         rest = dict(raw)
         origin = rest.pop("origin", None)
-        self._origin(origin, rest)
+        read = self._origin(origin, rest)
         self._sources(rest.pop("source", {}))
         self.head = self._head(rest)
         rows = {form.array: list(self._rows(form, rest.pop(form.array, []))) for form in self.form.arrays}
@@ -93,15 +93,17 @@ class _Check:
             self.fault(_key(key), f"is not part of this table{_nearest(key, known)}")
         if not self.overlay and not any(rows.values()):
             self.fault("", "holds no rows")
-        return {"origin": origin, "head": self.head, "rows": rows, "dates": dates, "sources": self.sources}
+        return {"read": read, "head": self.head, "rows": rows, "dates": dates, "sources": self.sources}
 
-    def _origin(self, origin: object, rest: dict[str, Any]) -> None:
+    def _origin(self, origin: object, rest: dict[str, Any]) -> str | None:
+        """The day on which a harvested table was read."""
         if origin is None and self.overlay:
-            return
-        self._value("origin", _ORIGIN, origin)
-        if origin == "harvested":
-            self._value("script", TEXT, rest.pop("script", None))
-            self._value("read", DATE, rest.pop("read", None))
+            return None
+        if self._value("origin", _ORIGIN, origin) != "harvested":
+            return None
+        self._value("script", TEXT, rest.pop("script", None))
+        read: str | None = self._value("read", DATE, rest.pop("read", None))
+        return read
 
     def _value(self, place: str, kind: Kind, value: object) -> Any:
         """The plain value, None (and a fault) where it is missing or wrong."""

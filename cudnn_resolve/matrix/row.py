@@ -101,10 +101,10 @@ class Card:
     """gpu/card.toml: a card by its name."""
 
     name: str
-    alias: tuple[str, ...]
     capability: Capability
     kind: str
     """The column `class`: `datacenter`, `workstation`, `geforce` or `tegra`."""
+    alias: tuple[str, ...] = ()
     memory_gib: float | None = None
     tflops_fp32: float | None = None
     note: str | None = None
@@ -233,9 +233,9 @@ class Trap:
     versions: str
     kind: str
     summary: str
-    remedy: str | None
     action: str
     """`warn`: said in a plan that takes such a version; `note`: only in `matrix show`."""
+    remedy: str | None = None
     note: str | None = None
     source: tuple[str, ...] = ()
 

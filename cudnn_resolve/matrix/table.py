@@ -5,7 +5,7 @@ The key is what must be unique in a table, and what a row of an overlay replaces
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cudnn_resolve.matrix import column as kind
@@ -183,7 +183,7 @@ def _cuda_tables() -> tuple[TableForm, ...]:
     wheel = _form(
         "wheel",
         row.CudaWheel,
-        "package version",
+        "package version cuda",
         _need("package", kind.PACKAGE),
         _need("version", kind.VERSION),
         _need("cuda", kind.CUDA),
@@ -200,7 +200,7 @@ def _cudnn_table() -> TableForm:
     build = _form(
         "build",
         row.CudnnBuild,
-        "version cuda_major cuda_first",
+        "version cuda_major",
         _need("version", kind.CUDNN),
         _need("cuda_major", kind.COUNT),
         _may("cuda_built", kind.CUDA),
@@ -216,7 +216,7 @@ def _cudnn_table() -> TableForm:
         _may("apt_basis", kind.TEXT),
         DATE,
     )
-    return TableForm(name="cudnn/release", arrays=(build,))
+    return TableForm(name="cudnn/release", arrays=(replace(build, apart=("cuda_first",)),))
 
 
 def _remark_tables() -> tuple[TableForm, ...]:
@@ -272,8 +272,8 @@ def _place_tables() -> tuple[TableForm, ...]:
         row.AptPattern,
         "library first",
         _need("library", kind.IDENTIFIER),
-        _need("name", kind.TEXT),
-        _need("version", kind.TEXT),
+        _need("name", kind.APT_PATTERN),
+        _need("version", kind.APT_PATTERN),
         _need("line_first", kind.CUDA_LINE, "first"),
         _may("line_last", kind.CUDA_LINE, "last"),
     )
