@@ -1,0 +1,62 @@
+"""`cudnn-resolve plan`: the stack that works, and what would have to change; changes nothing."""
+
+from __future__ import annotations
+
+import argparse
+
+from cudnn_resolve.cli.gather import gather_book, gather_facts, gather_options
+from cudnn_resolve.cli.options import Options, add_common_options
+from cudnn_resolve.cli.printing import emit, style_of, width_of
+from cudnn_resolve.cli.request import request_of
+from cudnn_resolve.errors import ExitCode, UsageError
+from cudnn_resolve.plan.model import Plan
+
+FORMATS = ("text", "json", "sh", "requirements")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `plan`."""
+    add_common_options(parser, FORMATS)
+    parser.epilog = "Exit code 0: there is a plan; 1: there is none, and the output says what would work; 2: the request cannot be read."
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the plan; 1 where there is none."""
+    options = gather_options(args)
+    plan = plan_of(options)
+    emit(_render(plan, options), options)
+    return ExitCode.OK if plan.is_satisfiable else ExitCode.NO
+
+
+def plan_of(options: Options) -> Plan:
+    """The plan behind the options."""
+    from cudnn_resolve.plan.make import make_plan
+    from cudnn_resolve.requirement.machine import machine_of
+    from cudnn_resolve.resolution.resolve import resolve
+
+    book = gather_book(options)
+    request = request_of(options, book)
+    facts = gather_facts(options, book)
+    return make_plan(facts, resolve(book, machine_of(facts, book), request), book)
+
+
+def _render(plan: Plan, options: Options) -> str:
+    if options.format == "json":
+        from cudnn_resolve.facts.codec import encode
+        from cudnn_resolve.report.json import render
+        from cudnn_resolve.report.plan_json import encode_plan
+
+        return render(encode_plan(plan, encode(plan.facts)))
+    if options.format == "text" or not plan.is_satisfiable:
+        from cudnn_resolve.report.plan import render as render_text
+
+        return render_text(plan, style=style_of(options), width=width_of(options), verbose=options.verbose > 0)
+    if options.format == "sh":
+        from cudnn_resolve.report.script import render as render_script
+
+        return render_script(plan)
+    if options.format == "requirements":
+        from cudnn_resolve.report.requirements import render as render_requirements
+
+        return render_requirements(plan)
+    raise UsageError(f"there is no format {options.format!r}", code="unknown-format", context="--format")

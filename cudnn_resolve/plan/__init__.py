@@ -1,0 +1,1 @@
+"""What would be done: the difference between facts and a resolution, as ordered steps."""

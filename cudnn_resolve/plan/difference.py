@@ -1,0 +1,94 @@
+"""Facts against a resolution: what to install, change, keep and remove."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packaging.version import InvalidVersion, Version
+
+from cudnn_resolve.plan.model import AptAction, PipAction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.resolution.model import PipPin, Reason, Resolution
+
+
+def pip_actions(resolution: Resolution, book: Book) -> tuple[PipAction, ...]:
+    """What happens to each pip package of the resolution, and to those that must make room for them."""
+    installed = resolution.machine.pip
+    out = [_pip_action(pin, installed, book) for pin in resolution.pip if pin.version is not None]
+    return (*out, *_removals(resolution, book))
+
+
+def unpinned(resolution: Resolution) -> tuple[str, ...]:
+    """Packages that are needed and that the matrix does not list: the installer chooses their versions."""
+    return tuple(sorted(pin.name for pin in resolution.pip if pin.version is None))
+
+
+def _pip_action(pin: PipPin, installed: Mapping[str, str], book: Book) -> PipAction:
+    here = installed.get(pin.name)
+    version = pin.version or ""
+    action = _compare(here, version, pin)
+    if action == "keep" and here is not None:
+        version = here
+    return PipAction(
+        name=pin.name,
+        version=version,
+        action=action,
+        index=book.index(pin.index).url if pin.index is not None else None,
+        because=reasons(pin.reasons),
+        installed=here,
+    )
+
+
+def _compare(here: str | None, wanted: str, pin: PipPin) -> str:
+    if here is None:
+        return "install"
+    if here == wanted:
+        return "keep"
+    try:
+        old, new = Version(here), Version(wanted)
+    except InvalidVersion:
+        return "upgrade"
+    if old == new:
+        return "keep"
+    if old.public == new.public:
+        # The default index serves a variant under its bare version: 2.6.0 there and 2.6.0+cu124 of the variant's index are one build.
+        same = pin.build is not None and (old.local or pin.build.variant) == (new.local or pin.build.variant)
+        return "keep" if same else "upgrade"
+    return "upgrade" if new > old else "downgrade"
+
+
+def _removals(resolution: Resolution, book: Book) -> Iterator[PipAction]:
+    """Installed packages that own the same files as a pinned one."""
+    pinned = {pin.name for pin in resolution.pip}
+    owners = {slot: pin.name for pin in resolution.pip if (slot := book.slot(pin.name)) is not None}
+    for name, version in sorted(resolution.machine.pip.items()):
+        slot = book.slot(name)
+        if name in pinned or slot is None or slot not in owners:
+            continue
+        because = f"it owns the same files as {owners[slot]}; the two overwrite one another"
+        yield PipAction(name=name, version=version, action="remove", index=None, because=(because,), installed=version)
+
+
+def reasons(all_of: tuple[Reason, ...]) -> tuple[str, ...]:
+    """The reasons behind a pin, each once."""
+    out = []
+    for reason in all_of:
+        text = reason.text if reason.because == "asked for" else f"{reason.text}: {reason.because}"
+        if reason.because == "asked for":
+            text = f"{reason.text}, asked for"
+        out.append(text)
+    return tuple(dict.fromkeys(out))
+
+
+def apt_actions(resolution: Resolution) -> tuple[AptAction, ...]:
+    """What happens to each apt package of the resolution."""
+    out = []
+    for pin in resolution.apt:
+        here = resolution.machine.apt.get(pin.name)
+        action = "install" if here is None else "keep" if here == pin.version else "upgrade"
+        out.append(AptAction(name=pin.name, version=pin.version, repository=pin.repository, action=action, because=pin.because))
+    return tuple(out)

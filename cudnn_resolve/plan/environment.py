@@ -1,0 +1,84 @@
+"""How the loader will find the CUDA libraries of each framework.
+
+Never by setting LD_LIBRARY_PATH inside a running process: the loader reads it once, when the process starts (ld.so(8)).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.facts.model import UNKNOWN, Loader
+from cudnn_resolve.plan.model import Environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.matrix.row import Build
+    from cudnn_resolve.resolution.model import Resolution
+
+_SEARCHED = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/cuda", "/usr/local/lib")
+
+
+def environment(resolution: Resolution, facts: Facts) -> tuple[Environment, ...]:
+    """One entry for each way that is needed; a single `none` where the libraries are found by themselves."""
+    out: list[Environment] = []
+    preload = [build for build in resolution.builds if _needs_preload(build, resolution)]
+    if preload:
+        names = " ".join(build.framework for build in preload)
+        why = "; ".join(_blind(build) for build in preload)
+        out.append(Environment(kind="preload", value=names, why=f"{why}: the libraries are loaded for it before it is imported"))
+    out += _cache(resolution, facts)
+    if not out:
+        why = "; ".join(dict.fromkeys(_found(build, resolution) for build in resolution.builds)) or "nothing to find"
+        out.append(Environment(kind="none", value="", why=why))
+    return tuple(out)
+
+
+def _needs_preload(build: Build, resolution: Resolution) -> bool:
+    return resolution.channels.get(build.framework) == "pip" and build.finds == "none"
+
+
+def _blind(build: Build) -> str:
+    return f"{build.package} {build.version} does not look into the NVIDIA wheels of its environment"
+
+
+def _found(build: Build, resolution: Resolution) -> str:
+    who = f"{build.package} {build.version}"
+    channel = resolution.channels.get(build.framework)
+    if channel is None:
+        return f"{who} loads no CUDA library"
+    if channel == "bundled":
+        return f"{who} brings its libraries inside its own wheel"
+    if channel in ("apt", "system"):
+        return f"{who} finds the system's libraries through the linker cache"
+    ways = {
+        "rpath": "finds the NVIDIA wheels by its RPATH, which LD_LIBRARY_PATH cannot overrule",
+        "runpath": "finds the NVIDIA wheels by its RUNPATH, unless LD_LIBRARY_PATH names another copy",
+        "self": "loads the NVIDIA wheels by its own code",
+    }
+    return f"{who} {ways.get(build.finds, 'finds its libraries')}"
+
+
+def _cache(resolution: Resolution, facts: Facts) -> Iterator[Environment]:
+    """A linker-cache file for installed copies that the loader does not search."""
+    if "system" not in resolution.channels.values():
+        return
+    loader = Loader() if facts.loader is UNKNOWN else facts.loader
+    directories = []
+    cudnn = resolution.pins.get("cudnn")
+    version = cudnn.candidate.version if cudnn is not None else None
+    for copy in resolution.machine.cudnn:
+        same = version is not None and copy.version is not None and version.startswith(copy.version)
+        if copy.source != "pip" and copy.path and same and not _is_searched(copy.path, loader):
+            directories.append(copy.path)
+    if directories:
+        value = ":".join(dict.fromkeys(directories))
+        why = "these directories are not in the linker cache; a file in /etc/ld.so.conf.d and `ldconfig` put them there"
+        yield Environment(kind="ldconfig", value=value, why=why)
+
+
+def _is_searched(path: str, loader: Loader) -> bool:
+    if path in loader.ld_library_path or any(entry.startswith(f"{path}/") for entry in loader.ldconfig):
+        return True
+    return any(path == root or path.startswith(f"{root}/") or path.startswith(f"{root}-") for root in _SEARCHED)

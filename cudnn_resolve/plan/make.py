@@ -1,0 +1,63 @@
+"""Facts and a resolution, or a conflict, to the plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.plan.difference import apt_actions, pip_actions, unpinned
+from cudnn_resolve.plan.environment import environment
+from cudnn_resolve.plan.model import Plan, Stack, StackFramework
+from cudnn_resolve.plan.step import steps
+from cudnn_resolve.plan.warning import warnings
+from cudnn_resolve.resolution.model import Conflict, Resolution
+
+if TYPE_CHECKING:
+    from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.matrix.book import Book
+
+
+def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book) -> Plan:
+    """The plan from these facts to the resolution; with the conflict alone where there is none."""
+    targets = tuple(target.text for target in outcome.request.targets)
+    if isinstance(outcome, Conflict):
+        return Plan(targets=targets, facts=facts, conflict=outcome)
+    pip = pip_actions(outcome, book)
+    apt = apt_actions(outcome)
+    left = unpinned(outcome)
+    around = environment(outcome, facts)
+    return Plan(
+        targets=targets,
+        facts=facts,
+        stack=_stack(outcome),
+        pip=pip,
+        unpinned=left,
+        apt=apt,
+        overrides=outcome.overrides,
+        environment=around,
+        steps=steps(outcome, facts, book, pip, apt, left, around),
+        warnings=warnings(outcome, facts, book, pip, apt),
+        resolution=outcome,
+    )
+
+
+def _stack(resolution: Resolution) -> Stack:
+    gpu = resolution.request.device == "gpu"
+    return Stack(
+        driver_min=resolution.driver_min if gpu else None,
+        driver_because=resolution.driver_because if gpu else None,
+        driver_policy=resolution.request.driver_policy,
+        cuda=resolution.cuda,
+        cudnn=resolution.cudnn,
+        cudnn_soname=resolution.cudnn_soname,
+        frameworks=tuple(
+            StackFramework(
+                name=build.package,
+                version=build.wheel_version,
+                variant=build.variant,
+                cuda_built=str(build.cuda) if build.cuda else None,
+                cudnn_built=str(build.cudnn) if build.cudnn else None,
+                libraries=resolution.channels.get(build.framework, "none"),
+            )
+            for build in resolution.builds
+        ),
+    )

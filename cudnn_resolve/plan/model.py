@@ -1,0 +1,121 @@
+"""The plan as values; its JSON form is the contract's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.resolution.model import Conflict, Override, Resolution
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StackFramework:
+    """A framework of the stack."""
+
+    name: str
+    version: str
+    variant: str
+    cuda_built: str | None
+    cudnn_built: str | None
+    libraries: str
+    """Where its CUDA libraries come from: `pip`, `apt`, `system`, `bundled` or `none`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stack:
+    """What the matrix decided."""
+
+    driver_min: str | None
+    driver_because: str | None
+    driver_policy: str
+    cuda: str | None
+    cudnn: str | None
+    cudnn_soname: int | None
+    frameworks: tuple[StackFramework, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PipAction:
+    """What happens to one pip package."""
+
+    name: str
+    version: str
+    action: str
+    """`install`, `upgrade`, `downgrade`, `keep` or `remove`."""
+    index: str | None
+    """Address of the index it must come from; None = the configured one."""
+    because: tuple[str, ...]
+    installed: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AptAction:
+    """What happens to one apt package."""
+
+    name: str
+    version: str
+    repository: str
+    action: str
+    because: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Environment:
+    """How the loader will find the libraries."""
+
+    kind: str
+    """`none`, `preload`, `ldconfig` or `env`."""
+    value: str
+    """For `ldconfig`: the directories; for `preload`: the frameworks; empty for `none`."""
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """One thing to do."""
+
+    id: str
+    kind: str
+    """`apt-repository`, `apt`, `pip-remove`, `pip`, `pip-unpinned`, `preload` or `ldconfig`."""
+    argv: tuple[str, ...] | None
+    """None where it is not one command."""
+    why: str
+    needs_root: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Warning:
+    """Something that the reader should know."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """The ordered steps from these facts to a resolution, or the conflict."""
+
+    targets: tuple[str, ...]
+    facts: Facts
+    stack: Stack | None = None
+    pip: tuple[PipAction, ...] = ()
+    unpinned: tuple[str, ...] = ()
+    apt: tuple[AptAction, ...] = ()
+    overrides: tuple[Override, ...] = ()
+    environment: tuple[Environment, ...] = ()
+    steps: tuple[Step, ...] = ()
+    warnings: tuple[Warning, ...] = ()
+    conflict: Conflict | None = None
+    resolution: Resolution | None = None
+
+    @property
+    def is_satisfiable(self) -> bool:
+        """True where there is something to do or to keep."""
+        return self.conflict is None
+
+    @property
+    def changes(self) -> bool:
+        """True where carrying it out would change anything."""
+        return any(one.action != "keep" for one in self.pip) or any(one.action != "keep" for one in self.apt) or bool(self.unpinned)

@@ -1,0 +1,84 @@
+"""The loader part of a plan: a file in site-packages that loads the NVIDIA wheels' libraries before a framework asks for them.
+
+A framework that opens `libcudnn.so.8` by its bare name gets the copy that the process has loaded already (dlopen(3): an object of
+the same soname is not loaded twice). So the libraries are loaded by their full paths at the moment when the framework is imported.
+Setting LD_LIBRARY_PATH at that moment would have no effect: the loader reads it when the process starts (ld.so(8)).
+"""
+
+from __future__ import annotations
+
+MODULE = "_cudnn_resolve_preload"
+"""Name of the module in site-packages; `MODULE.pth` beside it imports it at start."""
+
+IMPORT_NAMES = {
+    "tensorflow": "tensorflow",
+    "torch": "torch",
+    "jax": "jax",
+    "onnxruntime": "onnxruntime",
+    "ctranslate2": "ctranslate2",
+    "cupy": "cupy",
+    "paddlepaddle": "paddle",
+    "mxnet": "mxnet",
+}
+"""Framework to the module whose import starts the loading."""
+
+_SOURCE = '''"""Loads the CUDA libraries of this environment's NVIDIA wheels when one of these is imported: {names}.
+
+Made by cudnn-resolve. Delete this file and {module}.pth to undo it.
+"""
+import sys
+
+NAMES = {tuple!r}
+LIBRARIES = (
+    "libcudart.so", "libnvJitLink.so", "libnvrtc.so", "libcublasLt.so", "libcublas.so", "libcufft.so", "libcurand.so",
+    "libcusparse.so", "libcusolver.so", "libcupti.so", "libnccl.so", "libcudnn",
+)
+
+
+def load():
+    import ctypes
+    import os
+
+    here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "nvidia")
+    found = []
+    for root in sorted(os.listdir(here)) if os.path.isdir(here) else ():
+        folder = os.path.join(here, root, "lib")
+        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+            rank = [number for number, start in enumerate(LIBRARIES) if name.startswith(start)]
+            if rank and ".so" in name:
+                found.append((rank[0], len(name), os.path.join(folder, name)))
+    waiting = [path for _, _, path in sorted(found)]
+    while waiting:
+        left = []
+        for path in waiting:
+            try:
+                ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+            except OSError:
+                left.append(path)
+        if len(left) == len(waiting):
+            return
+        waiting = left
+
+
+class Finder(object):
+    def find_spec(self, name, path=None, target=None):
+        if name in NAMES:
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+            load()
+        return None
+
+
+sys.meta_path.insert(0, Finder())
+'''
+
+
+def preload_source(frameworks: tuple[str, ...]) -> str:
+    """The source of the module for these frameworks; runs on Python 3.6 and newer, costs nothing until one of them is imported."""
+    names = tuple(IMPORT_NAMES.get(name, name) for name in frameworks)
+    return _SOURCE.replace("{names}", ", ".join(names)).replace("{tuple!r}", repr(names)).replace("{module}", MODULE)
+
+
+def preload_pth() -> str:
+    """The line of the `.pth` file that imports the module at start."""
+    return f"import {MODULE}\n"

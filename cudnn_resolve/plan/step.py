@@ -1,0 +1,98 @@
+"""The order in which a plan is carried out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.plan.model import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.plan.model import AptAction, Environment, PipAction
+    from cudnn_resolve.resolution.model import Resolution
+
+
+def steps(
+    resolution: Resolution,
+    facts: Facts,
+    book: Book,
+    pip: tuple[PipAction, ...],
+    apt: tuple[AptAction, ...],
+    unpinned: tuple[str, ...],
+    environment: tuple[Environment, ...],
+) -> tuple[Step, ...]:
+    """The steps, those that need root first, then removals, then installs, then the loader."""
+    python = facts.python.path or "python"
+    out = [
+        *_apt(resolution, book, apt),
+        *_pip(python, pip, unpinned),
+        *_loader(environment),
+    ]
+    return tuple(out)
+
+
+def _apt(resolution: Resolution, book: Book, apt: tuple[AptAction, ...]) -> Iterator[Step]:
+    wanted = [one for one in apt if one.action != "keep"]
+    if not wanted:
+        return
+    machine = resolution.machine
+    repository = book.repository(machine.os, machine.arch) if machine.os else None
+    if repository is not None and "cuda-keyring" not in machine.apt and repository.keyring:
+        yield Step(
+            id="apt-repository",
+            kind="apt-repository",
+            argv=None,
+            why=f"NVIDIA's repository {repository.name}: install {repository.url}{repository.keyring}, then `apt-get update`",
+            needs_root=True,
+        )
+    names = tuple(f"{one.name}={one.version}" for one in wanted)
+    yield Step(
+        id="apt",
+        kind="apt",
+        argv=("apt-get", "install", "-y", "--no-install-recommends", *names),
+        why="CUDA libraries of the system, pinned",
+        needs_root=True,
+    )
+    yield Step(
+        id="apt-hold",
+        kind="apt",
+        argv=("apt-mark", "hold", *(one.name for one in wanted)),
+        why="an upgrade would replace them: these package names are shared by several CUDA versions",
+        needs_root=True,
+    )
+
+
+def _pip(python: str, pip: tuple[PipAction, ...], unpinned: tuple[str, ...]) -> Iterator[Step]:
+    pip_command = (python, "-m", "pip")
+    removed = tuple(one.name for one in pip if one.action == "remove")
+    if removed:
+        yield Step(id="pip-remove", kind="pip-remove", argv=(*pip_command, "uninstall", "-y", *removed), why="they own files of other packages")
+    changed = [one for one in pip if one.action in ("install", "upgrade", "downgrade")]
+    for number, index in enumerate(dict.fromkeys(one.index for one in changed)):
+        pins = tuple(f"{one.name}=={one.version}" for one in changed if one.index == index)
+        source = () if index is None else ("--index-url", index)
+        why = "exact versions, without their own dependencies: the plan holds them"
+        yield Step(
+            id=f"pip-{number + 1}",
+            kind="pip",
+            argv=(*pip_command, "install", "--no-deps", *source, *pins),
+            why=why if index is None else f"{why}; from the index that has this variant",
+        )
+    if unpinned:
+        yield Step(
+            id="pip-unpinned",
+            kind="pip-unpinned",
+            argv=(*pip_command, "install", *unpinned),
+            why="packages that the matrix does not list; their versions are left to the installer",
+        )
+
+
+def _loader(environment: tuple[Environment, ...]) -> Iterator[Step]:
+    for one in environment:
+        if one.kind == "preload":
+            yield Step(id="preload", kind="preload", argv=None, why=one.why)
+        elif one.kind == "ldconfig":
+            yield Step(id="ldconfig", kind="ldconfig", argv=None, why=one.why, needs_root=True)

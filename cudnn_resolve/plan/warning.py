@@ -1,0 +1,249 @@
+"""What the reader of a plan should know besides its steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from cudnn_resolve.facts.model import UNKNOWN, Facts
+from cudnn_resolve.plan.model import Warning
+from cudnn_resolve.resolution.framework import extras_of
+from cudnn_resolve.resolution.package import abi_range
+from cudnn_resolve.resolution.release import Shelf
+from cudnn_resolve.version import CudaVersion, CudnnVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.row import Build
+    from cudnn_resolve.plan.model import AptAction, PipAction
+    from cudnn_resolve.resolution.model import Resolution
+
+
+def warnings(
+    resolution: Resolution, facts: Facts, book: Book, pip: tuple[PipAction, ...], apt: tuple[AptAction, ...]
+) -> tuple[Warning, ...]:
+    """Everything worth saying about a plan, the machine first."""
+    out: list[Warning] = []
+    if resolution.request.device == "gpu":
+        out += _driver(resolution)
+        out += _gpu(resolution, facts)
+        out += _shadowed(resolution, facts)
+    out += _python(resolution, facts)
+    for build in resolution.builds:
+        out += _extra(resolution, book, build)
+        out += _traps(book, build, resolution)
+        out += _older_toolkit(resolution, build)
+    out += _advisories(resolution, book)
+    if resolution.dropped:
+        names = ", ".join(resolution.dropped)
+        out.append(Warning(code="companion-left", message=f"no release of {names} fits the new framework; it will not work with it"))
+    out += _broken(resolution, book, pip)
+    if any(one.action != "keep" for one in apt):
+        root = resolution.machine.root
+        who = "" if root else " (unknown here)" if root is None else ", which this user is not: hand the commands to an administrator"
+        out.append(Warning(code="needs-root", message=f"the apt packages need root{who}"))
+    return tuple(dict.fromkeys(out))
+
+
+def _driver(resolution: Resolution) -> Iterator[Warning]:
+    machine, minimum = resolution.machine, resolution.driver_min
+    policy = resolution.request.driver_policy
+    if machine.driver is None:
+        state = "there is no NVIDIA driver here" if machine.driver_absent else "the driver is not known"
+        if minimum:
+            yield Warning(
+                code="driver-unknown",
+                message=f"{state}: the target machine must have driver {minimum} or newer ({resolution.driver_because}; policy {policy})",
+            )
+        return
+    native = machine.native_cuda
+    if policy == "minor" and native is not None and resolution.cuda and CudaVersion(resolution.cuda) > CudaVersion(native.line):
+        yield Warning(
+            code="driver-policy",
+            message=f"driver {machine.driver} is made for CUDA {native} and runs CUDA {resolution.cuda} by minor-version compatibility "
+            f"(policy minor): PTX that must be compiled by it and features of newer drivers are lost; --driver-policy strict rules this out",
+        )
+
+
+def _gpu(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
+    if resolution.machine.gpus:
+        for gpu in resolution.machine.gpus:
+            if gpu.capability is None:
+                yield Warning(code="gpu-unknown", message=f"the compute capability of {gpu.label} is not known: nothing was excluded for it")
+        return
+    state = "there is no GPU here" if facts.gpus == () else "no GPU is known"
+    covered = []
+    for build in resolution.builds:
+        targets = build.targets_aarch64 if resolution.machine.arch == "aarch64" and build.targets_aarch64 else build.targets
+        if targets:
+            covered.append(f"{build.package} {build.version} has code for {', '.join(map(str, targets))}")
+    detail = f": {'; '.join(covered)}" if covered else ""
+    yield Warning(code="gpu-unknown", message=f"{state}, so the plan is for any GPU that the stack serves{detail}; name one with --gpu")
+
+
+def _shadowed(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
+    """Copies on LD_LIBRARY_PATH that are found before the planned one."""
+    if facts.loader is UNKNOWN or resolution.cudnn is None or "pip" not in resolution.channels.values():
+        return
+    if all(build.finds == "rpath" for build in resolution.builds):
+        return
+    for copy in resolution.machine.cudnn:
+        if copy.path in facts.loader.ld_library_path and copy.version and copy.source != "pip":
+            planned, found = CudnnVersion(resolution.cudnn), CudnnVersion(copy.version)
+            if found.major == planned.major and found != planned:
+                yield Warning(
+                    code="shadowed-cudnn",
+                    message=f"LD_LIBRARY_PATH names {copy.path} with cuDNN {copy.version}, which is found before the planned {planned}: "
+                    "take it out of LD_LIBRARY_PATH before Python starts",
+                )
+
+
+def _python(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
+    if facts.python.version is None:
+        chosen = resolution.machine.python_full
+        yield Warning(code="python-unknown", message=f"the Python is not known: the plan is for Python {chosen}; name one with --python-version")
+    if facts.python.externally_managed:
+        yield Warning(
+            code="externally-managed",
+            message="the environment is managed by the system (PEP 668): pip will refuse to change it; use a virtual environment",
+        )
+
+
+def _extra(resolution: Resolution, book: Book, build: Build) -> Iterator[Warning]:
+    """An extra that cannot be installed as it was published, and which the plan therefore spells out."""
+    if not build.extra or resolution.channels.get(build.framework) != "pip":
+        return
+    shelf = Shelf(book, resolution.machine)
+    release = next((one for one in shelf.releases(build.package) if one.build is build), None)
+    if release is None:
+        return
+    for requirement, extra in shelf.requirements(release, extras_of(build)):
+        if extra is None:
+            continue
+        name = canonicalize_name(requirement.name)
+        found = [one for one in shelf.releases(name) if requirement.specifier.contains(one.version, prereleases=True)]
+        fits = [one for one in found if one.fit.python and one.fit.arch]
+        if (book.package(name) is not None and not fits) and name not in {pin.name for pin in resolution.pip}:
+            yield Warning(
+                code="extra-not-installable",
+                message=f"{build.package}[{extra}]=={build.version} cannot be installed as published: it wants {requirement.name}"
+                f"{requirement.specifier}, which no index file serves here; the plan names the NVIDIA wheels one by one instead",
+            )
+            return
+
+
+def _traps(book: Book, build: Build, resolution: Resolution) -> Iterator[Warning]:
+    version = Version(build.version)
+    for trap in book.traps(build.framework):
+        if trap.action != "warn" or not SpecifierSet(trap.versions).contains(version, prereleases=True):
+            continue
+        remedy = f"; {trap.remedy}" if trap.remedy else ""
+        yield Warning(code=f"trap-{trap.id}", message=f"{trap.summary}{remedy}")
+
+
+def _older_toolkit(resolution: Resolution, build: Build) -> Iterator[Warning]:
+    if resolution.channels.get(build.framework) != "system" or build.cuda is None or resolution.cuda is None:
+        return
+    if CudaVersion(resolution.cuda) < CudaVersion(build.cuda.line):
+        yield Warning(
+            code="older-toolkit",
+            message=f"{build.package} {build.version} is built with CUDA {build.cuda} as published and lives on the installed {resolution.cuda}; "
+            "it is kept because it is what this environment runs on",
+        )
+
+
+def _advisories(resolution: Resolution, book: Book) -> Iterator[Warning]:
+    """Known-bad releases that were avoided, and those that are chosen nevertheless."""
+    for override in resolution.overrides:
+        declared = next((one.version for one in SpecifierSet(override.declared) if one.operator == "=="), None)
+        for advisory in (*book.advisories(override.package), *(book.advisories("cudnn") if "cudnn" in override.package else ())):
+            if declared and advisory.action == "avoid" and SpecifierSet(advisory.versions).contains(declared, prereleases=True):
+                yield Warning(
+                    code="advisory",
+                    message=f"{override.package} {declared}, which {override.requested_by} pins, is avoided: {advisory.summary}",
+                )
+    for pin in resolution.pip:
+        for advisory in book.advisories(pin.name) if pin.version else ():
+            if _holds(advisory.versions, pin.version) and (
+                not advisory.capability or any(gpu.capability in advisory.capability for gpu in resolution.machine.gpus)
+            ):
+                yield Warning(code="advisory", message=f"{pin.name} {pin.version}: {advisory.summary}")
+
+
+def _holds(spec: str, version: str | None) -> bool:
+    try:
+        return version is not None and SpecifierSet(spec).contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def _broken(resolution: Resolution, book: Book, pip: tuple[PipAction, ...]) -> Iterator[Warning]:
+    """Installed packages outside the plan whose requirements it would break; what was broken before is said apart."""
+    machine = resolution.machine
+    changed = {one.name: one for one in pip if one.action in ("upgrade", "downgrade", "remove")}
+    if not changed:
+        return
+    planned = {one.name for one in pip}
+    shelf = Shelf(book, machine)
+    before_broken: list[str] = []
+    for name, lines in sorted(_requires(resolution, book, shelf).items()):
+        if name in planned:
+            continue
+        for line in lines:
+            try:
+                requirement = Requirement(line)
+            except InvalidRequirement:
+                continue
+            target = canonicalize_name(requirement.name)
+            action = changed.get(target)
+            if action is None or (requirement.marker is not None and "extra" in str(requirement.marker)):
+                continue
+            after = None if action.action == "remove" else action.version
+            if _satisfied(book, requirement, target, after):
+                continue
+            was = machine.pip.get(target)
+            text = f"{name} {machine.pip.get(name)} requires {requirement.name}{requirement.specifier}"
+            if _satisfied(book, requirement, target, was):
+                done = "is removed" if after is None else f"becomes {after}"
+                yield Warning(code="breaks", message=f"{text}; {target} {was} {done}")
+            else:
+                before_broken.append(f"{text} and finds {was}")
+    for text in before_broken:
+        yield Warning(code="broken-before", message=f"{text}: it was so before this plan")
+
+
+def _requires(resolution: Resolution, book: Book, shelf: Shelf) -> Mapping[str, tuple[str, ...]]:
+    """Requires-Dist of installed packages: as read on the machine, else what the matrix knows of frameworks and their companions."""
+    machine = resolution.machine
+    if machine.requires:
+        return machine.requires
+    names: set[str] = set()
+    for framework in book.frameworks():
+        head = book.head(f"framework/{framework}")
+        names.update(name for name in (*head.get("packages", ()), *head.get("companions", ())) if name in machine.pip)
+    out: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        for release in shelf.releases(name):
+            if release.text == machine.pip[name] or str(release.version) == machine.pip[name]:
+                out[name] = tuple(str(requirement) for requirement, _ in shelf.requirements(release))
+                break
+    return out
+
+
+def _satisfied(book: Book, requirement: Requirement, name: str, version: str | None) -> bool:
+    if version is None:
+        return False
+    try:
+        parsed = Version(version)
+    except InvalidVersion:
+        return True
+    component = book.component(name)
+    if component is not None:
+        return bool(abi_range(component, requirement.specifier)[1](parsed))
+    return requirement.specifier.contains(parsed, prereleases=True)

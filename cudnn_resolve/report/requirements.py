@@ -1,0 +1,36 @@
+"""A plan as a requirements file of exact pins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.report.plan import machine_line
+from cudnn_resolve.report.text import clean
+
+if TYPE_CHECKING:
+    from cudnn_resolve.plan.model import Plan
+
+
+def render(plan: Plan) -> str:
+    """Pins of the whole plan, one a line, with the indexes they come from and a comment at each override.
+
+    It is to be installed with `--no-deps`: pins that leave a wheel's own `==` would be refused otherwise.
+    """
+    lines = [
+        f"# {clean(', '.join(plan.targets))}",
+        f"# for {machine_line(plan)}",
+        "# install with: pip install --no-deps -r FILE",
+    ]
+    if plan.stack and plan.stack.driver_min:
+        lines.append(f"# needs NVIDIA driver {plan.stack.driver_min} or newer")
+    lines += [f"--extra-index-url {index}" for index in dict.fromkeys(one.index for one in plan.pip if one.index)]
+    overrides = {one.package: one for one in plan.overrides}
+    for one in plan.pip:
+        if one.action == "remove":
+            continue
+        override = overrides.get(one.name)
+        if override is not None:
+            lines.append(clean(f"# {override.requested_by} declares {override.declared}: {override.reason}"))
+        lines.append(clean(f"{one.name}=={one.version}"))
+    lines += [clean(name) for name in plan.unpinned]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,119 @@
+"""Request and matrix to the needs at the root of a resolution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from cudnn_resolve.errors import UsageError
+from cudnn_resolve.requirement.model import Limit, Need, Request, Target
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.row import Build
+
+
+def parse_target(text: str, book: Book) -> Target:
+    """The framework requirement in a user's words; UsageError for other text, an unknown framework or an unsupported form."""
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement as error:
+        raise UsageError(
+            f"`{text}` is not a framework requirement: {str(error).splitlines()[0]}",
+            code="bad-requirement",
+            context="--framework",
+            hint="write it as `tensorflow==2.15`, `torch>=2.4` or `jax`",
+        ) from error
+    if requirement.url:
+        raise UsageError(f"`{text}` names a file; a framework is named by its version", code="bad-requirement", context="--framework")
+    name = canonicalize_name(requirement.name)
+    try:
+        framework = book.framework(name)
+    except KeyError:
+        near = book.nearest(name)
+        hint = f"did you mean {_or(near)}? " if near else ""
+        raise UsageError(
+            f"no framework is called `{requirement.name}`",
+            code="unknown-framework",
+            context="--framework",
+            hint=f"{hint}known: {', '.join(book.frameworks())}; other packages go into a file for --requirement",
+        ) from None
+    package = name if name in framework.packages and name != framework.name else None
+    return Target(
+        text=text.strip(),
+        framework=framework.name,
+        specifier=requirement.specifier,
+        package=package,
+        extras=tuple(sorted(requirement.extras)),
+    )
+
+
+def parse_limit(text: str, option: str) -> Limit:
+    """The limit in a user's words: a PEP 440 specifier, or a bare version that means all its patches; UsageError for other text."""
+    plain = text.strip()
+    try:
+        bare = Version(plain)
+    except InvalidVersion:
+        bare = None
+    try:
+        specifier = SpecifierSet(f"=={bare}.*" if bare is not None else plain)
+    except InvalidSpecifier:
+        specifier = None
+    if specifier is None or not plain:
+        raise UsageError(
+            f"`{text}` is neither a version nor a specifier", code="bad-limit", context=option, hint="write `12.4`, `>=12,<13` or `!=9.20.0.48`"
+        )
+    return Limit(text=plain, specifier=specifier)
+
+
+def target_need(target: Target) -> Need:
+    """The need behind one target."""
+
+    def test(candidate: object) -> bool:
+        return accepts(target, candidate.payload)  # type: ignore[attr-defined]
+
+    return Need(f"framework:{target.framework}", test, target.text, "asked for", payload=target)
+
+
+def accepts(target: Target, build: Build) -> bool:
+    """True where a build is what the target asks for: PEP 440, withdrawn builds only where one version is named."""
+    if target.package is not None and build.package != target.package:
+        return False
+    exact = any(one.operator in ("==", "===") and not one.version.endswith(".*") for one in target.specifier)
+    if build.yanked and not exact:
+        return False
+    local = any("+" in one.version for one in target.specifier)
+    text = build.wheel_version if "+" in build.wheel_version or not local else f"{build.version}+{build.variant}"
+    return target.specifier.contains(text)
+
+
+def derive(request: Request, companions: Iterable[str] = ()) -> Iterator[Need]:
+    """The needs at the root: each target, each further requirement, and installed packages that must move along."""
+    for target in request.targets:
+        yield target_need(target)
+    for extra in request.extras:
+        yield from _extra_needs(extra.text, extra.origin)
+    for name in companions:
+        yield Need(f"pip:{name}", lambda candidate: True, name, "installed, and built for one version of the framework")
+
+
+def _extra_needs(text: str, origin: str) -> Iterator[Need]:
+    requirement = Requirement(text)
+    name = canonicalize_name(requirement.name)
+    extras = ",".join(sorted(canonicalize_name(extra) for extra in requirement.extras))
+    spec = requirement.specifier
+
+    def test(candidate: object) -> bool:
+        payload = candidate.payload  # type: ignore[attr-defined]
+        return not hasattr(payload, "version") or spec.contains(payload.version)
+
+    yield Need(f"pip:{name}" + (f"[{extras}]" if extras else ""), test, text, f"asked for in {origin}")
+
+
+def _or(names: tuple[str, ...]) -> str:
+    return " or ".join(f"`{name}`" for name in names)

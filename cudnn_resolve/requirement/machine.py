@@ -1,0 +1,119 @@
+"""Facts, boiled down to what a resolution asks of a machine. None means unknown: then nothing is excluded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from cudnn_resolve.facts.model import UNKNOWN, CudnnCopy, Facts, Toolkit, or_none
+from cudnn_resolve.version import Capability, CudaVersion, DriverVersion, Dotted
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+
+V = TypeVar("V", bound=Dotted)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MachineGpu:
+    """One GPU as the resolution sees it."""
+
+    label: str
+    """What to call it, `Tesla T4 (7.5)`."""
+    capability: Capability | None
+    kind: str | None
+    """`datacenter`, `workstation`, `geforce`, `tegra`; None = unknown."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Machine:
+    """The machine and environment that a resolution is for."""
+
+    python: tuple[int, int] | None
+    python_full: str | None
+    free_threaded: bool
+    arch: str
+    glibc: tuple[int, int] | None
+    os: str | None
+    """Distribution and release, `ubuntu22.04`."""
+    driver: DriverVersion | None
+    driver_absent: bool
+    native_cuda: CudaVersion | None
+    """Newest CUDA that the driver itself supports."""
+    gpus: tuple[MachineGpu, ...]
+    root: bool | None
+    pip: Mapping[str, str]
+    apt: Mapping[str, str]
+    requires: Mapping[str, tuple[str, ...]]
+    toolkits: tuple[Toolkit, ...]
+    cudnn: tuple[CudnnCopy, ...]
+
+
+def machine_of(facts: Facts, book: Book) -> Machine:
+    """The machine behind these facts; driver and GPU names are looked up in the matrix where the facts say no more."""
+    driver_fact = or_none(facts.driver)
+    driver = _dotted(driver_fact.version, DriverVersion) if driver_fact else None
+    native = None
+    if driver is not None:
+        stated = driver_fact.cuda if driver_fact else None
+        native = _dotted(stated, CudaVersion) or book.native_cuda(driver)
+    python = _two(facts.python.version)
+    os = None
+    if facts.platform.distribution and facts.platform.release:
+        os = f"{facts.platform.distribution}{facts.platform.release}"
+    return Machine(
+        python=python,
+        python_full=facts.python.version,
+        free_threaded=bool(facts.python.free_threaded),
+        arch=facts.platform.arch or "x86_64",
+        glibc=_two(facts.platform.glibc),
+        os=os,
+        driver=driver,
+        driver_absent=facts.driver is None,
+        native_cuda=native,
+        gpus=_gpus(facts, book),
+        root=facts.root,
+        pip=or_none(facts.packages.pip) or {},
+        apt=or_none(facts.packages.apt) or {},
+        requires=facts.packages.requires,
+        toolkits=() if facts.cuda_toolkits is UNKNOWN else facts.cuda_toolkits,
+        cudnn=() if facts.cudnn is UNKNOWN else facts.cudnn,
+    )
+
+
+def _gpus(facts: Facts, book: Book) -> tuple[MachineGpu, ...]:
+    """GPUs that programs see; identical ones once, because what serves one serves the other."""
+    out: list[MachineGpu] = []
+    for gpu in or_none(facts.gpus) or ():
+        if gpu.hidden:
+            continue
+        card = book.card(gpu.name) if gpu.name else None
+        capability = Capability.parse(gpu.compute_capability) if gpu.compute_capability else None
+        if capability is None and card is not None:
+            capability = card.capability
+        name = gpu.name or (capability.sm if capability else "GPU")
+        label = f"{name} (compute capability {capability})" if capability else name
+        found = MachineGpu(label=label, capability=capability, kind=card.kind if card else None)
+        if found not in out:
+            out.append(found)
+    return tuple(out)
+
+
+def _two(text: str | None) -> tuple[int, int] | None:
+    if not text:
+        return None
+    parts = text.split(".")
+    try:
+        return int(parts[0]), int(parts[1]) if len(parts) > 1 else 0
+    except ValueError:
+        return None
+
+
+def _dotted(text: str | None, kind: type[V]) -> V | None:
+    if not text:
+        return None
+    try:
+        return kind(text)
+    except ValueError:
+        return None

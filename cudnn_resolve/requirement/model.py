@@ -1,0 +1,85 @@
+"""What a user asks for, and one thing that must hold.
+
+A `Need` is what resolvelib calls a requirement: it names a package of the universe (the driver, a GPU, Python, CUDA, cuDNN, a
+framework or a pip package), tests a candidate of it, and says in words what it wants and because of what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """One framework that the user asks for."""
+
+    text: str
+    """The user's own words, `tensorflow==2.15`."""
+    framework: str
+    """Name of the framework in the matrix."""
+    specifier: SpecifierSet
+    package: str | None = None
+    """The distribution, where the user named one that is not the framework's own name (`tensorflow-gpu`, `cupy-cuda12x`)."""
+    extras: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Extra:
+    """A further pip requirement of the project (`-r`)."""
+
+    text: str
+    origin: str
+    """File and line, `requirements.txt:3`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limit:
+    """A limit on the CUDA or cuDNN of the stack."""
+
+    text: str
+    """The user's own words, `<12`."""
+    specifier: SpecifierSet
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """Everything that the user asks for."""
+
+    targets: tuple[Target, ...]
+    extras: tuple[Extra, ...] = ()
+    cuda: Limit | None = None
+    cudnn: Limit | None = None
+    prefer: Literal["installed", "newest"] = "installed"
+    driver_policy: Literal["minor", "strict"] = "minor"
+    device: Literal["gpu", "cpu"] = "gpu"
+    strict_pins: bool = False
+    channel: Literal["pip", "apt", "auto"] = "auto"
+    context: tuple[tuple[str, str], ...] = ()
+    """Options that describe the machine, as the user gave them (`("--driver", "535.104.05")`): commands that are proposed repeat them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Need:
+    """One thing that must hold, about one package of the universe; compared by identity."""
+
+    name: str
+    """The package it is about: `driver`, `gpu:0`, `python`, `cuda`, `cudnn`, `framework:torch`, `pip:numpy`, …"""
+    test: Callable[[Any], bool]
+    """True for a candidate that it accepts."""
+    text: str
+    """What is wanted, in words: `driver >= 525.60.13`."""
+    because: str
+    """Who wants it and how that is known."""
+    declared: SpecifierSet | None = None
+    """The specifier as a wheel declares it, where `test` reads it more widely."""
+    requested_by: str | None = None
+    """`torch 2.6.0`: who declares it."""
+    binding: bool = True
+    """False for a pin that nobody has to obey (of an extra that is not installed), only better kept."""
+    payload: Any = None
+    """What the candidates are made of, for packages that exist only because somebody needs them."""

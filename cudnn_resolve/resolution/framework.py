@@ -1,0 +1,329 @@
+"""Frameworks of the universe: their builds, and the channels through which the CUDA libraries of a build may come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.requirement.model import Need
+from cudnn_resolve.resolution import rule, runtime
+from cudnn_resolve.resolution.model import Candidate
+from cudnn_resolve.resolution.package import (
+    bad_release,
+    file_needs,
+    name_of,
+    requirement_need,
+)
+from cudnn_resolve.resolution.release import Release, parse_requirement, parse_version
+from cudnn_resolve.version import CudaVersion
+
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+    from cudnn_resolve.resolution.universe import Universe
+
+
+def framework_candidates(universe: Universe, name: str) -> Iterator[Candidate]:
+    """Builds of a framework for the wanted device, best first.
+
+    What is installed; then the newest release; of one release the configured index before others, then the newest CUDA.
+    """
+    builds = [build for build in universe.book.framework(name).builds if _suits_device(universe, build)]
+    near = universe.near.get(name)
+    position = {id(build): number for number, build in enumerate(builds)}
+    gpu = universe.request.device == "gpu"
+
+    def key(build: Build) -> tuple[bool, tuple[int, Version] | _Descending, bool, bool, tuple[int, int], int]:
+        version = parse_version(build.version)
+        assert version is not None
+        keep = near is None and universe.request.prefer == "installed" and is_installed(universe, build)
+        cuda = (-build.cuda.major, -build.cuda.minor) if build.cuda else (0, 0)
+        return not keep, _Descending(version), (build.cuda is None) == gpu, build.index != "default", cuda, position[id(build)]
+
+    usable = [build for build in builds if parse_version(build.version) is not None]
+    if near is not None:
+        usable = _by_distance(usable, near)
+    else:
+        usable.sort(key=key)
+    for build in usable:
+        yield Candidate(name=f"framework:{name}", version=build.wheel_version, kind="framework", payload=build, index=build.index)
+
+
+class _Descending:
+    """Sorts a value downwards."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Version) -> None:
+        self.value = value
+
+    def __lt__(self, other: _Descending) -> bool:
+        return other.value < self.value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Descending) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+def _by_distance(builds: list[Build], near: str) -> list[Build]:
+    """Builds by how many releases lie between them and `near`, the newer of two equally far first."""
+    versions = sorted({version for build in builds if (version := parse_version(build.version)) is not None})
+    home = parse_version(near)
+    if home is None:
+        return builds
+    place = sum(version < home for version in versions)
+    rank = {version: number for number, version in enumerate(versions)}
+
+    def key(build: Build) -> tuple[int, int, bool, tuple[int, int]]:
+        version = parse_version(build.version)
+        distance = rank[version] - place if version is not None else 0
+        cuda = (-build.cuda.major, -build.cuda.minor) if build.cuda else (0, 0)
+        return abs(distance), -distance, build.index != "default", cuda
+
+    return sorted(builds, key=key)
+
+
+def _suits_device(universe: Universe, build: Build) -> bool:
+    return (build.cuda is not None) == (universe.request.device == "gpu")
+
+
+def is_installed(universe: Universe, build: Build) -> bool:
+    """True where the environment holds this very build, as far as its version tells."""
+    installed = universe.machine.pip.get(build.package)
+    if installed is None:
+        return False
+    if installed == build.wheel_version:
+        return True
+    version = parse_version(installed)
+    if version is None or version.public != build.version:
+        return False
+    if version.local is None:
+        return build.index == "default"
+    return build.index == "default" and version.local in (build.variant, build.wheel_version.partition("+")[2])
+
+
+def framework_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
+    """A framework's build needs its wheel."""
+    build: Build = candidate.payload
+    wheel = universe.build_candidate(build)
+    text = f"{build.package}=={build.wheel_version}"
+    yield Need(name_of(build.package), lambda other: other is wheel, text, f"{text} is that build")
+
+
+def build_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
+    """What the wheel of a framework's build needs of the machine, of CUDA and cuDNN, and of other packages."""
+    release: Release = candidate.payload
+    build = release.build
+    assert build is not None
+    who = f"{build.package} {release.text}" + (f" ({build.variant})" if "+" not in release.text else "")
+    yield from file_needs(universe, release, who)
+    if build.cuda is not None:
+        yield from _cuda_needs(universe, build, who)
+    extra = () if _separate(universe, build) or build.delivery != "wheel" else extras_of(build)
+    for requirement, of in universe.shelf.requirements(release, extra):
+        yield requirement_need(universe, requirement, by=release, extra=of, who=who)
+    yield from bound_needs(universe, build)
+
+
+def _separate(universe: Universe, build: Build) -> bool:
+    """True where the build's own code stands alone and only its CUDA libraries come by an extra or by hand.
+
+    Then other channels may take their place. An extra that brings code, too (JAX's plugins), is no such extra. TensorRT is
+    an optional accelerator and not needed.
+    """
+    if build.delivery != "wheel" or build.extra is None:
+        return build.delivery == "system"
+    wheel = universe.build_candidate(build)
+    if wheel is None:
+        return False
+    for requirement, extra in universe.shelf.requirements(wheel.payload, extras_of(build)):
+        name = canonicalize_name(requirement.name)
+        if extra is not None and universe.book.component(name) is None and not name.startswith("tensorrt"):
+            return False
+    return True
+
+
+def extras_of(build: Build) -> tuple[str, ...]:
+    """The extras that bring the CUDA libraries of a build."""
+    return tuple(extra.strip() for extra in (build.extra or "").split(",") if extra.strip())
+
+
+def _cuda_needs(universe: Universe, build: Build, who: str) -> Iterator[Need]:
+    assert build.cuda is not None
+    book, machine = universe.book, universe.machine
+    if build.driver is not None and universe.request.driver_policy == "strict":
+        yield rule.at_least(build.driver, f"{who}: its documentation asks for it")
+    yield from rule.code_needs(book, machine, build, who)
+    if build.delivery == "bundled":
+        need = rule.driver_need(book, build.cuda, universe.request.driver_policy, who)
+        if need is not None:
+            yield need
+        yield from rule.library_needs(book, machine, build.cuda, who)
+        yield runtime.cuda_limit(build.cuda, (), who)
+        yield from _bundled_cudnn(universe, build, who)
+    elif _separate(universe, build):
+        yield Need(f"libraries:{build.framework}", lambda other: other.payload is build, f"CUDA libraries for {who}", who, payload=build)
+    else:
+        yield _runtime_need(universe, build, who, ("pip",))
+        yield from _cudnn_need(universe, build, who, ("pip",))
+        yield from _loaded_needs(universe, build, who)
+
+
+def _bundled_cudnn(universe: Universe, build: Build, who: str) -> Iterator[Need]:
+    """The needs of the cuDNN inside a wheel, which nobody can replace."""
+    if build.cudnn is None or build.cuda is None:
+        return
+    yield runtime.cudnn_limit(build.cudnn, who)
+    length = len(build.cudnn.parts)
+    for row in universe.book.cudnn_builds():
+        if row.version.parts[:length] == build.cudnn.parts and row.cuda_major == build.cuda.major:
+            yield from runtime.cudnn_hardware(universe, row)
+            return
+
+
+def _runtime_need(universe: Universe, build: Build, who: str, allowed: tuple[str, ...]) -> Need:
+    """The need for a CUDA runtime that serves the build: its major, not older than what it was built with, the same library names.
+
+    An older minor of the same major is let pass only for what is installed and lives on it already.
+    """
+    built = build.cuda
+    assert built is not None
+    libraries = [name for name in (build.loads or rule.LIBRARIES) if name in rule.LIBRARIES]
+    lenient = is_installed(universe, build)
+    answers: dict[str, bool] = {}
+
+    def serves(cuda: CudaVersion, channel: str) -> bool:
+        if cuda.major != built.major:
+            return False
+        if cuda < CudaVersion(built.line) and not (lenient and channel == "system" and built.major >= 11):
+            return False
+        return rule.same_sonames(universe.book, built, cuda, libraries) is None
+
+    def test(other: Candidate) -> bool:
+        found: runtime.Runtime = other.payload
+        if found.channel not in allowed:
+            return False
+        key = f"{found.channel} {found.line}"
+        if key not in answers:
+            answers[key] = serves(found.cuda, found.channel)
+        return answers[key]
+
+    lines = f">= {built.line}, < {built.major + 1}" if built.major >= 11 else f"{built.line}"
+    through = "" if len(allowed) > 1 else {"pip": " as pip wheels", "apt": " from apt", "system": " of the system"}[allowed[0]]
+    return Need("cuda", test, f"CUDA {lines}{through}", f"{who} is built with CUDA {built}", payload=build)
+
+
+def _cudnn_need(universe: Universe, build: Build, who: str, allowed: tuple[str, ...]) -> Iterator[Need]:
+    """The need for a cuDNN that serves the build: same major, minor at least as new, for the same CUDA major."""
+    built = build.cudnn
+    if built is None or build.cuda is None:
+        return
+    major = build.cuda.major
+    text = f"cuDNN >= {built.major}.{built.minor}, < {built.major + 1} for CUDA {major}"
+    because = f"{who} is built with cuDNN {built}; cuDNN must be of the same major and at least that minor"
+
+    def test(other: Candidate) -> bool:
+        row = other.payload
+        return other.channel in allowed and row.cuda_major == major and row.version.serves(built)
+
+    yield Need("cudnn", test, text, because, payload=build)
+    if allowed != ("pip",):
+        return
+    package = runtime.component_package(universe, "cudnn", major)
+    if package is not None:
+
+        def wheel(other: Candidate) -> bool:
+            version = getattr(other.payload, "version", None)
+            if version is None or other.kind == "unlisted":
+                return False
+            return version.major == built.major and version.minor >= built.minor and not bad_release(universe, package, other.payload)
+
+        yield Need(name_of(package), wheel, f"{package} >= {built.major}.{built.minor}, < {built.major + 1}", because)
+
+
+def _loaded_needs(universe: Universe, build: Build, who: str) -> Iterator[Need]:
+    """The needs for the wheels of the libraries that a build loads, where its own requirements do not name them."""
+    if build.cuda is None:
+        return
+    built = build.cuda
+    for library in build.loads:
+        package = runtime.component_package(universe, library, built.major)
+        if package is None or library == "cudnn":
+            continue
+
+        def test(other: Candidate, package: str = package) -> bool:
+            if other.kind == "unlisted" or bad_release(universe, package, other.payload):
+                return False
+            cuda = universe.book.cuda_of(package, other.payload.text)
+            return cuda is None or cuda >= CudaVersion(built.line)
+
+        yield Need(name_of(package), test, f"{package} of CUDA {built.line} or later", f"{who} loads {library}")
+
+
+def library_candidates(universe: Universe, name: str, needs: Sequence[Need]) -> Iterator[Candidate]:
+    """The channels for the CUDA libraries of the build that the needs are about, best first."""
+    build: Build = needs[0].payload
+    for channel in runtime.preferred(universe, build.package):
+        candidate = Candidate(name=name, version=channel, kind="libraries", payload=build, channel=channel)
+        yield universe.once((name, id(build), channel), candidate)
+
+
+def library_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
+    """What a build needs where its CUDA libraries come through one channel."""
+    build: Build = candidate.payload
+    channel = candidate.channel or "pip"
+    who = f"{build.package} {build.wheel_version}"
+    yield _runtime_need(universe, build, who, ("system", "apt") if channel == "apt" else (channel,))
+    yield from _cudnn_need(universe, build, who, ("system", "apt") if channel == "apt" else (channel,))
+    if channel != "pip":
+        return
+    named: set[str] = set()
+    wheel = universe.build_candidate(build)
+    asked = _asked_extras(universe, build)
+    if build.extra and wheel is not None:
+        extras = extras_of(build)
+        for requirement, extra in universe.shelf.requirements(wheel.payload, extras):
+            package = canonicalize_name(requirement.name)
+            if extra is None or universe.book.component(package) is None:
+                continue
+            named.add(package)
+            yield requirement_need(
+                universe, requirement, by=wheel.payload, extra=extra, who=who, binding=bool(asked & set(extras))
+            )
+    for need in _loaded_needs(universe, build, who):
+        if need.name.removeprefix("pip:") not in named:
+            yield need
+
+
+def _asked_extras(universe: Universe, build: Build) -> set[str]:
+    return {extra for target in universe.request.targets if target.framework == build.framework for extra in target.extras}
+
+
+def bound_needs(universe: Universe, build: Build) -> Iterator[Need]:
+    """Needs that are true although the wheel's metadata does not say so, on packages that it requires anyway."""
+    version = parse_version(build.version)
+    wheel = universe.build_candidate(build)
+    if version is None or wheel is None:
+        return
+    required = {canonicalize_name(requirement.name) for requirement, _ in universe.shelf.requirements(wheel.payload)}
+    for bound in universe.book.framework(build.framework).bounds:
+        if bound.versions and not SpecifierSet(bound.versions).contains(version, prereleases=True):
+            continue
+        if bound.package not in (None, build.package):
+            continue
+        requirement = parse_requirement(bound.requirement)
+        if requirement is None or canonicalize_name(requirement.name) not in required | set(universe.machine.pip):
+            continue
+        spec = requirement.specifier
+
+        def test(other: Candidate, spec: SpecifierSet = spec) -> bool:
+            return other.kind == "unlisted" or spec.contains(other.payload.version, prereleases=True)
+
+        because = f"{build.package} {build.version}: {bound.reason}"
+        yield Need(name_of(requirement.name), test, bound.requirement, because)

@@ -1,0 +1,171 @@
+"""What a resolution is made of, and what it says when there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.row import Build, CudnnBuild
+    from cudnn_resolve.requirement.machine import Machine
+    from cudnn_resolve.requirement.model import Request
+
+Channel = Literal["pip", "apt", "system", "bundled"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Candidate:
+    """One version of one package of the universe; compared by identity, so the universe makes each one once."""
+
+    name: str
+    version: str
+    """For people: `12.4`, `535.104.05`, `2.6.0+cu118`; `unknown` for a fact that nobody knows."""
+    kind: str
+    """`fact`, `cuda`, `cudnn`, `framework`, `libraries`, `pip`, `unlisted` or `slot`."""
+    payload: Any = None
+    channel: Channel | None = None
+    extras: tuple[str, ...] = ()
+    index: str = "default"
+
+    @property
+    def known(self) -> bool:
+        """False for a fact that nobody knows, which excludes nothing."""
+        return self.payload is not None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reason:
+    """One requirement that touched a pin."""
+
+    text: str
+    because: str
+    parent: str | None
+    """The candidate that brought it, in words; None for the user's own request."""
+    declared: str | None = None
+    requested_by: str | None = None
+    binding: bool = True
+    obeyed: bool = True
+    """False where the chosen version is not the one that is declared."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pin:
+    """One chosen candidate and every requirement that touched it."""
+
+    candidate: Candidate
+    reasons: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PipPin:
+    """A pip package of the resolution."""
+
+    name: str
+    version: str | None
+    """None = left to the installer, because the matrix does not list the package."""
+    index: str | None
+    """Id of the index that it must come from; None = the configured one."""
+    reasons: tuple[Reason, ...]
+    build: Build | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AptPin:
+    """An apt package of the resolution."""
+
+    name: str
+    version: str
+    repository: str
+    because: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Override:
+    """A pin of a wheel that the resolution leaves, because the matrix knows the real range."""
+
+    package: str
+    requested_by: str
+    declared: str
+    chosen: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resolution:
+    """One consistent choice."""
+
+    request: Request
+    machine: Machine
+    pins: dict[str, Pin]
+    """Every package of the universe that was decided, by its name there."""
+    builds: tuple[Build, ...]
+    """The build of each target, in the order of the targets."""
+    pip: tuple[PipPin, ...]
+    apt: tuple[AptPin, ...]
+    overrides: tuple[Override, ...]
+    cuda: str | None
+    """CUDA line that the libraries are of."""
+    cudnn: str | None
+    cudnn_soname: int | None
+    cudnn_build: CudnnBuild | None
+    channels: dict[str, Channel]
+    """Framework to where its CUDA and cuDNN libraries come from."""
+    driver_min: str | None
+    driver_because: str | None
+    dropped: tuple[str, ...] = ()
+    """Installed companions that could not move along."""
+    rounds: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cause:
+    """One line of a conflict."""
+
+    what: str
+    because: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Relaxation:
+    """A change that would make the request satisfiable."""
+
+    change: str
+    result: str
+    command: str
+    distance: int = 0
+    """Nearest first."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Conflict:
+    """Why there is no consistent choice, and what would work."""
+
+    request: Request
+    machine: Machine
+    message: str
+    causes: tuple[Cause, ...]
+    relaxations: tuple[Relaxation, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rejection:
+    """A candidate that a solve turned down, and what it met."""
+
+    candidate: Candidate
+    about: str
+    """The package of the universe on which it clashed, `driver` or `pip:nvidia-cudnn-cu12`."""
+    need: str
+    because: str
+    against: tuple[Reason, ...]
+    """What others wanted of that package already."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """A solve without a result: what was turned down on the way, in order, and the requirements of the last clash."""
+
+    rejections: tuple[Rejection, ...]
+    causes: tuple[Reason, ...]
+    rounds: int
+    exhausted: bool = False
+    """True where the search was cut off before it was complete."""

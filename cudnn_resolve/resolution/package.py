@@ -1,0 +1,250 @@
+"""Pip packages of the universe: NVIDIA's library wheels, companions, direct dependencies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from cudnn_resolve.requirement.model import Need
+from cudnn_resolve.resolution import rule
+from cudnn_resolve.resolution.model import Candidate
+from cudnn_resolve.resolution.release import Release, parse_version, specifier
+from cudnn_resolve.resolution.tag import pythons_of
+from cudnn_resolve.version import CudaVersion
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.row import Component
+    from cudnn_resolve.resolution.universe import Universe
+
+
+def name_of(name: str, extras: Iterable[str] = ()) -> str:
+    """The package of the universe for a pip name, `pip:cuda-toolkit[cublas,cudart]`."""
+    wanted = ",".join(sorted({canonicalize_name(extra) for extra in extras}))
+    return f"pip:{canonicalize_name(name)}" + (f"[{wanted}]" if wanted else "")
+
+
+def package_candidates(universe: Universe, rest: str) -> Iterator[Candidate]:
+    """Releases of a pip package, newest first; one candidate without a version where the matrix lists none."""
+    name, _, inside = rest.partition("[")
+    extras = tuple(inside.rstrip("]").split(",")) if inside else ()
+    releases = universe.shelf.releases(name)
+    for release in releases:
+        yield universe.candidate_of(release, extras)
+    if not releases:
+        installed = universe.machine.pip.get(name)
+        full = name_of(name, extras)
+        yield universe.once(
+            (full, None),
+            Candidate(name=full, version=installed or "unpinned", kind="unlisted", payload=name, channel="pip", extras=extras),
+        )
+
+
+def ordered(universe: Universe, found: Sequence[Candidate], needs: Sequence[Need]) -> Iterable[Candidate]:
+    """Candidates of a pip package, best first: installed, then as the wheels' own pins say, then newest.
+
+    A library wheel that leaves a pin goes as little beyond it as it must; one that nobody pins is taken from the CUDA release
+    that the solve has chosen.
+    """
+    if not found or found[0].kind == "unlisted":
+        return found
+    release: Release = found[0].payload
+    universe_near = universe.near.get(universe.book.framework_of(release.package) or "")
+    installed = universe.machine.pip.get(release.package) if universe.request.prefer == "installed" else None
+    if universe.book.component(release.package) is None:
+        if installed is None or universe_near is not None:
+            return found
+        return sorted(found, key=lambda candidate: not _is_version(candidate.payload, installed))
+    pins = [need.declared for need in needs if need.declared is not None]
+    line = universe.chosen["cuda"].payload.line if "cuda" in universe.chosen else None
+    exact = any("==" in str(pin) for pin in pins)
+    position = {id(candidate): number for number, candidate in enumerate(found)}
+
+    def key(candidate: Candidate) -> tuple[bool, int, int, int]:
+        release: Release = candidate.payload
+        left = sum(not pin.contains(release.version, prereleases=True) for pin in pins)
+        cuda = universe.book.cuda_of(release.package, release.text)
+        aligned = 0 if line is None or cuda is None else int(cuda.line != line)
+        order = position[id(candidate)]
+        return (
+            not (installed is not None and _is_version(release, installed)),
+            left,
+            0 if exact else aligned,
+            -order if exact else order,
+        )
+
+    return sorted(found, key=key)
+
+
+def _is_version(release: Release, text: str) -> bool:
+    return release.text == text or release.version == parse_version(text)
+
+
+def package_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
+    """What a pip package needs: files for this machine, its files to itself, and what its metadata requires."""
+    if candidate.kind == "unlisted":
+        return
+    release: Release = candidate.payload
+    who = f"{release.package} {release.text}"
+    if candidate.extras:
+        base = universe.candidate_of(release)
+        yield Need(base.name, lambda other: other is base, f"{release.package}=={release.text}", f"{candidate.name[4:]} is that package")
+    else:
+        yield from file_needs(universe, release, who)
+    yield from _component_needs(universe, release, who)
+    for requirement, extra in universe.shelf.requirements(release, candidate.extras):
+        if candidate.extras and extra is None:
+            continue
+        yield requirement_need(universe, requirement, by=release, extra=extra, who=who)
+
+
+def file_needs(universe: Universe, release: Release, who: str) -> Iterator[Need]:
+    """The needs for a Python, an architecture and a C library that some file of the release serves, and for its files to itself."""
+    if not release.fit.arch:
+        yield Need("arch", lambda other: other.payload is None, "another architecture", f"{who} has no wheel for {universe.machine.arch}")
+    need = _python_need(universe, release, who)
+    if need is not None:
+        yield need
+    floor = release.fit.glibc
+    if floor is not None and floor > (0, 0):
+        yield Need(
+            "glibc",
+            lambda other: other.payload is None or other.payload >= floor,
+            f"glibc >= {floor[0]}.{floor[1]}",
+            f"{who}: the platform tag of its wheel",
+            payload=floor,
+        )
+    slot = universe.book.slot(release.package)
+    if slot is not None:
+        owner = release.package
+        yield Need(
+            f"slot:{slot}",
+            lambda other: other.payload == owner,
+            f"{owner} alone among the packages that own the same files",
+            f"{who} installs {slot}; a second package that does so would overwrite it",
+            payload=owner,
+        )
+
+
+def _python_need(universe: Universe, release: Release, who: str) -> Need | None:
+    """The need for another Python, where no file of the release or not its metadata accepts the target's."""
+    machine = universe.machine
+    if not release.fit.python:
+        pythons = ", ".join(pythons_of(release.tags, machine.arch)) or "another version"
+        return Need("python", lambda other: other.payload is None, f"Python {pythons}", f"{who} has wheels for these only")
+    if release.requires_python and machine.python is not None:
+        full = machine.python_full or ""
+        version = parse_version(full if full.count(".") > 1 else f"{full}.99")
+        spec = specifier(release.requires_python)
+        if version is not None and spec is not None and not spec.contains(version.base_version, prereleases=True):
+            text = f"Python {release.requires_python}"
+            return Need("python", lambda other: other.payload is None, text, f"{who} declares it (Requires-Python)")
+    return None
+
+
+def _component_needs(universe: Universe, release: Release, who: str) -> Iterator[Need]:
+    """The needs of a CUDA library wheel: GPUs that its release knows, no known fault, and for linking a linker as new as itself."""
+    component = universe.book.component(release.package)
+    if component is None:
+        return
+    cuda = universe.book.cuda_of(release.package, release.text)
+    if cuda is not None and component.library not in ("nvtx", "nvjitlink", "cupti", "nvcc", "toolkit"):
+        yield from rule.library_needs(universe.book, universe.machine, cuda, who)
+    if component.library == "cudnn":
+        yield Need("cudnn", lambda other: _is_build(other, release), f"cuDNN {release.text}", f"{who} is the cuDNN of this environment")
+
+
+def _is_build(other: Candidate, release: Release) -> bool:
+    build = other.payload
+    return other.channel == "pip" and build.wheel == release.package and str(build.version) == release.text
+
+
+def requirement_need(
+    universe: Universe, requirement: Requirement, *, by: Release, extra: str | None, who: str, binding: bool = True
+) -> Need:
+    """The need behind one Requires-Dist line; a pin of an NVIDIA library is read as the range that its ABI allows."""
+    name = canonicalize_name(requirement.name)
+    full = name_of(name, requirement.extras)
+    spec = requirement.specifier
+    because = f"{who} requires {requirement.name}{spec}" + (f" (extra {extra})" if extra else "")
+    component = universe.book.component(name)
+    own = universe.book.cuda_of(by.package, by.text) if component is not None and component.library == "nvjitlink" else None
+    strict = universe.request.strict_pins and binding
+    if component is None or strict:
+        return Need(full, _within(spec, universe), f"{requirement.name}{spec}" if str(spec) else requirement.name, because)
+    lowest, test = abi_range(component, spec)
+    text = f"{requirement.name}{lowest}" if lowest else requirement.name
+
+    def holds(candidate: Candidate) -> bool:
+        if candidate.kind == "unlisted":
+            return True
+        release: Release = candidate.payload
+        if own is not None:
+            cuda = universe.book.cuda_of(name, release.text)
+            if cuda is not None and cuda < CudaVersion(own.line):
+                return False
+        return test(release.version) and not bad_release(universe, name, release)
+
+    return Need(full, holds, text, because, declared=spec if str(spec) else None, requested_by=who, binding=binding)
+
+
+def bad_release(universe: Universe, package: str, release: Release) -> bool:
+    """True where an advisory of the matrix says to avoid the release on this machine, or its index withdrew it."""
+    if release.yanked:
+        return True
+    for advisory in universe.book.advisories(package):
+        if advisory.action != "avoid" or not SpecifierSet(advisory.versions).contains(release.version, prereleases=True):
+            continue
+        if not advisory.capability or any(gpu.capability in advisory.capability for gpu in universe.machine.gpus):
+            return True
+    return False
+
+
+def abi_range(component: Component, spec: SpecifierSet) -> tuple[str, Callable[[Version], bool]]:
+    """How a specifier on an NVIDIA library may be read: the range in words, and the test of a version.
+
+    An exact pin X becomes: same major, not older than X (for cuDNN: than X's minor). Source: NVIDIA's ABI promise within a
+    CUDA major and cuDNN's compatibility rule; `component.abi` says for which packages it is given. Other operators hold as written.
+    """
+    pins = [one for one in spec if one.operator == "==" and not one.version.endswith(".*")]
+    if component.abi == "exact" or not pins:
+        return str(spec), _contains(spec)
+    rest = SpecifierSet(",".join(str(one) for one in spec if one not in pins))
+    pin = Version(pins[0].version)
+    if component.abi == "major":
+        floor = Version(str(pin.major))
+    elif component.library == "cudnn":
+        floor = Version(f"{pin.major}.{pin.minor}")
+    else:
+        floor = pin
+    top = pin.major + 1
+
+    def test(version: Version) -> bool:
+        return floor <= version and version.major < top and rest.contains(version, prereleases=True)
+
+    return f">={floor},<{top}" + (f",{rest}" if str(rest) else ""), test
+
+
+def _contains(spec: SpecifierSet) -> Callable[[Version], bool]:
+    return lambda version: spec.contains(version, prereleases=True)
+
+
+def _within(spec: SpecifierSet, universe: Universe) -> Callable[[Candidate], bool]:
+    """The test of a specifier; pre-releases only where it names one, withdrawn releases only where it pins one or they are installed."""
+    pinned = any(one.operator in ("==", "===") and not one.version.endswith(".*") for one in spec)
+
+    def test(candidate: Candidate) -> bool:
+        if candidate.kind == "unlisted":
+            return True
+        release: Release = candidate.payload
+        installed = universe.machine.pip.get(release.package)
+        here = installed is not None and _is_version(release, installed)
+        if release.yanked and not pinned and not here:
+            return False
+        return spec.contains(release.version, prereleases=True if here else None)
+
+    return test

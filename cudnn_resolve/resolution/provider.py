@@ -1,0 +1,104 @@
+"""The six answers that resolvelib asks for, and the notes taken on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from resolvelib import AbstractProvider, BaseReporter
+
+from cudnn_resolve.resolution.model import Candidate
+
+if TYPE_CHECKING:
+    from cudnn_resolve.requirement.model import Need
+    from cudnn_resolve.resolution.universe import Universe
+
+_STAGE = {"framework": 1, "libraries": 4, "cuda": 5, "slot": 8}
+
+
+class Provider(AbstractProvider):  # type: ignore[type-arg]
+    """Answers resolvelib from a universe."""
+
+    def __init__(self, universe: Universe) -> None:
+        self._universe = universe
+        self._order = {f"framework:{target.framework}": number for number, target in enumerate(universe.request.targets)}
+
+    def identify(self, requirement_or_candidate: Need | Candidate) -> str:
+        """The package of the universe that a need or a candidate is about."""
+        return requirement_or_candidate.name
+
+    def get_preference(
+        self,
+        identifier: str,
+        resolutions: Mapping[str, Candidate],
+        candidates: Mapping[str, Iterator[Candidate]],
+        information: Mapping[str, Iterator[Any]],
+        backtrack_causes: Sequence[Any],
+    ) -> tuple[int, int, str]:
+        """What is decided first.
+
+        1. Facts: they have one candidate. 2. Frameworks, in the order in which the user named them, and their wheels. 3. Packages
+        that frameworks and companions bring with code of their own. 4. The channel of the CUDA libraries, then CUDA.
+        5. Library wheels, which know every wish by then, then cuDNN. 6. Everything else.
+        """
+        kind, _, rest = identifier.partition(":")
+        book = self._universe.book
+        if kind == "pip":
+            name = rest.partition("[")[0]
+            framework = book.framework_of(name)
+            if framework is not None:
+                return 1, self._order.get(f"framework:{framework}", 99), identifier
+            if book.component(name) is None:
+                return (3 if book.extra_releases(name) or name.startswith("jax") else 9), 0, identifier
+            return (6 if name.startswith("nvidia-cudnn") else 7), 0, identifier
+        if kind == "cudnn":
+            return 6, 1, identifier
+        return _STAGE.get(kind, 0), self._order.get(identifier, 99), identifier
+
+    def find_matches(
+        self, identifier: str, requirements: Mapping[str, Iterator[Need]], incompatibilities: Mapping[str, Iterator[Candidate]]
+    ) -> Any:
+        """Candidates that every need accepts, best first, tested one by one as they are asked for."""
+        needs = list(requirements[identifier])
+        bad = {id(candidate) for candidate in incompatibilities[identifier]}
+        found = self._universe.candidates(identifier, needs)
+
+        def matches() -> Iterable[Candidate]:
+            return (
+                candidate for candidate in found if id(candidate) not in bad and all(need.test(candidate) for need in needs)
+            )
+
+        return matches
+
+    def is_satisfied_by(self, requirement: Need, candidate: Candidate) -> bool:
+        """True where the candidate is what the need wants."""
+        return requirement.test(candidate)
+
+    def get_dependencies(self, candidate: Candidate) -> Iterable[Need]:
+        """What the candidate needs, facts first."""
+        return self._universe.needs(candidate)
+
+
+class Notes(BaseReporter):  # type: ignore[type-arg]
+    """Keeps what a solve turned down, and what it has chosen so far."""
+
+    def __init__(self, universe: Universe) -> None:
+        self._universe = universe
+        self.rejections: list[tuple[Candidate, Need, tuple[Any, ...]]] = []
+        self.rounds = 0
+
+    def starting_round(self, index: int) -> None:
+        """Counts."""
+        self.rounds = index + 1
+
+    def pinning(self, candidate: Candidate) -> None:
+        """Remembers the choice, by which later candidates are ordered."""
+        self._universe.chosen[candidate.name] = candidate
+
+    def rejecting_candidate(self, criterion: Any, candidate: Candidate) -> None:
+        """Remembers what a candidate met: the newest need of the criterion, which left nothing to choose, and those before it."""
+        information = list(criterion.information)
+        if not information:
+            return
+        need = information[-1].requirement
+        self.rejections.append((candidate, need, tuple(information[:-1])))

@@ -1,0 +1,261 @@
+"""The nearest changes that would make a request satisfiable, found by solving again with one thing changed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from packaging.specifiers import SpecifierSet
+
+from cudnn_resolve.requirement.derive import accepts
+from cudnn_resolve.resolution.model import Failure, Relaxation, Resolution
+from cudnn_resolve.resolution.release import parse_version
+from cudnn_resolve.resolution.resolve import PYTHONS, attempt
+from cudnn_resolve.version import CudaVersion, DriverVersion
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.requirement.machine import Machine
+    from cudnn_resolve.requirement.model import Request, Target
+
+MOST = 8
+"""Relaxations that are shown."""
+
+
+def relaxations(book: Book, machine: Machine, request: Request, core: frozenset[str]) -> tuple[Relaxation, ...]:
+    """What would work, nearest first; `core` names the wishes and facts that cannot hold together."""
+    found = [
+        *_options(book, machine, request, core),
+        *_versions(book, machine, request, core),
+        *_pythons(book, machine, request, core),
+        *_separate(book, machine, request),
+        *_gpus(book, machine, request, core),
+        *_drivers(book, machine, request, core),
+        *_glibc(book, machine, request, core),
+    ]
+    if not found or all(relaxation.distance >= 5 for relaxation in found):
+        found += _cpu(book, machine, request)
+    found.sort(key=lambda relaxation: relaxation.distance)
+    return tuple(dict.fromkeys(found))[:MOST]
+
+
+def command(request: Request, targets: tuple[str, ...] | None = None, *, change: dict[str, str | None] | None = None) -> str:
+    """The command line of a request, with other targets or with single options changed (None: left out)."""
+    change = dict(change or {})
+    words = ["cudnn-resolve", "plan"]
+    for target in targets if targets is not None else [target.text for target in request.targets]:
+        words += ["-f", target]
+    options: dict[str, str | None] = {}
+    if request.cuda is not None:
+        options["--cuda"] = request.cuda.text
+    if request.cudnn is not None:
+        options["--cudnn"] = request.cudnn.text
+    if request.channel != "auto":
+        options["--channel"] = request.channel
+    if request.driver_policy != "minor":
+        options["--driver-policy"] = request.driver_policy
+    if request.device != "gpu":
+        options["--device"] = request.device
+    if request.strict_pins:
+        options["--strict-pins"] = ""
+    options.update({name: value for name, value in change.items() if not any(name == one for one, _ in request.context)})
+    pairs = [(name, value) for name, value in options.items() if value is not None]
+    pairs += [(name, change.get(name, value) or "") for name, value in request.context if change.get(name, value) is not None]
+    for name, value in pairs:
+        words += [name, value] if value else [name]
+    return shlex.join(words)
+
+
+def result(found: Resolution) -> str:
+    """A resolution in one line."""
+    parts = [f"{build.package} {build.wheel_version}" for build in found.builds]
+    if found.cuda:
+        parts.append(f"CUDA {found.cuda}")
+    if found.cudnn:
+        parts.append(f"cuDNN {found.cudnn}")
+    if found.driver_min:
+        parts.append(f"driver >= {found.driver_min}")
+    return ", ".join(parts)
+
+
+def _options(book: Book, machine: Machine, request: Request, core: frozenset[str]) -> Iterator[Relaxation]:
+    """One of the user's own options left out."""
+    changes: list[tuple[str, str, Request, dict[str, str | None]]] = []
+    if "strict-pins" in core:
+        text = "without --strict-pins: read the pins of NVIDIA's wheels as the ranges that their ABI allows"
+        changes.append(("strict-pins", text, replace(request, strict_pins=False), {"--strict-pins": None}))
+    if "driver-policy" in core:
+        text = "--driver-policy minor: rely on NVIDIA's minor-version compatibility"
+        changes.append(("driver-policy", text, replace(request, driver_policy="minor"), {"--driver-policy": None}))
+    if "limit:cuda" in core and request.cuda is not None:
+        changes.append(("cuda", f"without --cuda {request.cuda.text!r}", replace(request, cuda=None), {"--cuda": None}))
+    if "limit:cudnn" in core and request.cudnn is not None:
+        changes.append(("cudnn", f"without --cudnn {request.cudnn.text!r}", replace(request, cudnn=None), {"--cudnn": None}))
+    if "channel" in core:
+        text = f"CUDA libraries not from {request.channel} only"
+        changes.append(("channel", text, replace(request, channel="auto"), {"--channel": None}))
+    for number, (_, text, changed, options) in enumerate(changes):
+        found = attempt(book, machine, changed)
+        if isinstance(found, Resolution):
+            yield Relaxation(change=text, result=result(found), command=command(request, change=options), distance=number // 4)
+
+
+def wanted_version(book: Book, target: Target) -> str | None:
+    """The version that a target is about: the newest release that it accepts, else the one that it names."""
+    versions = [
+        version
+        for build in book.framework(target.framework).builds
+        if accepts(target, build) and (version := parse_version(build.version)) is not None
+    ]
+    if versions:
+        return str(max(versions))
+    named = [one.version.removesuffix(".*") for one in target.specifier]
+    return named[0] if named else None
+
+
+def _versions(book: Book, machine: Machine, request: Request, core: frozenset[str]) -> Iterator[Relaxation]:
+    """The nearest newer and the nearest older release of each target."""
+    for target in request.targets:
+        if f"target:{target.framework}" not in core:
+            continue
+        wanted = wanted_version(book, target)
+        if wanted is None or not target.specifier:
+            continue
+        for operator, word in ((">", "newer"), ("<", "older")):
+            other = replace(target, specifier=SpecifierSet(f"{operator}{wanted}"), text=f"{target.framework}{operator}{wanted}")
+            changed = replace(request, targets=tuple(other if one is target else one for one in request.targets))
+            found = attempt(book, machine, changed, near={target.framework: wanted})
+            if not isinstance(found, Resolution):
+                continue
+            build = found.builds[request.targets.index(target)]
+            text = f"{target.package or target.framework}=={build.version}"
+            texts = tuple(text if one is target else one.text for one in request.targets)
+            distance = 1 if _minor(build.version) == _minor(wanted) else 2
+            change = f"{text} instead of {target.text} (the nearest {word} release that fits)"
+            yield Relaxation(change=change, result=result(found), command=command(request, texts), distance=distance)
+
+
+def _minor(version: str) -> tuple[int, ...]:
+    parsed = parse_version(version)
+    return parsed.release[:2] if parsed else ()
+
+
+def _pythons(book: Book, machine: Machine, request: Request, core: frozenset[str]) -> Iterator[Relaxation]:
+    """The nearest older and the nearest newer Python, in a fresh environment."""
+    if "python" not in core or machine.python is None:
+        return
+    here = machine.python
+    older = sorted((one for one in PYTHONS if one < here), reverse=True)
+    newer = sorted(one for one in PYTHONS if one > here)
+    for candidates in (older, newer):
+        for python in candidates:
+            text = f"{python[0]}.{python[1]}"
+            fresh = replace(machine, python=python, python_full=text, pip={}, requires={})
+            found = attempt(book, fresh, request)
+            if isinstance(found, Resolution):
+                distance = 2 + (abs(python[1] - here[1]) > 1)
+                yield Relaxation(
+                    change=f"Python {text} instead of {machine.python_full}, in an environment of its own",
+                    result=result(found),
+                    command=command(request, change={"--python-version": text, "--python": None}),
+                    distance=distance,
+                )
+                break
+
+
+def _separate(book: Book, machine: Machine, request: Request) -> Iterator[Relaxation]:
+    """One target in an environment of its own."""
+    if len(request.targets) < 2:
+        return
+    for target in reversed(request.targets):
+        rest = replace(request, targets=tuple(one for one in request.targets if one is not target))
+        alone = replace(request, targets=(target,))
+        first, second = attempt(book, machine, rest), attempt(book, replace(machine, pip={}, requires={}), alone)
+        if isinstance(first, Resolution) and isinstance(second, Resolution):
+            commands = f"{command(rest)}  and in another environment  {command(alone)}"
+            yield Relaxation(
+                change=f"{target.text} in an environment of its own",
+                result=f"{result(first)}; apart: {result(second)}",
+                command=commands,
+                distance=3,
+            )
+            return
+
+
+def _gpus(book: Book, machine: Machine, request: Request, core: frozenset[str]) -> Iterator[Relaxation]:
+    """Fewer GPUs of a machine with several."""
+    if len(machine.gpus) < 2 or not any(one.startswith("gpu:") for one in core):
+        return
+    for number, gpu in enumerate(machine.gpus):
+        others = tuple(one for one in machine.gpus if one is not gpu)
+        found = attempt(book, replace(machine, gpus=others), request)
+        if f"gpu:{number}" in core and isinstance(found, Resolution):
+            named = " and ".join(one.label for one in others)
+            yield Relaxation(
+                change=f"without {gpu.label}: hide it with CUDA_VISIBLE_DEVICES",
+                result=f"{result(found)} on {named}",
+                command=command(request, change={"--gpu": others[0].label.partition(" (")[0]}),
+                distance=3,
+            )
+
+
+def _drivers(book: Book, machine: Machine, request: Request, core: frozenset[str]) -> Iterator[Relaxation]:
+    """The oldest driver that would do, and the forward-compatibility package where the cards allow one."""
+    if "driver" not in core or machine.driver is None:
+        return
+    floors = [floor for major in range(9, 20) if (floor := book.floor(major)) is not None]
+    own = [row.driver for row in book.minimums()]
+    for driver in sorted({one for one in (*floors, *own) if one > machine.driver}):
+        changed = replace(machine, driver=driver, native_cuda=book.native_cuda(driver))
+        found = attempt(book, changed, request)
+        if isinstance(found, Resolution):
+            yield Relaxation(
+                change=f"driver {driver} or newer instead of {machine.driver}, which only the machine's administrator can install",
+                result=result(found),
+                command=command(request, change={"--driver": str(driver)}),
+                distance=5,
+            )
+            yield from _forward(book, machine, request, found)
+            return
+
+
+def _forward(book: Book, machine: Machine, request: Request, found: Resolution) -> Iterator[Relaxation]:
+    if machine.driver is None or found.cuda is None or not machine.gpus:
+        return
+    needed = CudaVersion(found.cuda)
+    for row in book.forward():
+        fits = row.base == machine.driver.major and row.cuda.line == needed.line and row.status == "compatible"
+        if fits and all(gpu.kind in row.classes for gpu in machine.gpus):
+            yield Relaxation(
+                change=f"apt package {row.package} (forward compatibility: data-center GPUs on a driver of branch R{row.base})",
+                result=result(found),
+                command=f"apt-get install {row.package}, then {command(request, change={'--driver': found.driver_min})}",
+                distance=4,
+            )
+            return
+
+
+def _glibc(book: Book, machine: Machine, request: Request, core: frozenset[str]) -> Iterator[Relaxation]:
+    """A newer distribution."""
+    if "glibc" not in core:
+        return
+    found = attempt(book, replace(machine, glibc=None), request)
+    if isinstance(found, Resolution) and "glibc" in found.pins:
+        needed = max((reason.text.rpartition(" ")[2] for reason in found.pins["glibc"].reasons), key=DriverVersion)
+        yield Relaxation(
+            change=f"a distribution with glibc {needed} or newer (a container, for example)",
+            result=result(found),
+            command=command(request, change={"--glibc": needed}),
+            distance=4,
+        )
+
+
+def _cpu(book: Book, machine: Machine, request: Request) -> list[Relaxation]:
+    """No GPU at all, said as such."""
+    found = attempt(book, machine, replace(request, device="cpu"))
+    if request.device == "cpu" or isinstance(found, Failure):
+        return []
+    text = "--device cpu: builds without GPU"
+    return [Relaxation(change=text, result=result(found), command=command(request, change={"--device": "cpu"}), distance=9)]

@@ -1,0 +1,288 @@
+"""Releases of pip packages as candidates, and what each of them requires."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from packaging.markers import UndefinedEnvironmentName
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from cudnn_resolve.resolution.tag import Fit, Target, fit
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.row import Build, WheelRelease
+    from cudnn_resolve.requirement.machine import Machine
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Release:
+    """One installable release of a pip package."""
+
+    package: str
+    version: Version
+    text: str
+    """The version as the index writes it."""
+    fit: Fit
+    tags: tuple[str, ...]
+    requires: tuple[str, ...]
+    """Requires-Dist lines."""
+    requires_python: str | None = None
+    known: bool = True
+    """False where its requirements were never read."""
+    yanked: bool = False
+    index: str = "default"
+    build: Build | None = None
+    """The build of the framework, where the package is one."""
+
+
+@lru_cache(maxsize=4096)
+def parse_requirement(line: str) -> Requirement | None:
+    """The requirement in a Requires-Dist line; None for a line that is none."""
+    try:
+        return Requirement(line)
+    except InvalidRequirement:
+        return None
+
+
+@lru_cache(maxsize=16384)
+def parse_version(text: str) -> Version | None:
+    """The PEP 440 version, None for text that is none."""
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
+
+
+@lru_cache(maxsize=4096)
+def specifier(text: str) -> SpecifierSet | None:
+    """The PEP 440 specifier, None for text that is none."""
+    try:
+        return SpecifierSet(text)
+    except InvalidSpecifier:
+        return None
+
+
+class Shelf:
+    """All releases of pip packages that the matrix or the machine knows, made once for each package."""
+
+    def __init__(self, book: Book, machine: Machine) -> None:
+        self._book = book
+        self._machine = machine
+        self._releases: dict[str, tuple[Release, ...]] = {}
+        self._markers: dict[tuple[str, str], bool] = {}
+        self._target = Target(machine.python, machine.free_threaded, machine.arch, machine.glibc)
+        self._environment = _marker_environment(machine)
+
+    def listed(self, package: str) -> bool:
+        """True where the matrix knows releases of the package."""
+        return bool(self.releases(package))
+
+    def releases(self, package: str) -> tuple[Release, ...]:
+        """Releases of the package, newest first; empty for one that nobody knows."""
+        found = self._releases.get(package)
+        if found is None:
+            found = tuple(sorted(self._make(package), key=lambda release: release.version, reverse=True))
+            self._releases[package] = found
+        return found
+
+    def requirements(self, release: Release, extras: tuple[str, ...] = ()) -> Iterator[tuple[Requirement, str | None]]:
+        """Requirements of the release on this machine, each with the extra that brings it (None: it always holds)."""
+        for line in release.requires:
+            if "extra" in line and ";" in line and not self._extra_named(line, extras):
+                continue
+            requirement = parse_requirement(line)
+            if requirement is None:
+                continue
+            if requirement.marker is None:
+                yield requirement, None
+                continue
+            marker = str(requirement.marker)
+            if self._holds(requirement, marker, ""):
+                yield requirement, None
+                continue
+            for extra in extras:
+                if self._holds(requirement, marker, extra):
+                    yield requirement, extra
+                    break
+
+    @staticmethod
+    def _extra_named(line: str, extras: tuple[str, ...]) -> bool:
+        marker = line.split(";", 1)[1]
+        if "extra" not in marker:
+            return True
+        return any(f'"{extra}"' in marker or f"'{extra}'" in marker for extra in extras)
+
+    def _holds(self, requirement: Requirement, marker: str, extra: str) -> bool:
+        key = (marker, extra)
+        answer = self._markers.get(key)
+        if answer is None:
+            try:
+                answer = bool(requirement.marker and requirement.marker.evaluate({**self._environment, "extra": extra}))
+            except UndefinedEnvironmentName:
+                answer = False
+            self._markers[key] = answer
+        return answer
+
+    def _make(self, package: str) -> Iterator[Release]:
+        table = self._book.package(package)
+        rows: Mapping[str, WheelRelease] = {row.version: row for row in table.releases} if table else {}
+        seen: set[str] = set()
+        framework = self._book.framework_of(package)
+        builds = self._book.framework(framework).builds if framework else ()
+        builds = tuple(build for build in builds if build.package == package)
+        if builds:
+            for build in builds:
+                release = self._from_build(build, rows.get(build.version))
+                if release is not None:
+                    seen.add(release.text)
+                    yield release
+        else:
+            for row in rows.values():
+                release = self._from_row(package, row)
+                if release is not None:
+                    seen.add(release.text)
+                    yield release
+        for extra in self._book.extra_releases(package):
+            version = parse_version(extra.version)
+            if version is not None and extra.version not in seen:
+                seen.add(extra.version)
+                tags = _tags(extra.pythons, extra.arch, extra.glibc)
+                base = rows.get(version.public)
+                requires = self._like(extra.requires, extra.requires_like, self._requires(base) if base else None)
+                yield Release(
+                    package=package,
+                    version=version,
+                    text=extra.version,
+                    fit=fit(tags, self._target),
+                    tags=tags,
+                    requires=requires or (),
+                    requires_python=extra.requires_python or (base.requires_python if base else None),
+                    known=requires is not None,
+                    yanked=extra.yanked,
+                    index=extra.index,
+                )
+        yield from self._installed(package, seen, framework_known=bool(builds))
+
+    def _installed(self, package: str, seen: set[str], *, framework_known: bool) -> Iterator[Release]:
+        """The installed release, where the matrix does not list it; not for a framework, whose unknown builds cannot be judged."""
+        text = self._machine.pip.get(package)
+        if text is None or text in seen or framework_known:
+            return
+        version = parse_version(text)
+        if version is not None and version not in {parse_version(other) for other in seen}:
+            requires = self._machine.requires.get(package)
+            yield Release(
+                package=package,
+                version=version,
+                text=text,
+                fit=Fit(python=True, arch=True, glibc=(0, 0)),
+                tags=(),
+                requires=requires or (),
+                known=requires is not None,
+            )
+
+    def _from_row(self, package: str, row: WheelRelease) -> Release | None:
+        version = parse_version(row.version)
+        if version is None:
+            return None
+        requires = self._requires(row)
+        return Release(
+            package=package,
+            version=version,
+            text=row.version,
+            fit=fit(row.tags, self._target) if row.tags else Fit(python=True, arch=True, glibc=(0, 0)),
+            tags=row.tags,
+            requires=requires or (),
+            requires_python=row.requires_python,
+            known=requires is not None,
+            yanked=row.yanked,
+        )
+
+    def _from_build(self, build: Build, row: WheelRelease | None) -> Release | None:
+        version = parse_version(build.wheel_version)
+        if version is None:
+            return None
+        if build.arch and self._machine.arch not in build.arch:
+            return None
+        requires = self._like(build.requires, build.requires_like, self._requires(row) if row else None)
+        tags = _tags(build.pythons, build.arch, build.glibc)
+        if row is not None and build.index == "default":
+            tags = tuple(tag for tag in row.tags if not build.pythons or _python_of(tag) & set(build.pythons))
+        return Release(
+            package=build.package,
+            version=version,
+            text=build.wheel_version,
+            fit=fit(tags, self._target),
+            tags=tags,
+            requires=requires or (),
+            requires_python=row.requires_python if row else None,
+            known=requires is not None,
+            yanked=build.yanked or bool(row and row.yanked),
+            index=build.index,
+            build=build,
+        )
+
+    def _like(self, own: tuple[str, ...] | None, like: str | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        """The requirements of a release: its own, and where it says so those of the default index's wheel but for the NVIDIA part."""
+        if own is None and like is None:
+            return other
+        if like is None or other is None:
+            return own
+        return (*(own or ()), *(line for line in other if not self._is_component(line)))
+
+    def _is_component(self, line: str) -> bool:
+        requirement = parse_requirement(line)
+        if requirement is None:
+            return False
+        name = canonicalize_name(requirement.name)
+        return self._book.component(name) is not None or name in ("triton", "pytorch-triton")
+
+    def _requires(self, row: WheelRelease) -> tuple[str, ...] | None:
+        if row.requires is None:
+            return None
+        return row.requires.get(self._machine.arch) or row.requires.get("x86_64") or ()
+
+
+def _python_of(tag: str) -> set[str]:
+    """The interpreters that a tag names, `cp313t` for a free-threaded one."""
+    pythons, abis, _ = tag.split("-", 2)
+    return {f"{python}t" if abis == f"{python}t" else python for python in pythons.split(".")}
+
+
+def _tags(pythons: tuple[str, ...], arch: tuple[str, ...], glibc: str | None) -> tuple[str, ...]:
+    """Wheel tags of a build whose files nobody listed; abi3-free, one for each Python and architecture."""
+    platforms = [f"manylinux_{glibc.replace('.', '_')}_{one}" if glibc else f"linux_{one}" for one in arch or ("x86_64",)]
+    out = []
+    for python in pythons or ("py3",):
+        abi = "none" if python.startswith("py") else python
+        out.extend(f"{python.rstrip('t')}-{abi}-{platform}" for platform in platforms)
+    return tuple(out)
+
+
+def _marker_environment(machine: Machine) -> dict[str, str]:
+    """PEP 508 variables of the target, not of the interpreter that runs this."""
+    major, minor = machine.python or (3, 11)
+    full = machine.python_full or f"{major}.{minor}.0"
+    if full.count(".") < 2:
+        full = f"{major}.{minor}.0"
+    return {
+        "implementation_name": "cpython",
+        "implementation_version": full,
+        "os_name": "posix",
+        "platform_machine": machine.arch,
+        "platform_python_implementation": "CPython",
+        "platform_release": "",
+        "platform_system": "Linux",
+        "platform_version": "",
+        "python_full_version": full,
+        "python_version": f"{major}.{minor}",
+        "sys_platform": "linux",
+    }
+

@@ -1,0 +1,266 @@
+"""A request on a machine to its resolution, or to the conflict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.requirement.derive import derive
+from cudnn_resolve.resolution.model import (
+    AptPin,
+    Candidate,
+    Channel,
+    Conflict,
+    Failure,
+    Override,
+    Pin,
+    PipPin,
+    Resolution,
+)
+from cudnn_resolve.resolution.release import Release
+from cudnn_resolve.resolution.runtime import Runtime
+from cudnn_resolve.resolution.solve import Solved, solve
+from cudnn_resolve.resolution.universe import Universe
+from cudnn_resolve.version import DriverVersion
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.row import Build, CudnnBuild
+    from cudnn_resolve.requirement.machine import Machine
+    from cudnn_resolve.requirement.model import Request
+
+PYTHONS = ((3, 12), (3, 11), (3, 13), (3, 10), (3, 14), (3, 9), (3, 8), (3, 7), (3, 6))
+"""Pythons to try where nobody says which one is meant: those with most wheels first."""
+
+
+def resolve(book: Book, machine: Machine, request: Request) -> Resolution | Conflict:
+    """The resolution, or the conflict with what would work instead."""
+    found = attempt(book, machine, request)
+    if isinstance(found, Resolution):
+        return found
+    from cudnn_resolve.resolution.conflict import explain
+
+    return explain(book, machine, request)
+
+
+def attempt(book: Book, machine: Machine, request: Request, near: dict[str, str] | None = None) -> Resolution | Failure:
+    """The resolution, or the failure without its explanation.
+
+    Installed packages that are built for one version of a framework move along; one for which no release fits is left behind
+    and named. Where the Python is unknown, each one is tried.
+    """
+    if machine.python is None:
+        return _any_python(book, machine, request, near)
+    universe = Universe(book, machine, request, near=near)
+    companions = installed_companions(book, machine, request)
+    found = solve(universe, list(derive(request, companions)))
+    if isinstance(found, Solved):
+        return assemble(universe, found, ())
+    if not companions:
+        return found
+    alone = solve(universe, list(derive(request)))
+    if isinstance(alone, Failure):
+        return alone
+    kept: list[str] = []
+    best = alone
+    for name in companions:
+        with_ = solve(universe, list(derive(request, [*kept, name])))
+        if isinstance(with_, Solved):
+            kept.append(name)
+            best = with_
+    return assemble(universe, best, tuple(name for name in companions if name not in kept))
+
+
+def _any_python(book: Book, machine: Machine, request: Request, near: dict[str, str] | None) -> Resolution | Failure:
+    from dataclasses import replace
+
+    failure: Failure | None = None
+    for python in PYTHONS:
+        text = f"{python[0]}.{python[1]}"
+        found = attempt(book, replace(machine, python=python, python_full=text), request, near)
+        if isinstance(found, Resolution):
+            return found
+        failure = failure or found
+    assert failure is not None
+    return failure
+
+
+def installed_companions(book: Book, machine: Machine, request: Request) -> tuple[str, ...]:
+    """Installed packages that must move with one of the targets."""
+    out: list[str] = []
+    for target in request.targets:
+        for name in book.framework(target.framework).companions:
+            if name in machine.pip and name not in out and book.package(name) is not None:
+                out.append(name)
+    return tuple(out)
+
+
+def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Resolution:
+    """The resolution behind a solve."""
+    pins = solved.pins
+    builds = tuple(pins[f"framework:{target.framework}"].candidate.payload for target in universe.request.targets)
+    runtime: Runtime | None = pins["cuda"].candidate.payload if "cuda" in pins else None
+    cudnn: CudnnBuild | None = pins["cudnn"].candidate.payload if "cudnn" in pins else None
+    cudnn_text, soname = _cudnn(cudnn, builds)
+    minimum, why = driver_minimum(pins)
+    return Resolution(
+        request=universe.request,
+        machine=universe.machine,
+        pins=pins,
+        builds=builds,
+        pip=_pip_pins(pins, universe),
+        apt=_apt_pins(universe, pins),
+        overrides=tuple(_overrides(pins)),
+        cuda=_cuda_line(universe, pins, runtime, builds),
+        cudnn=cudnn_text,
+        cudnn_soname=soname,
+        cudnn_build=cudnn,
+        channels=_channels(pins, builds),
+        driver_min=minimum,
+        driver_because=why,
+        dropped=tuple(dropped),
+        rounds=solved.rounds,
+    )
+
+
+def _cudnn(chosen: CudnnBuild | None, builds: tuple[Build, ...]) -> tuple[str | None, int | None]:
+    """The cuDNN of the stack: the shared one, else the newest that a wheel bundles."""
+    if chosen is not None:
+        return str(chosen.version), chosen.soname
+    bundled = [build.cudnn for build in builds if build.delivery == "bundled" and build.cudnn is not None]
+    if not bundled:
+        return None, None
+    newest = max(bundled)
+    return str(newest), newest.major
+
+
+def _cuda_line(universe: Universe, pins: dict[str, Pin], runtime: Runtime | None, builds: tuple[Build, ...]) -> str | None:
+    """The CUDA of the stack: that of the runtime library itself where it is a wheel, else the chosen line, else what is bundled."""
+    for pin in pins.values():
+        release = pin.candidate.payload
+        if isinstance(release, Release) and not pin.candidate.extras:
+            component = universe.book.component(release.package)
+            if component is not None and component.library == "cudart":
+                cuda = universe.book.cuda_of(release.package, release.text)
+                if cuda is not None:
+                    return cuda.line
+    if runtime is not None:
+        return runtime.line
+    bundled = [build.cuda for build in builds if build.cuda is not None]
+    return max(bundled).line if bundled else None
+
+
+def driver_minimum(pins: dict[str, Pin]) -> tuple[str | None, str | None]:
+    """The oldest driver that every need accepts, and the need that decides it."""
+    best: DriverVersion | None = None
+    why: str | None = None
+    for reason in pins["driver"].reasons if "driver" in pins else ():
+        text = reason.text.rpartition(" ")[2]
+        version = DriverVersion(text)
+        if best is None or version > best:
+            best, why = version, reason.because
+    return (str(best) if best else None), why
+
+
+def _pip_pins(pins: dict[str, Pin], universe: Universe) -> tuple[PipPin, ...]:
+    out: dict[str, PipPin] = {}
+    for pin in pins.values():
+        candidate = pin.candidate
+        if candidate.kind == "unlisted":
+            name = str(candidate.payload)
+            version = universe.machine.pip.get(name)
+            out.setdefault(name, PipPin(name=name, version=version, index=None, reasons=pin.reasons))
+        elif candidate.kind == "pip":
+            release: Release = candidate.payload
+            old = out.get(release.package)
+            out[release.package] = PipPin(
+                name=release.package,
+                version=release.text,
+                index=None if release.index == "default" else release.index,
+                reasons=(*(old.reasons if old else ()), *pin.reasons),
+                build=release.build,
+            )
+    return tuple(sorted(out.values(), key=lambda pin: _rank(pin, universe)))
+
+
+def _rank(pin: PipPin, universe: Universe) -> tuple[int, str]:
+    """The stack first: frameworks, cuDNN, CUDA libraries; then the rest."""
+    if pin.build is not None:
+        return 0, pin.name
+    component = universe.book.component(pin.name)
+    if component is not None:
+        return (1 if component.library == "cudnn" else 2), pin.name
+    return 3, pin.name
+
+
+def _channels(pins: dict[str, Pin], builds: tuple[Build, ...]) -> dict[str, Channel]:
+    out: dict[str, Channel] = {}
+    for build in builds:
+        chosen = pins.get(f"libraries:{build.framework}")
+        if build.delivery == "bundled":
+            out[build.framework] = "bundled"
+        elif chosen is not None and chosen.candidate.payload is build and chosen.candidate.channel:
+            out[build.framework] = chosen.candidate.channel
+        elif build.cuda is not None:
+            out[build.framework] = "pip"
+    return out
+
+
+def _overrides(pins: dict[str, Pin]) -> list[Override]:
+    out = []
+    for pin in pins.values():
+        candidate: Candidate = pin.candidate
+        if candidate.kind != "pip":
+            continue
+        why = [reason for reason in pin.reasons if reason.obeyed]
+        for reason in pin.reasons:
+            if reason.obeyed or not reason.binding or reason.declared is None:
+                continue
+            wanted = next((one.because for one in why if one.text != reason.text), None)
+            text = f"read as {reason.text.removeprefix(candidate.payload.package)}, which is what the ABI promises"
+            out.append(
+                Override(
+                    package=candidate.payload.package,
+                    requested_by=reason.requested_by or reason.parent or "?",
+                    declared=reason.declared,
+                    chosen=candidate.version,
+                    reason=f"{text}; {wanted}" if wanted else text,
+                )
+            )
+    return out
+
+
+def _apt_pins(universe: Universe, pins: dict[str, Pin]) -> tuple[AptPin, ...]:
+    machine = universe.machine
+    repository = universe.book.repository(machine.os, machine.arch) if machine.os else None
+    if repository is None:
+        return ()
+    out: list[AptPin] = []
+    cuda = pins["cuda"].candidate if "cuda" in pins else None
+    if cuda is not None and cuda.channel == "apt":
+        runtime: Runtime = cuda.payload
+        because = tuple(f"{reason.text}: {reason.because}" for reason in pins["cuda"].reasons)
+        release = runtime.releases[-1]
+        for pattern in universe.book.apt_patterns():
+            last = pattern.last
+            if pattern.library != "libraries" or not pattern.first <= runtime.cuda or (last is not None and runtime.cuda > last):
+                continue
+            fields = {"major": runtime.cuda.major, "minor": runtime.cuda.minor, "release": release}
+            out.append(
+                AptPin(
+                    name=pattern.name.format(**fields),
+                    version=pattern.version.format(**fields),
+                    repository=repository.name,
+                    because=because,
+                )
+            )
+    cudnn = pins["cudnn"].candidate if "cudnn" in pins else None
+    if cudnn is not None and cudnn.channel == "apt":
+        build: CudnnBuild = cudnn.payload
+        because = tuple(f"{reason.text}: {reason.because}" for reason in pins["cudnn"].reasons)
+        out.append(
+            AptPin(name=build.apt_package or "", version=build.apt_version or "", repository=repository.name, because=because)
+        )
+    return tuple(out)
+
+

@@ -1,0 +1,123 @@
+"""What hardware, driver and CUDA allow one another: NVIDIA's rules over the matrix, each as a need with its reason.
+
+Sources: CUDA Compatibility guide (minor-version and forward compatibility), CUDA C++ Programming Guide (binary and PTX
+compatibility), cuDNN support matrix. The figures are the matrix's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.requirement.model import Need
+from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.row import Build
+    from cudnn_resolve.requirement.machine import Machine
+
+
+def driver_minimum(book: Book, cuda: CudaVersion, policy: str) -> tuple[DriverVersion | None, str]:
+    """The oldest driver for a CUDA runtime under a policy, and the rule that says so; None where the matrix does not know.
+
+    `minor`: from CUDA 11 on any driver from the floor of the major; before that, and under `strict`, the toolkit's own driver.
+    """
+    floor = book.floor(cuda.major)
+    if policy == "minor" and floor is not None:
+        return floor, f"CUDA {cuda.major}.x runs from driver {floor} on (minor-version compatibility)"
+    own = book.toolkit_driver(cuda)
+    if own is None:
+        return floor, f"CUDA {cuda.major}.x runs from driver {floor} on"
+    return own, f"CUDA {cuda.line} was made for driver {own}" + ("" if floor is None else " (strict policy)")
+
+
+def driver_need(book: Book, cuda: CudaVersion, policy: str, who: str) -> Need | None:
+    """The need for a driver that runs this CUDA runtime."""
+    minimum, rule = driver_minimum(book, cuda, policy)
+    if minimum is None:
+        return None
+    return at_least(minimum, f"{who}: {rule}")
+
+
+def at_least(minimum: DriverVersion, because: str) -> Need:
+    """The need for a driver that is at least this new."""
+    return Need(
+        "driver",
+        lambda candidate: candidate.payload is None or candidate.payload >= minimum,
+        f"driver >= {minimum}",
+        because,
+        payload=minimum,
+    )
+
+
+def cuda_span(book: Book, gpu: Capability) -> tuple[CudaVersion | None, CudaVersion | None]:
+    """First and last CUDA whose libraries run on a GPU, both inclusive; None = no bound or unknown.
+
+    The first is that of the oldest architecture of the same major, whose machine code the GPU runs.
+    """
+    own = book.architecture(gpu)
+    family = [
+        row.cuda_first
+        for row in book.architectures()
+        if row.capability.major == gpu.major and row.capability.minor <= gpu.minor and row.tegra == (own.tegra if own else False)
+    ]
+    return (min(family) if family else None), (own.cuda_last if own else None)
+
+
+def library_needs(book: Book, machine: Machine, cuda: CudaVersion, who: str) -> Iterator[Need]:
+    """The needs that CUDA libraries of one release have for each GPU."""
+    for number, gpu in enumerate(machine.gpus):
+        if gpu.capability is None:
+            continue
+        first, last = cuda_span(book, gpu.capability)
+        if first is not None and cuda < CudaVersion(first.line):
+            yield refused(number, f"a GPU that CUDA {cuda.line} knows", f"{who}: {gpu.label} is first known to CUDA {first.line}")
+        if last is not None and CudaVersion(cuda.line) > CudaVersion(last.line):
+            yield refused(
+                number, f"a GPU that CUDA {cuda.line} still knows", f"{who}: CUDA {last.line} is the last for {gpu.label}"
+            )
+
+
+def refused(number: int, text: str, because: str) -> Need:
+    """A need that a GPU of this machine is known not to meet."""
+    return Need(f"gpu:{number}", lambda candidate: candidate.payload is None, text, because)
+
+
+def code_needs(book: Book, machine: Machine, build: Build, who: str) -> Iterator[Need]:
+    """The needs that a framework's own GPU code has: machine code for each GPU, or PTX and a driver that may compile it."""
+    for number, gpu in enumerate(machine.gpus):
+        if gpu.capability is None:
+            continue
+        if build.capability_first is not None and gpu.capability < build.capability_first:
+            text = f"a GPU of compute capability {build.capability_first} or newer"
+            yield refused(number, text, f"{who} is compiled for it; {gpu.label} is older")
+            continue
+        targets = build.targets_aarch64 if machine.arch == "aarch64" and build.targets_aarch64 else build.targets
+        if not targets:
+            continue
+        fitting = [target for target in targets if target.runs_on(gpu.capability)]
+        if any(target.kind == "cubin" for target in fitting):
+            continue
+        compiled = ", ".join(map(str, targets))
+        if not fitting:
+            yield refused(number, f"one of {compiled}", f"{who} has code for these only, none that {gpu.label} runs")
+            continue
+        own = book.toolkit_driver(build.cuda) if build.cuda else None
+        if own is not None:
+            yield at_least(
+                own, f"{who} has only PTX for {gpu.label}; to compile it the driver must be as new as CUDA {build.cuda}"
+            )
+
+
+def same_sonames(book: Book, built: CudaVersion, runtime: CudaVersion, libraries: Iterable[str]) -> str | None:
+    """None where the runtime carries every library under the name that code built with `built` asks for; else what differs."""
+    for library in libraries:
+        wanted, found = book.soname(library, built), book.soname(library, runtime)
+        if wanted and wanted != found:
+            return f"it loads {wanted}, CUDA {runtime.line} has {found or 'no such library'}"
+    return None
+
+
+LIBRARIES = ("cudart", "cublas", "cufft", "curand", "cusolver", "cusparse")
+"""Libraries whose names decide whether a CUDA runtime serves a framework that loads them from outside."""

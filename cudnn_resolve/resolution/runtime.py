@@ -1,0 +1,298 @@
+"""The CUDA runtime and the cuDNN that an environment loads, each through one channel: pip wheels, apt packages, or what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging.specifiers import SpecifierSet
+
+from cudnn_resolve.matrix.row import Build, CudnnBuild
+from cudnn_resolve.requirement.model import Limit, Need
+from cudnn_resolve.resolution import rule
+from cudnn_resolve.resolution.model import Candidate, Channel
+from cudnn_resolve.resolution.release import parse_version
+from cudnn_resolve.version import CudaVersion, CudnnVersion
+
+if TYPE_CHECKING:
+    from cudnn_resolve.resolution.universe import Universe
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Runtime:
+    """One line of CUDA runtime libraries through one channel."""
+
+    cuda: CudaVersion
+    """The line, `12.4`."""
+    channel: Channel
+    releases: tuple[str, ...]
+    """Toolkit releases of the line that the channel has, newest last."""
+    path: str | None = None
+    """Directory of an installed toolkit."""
+
+    @property
+    def line(self) -> str:
+        """`12.4`."""
+        return self.cuda.line
+
+
+def channels(universe: Universe) -> tuple[Channel, ...]:
+    """The channels that the request allows, in the order of the contract: pip where it serves, what is there, then apt."""
+    wanted = universe.request.channel
+    if wanted == "pip":
+        return ("pip",)
+    if wanted == "apt":
+        return ("system", "apt")
+    return ("pip", "system", "apt")
+
+
+def preferred(universe: Universe, package: str | None = None) -> tuple[Channel, ...]:
+    """The allowed channels, best first on this machine.
+
+    Where library wheels are installed they are kept; where a framework is installed without them it lives on the system's
+    libraries, and these are kept.
+    """
+    allowed = channels(universe)
+    if universe.request.prefer != "installed" or allowed[0] != "pip" or not universe.machine.pip:
+        return allowed
+    wheels = any(name.startswith("nvidia-cudnn-cu") for name in universe.machine.pip)
+    frameworks = {package} if package else {build.package for name in _targets(universe) for build in universe.book.framework(name).builds}
+    if not wheels and "system" in allowed and frameworks & set(universe.machine.pip):
+        return ("system", *(one for one in allowed if one != "system"))
+    return allowed
+
+
+def _targets(universe: Universe) -> Iterator[str]:
+    for target in universe.request.targets:
+        yield target.framework
+
+
+def cuda_candidates(universe: Universe) -> Iterator[Candidate]:
+    """Every CUDA line that some allowed channel has."""
+    for channel in channels(universe):
+        if channel == "pip":
+            yield from _wheel_lines(universe)
+        elif channel == "system":
+            for toolkit in universe.machine.toolkits:
+                if toolkit.version and toolkit.source != "pip":
+                    yield _runtime(universe, CudaVersion(toolkit.version), "system", (toolkit.version,), toolkit.path)
+        else:
+            yield from _apt_lines(universe)
+
+
+def _runtime(
+    universe: Universe, cuda: CudaVersion, channel: Channel, releases: tuple[str, ...], path: str | None = None
+) -> Candidate:
+    runtime = Runtime(cuda=CudaVersion(cuda.line), channel=channel, releases=releases, path=path)
+    return Candidate(name="cuda", version=cuda.line, kind="cuda", payload=runtime, channel=channel)
+
+
+def _wheel_lines(universe: Universe) -> Iterator[Candidate]:
+    for major in (13, 12, 11, 14, 15):
+        package = component_package(universe, "cudart", major)
+        if package is None:
+            continue
+        lines: dict[str, list[str]] = {}
+        for release in universe.shelf.releases(package):
+            cuda = universe.book.cuda_of(package, release.text)
+            if cuda is not None and release.fit.arch:
+                lines.setdefault(cuda.line, []).append(str(cuda))
+        for line, releases in lines.items():
+            yield _runtime(universe, CudaVersion(line), "pip", tuple(reversed(releases)))
+
+
+def _apt_lines(universe: Universe) -> Iterator[Candidate]:
+    machine = universe.machine
+    repository = universe.book.repository(machine.os, machine.arch) if machine.os else None
+    if repository is None:
+        return
+    lines: dict[str, list[str]] = {}
+    for release in universe.book.cuda_releases():
+        if repository.name in release.repositories:
+            lines.setdefault(release.line, []).append(str(release.cuda))
+    for line, releases in lines.items():
+        yield _runtime(universe, CudaVersion(line), "apt", tuple(releases))
+
+
+def component_package(universe: Universe, library: str, major: int) -> str | None:
+    """The pip package that carries a CUDA library of a major, None where there is none."""
+    for component in universe.book.components(major):
+        if component.library == library:
+            return component.package
+    return None
+
+
+def ordered(universe: Universe, found: Sequence[Candidate], needs: Sequence[Need]) -> Iterable[Candidate]:
+    """CUDA lines or cuDNN builds, best first: the preferred channel, what is installed, what the frameworks were built with, then newest."""
+    rank = {channel: number for number, channel in enumerate(preferred(universe))}
+    if found and found[0].name == "cudnn":
+        return sorted(found, key=lambda candidate: (rank.get(candidate.channel or "pip", 9), *_newest(candidate.payload)))
+    builds = [need.payload for need in needs if isinstance(need.payload, Build) and need.payload.cuda is not None]
+    pinned = any(build.delivery == "wheel" for build in builds)
+    installed = _installed_line(universe)
+    native = universe.machine.native_cuda
+
+    def key(candidate: Candidate) -> tuple[int, bool, bool, tuple[int, int]]:
+        runtime: Runtime = candidate.payload
+        line = (runtime.cuda.major, runtime.cuda.minor)
+        beyond = native is not None and runtime.cuda > CudaVersion(native.line)
+        ascending = pinned or beyond or native is None
+        order = line if ascending else (-line[0], -line[1])
+        return rank.get(runtime.channel, 9), runtime.line != installed, not pinned and beyond, order
+
+    return sorted(found, key=key)
+
+
+def _newest(build: CudnnBuild) -> tuple[int, ...]:
+    parts = (*build.version.parts, 0, 0, 0)[:4]
+    return (*(-part for part in parts), -build.cuda_major)
+
+
+def _installed_line(universe: Universe) -> str | None:
+    """CUDA line of the installed runtime wheel."""
+    if universe.request.prefer != "installed":
+        return None
+    for major in (13, 12, 11):
+        package = component_package(universe, "cudart", major)
+        version = universe.machine.pip.get(package or "")
+        if package and version:
+            cuda = universe.book.cuda_of(package, version)
+            if cuda is not None:
+                return cuda.line
+    return None
+
+
+def cuda_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
+    """What a CUDA runtime needs of the driver, of the GPUs and of the user's limit."""
+    runtime: Runtime = candidate.payload
+    who = f"CUDA {runtime.line}"
+    need = rule.driver_need(universe.book, runtime.cuda, universe.request.driver_policy, who)
+    if need is not None:
+        yield need
+    yield from rule.library_needs(universe.book, universe.machine, runtime.cuda, who)
+    yield cuda_limit(runtime.cuda, runtime.releases, who)
+
+
+def cuda_limit(cuda: CudaVersion, releases: Sequence[str], who: str) -> Need:
+    """The need that the user's limit on CUDA allows this line, or one of its releases."""
+
+    def test(candidate: Candidate) -> bool:
+        limit: Limit | None = candidate.payload
+        return limit is None or any(limit.specifier.contains(text, prereleases=True) for text in (cuda.line, *releases))
+
+    return Need("limit:cuda", test, f"CUDA {cuda.line} allowed", f"{who} is that CUDA")
+
+
+def cudnn_candidates(universe: Universe) -> Iterator[Candidate]:
+    """Every cuDNN build that some allowed channel has."""
+    for channel in channels(universe):
+        if channel == "system":
+            yield from _system_cudnn(universe)
+            continue
+        for build in universe.book.cudnn_builds():
+            if channel == "pip":
+                if build.wheel is None or not _wheel_exists(universe, build):
+                    continue
+            elif build.apt_package is None or build.apt_version is None:
+                continue
+            if not _avoided(universe, build, channel):
+                yield _cudnn(build, channel)
+
+
+def _cudnn(build: CudnnBuild, channel: Channel) -> Candidate:
+    return Candidate(name="cudnn", version=str(build.version), kind="cudnn", payload=build, channel=channel)
+
+
+def _wheel_exists(universe: Universe, build: CudnnBuild) -> bool:
+    return any(release.text == str(build.version) for release in universe.shelf.releases(build.wheel or ""))
+
+
+def _avoided(universe: Universe, build: CudnnBuild, channel: Channel) -> bool:
+    version = parse_version(str(build.version))
+    if version is None or universe.request.strict_pins:
+        return False
+    rows = list(universe.book.advisories("cudnn"))
+    if channel == "pip" and build.wheel:
+        rows += universe.book.advisories(build.wheel)
+    return any(
+        row.action == "avoid"
+        and SpecifierSet(row.versions).contains(version, prereleases=True)
+        and (not row.capability or any(gpu.capability in row.capability for gpu in universe.machine.gpus))
+        for row in rows
+    )
+
+
+def _system_cudnn(universe: Universe) -> Iterator[Candidate]:
+    builds = universe.book.cudnn_builds()
+    for copy in universe.machine.cudnn:
+        if copy.version is None or copy.source == "pip" or copy.complete is False:
+            continue
+        try:
+            version = CudnnVersion(copy.version)
+        except ValueError:
+            continue
+        major = int(copy.cuda.split(".")[0]) if copy.cuda and copy.cuda.split(".")[0].isdigit() else None
+        known = [
+            build
+            for build in builds
+            if (build.version == version or (len(version.parts) == 3 and build.version.parts[:3] == version.parts))
+            and (major is None or build.cuda_major == major)
+        ]
+        for build in known[:1]:
+            yield _cudnn(build, "system")
+        if not known and major is not None:
+            yield _cudnn(CudnnBuild(version=version, cuda_major=major, soname=copy.soname or version.major), "system")
+
+
+def cudnn_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
+    """What a cuDNN needs: GPUs that it has code for, a CUDA that it works with, a driver, and to be allowed."""
+    build: CudnnBuild = candidate.payload
+    who = f"cuDNN {build.version} for CUDA {build.cuda_major}"
+    yield from cudnn_hardware(universe, build)
+    yield cudnn_limit(build.version, who)
+    with_ = {"pip": ("pip",), "apt": ("apt", "system"), "system": ("system", "apt")}[candidate.channel or "pip"]
+    first, last = build.cuda_first, build.cuda_last
+
+    def fits(other: Candidate) -> bool:
+        runtime: Runtime = other.payload
+        if runtime.channel not in with_ or runtime.cuda.major != build.cuda_major:
+            return False
+        return (first is None or runtime.cuda >= CudaVersion(first.line)) and (
+            last is None or runtime.cuda <= CudaVersion(last.line)
+        )
+
+    span = f"CUDA {first.line if first else build.cuda_major}" + (f" to {last.line}" if last else " or later of that major")
+    yield Need("cuda", fits, span, f"{who} works with it")
+    if candidate.channel == "pip" and build.wheel:
+        text = str(build.version)
+        yield Need(
+            f"pip:{build.wheel}", lambda other: other.payload.text == text, f"{build.wheel}=={text}", f"the wheel that carries {who}"
+        )
+
+
+def cudnn_hardware(universe: Universe, build: CudnnBuild) -> Iterator[Need]:
+    """The needs of a cuDNN for GPUs and driver."""
+    who = f"cuDNN {build.version} for CUDA {build.cuda_major}"
+    for number, gpu in enumerate(universe.machine.gpus):
+        if gpu.capability is None or not build.capability:
+            continue
+        if any(one.major == gpu.capability.major and one.minor <= gpu.capability.minor for one in build.capability):
+            continue
+        known = ", ".join(map(str, build.capability))
+        architecture = universe.book.architecture(gpu.capability)
+        last = f"; cuDNN {architecture.cudnn_last} is the last" if architecture and architecture.cudnn_last else ""
+        yield rule.refused(number, f"compute capability {known}", f"{who} has code for these only, none for {gpu.label}{last}")
+    if build.driver is not None and universe.request.driver_policy == "strict":
+        yield rule.at_least(build.driver, f"{who} asks for it")
+
+
+def cudnn_limit(version: CudnnVersion, who: str) -> Need:
+    """The need that the user's limit on cuDNN allows this version."""
+
+    def test(candidate: Candidate) -> bool:
+        limit: Limit | None = candidate.payload
+        short = ".".join(map(str, version.parts[:3]))
+        return limit is None or any(limit.specifier.contains(text, prereleases=True) for text in (str(version), short))
+
+    return Need("limit:cudnn", test, f"cuDNN {version} allowed", f"{who} is that cuDNN")

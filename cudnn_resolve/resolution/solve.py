@@ -1,0 +1,97 @@
+"""One run of resolvelib over a universe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from resolvelib import Resolver
+from resolvelib.resolvers import ResolutionImpossible, ResolutionTooDeep
+
+from cudnn_resolve.resolution.model import Candidate, Failure, Pin, Reason, Rejection
+from cudnn_resolve.resolution.provider import Notes, Provider
+
+if TYPE_CHECKING:
+    from cudnn_resolve.requirement.model import Need
+    from cudnn_resolve.resolution.universe import Universe
+
+ROUNDS = 20000
+"""Steps after which a search is given up; real requests take a few hundred."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Solved:
+    """Every package that was decided."""
+
+    pins: dict[str, Pin]
+    rounds: int
+
+
+def solve(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> Solved | Failure:
+    """The first consistent choice in the order of preference, or what stood in the way."""
+    notes = Notes(universe)
+    universe.chosen.clear()
+    try:
+        result = Resolver(Provider(universe), notes).resolve(list(needs), max_rounds=rounds)
+    except ResolutionImpossible as error:
+        return Failure(rejections=_rejections(notes), causes=tuple(_reasons(error.causes, None)), rounds=notes.rounds)
+    except ResolutionTooDeep:
+        return Failure(rejections=_rejections(notes), causes=(), rounds=notes.rounds, exhausted=True)
+    pins = {
+        name: Pin(candidate=candidate, reasons=tuple(_reasons(result.criteria[name].information, candidate)))
+        for name, candidate in result.mapping.items()
+    }
+    return Solved(pins=pins, rounds=notes.rounds)
+
+
+def _rejections(notes: Notes) -> tuple[Rejection, ...]:
+    """What was turned down, each clash once."""
+    out: dict[tuple[int, str], Rejection] = {}
+    for candidate, need, before in notes.rejections:
+        out.setdefault(
+            (id(candidate), need.name),
+            Rejection(
+                candidate=candidate,
+                about=need.name,
+                need=need.text,
+                because=need.because,
+                against=tuple(_reasons(before, None)),
+            ),
+        )
+    return tuple(out.values())
+
+
+def _reasons(information: Iterable[Any], chosen: Candidate | None) -> Iterator[Reason]:
+    for need, parent in information:
+        release = chosen.payload if chosen is not None else None
+        version = getattr(release, "version", None)
+        obeyed = True
+        if need.declared is not None and version is not None and chosen is not None and chosen.kind == "pip":
+            obeyed = need.declared.contains(version, prereleases=True)
+        yield Reason(
+            text=need.text,
+            because=need.because,
+            parent=describe(parent) if parent is not None else None,
+            declared=str(need.declared) if need.declared is not None else None,
+            requested_by=need.requested_by,
+            binding=need.binding,
+            obeyed=obeyed,
+        )
+
+
+def describe(candidate: Candidate) -> str:
+    """A candidate in words."""
+    kind, _, rest = candidate.name.partition(":")
+    if kind == "pip":
+        return f"{rest} {candidate.version}"
+    if kind == "framework":
+        return f"{rest} {candidate.version}"
+    if kind == "libraries":
+        return f"CUDA libraries of {rest} ({candidate.channel})"
+    if kind in ("cuda", "cudnn"):
+        title = "CUDA" if kind == "cuda" else "cuDNN"
+        return f"{title} {candidate.version} ({candidate.channel})"
+    if kind == "gpu":
+        return candidate.version
+    return f"{kind} {candidate.version}"

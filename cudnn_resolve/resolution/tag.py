@@ -1,0 +1,109 @@
+"""Wheel tags against a target: which Pythons, C libraries and architectures a file serves.
+
+Sources: the platform compatibility tags specification of the Python packaging user guide; PEP 425, 513, 571, 599 and 600.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_MANYLINUX = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
+_PLATFORM = re.compile(r"(?:(manylinux1|manylinux2010|manylinux2014)|manylinux_(\d+)_(\d+)|(linux))_(x86_64|aarch64)")
+_PYTHON = re.compile(r"(cp|py)(\d)(\d*)")
+
+
+class Target(NamedTuple):
+    """What a file must serve; None = unknown, then everything does."""
+
+    python: tuple[int, int] | None
+    free_threaded: bool
+    arch: str
+    glibc: tuple[int, int] | None
+
+
+def serves_python(pythons: str, abis: str, target: Target) -> bool:
+    """True where the compressed python and ABI tags (`cp38.cp39`, `abi3`) accept the target's interpreter."""
+    if target.python is None:
+        return True
+    major, minor = target.python
+    for python in pythons.split("."):
+        found = _PYTHON.fullmatch(python)
+        if found is None:
+            continue
+        kind, wanted_major, wanted_minor = found[1], int(found[2]), int(found[3]) if found[3] else None
+        if wanted_major != major:
+            continue
+        for abi in abis.split("."):
+            if kind == "py":
+                if abi == "none" and (wanted_minor is None or wanted_minor <= minor):
+                    return True
+            elif abi == "none" or abi == "abi3":
+                exact = abi == "none" and wanted_minor == minor
+                stable = abi == "abi3" and not target.free_threaded and wanted_minor is not None and wanted_minor <= minor
+                if exact or stable:
+                    return True
+            elif wanted_minor == minor and abi.endswith("t") == target.free_threaded:
+                return True
+    return False
+
+
+def platform_floor(platforms: str, arch: str) -> tuple[int, int] | None:
+    """The oldest glibc that one of the compressed platform tags accepts on `arch`, (0, 0) for any; None where none fits the architecture."""
+    best: tuple[int, int] | None = None
+    for platform in platforms.split("."):
+        if platform == "any":
+            return (0, 0)
+        found = _PLATFORM.fullmatch(platform)
+        if found is None or found[5] != arch:
+            continue
+        floor = (0, 0) if found[4] else _MANYLINUX[found[1]] if found[1] else (int(found[2]), int(found[3]))
+        if best is None or floor < best:
+            best = floor
+    return best
+
+
+class Fit(NamedTuple):
+    """How a set of files meets a target."""
+
+    python: bool
+    """Some file is for its Python."""
+    arch: bool
+    """Some file is for its architecture."""
+    glibc: tuple[int, int] | None
+    """Oldest glibc that a file for this Python and architecture takes; None where there is no such file."""
+
+
+def fit(tags: tuple[str, ...], target: Target) -> Fit:
+    """How files with these compressed tags (`cp311-cp311-manylinux_2_28_x86_64`) meet the target; an sdist serves everything."""
+    python = arch = False
+    glibc: tuple[int, int] | None = None
+    for tag in tags:
+        if tag == "sdist":
+            return Fit(True, True, (0, 0))
+        pythons, abis, platforms = tag.split("-", 2)
+        floor = platform_floor(platforms, target.arch)
+        arch = arch or floor is not None
+        if serves_python(pythons, abis, target):
+            python = True
+            if floor is not None and (glibc is None or floor < glibc):
+                glibc = floor
+    return Fit(python, arch, glibc)
+
+
+def pythons_of(tags: tuple[str, ...], arch: str) -> tuple[str, ...]:
+    """The Python versions (`3.9`, `3.11`) that some file for `arch` names, oldest first; `>=3.8` forms for stable-ABI files."""
+    out: set[tuple[int, int, str]] = set()
+    for tag in tags:
+        if tag == "sdist":
+            continue
+        pythons, abis, platforms = tag.split("-", 2)
+        if platform_floor(platforms, arch) is None:
+            continue
+        for python in pythons.split("."):
+            found = _PYTHON.fullmatch(python)
+            if found and found[3]:
+                out.add((int(found[2]), int(found[3]), ">=" if abis == "abi3" else ""))
+            elif found:
+                out.add((int(found[2]), 0, ">="))
+    return tuple(f"{prefix}{major}.{minor}" for major, minor, prefix in sorted(out))

@@ -1,0 +1,131 @@
+"""The universe of one resolution: which candidates a package has, best first, and what each candidate needs.
+
+| package           | its candidates                                                               |
+| ----------------- | ---------------------------------------------------------------------------- |
+| driver, gpu:N, python, arch, glibc, os, limit:* | the one fact, or limit, of this request         |
+| framework:NAME    | the builds of a framework                                                    |
+| libraries:NAME    | the channels through which a build's CUDA libraries may come                 |
+| cuda, cudnn       | CUDA lines and cuDNN builds, each through one channel                        |
+| pip:NAME          | releases of a pip package; pip:NAME[extra] the same with an extra            |
+| slot:FILES        | the package that owns these files; two of them never meet in one environment |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.resolution import framework, package, runtime
+from cudnn_resolve.resolution.model import Candidate
+from cudnn_resolve.resolution.release import Release, Shelf
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.row import Build
+    from cudnn_resolve.requirement.machine import Machine
+    from cudnn_resolve.requirement.model import Need, Request
+
+
+class Universe:
+    """Candidates and needs for one request on one machine."""
+
+    def __init__(self, book: Book, machine: Machine, request: Request, *, near: dict[str, str] | None = None) -> None:
+        self.book = book
+        self.machine = machine
+        self.request = request
+        self.near = near or {}
+        """Framework to the version whose neighbours are tried first (for relaxations)."""
+        self.shelf = Shelf(book, machine)
+        self.chosen: dict[str, Candidate] = {}
+        """What the running solve has pinned; only ever used to order candidates."""
+        self._candidates: dict[str, tuple[Candidate, ...]] = {}
+        self._made: dict[tuple[object, ...], Candidate] = {}
+        self._facts = _facts(machine, request)
+
+    def candidates(self, name: str, needs: Sequence[Need]) -> Iterable[Candidate]:
+        """Candidates of a package, best first, not yet held against the needs."""
+        kind, _, rest = name.partition(":")
+        if name in self._facts:
+            return (self._facts[name],)
+        if kind == "libraries":
+            return framework.library_candidates(self, name, needs)
+        if kind == "slot":
+            owner = str(needs[0].payload)
+            return (self.once((name, owner), Candidate(name=name, version=owner, kind="slot", payload=owner)),)
+        found = self._candidates.get(name)
+        if found is None:
+            found = tuple(self._make(name, kind, rest))
+            self._candidates[name] = found
+        if kind in ("cuda", "cudnn"):
+            return runtime.ordered(self, found, needs)
+        if kind == "pip":
+            return package.ordered(self, found, needs)
+        return found
+
+    def needs(self, candidate: Candidate) -> Iterator[Need]:
+        """What a candidate needs, facts first, so that a candidate that does not suit the machine is dropped early."""
+        if candidate.kind == "framework":
+            return framework.framework_needs(self, candidate)
+        if candidate.kind == "libraries":
+            return framework.library_needs(self, candidate)
+        if candidate.kind == "cuda":
+            return runtime.cuda_needs(self, candidate)
+        if candidate.kind == "cudnn":
+            return runtime.cudnn_needs(self, candidate)
+        if candidate.kind == "pip":
+            if isinstance(candidate.payload, Release) and candidate.payload.build is not None and not candidate.extras:
+                return framework.build_needs(self, candidate)
+            return package.package_needs(self, candidate)
+        return iter(())
+
+    def once(self, key: tuple[object, ...], candidate: Candidate) -> Candidate:
+        """The candidate that was made first for the key."""
+        return self._made.setdefault(key, candidate)
+
+    def candidate_of(self, release: Release, extras: tuple[str, ...] = ()) -> Candidate:
+        """The candidate of a release."""
+        name = package.name_of(release.package, extras)
+        return self.once(
+            (name, id(release)),
+            Candidate(
+                name=name, version=release.text, kind="pip", payload=release, channel="pip", extras=extras, index=release.index
+            ),
+        )
+
+    def build_candidate(self, build: Build) -> Candidate | None:
+        """The pip candidate of a framework's build."""
+        for release in self.shelf.releases(build.package):
+            if release.build is build:
+                return self.candidate_of(release)
+        return None
+
+    def _make(self, name: str, kind: str, rest: str) -> Iterator[Candidate]:
+        if kind == "framework":
+            yield from framework.framework_candidates(self, rest)
+        elif kind == "pip":
+            yield from package.package_candidates(self, rest)
+        elif name == "cuda":
+            yield from runtime.cuda_candidates(self)
+        elif name == "cudnn":
+            yield from runtime.cudnn_candidates(self)
+
+
+def _facts(machine: Machine, request: Request) -> dict[str, Candidate]:
+    """A candidate for each fact; payload None = unknown."""
+
+    def fact(name: str, payload: object, version: str) -> Candidate:
+        return Candidate(name=name, version=version, kind="fact", payload=payload)
+
+    python = machine.python_full or "unknown"
+    glibc = ".".join(map(str, machine.glibc)) if machine.glibc else "unknown"
+    out = [
+        fact("driver", machine.driver, str(machine.driver or ("none" if machine.driver_absent else "unknown"))),
+        fact("python", machine.python, python),
+        fact("arch", machine.arch, machine.arch),
+        fact("glibc", machine.glibc, glibc),
+        fact("os", machine.os, machine.os or "unknown"),
+        fact("limit:cuda", request.cuda, request.cuda.text if request.cuda else "any"),
+        fact("limit:cudnn", request.cudnn, request.cudnn.text if request.cudnn else "any"),
+    ]
+    out += [fact(f"gpu:{number}", gpu.capability, gpu.label) for number, gpu in enumerate(machine.gpus)]
+    return {candidate.name: candidate for candidate in out}
