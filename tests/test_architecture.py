@@ -331,8 +331,8 @@ BUILD_PATHS = re.compile(r"(?<![\w.~-])/(?:[w]ork|[f]arm|[r]oot|[o]pt/wheels|[o]
 
 
 def handed_on() -> list[Path]:
-    """Every file that git tracks or will; in an unpacked sdist, every file there is."""
-    argv = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    """Every file that git tracks; in an unpacked sdist, every file there is."""
+    argv = ["git", "-C", str(ROOT), "ls-files", "-z"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False) if (ROOT / ".git").exists() else None
     if done is not None and done.returncode == 0:
         paths = [ROOT / name for name in done.stdout.split("\0") if name]
