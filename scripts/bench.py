@@ -5,7 +5,8 @@ usage: bench.py [--rounds N] [--where]
 
 Prints wall time (min, median, max), processor time (user + system), peak memory, and ratios. uv solves the same requirements offline
 from a cache of its own that is filled first; where the index cannot be asked, from a folder of empty wheels that hold the plan's
-pins, which is less work for uv and is said so. `--where` adds what the time of one plan goes to.
+pins, which is less work for uv and is said so. "tables cold" is a first plan, before the compiled tables are in the user's cache.
+`--where` adds what the time of one plan goes to.
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ def own_cases(facts: Path) -> list[Case]:
         Case(name="python -c pass", argv=(sys.executable, "-c", "pass")),
         Case(name="pip --version", argv=(sys.executable, "-m", "pip", "--version")),
         *plans,
+        Case(name="plan, tables cold", argv=("env", "XDG_CACHE_HOME=/dev/null", *plans[0].argv), peer=plans[0].peer),
         Case(name="detect", argv=(*own_command(), "detect")),
     ]
 
@@ -193,6 +195,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="cudnn-resolve-bench-") as folder:
         scratch = Path(folder)
+        os.environ["XDG_CACHE_HOME"] = str(scratch / "cache")
         facts = scratch / "facts.json"
         facts.write_text(json.dumps(FACTS), "utf-8")
         peers, word = uv_cases(facts, scratch)
