@@ -1,3 +1,72 @@
-"""Plan GPU deep-learning environments that load and run: driver, CUDA, cuDNN and frameworks solved together."""
+"""Plan GPU deep-learning environments that load and run: driver, CUDA, cuDNN and frameworks solved together.
+
+The functions take the words of the command line's options and give the objects that `--format json` prints. What goes wrong is a
+`cudnn_resolve.errors.CudnnResolveError`. Nothing is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import sys
+import types
+import typing
 
 __version__ = "0.1.0"
+__all__ = ("__version__", "detect", "plan")
+
+
+def detect(*, python: str | None = None, facts: str | collections.abc.Mapping[str, typing.Any] | None = None) -> dict[str, typing.Any]:
+    """The facts of this machine and of the environment of `python` (default: the active one, else this one).
+
+    With `facts`, those of a facts file or of an object like the one that this function gives, checked and completed.
+    """
+    from cudnn_resolve.cli import library
+
+    return library.detect({"python": python, "facts": facts})
+
+
+def plan(  # noqa: PLR0913 - the options of the command line
+    framework: str | collections.abc.Sequence[str] = (),
+    *,
+    requirement: str | collections.abc.Sequence[str] = (),
+    cuda: str | None = None,
+    cudnn: str | None = None,
+    python: str | None = None,
+    facts: str | collections.abc.Mapping[str, typing.Any] | None = None,
+    driver: str | None = None,
+    gpu: str | collections.abc.Sequence[str] = (),
+    python_version: str | None = None,
+    platform: str | None = None,
+    glibc: str | None = None,
+    os: str | None = None,
+    prefer: typing.Literal["installed", "newest"] | None = None,
+    driver_policy: typing.Literal["minor", "strict"] | None = None,
+    device: typing.Literal["gpu", "cpu"] | None = None,
+    strict_pins: bool = False,
+    channel: typing.Literal["auto", "pip", "apt"] | None = None,
+    matrix: str | collections.abc.Sequence[str] = (),
+    index_url: str | None = None,
+    extra_index_url: str | collections.abc.Sequence[str] = (),
+    find_links: str | collections.abc.Sequence[str] = (),
+    offline: bool = False,
+) -> dict[str, typing.Any]:
+    """The plan for one framework or several, such as `tensorflow==2.15`; its `status` is `ok` or `unsatisfiable`.
+
+    Every word means what the option of that name means, None that nothing is said. `facts` is a facts file, or what `detect` gave
+    on the machine that is meant.
+    """
+    words = dict(locals())
+    from cudnn_resolve.cli import library
+
+    return library.plan(words)
+
+
+class _Package(types.ModuleType):
+    """The package itself, in which `plan` stays the function also when the folder of that name has been imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in __all__ and isinstance(value, types.ModuleType)):  # the import system binds each submodule here
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from cudnn_resolve.cli.options import Options, options_of
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.facts.assume import assume
-from cudnn_resolve.facts.model import Facts, Gpu
+from cudnn_resolve.facts.model import Facts, Gpu, Unknown
+from cudnn_resolve.version import Capability
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,13 +37,19 @@ def gather_facts(options: Options, book: Book) -> Facts:
     Nothing is detected where nothing of this machine counts. InputError, UsageError or WorldError where a source is wrong.
     """
     stated = options.assumptions
-    if options.facts is not None:
+    if options.given is not None:
+        facts = options.given
+    elif options.facts is not None:
         facts = read_facts(options.facts)
     elif stated.elsewhere:
         facts = Facts()
     else:
+        assume(Facts(), stated, card_of(book))  # a wrong word is said at once, not after the seconds that a machine takes
         facts = detect_facts(options)
-    return assume(facts, stated, card_of(book))
+    facts = assume(facts, stated, card_of(book))
+    if stated.gpus:
+        _refuse_impossible(facts, book)
+    return facts
 
 
 def read_facts(path: str) -> Facts:
@@ -73,3 +80,17 @@ def card_of(book: Book) -> Callable[[str], Gpu]:
         raise UsageError(f"--gpu {name!r} is not a card that the matrix knows", code="option-gpu", hint=hint)
 
     return look_up
+
+
+def _refuse_impossible(facts: Facts, book: Book) -> None:
+    """UsageError for a compute capability that no GPU has; one above all known ones may be newer than the tables."""
+    known = sorted(row.capability for row in book.architectures())
+    for gpu in () if isinstance(facts.gpus, Unknown) else facts.gpus:
+        capability = Capability.parse(gpu.compute_capability) if gpu.compute_capability else None
+        if known and capability is not None and capability < known[-1] and capability not in known:
+            near = sorted(known, key=lambda one: (abs(one.major - capability.major), abs(one.minor - capability.minor)))[:3]
+            raise UsageError(
+                f"--gpu: no GPU has the compute capability {capability}",
+                code="option-gpu",
+                hint=f"did you mean {' or '.join(str(one) for one in sorted(near))}?",
+            )

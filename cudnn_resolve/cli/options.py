@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.facts.assume import Assumptions
+from cudnn_resolve.facts.model import Facts
 
 _BARE = re.compile(r"\d{1,6}(?:\.\d{1,6}){0,3}")
 _PREFER = ("installed", "newest")
@@ -32,6 +33,8 @@ class Options:
     """Path or name of the interpreter; None = the active environment's, else the running one."""
     facts: str | None = None
     """A facts file; `-` is standard input."""
+    given: Facts | None = None
+    """Facts that a caller of the library hands in."""
     assumptions: Assumptions = field(default_factory=Assumptions)
     prefer: Literal["installed", "newest"] = "installed"
     driver_policy: Literal["minor", "strict"] = "minor"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-from cudnn_resolve.cli.options import Options
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.host import terminal
 from cudnn_resolve.report.text import Style, clean
+
+if TYPE_CHECKING:
+    from cudnn_resolve.cli.options import Options
 
 
 def emit(text: str, options: Options) -> None:

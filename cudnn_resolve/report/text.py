@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 _HARMFUL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 _HARMFUL_OR_NEWLINE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
@@ -19,11 +18,13 @@ def clean(text: str, *, lines: bool = False) -> str:
     return (_HARMFUL if lines else _HARMFUL_OR_NEWLINE).sub(lambda found: ascii(found[0])[1:-1], text)
 
 
-@dataclass(frozen=True, slots=True)
 class Style:
     """Colours, or none."""
 
-    color: bool = False
+    __slots__ = ("color",)
+
+    def __init__(self, color: bool = False) -> None:  # noqa: FBT001, FBT002 - the one thing that it holds
+        self.color = color
 
     def __call__(self, text: str, *names: str) -> str:
         """`text` in the named styles (`bold`, `dim`, `red`, `green`, `yellow`, `cyan`); as it is where there are no colours."""

@@ -1,0 +1,55 @@
+"""The public functions of the package, as the verbs see them: words of the options in, JSON objects out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from cudnn_resolve.cli.options import Options, add_common_options
+from cudnn_resolve.cli.parser import Parser
+
+
+def detect(words: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts as `detect --format json` prints them."""
+    from cudnn_resolve.cli.detect import facts_of
+    from cudnn_resolve.facts.codec import encode
+
+    return encode(facts_of(_options(words)))
+
+
+def plan(words: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan as `plan --format json` prints it."""
+    from cudnn_resolve.cli.plan import plan_of
+    from cudnn_resolve.facts.codec import encode
+    from cudnn_resolve.report.plan_json import encode_plan
+
+    found = plan_of(_options(words))
+    return encode_plan(found, encode(found.facts))
+
+
+def _options(words: Mapping[str, Any]) -> Options:
+    """The options that the command line would give for these words; UsageError as there."""
+    from cudnn_resolve.cli.gather import gather_options
+
+    facts = words.get("facts")
+    rest = {name: value for name, value in words.items() if not (name == "facts" and isinstance(facts, Mapping))}
+    parser = Parser(prog="cudnn_resolve", description="")
+    add_common_options(parser)
+    options = gather_options(parser.parse([part for name, value in rest.items() for part in _argument(name, value)]))
+    if not isinstance(facts, Mapping):
+        return options
+    from cudnn_resolve.facts.codec import from_mapping
+
+    return replace(options, given=from_mapping(facts, "the object given as `facts`"))
+
+
+def _argument(name: str, value: Any) -> list[str]:
+    """The words of the command line for one option; none for what is not said."""
+    option = "--" + name.replace("_", "-")
+    if value is None or value is False:
+        return []
+    if value is True:
+        return [option]
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return [f"{option}={one}" for one in values]
