@@ -169,19 +169,24 @@ def room_of(file: str) -> str:
         return "/".join(parts[parts.index("cudnn_resolve") :][:2]).removesuffix(".py")
     if "site-packages" in parts:
         return parts[parts.index("site-packages") + 1]
-    return "importing" if "importlib" in file else "Python's own"
+    if "importlib" in file:
+        return "importing"
+    library = Path(os.__file__).parent
+    return f"Python's {Path(file).relative_to(library).parts[0].removesuffix('.py')}" if library in Path(file).parents else "Python itself"
 
 
 def where_time_goes(facts: Path, scratch: Path) -> str:
-    """Share of each part in one profiled plan; profiling itself makes calls dearer than they are."""
+    """Share of each part in one profiled plan, built-in functions counted for their callers; profiling makes calls dearer."""
     out = scratch / "profile"
     argv = plan_argv(facts, TARGETS["joint"])[len(own_command()) :]
     subprocess.run([sys.executable, "-m", "cProfile", "-o", str(out), "-m", "cudnn_resolve", *argv], capture_output=True, check=True)
     shares: dict[str, float] = {}
-    entries: dict[tuple[str, int, str], tuple[int, int, float, float, object]] = pstats.Stats(str(out)).__dict__["stats"]
-    for (file, _, _), (_, _, own_seconds, *_) in entries.items():
-        room = room_of(file)
-        shares[room] = shares.get(room, 0) + own_seconds
+    for (file, _, _), (_, _, own_seconds, _, callers) in pstats.Stats(str(out)).__dict__["stats"].items():
+        by_room = {file: own_seconds} if file != "~" else {}
+        for (caller, _, _), (_, _, seconds, _) in callers.items() if file == "~" else ():
+            by_room[caller] = by_room.get(caller, 0) + seconds
+        for name, seconds in by_room.items():
+            shares[room_of(name)] = shares.get(room_of(name), 0) + seconds
     total = sum(shares.values())
     ordered = sorted(shares.items(), key=lambda item: -item[1])[:12]
     return "\n".join(["where the time of `plan, joint` goes:", *(f"  {seconds / total:>6.1%}  {room}" for room, seconds in ordered)])
