@@ -1,1 +1,1 @@
-"""Asks a host and gives facts."""
+"""Asks a host and gives facts; the entry is `probe.probe.detect`."""

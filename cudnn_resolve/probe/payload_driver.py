@@ -3,7 +3,9 @@
 Each library is asked in a forked child with a time limit: one that hangs or crashes costs its own answers and nothing else. What
 it had said until then counts. Python 3.6 grammar, standard library only.
 
-    python payload_driver.py '{"seconds": 10, "places": {"nvml": ["libnvidia-ml.so.1"], "libcuda": ["libcuda.so.1"]}}'
+    python payload_driver.py SECONDS [DIRECTORY...]
+
+The directories, if there are any, replace those below.
 """
 
 import json
@@ -24,6 +26,22 @@ if TYPE_CHECKING:
     from typing import Any
 
     Tell = Callable[[str, Any], None]
+
+LIBRARY_DIRECTORIES = [
+    "/usr/lib64-nvidia",  # Colab
+    "/usr/local/nvidia/lib64",  # Kaggle, Kubernetes
+    "/usr/local/nvidia/lib",
+    "/usr/lib/wsl/lib",  # WSL
+    "/run/nvidia/driver/usr/lib/{machine}-linux-gnu",  # NVIDIA GPU operator
+    "/run/nvidia/driver/usr/lib64",
+    "/usr/lib/{machine}-linux-gnu",
+    "/usr/lib/{machine}-linux-gnu/nvidia/current",  # Debian
+    "/usr/lib/{machine}-linux-gnu/tegra",  # Jetson
+    "/usr/lib/{machine}-linux-gnu/nvidia",
+    "/usr/lib64",
+    "/run/opengl-driver/lib",  # NixOS
+]
+"""Where containers, notebooks and distributions mount the driver, tried in this order after the loader's own search."""
 
 MOST_GPUS = 256
 MOST_BYTES = 1 << 20
@@ -178,6 +196,12 @@ def called(library: "ctypes.CDLL", names: "list[str]", *arguments: "Any") -> int
     return -1
 
 
+def places_of(name: str, directories: "list[str]") -> "list[str]":
+    """The library by its name alone, as the loader finds it, then in each of the directories."""
+    machine = os.uname().machine
+    return [name] + [os.path.join(directory.replace("{machine}", machine), name) for directory in directories]
+
+
 def load(places: "list[str]", tell: "Tell") -> "ctypes.CDLL | None":
     """The library from the first place that gives one, or None; tells `path` (what was mapped) and `tried`."""
     tried = []
@@ -314,10 +338,12 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     except (ImportError, ValueError, OSError):
         pass
-    question = json.loads(sys.argv[1])
-    asks = {"nvml": ask_nvml, "libcuda": ask_libcuda}
-    children = {name: start(asks[name], places) for name, places in sorted(question["places"].items())}
-    answers = gather(children, question["seconds"])
+    directories = sys.argv[2:] or LIBRARY_DIRECTORIES
+    children = {
+        "nvml": start(ask_nvml, places_of("libnvidia-ml.so.1", directories)),
+        "libcuda": start(ask_libcuda, places_of("libcuda.so.1", directories)),
+    }
+    answers = gather(children, float(sys.argv[1]))
     print("\n" + MARK + json.dumps(answers))
     sys.stdout.flush()
     os._exit(0)

@@ -26,6 +26,7 @@ def describe() -> "dict[str, Any]":
     problems = []  # type: list[list[str]]
     return {
         "version": ".".join(str(number) for number in sys.version_info[:3]),
+        "executable": text(sys.executable or ""),
         "implementation": sys.implementation.name,
         "prefix": text(sys.prefix),
         "base_prefix": text(getattr(sys, "base_prefix", sys.prefix)),
@@ -34,6 +35,7 @@ def describe() -> "dict[str, Any]":
         "machine": machine(),
         "system": sys.platform,
         "libc": libc(),
+        "ld_library_path": text(os.environ.get("LD_LIBRARY_PATH", "")),
         "path": [text(entry) for entry in path],
         "distributions": distributions(path, problems),
         "problems": problems,

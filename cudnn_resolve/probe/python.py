@@ -36,6 +36,8 @@ class Target:
     """None where the C library is another one."""
     site_packages: tuple[str, ...]
     distributions: tuple[Distribution, ...]
+    ld_library_path: tuple[str, ...]
+    """As its processes see it: a wrapper may have set it."""
     problems: tuple[Problem, ...]
 
 
@@ -115,7 +117,7 @@ def _target(path: str, how: str, answer: Mapping[str, Any]) -> Target:
     return Target(
         python=Python(
             version=version,
-            path=path,
+            path=path if path.startswith("/") else _clean(answer["executable"]) or path,
             implementation=str(answer["implementation"]),
             externally_managed=bool(answer["externally_managed"]),
             prefix=_clean(answer["prefix"]),
@@ -128,6 +130,7 @@ def _target(path: str, how: str, answer: Mapping[str, Any]) -> Target:
         glibc=libc.removeprefix("glibc ") if libc.startswith("glibc ") else None,
         site_packages=tuple(_clean(entry) for entry in answer["path"]),
         distributions=tuple(_distribution(row) for row in answer["distributions"]),
+        ld_library_path=tuple(entry for entry in _clean(answer["ld_library_path"]).split(":") if entry),
         problems=tuple(problems),
     )
 

@@ -1,0 +1,200 @@
+"""The NVIDIA driver: which one, and which CUDA it supports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cudnn_resolve.facts.model import UNKNOWN, Driver, Problem, Unknown
+from cudnn_resolve.probe.evidence import Evidence
+from cudnn_resolve.probe.native import Library
+from cudnn_resolve.version import CudaVersion, DriverVersion
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DriverAnswer:
+    """What one step learnt; None = nothing."""
+
+    version: DriverVersion | None = None
+    cuda: CudaVersion | None = None
+    kernel_module: DriverVersion | None = None
+    where: str = ""
+    """The file that said it, where the step's name does not tell."""
+
+
+def _ask_nvml(evidence: Evidence) -> DriverAnswer:
+    nvml = evidence.native.nvml
+    return DriverAnswer(version=nvml.driver or nvml.file_version, cuda=nvml.cuda, where=nvml.path or "")
+
+
+def _ask_libcuda(evidence: Evidence) -> DriverAnswer:
+    libcuda = evidence.native.libcuda
+    if libcuda.is_stub:
+        return DriverAnswer()
+    where = f"{libcuda.path}, of a forward-compatibility package" if libcuda.is_compat else libcuda.path or ""
+    return DriverAnswer(version=None if libcuda.is_compat else libcuda.file_version, cuda=libcuda.cuda, where=where)
+
+
+def _ask_proc(evidence: Evidence) -> DriverAnswer:
+    module = evidence.kernel_module if evidence.kernel_module == evidence.proc_version else None
+    return DriverAnswer(version=module, kernel_module=module)
+
+
+def _ask_sys(evidence: Evidence) -> DriverAnswer:
+    module = evidence.kernel_module if evidence.kernel_module == evidence.sys_version else None
+    return DriverAnswer(version=module, kernel_module=module)
+
+
+def _ask_smi(evidence: Evidence) -> DriverAnswer:
+    smi = evidence.smi
+    version = DriverVersion(smi.driver) if smi.driver and smi.driver.replace(".", "").isdigit() else smi.banner.driver
+    return DriverAnswer(version=version or smi.banner.library, cuda=smi.banner.cuda, where=smi.path or "")
+
+
+DRIVER_STEPS: tuple[tuple[str, Callable[[Evidence], DriverAnswer]], ...] = (
+    ("NVML", _ask_nvml),  # libnvidia-ml: sees every GPU, whatever CUDA_VISIBLE_DEVICES says
+    ("libcuda", _ask_libcuda),
+    ("/proc/driver/nvidia/version", _ask_proc),
+    ("/sys/module/nvidia/version", _ask_sys),
+    ("nvidia-smi", _ask_smi),  # slow: asked only where something is still missing
+)
+"""Who is asked for the driver, in this order; for each fact the first answer counts."""
+
+
+def find_driver(evidence: Evidence) -> tuple[Driver | Unknown | None, dict[str, str], tuple[Problem, ...]]:
+    """The driver, how each part of it was learnt, and what is wrong with it.
+
+    None only where nothing at all hints at one: no library, no kernel module, no device. UNKNOWN where there is one that
+    says nothing of itself.
+    """
+    present = bool(evidence.libraries or evidence.kernel_signs)
+    sources: dict[str, str] = {}
+    found: dict[str, DriverVersion | CudaVersion] = {}
+    for name, step in DRIVER_STEPS:
+        if step is _ask_smi and (not present or {"version", "cuda"} <= found.keys()):
+            continue
+        answer = step(evidence)
+        for field in ("version", "cuda", "kernel_module"):
+            value = getattr(answer, field)
+            if value is not None and field not in found:
+                found[field] = value
+                sources[f"driver.{field}"] = f"{name} ({answer.where})" if answer.where else name
+    if not present:
+        return _without_signs(evidence)
+    problems = _problems(evidence)
+    if not found:
+        if evidence.jetson is None:
+            problems.append(Problem(what="driver", why=f"is there ({_signs(evidence)}) but nothing tells its version"))
+            return UNKNOWN, {"driver": _signs(evidence)}, tuple(problems)
+        sources["driver"] = f"Jetson Linux {evidence.jetson} (/etc/nv_tegra_release)"
+    texts = {field: str(value) for field, value in found.items()}
+    driver = Driver(version=texts.get("version"), cuda=texts.get("cuda"), kernel_module=texts.get("kernel_module"))
+    return driver, sources, tuple(problems)
+
+
+def _without_signs(evidence: Evidence) -> tuple[Driver | Unknown | None, dict[str, str], tuple[Problem, ...]]:
+    """The answer where no library, no kernel module and no device was seen."""
+    native = evidence.native
+    problems: list[Problem] = []
+    unasked = [library for library in (native.nvml, native.libcuda) if library.failure]
+    lying = evidence.library_file() if unasked else None
+    if lying:
+        problems = [Problem(what=library.name, why=library.failure) for library in unasked]
+        problems.append(Problem(what="driver", why=f"{lying} is there, but it could not be asked"))
+        return UNKNOWN, {"driver": lying}, tuple(problems)
+    if native.libcuda.is_stub or native.libcuda.is_compat:
+        problems.append(_stand_in(native.libcuda))
+    if evidence.cards:
+        cards = ", ".join(evidence.cards)
+        problems.append(Problem(what="NVIDIA driver", why=f"there is an NVIDIA card ({cards}) but no driver is installed or loaded"))
+    how = "no driver library, no kernel module, no device"
+    return None, {"driver": how}, tuple(problems)
+
+
+def _problems(evidence: Evidence) -> list[Problem]:
+    """Everything that is wrong with a driver that is there."""
+    native = evidence.native
+    problems: list[Problem] = []
+    for library in (native.nvml, native.libcuda):
+        if library.failure:
+            problems.append(Problem(what=library.name, why=library.failure))
+        problems.extend(library.problems)
+        if library.path and not library.by_loader:
+            folder = library.path.rsplit("/", 1)[0]
+            why = f"is in {folder}, where the loader does not look: programs started from here will not find it (LD_LIBRARY_PATH)"
+            problems.append(Problem(what=library.name, why=why))
+    if native.libcuda.is_stub or native.libcuda.is_compat:
+        problems.append(_stand_in(native.libcuda))
+    problems.extend(_mismatch(evidence) or _refusals(evidence))
+    if evidence.jetson is not None:
+        board = f" on {evidence.board}" if evidence.board else ""
+        why = f"Jetson Linux {evidence.jetson}{board}: its driver comes with Jetson Linux and is not chosen by version"
+        problems.append(Problem(what="driver", why=why))
+    return problems
+
+
+def _stand_in(libcuda: Library) -> Problem:
+    """The remark on a libcuda that is not the driver's own."""
+    if libcuda.is_stub:
+        why = f"{libcuda.path} is the toolkit's stub for linking; it stands before the driver's own on the loader's path and cannot work"
+        return Problem(what=libcuda.name, why=why)
+    cuda = f"CUDA {libcuda.cuda}" if libcuda.cuda else "its CUDA version"
+    why = f"{libcuda.path} is of a forward-compatibility package: {cuda} is what it offers, not what the driver itself supports"
+    return Problem(what=libcuda.name, why=why)
+
+
+def _mismatch(evidence: Evidence) -> list[Problem]:
+    """The one problem of a kernel module and libraries of different releases, or nothing."""
+    native, module = evidence.native, evidence.kernel_module
+    library = native.nvml if native.nvml.file_version else native.libcuda
+    version = None if library.is_compat or library.is_stub else library.file_version
+    refused = native.nvml.error is not None and native.nvml.error[0] == 18
+    if evidence.in_wsl or not (refused or (module and version and module != version)):
+        return []
+    kernel = f"kernel module {module}" if module else "the kernel module"
+    libraries = f"libraries {version} ({library.path})" if version else f"libraries ({library.path})"
+    why = f"{kernel} and {libraries} are of different releases; CUDA cannot start until the machine is rebooted or the module reloaded"
+    return [Problem(what="driver/library version mismatch", why=why)]
+
+
+_NVML_WORDS = {
+    4: "this user may not use the GPU's device files",
+    9: "the kernel module is not loaded",
+    15: "a GPU has fallen off the bus",
+}
+_CUDA_WORDS = {
+    100: "it sees no GPU",
+    802: "the system is not ready: on machines with NVSwitch the fabric manager must run",
+    803: "libcuda and the kernel module are of different releases",
+    804: "this GPU does not allow the forward-compatibility libcuda that is loaded",
+    999: "the device files are missing or the kernel module is in a bad state",
+}
+
+
+def _refusals(evidence: Evidence) -> list[Problem]:
+    """Calls of the libraries that failed, where nothing else explains them."""
+    nvml, libcuda = evidence.native.nvml, evidence.native.libcuda
+    problems: list[Problem] = []
+    if nvml.error is not None:
+        problems.append(Problem(what="NVML", why=_words(nvml.error, _NVML_WORDS)))
+    hidden = libcuda.error is not None and libcuda.error[0] == 100 and "CUDA_VISIBLE_DEVICES" in evidence.host.environ
+    if libcuda.error is not None and not libcuda.is_stub and not hidden:
+        problems.append(Problem(what="cuInit", why=_words(libcuda.error, _CUDA_WORDS)))
+    if libcuda.absent and evidence.kernel_signs:
+        where = "the libraries of the driver are not installed, or this container was started without its GPU"
+        problems.append(Problem(what=libcuda.name, why=f"is nowhere although the kernel module is loaded: {where}"))
+    works = bool(nvml.gpus or libcuda.gpus)
+    if evidence.libraries and not evidence.kernel_signs and not evidence.in_wsl and not works:
+        why = "the libraries are there but no kernel module is loaded and there is no device; a container needs the GPU passed in"
+        problems.append(Problem(what="NVIDIA kernel module", why=why))
+    return problems
+
+
+def _words(error: tuple[int, str], known: dict[int, str]) -> str:
+    status, name = error
+    said = f"{name} ({status})" if name else f"status {status}"
+    return f"failed with {said}: {known[status]}" if status in known else f"failed with {said}"
+
+
+def _signs(evidence: Evidence) -> str:
+    return ", ".join(evidence.kernel_signs + evidence.libraries)

@@ -1,0 +1,121 @@
+"""Everything that is known of a machine, asked at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from cudnn_resolve.facts.model import Facts, Loader, Packages
+from cudnn_resolve.host.port import Host
+from cudnn_resolve.probe.cudnn import find_copies
+from cudnn_resolve.probe.driver import find_driver
+from cudnn_resolve.probe.environment import TargetEnvironment
+from cudnn_resolve.probe.evidence import Evidence
+from cudnn_resolve.probe.framework import find_frameworks
+from cudnn_resolve.probe.gpu import find_gpus
+from cudnn_resolve.probe.native import ask_libraries
+from cudnn_resolve.probe.packages import find_apt, find_cache, relevant
+from cudnn_resolve.probe.platform import find_container, find_platform, find_root
+from cudnn_resolve.probe.python import Target, ask_python, choose_python
+from cudnn_resolve.probe.toolkit import find_toolkits
+
+T = TypeVar("T")
+
+
+class _Later(Generic[T]):
+    """The value of a call that runs meanwhile."""
+
+    def __init__(self, call: Callable[[], T]) -> None:
+        self._values: list[T] = []
+        self._errors: list[BaseException] = []
+        self._thread = threading.Thread(target=self._run, args=(call,), daemon=True)
+        self._thread.start()
+
+    def _run(self, call: Callable[[], T]) -> None:
+        try:
+            self._values.append(call())
+        except BaseException as error:  # noqa: BLE001 - raised again where the value is asked for
+            self._errors.append(error)
+
+    def value(self) -> T:
+        """The value, once it is there; what the call raised is raised here."""
+        self._thread.join()
+        for error in self._errors:
+            raise error
+        return self._values[0]
+
+
+def detect(host: Host, python: str | None) -> Facts:
+    """The facts of a machine and of one interpreter's environment on it, each with how it was learnt.
+
+    `python` is what `--python` says (a path, an environment, a name or a version), None for the default. What could not be asked
+    becomes a problem; UsageError or WorldError only where the interpreter itself cannot be used.
+    """
+    path, how = choose_python(host, python)
+    native = _Later(lambda: ask_libraries(host))
+    root = _Later(lambda: find_root(host))
+    facts, environment = _surroundings(host, ask_python(host, path, how))
+    copies, copy_problems = find_copies(host, environment)
+    frameworks, framework_problems = find_frameworks(host, environment, copies)
+    evidence = Evidence(host, native.value())
+    driver, driver_sources, driver_problems = find_driver(evidence)
+    gpus, gpu_source, gpu_problems = find_gpus(evidence, driver)
+    may_be_root, root_source = root.value()
+    sources = {**facts.sources, **driver_sources, "gpus": gpu_source, "root": root_source}
+    problems = (*driver_problems, *gpu_problems, *facts.problems, *copy_problems, *framework_problems)
+    return replace(
+        facts,
+        driver=driver,
+        gpus=gpus,
+        cudnn=copies,
+        frameworks=frameworks,
+        root=may_be_root,
+        sources=MappingProxyType(dict(sorted(sources.items()))),
+        problems=tuple(dict.fromkeys(problems)),
+    )
+
+
+def _surroundings(host: Host, target: Target) -> tuple[Facts, TargetEnvironment]:
+    """What is known without the driver and without cuDNN, and the environment in which to look for the latter."""
+    platform, sources = find_platform(host, target)
+    apt, apt_source, apt_problems = find_apt(host, target.machine)
+    cache, cache_problems = find_cache(host, target.machine)
+    toolkits = find_toolkits(host, target, apt)
+    container, container_source = find_container(host)
+    sources |= {
+        "python": target.how,
+        "packages.apt": apt_source,
+        "packages.pip": f"metadata on the import path of {target.python.path}",
+        "loader.ldconfig": "/etc/ld.so.cache",
+        "cuda_toolkits": toolkits.how,
+        "container": container_source,
+    }
+    facts = Facts(
+        platform=platform,
+        python=target.python,
+        cuda_toolkits=toolkits.toolkits,
+        loader=Loader(ld_library_path=target.ld_library_path, ldconfig=relevant(cache)),
+        packages=Packages(
+            pip=MappingProxyType({one.name: one.version for one in target.distributions}),
+            apt=apt,
+            requires=MappingProxyType({one.name: one.requires for one in target.distributions if one.requires}),
+        ),
+        container=container,
+        sources=sources,
+        problems=(*target.problems, *toolkits.problems, *apt_problems, *cache_problems),
+    )
+    environment = TargetEnvironment(
+        python=target.python,
+        prefix=target.prefix,
+        site_packages=target.site_packages,
+        distributions=target.distributions,
+        ld_library_path=target.ld_library_path,
+        ldconfig=cache,
+        cuda_directories=toolkits.directories,
+        apt=apt,
+        arch=target.machine,
+    )
+    return facts, environment

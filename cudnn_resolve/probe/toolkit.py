@@ -1,0 +1,199 @@
+"""CUDA toolkits, and the runtime parts of one that packages bring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cudnn_resolve.facts.model import Problem, Toolkit
+from cudnn_resolve.facts.toolkit import (
+    apt_line,
+    conda_part,
+    directory_version,
+    parse_header,
+    parse_nvcc,
+    parse_nvcc_dryrun,
+    parse_version_json,
+    parse_version_text,
+)
+from cudnn_resolve.host.port import Host, is_dir, is_file, which
+from cudnn_resolve.probe.python import Target
+from cudnn_resolve.version import CudaVersion
+
+_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_TOOLKIT_ROOT_DIR")
+_HEADER_BYTES = 1 << 16
+"""The version stands in the first quarter of cuda_runtime_api.h, which is long."""
+_NVCC_SECONDS = 10.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Toolkits:
+    """What was found."""
+
+    toolkits: tuple[Toolkit, ...]
+    """Directories first, then parts from apt, conda and pip that lie elsewhere."""
+    directories: tuple[str, ...]
+    """Roots of the directories, links resolved."""
+    how: str
+    problems: tuple[Problem, ...]
+
+
+def find_toolkits(host: Host, target: Target, apt: Mapping[str, str]) -> Toolkits:
+    """Every CUDA toolkit: directories below /usr/local, those that variables and nvcc name, apt, conda and pip parts."""
+    roots, aliases, problems = _directories(host)
+    compiler, version = _compiler(host)
+    if compiler is not None and compiler not in roots:
+        roots.append(compiler)
+        aliases.setdefault(compiler, []).append("nvcc on PATH")
+    found = [Toolkit(version=_text(_version(host, root, compiler, version)), path=root, source=_source(host, root, apt)) for root in roots]
+    found += _apt_parts(apt, found)
+    found += _conda_parts(host, target.prefix, found)
+    found += _pip_parts(host, target)
+    told = [f"{root} (also {', '.join(names)})" if names else root for root in roots for names in [aliases.get(root, [])]]
+    others = sorted({toolkit.source for toolkit in found if toolkit.path not in roots})
+    how = "; ".join(told + [f"{source} packages" for source in others]) or "no directory and no package"
+    return Toolkits(toolkits=tuple(found), directories=tuple(roots), how=how, problems=tuple(problems))
+
+
+def _directories(host: Host) -> tuple[list[str], dict[str, list[str]], list[Problem]]:
+    """Roots of toolkits, links resolved; the other names of each; variables that lead nowhere."""
+    named = [(f"/usr/local/{name}", f"/usr/local/{name}") for name in host.list_dir("/usr/local") if name.startswith("cuda")]
+    named += [(path, path) for path in ("/opt/cuda", "/usr/lib/cuda")]
+    named += [(host.environ[name].rstrip("/"), name) for name in _VARIABLES if host.environ.get(name)]
+    roots: list[str] = []
+    aliases: dict[str, list[str]] = {}
+    problems: list[Problem] = []
+    for path, name in named:
+        real = host.realpath(path)
+        if not _is_toolkit(host, real):
+            if name in _VARIABLES:
+                problems.append(Problem(what=name, why=f"is {path}, where there is no CUDA toolkit"))
+            continue
+        if real not in roots:
+            roots.append(real)
+        if name != real:
+            aliases.setdefault(real, []).append(name)
+    return roots, aliases, problems
+
+
+def _is_toolkit(host: Host, root: str) -> bool:
+    """True for a directory with the compiler, headers or the runtime library of CUDA in it."""
+    if not is_dir(host, root):
+        return False
+    signs = ("version.json", "version.txt", "bin/nvcc", "include/cuda_runtime_api.h")
+    return any(is_file(host, f"{root}/{sign}") for sign in signs) or bool(_runtime_libraries(host, root))
+
+
+def _runtime_libraries(host: Host, root: str) -> list[str]:
+    return [name for folder in ("lib64", "lib") for name in host.list_dir(f"{root}/{folder}") if name.startswith("libcudart.so.")]
+
+
+def _compiler(host: Host) -> tuple[str | None, CudaVersion | None]:
+    """Root of the toolkit whose nvcc is on PATH and, where it had to be run, its version; None, None without one.
+
+    A wrapper script is asked for the compiler behind it with `--dryrun`, which runs nothing.
+    """
+    program = which(host, "nvcc")
+    if program is None:
+        return None, None
+    root = _root_of(host.realpath(program))
+    if root and _is_toolkit(host, root) and not _is_script(host, program):
+        return root, None
+    result = host.run([program, "--dryrun", "-E", "-x", "cu", "/dev/null"], timeout_seconds=_NVCC_SECONDS)
+    home, version = parse_nvcc_dryrun(result.stderr + result.stdout)
+    if version is None:
+        version = parse_nvcc(host.run([program, "--version"], timeout_seconds=_NVCC_SECONDS).stdout)
+    behind = _root_of(f"{host.realpath(home)}/nvcc") if home else root
+    return (behind, version) if behind and version is not None else (None, None)
+
+
+def _root_of(compiler: str) -> str | None:
+    folder, _, _ = compiler.rpartition("/")
+    root, _, last = folder.rpartition("/")
+    return root if last == "bin" and root else None
+
+
+def _is_script(host: Host, program: str) -> bool:
+    return host.read_bytes(program, 0, 2) == b"#!"
+
+
+def _version(host: Host, root: str, compiler: str | None, compiled: CudaVersion | None) -> CudaVersion | None:
+    """The version of a toolkit directory: version.json, version.txt, its header, its nvcc, the directory's name, in this order."""
+    found = parse_version_json(host.read_text(f"{root}/version.json") or "") or parse_version_text(
+        host.read_text(f"{root}/version.txt") or ""
+    )
+    if found is not None:
+        return found
+    for header in ("cuda_runtime_api.h", "cuda.h"):
+        found = parse_header(host.read_text(f"{root}/include/{header}", _HEADER_BYTES) or "")
+        if found is not None:
+            return found
+    if root == compiler and compiled is not None:
+        return compiled
+    if is_file(host, f"{root}/bin/nvcc"):
+        found = parse_nvcc(host.run([f"{root}/bin/nvcc", "--version"], timeout_seconds=_NVCC_SECONDS).stdout)
+    return found or directory_version(root)
+
+
+def _source(host: Host, root: str, apt: Mapping[str, str]) -> str:
+    """Who put a toolkit directory there: `apt`, `conda`, `runfile` or `other`."""
+    line = directory_version(root)
+    if line is not None and any(apt_line(name) == line.line for name in apt):
+        return "apt"
+    if root in ("/usr", "/usr/lib/cuda", "/usr/lib/nvidia-cuda-toolkit") and "nvidia-cuda-toolkit" in apt:
+        return "apt"
+    if is_dir(host, f"{root}/conda-meta"):
+        return "conda"
+    uninstallers = [name for name in host.list_dir(f"{root}/bin") if name.startswith(("cuda-uninstaller", "uninstall_cuda"))]
+    return "runfile" if uninstallers else "other"
+
+
+def _apt_parts(apt: Mapping[str, str], known: list[Toolkit]) -> list[Toolkit]:
+    """CUDA lines that apt packages hold and no directory showed; each once, with the release where a package tells it."""
+    there = {_line(toolkit.version) for toolkit in known}
+    lines = sorted({line for name in apt if (line := apt_line(name)) is not None and line not in there})
+    parts = []
+    for line in lines:
+        meta = apt.get(f"cuda-toolkit-{line.replace('.', '-')}") or apt.get(f"cuda-libraries-{line.replace('.', '-')}") or ""
+        release = meta.partition("-")[0]
+        parts.append(Toolkit(version=release if release.startswith(f"{line}.") else line, source="apt"))
+    return parts
+
+
+def _conda_parts(host: Host, prefix: str, known: list[Toolkit]) -> list[Toolkit]:
+    """The CUDA runtime of a conda environment: of several packages the one that tells most."""
+    found = dict(part for name in host.list_dir(f"{prefix}/conda-meta") if (part := conda_part(name)) is not None)
+    if any(toolkit.source == "conda" and toolkit.path == prefix for toolkit in known):
+        return []
+    for package in ("cuda-toolkit", "cudatoolkit", "cuda-cudart"):
+        if package in found:  # the runtime's third number is its own, not the release's
+            version = found[package].line if package == "cuda-cudart" else found[package].text
+            return [Toolkit(version=version, path=prefix, source="conda")]
+    return []
+
+
+def _pip_parts(host: Host, target: Target) -> list[Toolkit]:
+    """The CUDA runtime wheels of the environment, one for each; a `cuda-toolkit` wheel tells the release of its line."""
+    releases = {_line(one.version): one.version for one in target.distributions if one.name == "cuda-toolkit"}
+    parts = []
+    for one in target.distributions:
+        if one.name != "nvidia-cuda-runtime" and not one.name.startswith("nvidia-cuda-runtime-cu"):
+            continue
+        line = _line(one.version)
+        major = (line or "").partition(".")[0]
+        folders = [f"{one.location}/nvidia/{name}" for name in ("cuda_runtime", f"cu{major}")]
+        path = next((folder for folder in folders if is_dir(host, f"{folder}/lib")), None)
+        parts.append(Toolkit(version=releases.get(line, line), path=path, source="pip"))
+    return parts
+
+
+def _line(version: str | None) -> str | None:
+    """Major and minor of a version, or None where it is none."""
+    try:
+        return CudaVersion(version).line if version else None
+    except ValueError:
+        return None
+
+
+def _text(version: CudaVersion | None) -> str | None:
+    return str(version) if version is not None else None
