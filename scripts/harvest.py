@@ -1,0 +1,238 @@
+#!/usr/bin/env -S uv run --script
+# /// script
+# requires-python = ">=3.10"
+# dependencies = ["packaging>=23.1", "pip", "requests>=2.31", "tomli>=2; python_version < '3.11'"]
+# ///
+"""Writes matrices/wheel/: what the configured package index holds of the packages that harvest_packages.toml lists.
+
+Per release: version, day of upload, Requires-Python, wheel tags and Requires-Dist. The index is pip's (`pip config`, PIP_INDEX_URL) or
+--index-url. Wheels are never downloaded, only their metadata, which is kept in a cache outside the repository, so that a second
+run reads pages and nothing else, and an interrupted one goes on where it was. A table whose rows are as they were is not touched.
+
+The form of a release row:
+
+    version          as PEP 440 normalizes it; pre-releases only where the package has nothing else
+    date             of the first upload
+    yanked           true where every file is
+    requires_python  as the index says
+    tags             compressed tag sets: the wheels of one interpreter and ABI joined over their platforms, manylinux names as
+                     PEP 600 spells them, of one wheel only the lowest glibc; x86_64, aarch64 and any, Linux with glibc only;
+                     ["sdist"] where there is a source archive and no such wheel; a release with neither is left out
+    metadata         id of the [[metadata]] with its Requires-Dist, or one for each architecture where they differ; that of the newest
+                     Python's wheel; left out where it was not read
+
+Exit: 0 done, or with --check nothing to change; 1 with --check something to change; 2 something could not be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from harvest_index import CONNECTIONS, Index, IndexFailure, Metadata, RemoteFile, ask_names_once, configured_index
+from harvest_table import ARCHITECTURES, Release, Table, Wheel, releases, rendered, table
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LIST = os.path.join(HERE, "harvest_packages.toml")
+MATRICES = os.path.join(os.path.dirname(HERE), "matrices", "wheel")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
+    """Packages that are read alike."""
+
+    packages: tuple[str, ...]
+    architectures: tuple[str, ...] = ARCHITECTURES
+    """Whose wheels are asked for metadata; that of the first stands for the others."""
+    placeholders: tuple[str, ...] = ()
+    """Versions that hold nothing."""
+    newest: int | None = None
+    """So many releases are asked for metadata; None = all."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Harvest:
+    """What one run has read."""
+
+    releases: dict[str, list[Release]] = field(default_factory=dict)
+    metadata: dict[str, Metadata] = field(default_factory=dict)
+    """By the URL of the wheel."""
+    failures: list[str] = field(default_factory=list)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit status of the program."""
+    options = _options(argv)
+    with open(options.list, "rb") as stream:
+        listed = tomllib.load(stream)
+    groups = _groups(listed, options.package)
+    ask_names_once()
+    index = Index(options.index_url or configured_index(), options.cache)
+    harvest = Harvest()
+    _read_pages(index, groups, harvest)
+    wanted = dict(_wanted(groups, harvest))
+    if len(wanted) > options.most:
+        print(f"harvest: {len(wanted)} wheels to ask, more than --most {options.most}", file=sys.stderr)
+        return 2
+    _read_metadata(index, wanted, harvest)
+    changes = 0
+    for name, found in sorted(harvest.releases.items()):
+        if found:
+            rows = table(name, found, lambda wheel: harvest.metadata.get(wheel.file.url), listed.get("drop_extras", ()))
+            changes += _settle(rows, os.path.join(options.out, f"{name}.toml"), write=not options.check)
+    if options.missing:
+        print(*_missing(options.out), sep="\n")
+    print(*(f"harvest: {failure}" for failure in harvest.failures), sep="\n", end="", file=sys.stderr)
+    print(f"{len(harvest.releases)} packages, {len(wanted)} wheels asked, {changes} tables {'to change' if options.check else 'written'}")
+    return 2 if harvest.failures else int(options.check and changes > 0)
+
+
+def _options(argv: Sequence[str] | None) -> argparse.Namespace:
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    parser = argparse.ArgumentParser(prog="harvest", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--package", action="append", metavar="NAME", help="only this package of the list; may be repeated")
+    parser.add_argument("--check", action="store_true", help="say what would change, write nothing")
+    parser.add_argument("--missing", action="store_true", help="name what the newest frameworks require and no table holds")
+    parser.add_argument("--index-url", metavar="URL", help="simple API to ask (that of pip)")
+    parser.add_argument(
+        "--cache", metavar="DIR", default=os.path.join(home, "cudnn-resolve-harvest"), help="metadata read before (%(default)s)"
+    )
+    parser.add_argument("--most", type=int, metavar="N", default=20_000, help="refuse to ask for the metadata of more wheels (%(default)s)")
+    parser.add_argument("--list", metavar="FILE", default=LIST, help=argparse.SUPPRESS)
+    parser.add_argument("--out", metavar="DIR", default=MATRICES, help=argparse.SUPPRESS)
+    return parser.parse_args(argv)
+
+
+def _groups(listed: dict[str, Any], only: Sequence[str] | None) -> list[Group]:
+    groups = [Group(**{key: value if key == "newest" else tuple(value) for key, value in one.items()}) for one in listed["group"]]
+    if not only:
+        return groups
+    names = {canonicalize_name(name) for name in only}
+    unknown = names.difference(*(group.packages for group in groups))
+    if unknown:
+        raise SystemExit(f"harvest: not in the list: {', '.join(sorted(unknown))}")
+    return [
+        Group(
+            packages=tuple(name for name in group.packages if name in names),
+            architectures=group.architectures,
+            placeholders=group.placeholders,
+            newest=group.newest,
+        )
+        for group in groups
+    ]
+
+
+def _read_pages(index: Index, groups: Sequence[Group], harvest: Harvest) -> None:
+    asked = [(name, group) for group in groups for name in group.packages]
+
+    def read(pair: tuple[str, Group]) -> list[RemoteFile] | IndexFailure:
+        try:
+            return index.files(pair[0])
+        except IndexFailure as failure:
+            return failure
+
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        for (name, group), files in zip(asked, pool.map(read, asked), strict=True):
+            if isinstance(files, IndexFailure):
+                harvest.failures.append(str(files))
+            else:
+                harvest.releases[name] = releases(name, files, group.placeholders)
+
+
+def _wanted(groups: Iterable[Group], harvest: Harvest) -> Iterator[tuple[str, Wheel]]:
+    """The wheels whose metadata is needed, by URL."""
+    for group in groups:
+        for name in group.packages:
+            found = harvest.releases.get(name, [])
+            for release in found if group.newest is None else found[-group.newest :]:
+                asked = [wheel for arch in group.architectures if (wheel := release.wheel(arch))]
+                for wheel in asked or [wheel for arch in ARCHITECTURES if (wheel := release.wheel(arch))]:
+                    yield wheel.file.url, wheel
+
+
+def _read_metadata(index: Index, wanted: dict[str, Wheel], harvest: Harvest) -> None:
+    def read(wheel: Wheel) -> Metadata | IndexFailure:
+        try:
+            return index.metadata(wheel.file)
+        except IndexFailure as failure:
+            return failure
+
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        for number, (url, known) in enumerate(zip(wanted, pool.map(read, wanted.values()), strict=True), 1):
+            if isinstance(known, IndexFailure):
+                harvest.failures.append(str(known))
+            else:
+                harvest.metadata[url] = known
+            if number % 1000 == 0:
+                print(f"harvest: {number} of {len(wanted)} wheels", file=sys.stderr)
+
+
+def _settle(rows: Table, path: str, *, write: bool) -> bool:
+    """True where the file does not hold these rows; then says what is new and, if told so, writes them."""
+    try:
+        with open(path, "rb") as stream:
+            before = tomllib.load(stream)
+    except FileNotFoundError:
+        before = {}
+    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    text = rendered(rows, today)
+    after = tomllib.loads(text)
+    if {**before, "read": None} == {**after, "read": None}:
+        return False
+    print(f"{rows.package}: {_difference(before, after)}")
+    if write:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(text)
+    return True
+
+
+def _difference(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """In words: releases that came, went and changed."""
+    old, new = ({row["version"]: _meant(row, one) for row in one.get("release", ())} for one in (before, after))
+    parts = (
+        ("new", [version for version in new if version not in old]),
+        ("gone", [version for version in old if version not in new]),
+        ("changed", [version for version in new if version in old and old[version] != new[version]]),
+    )
+    told = [f"{len(versions)} {word} ({', '.join(versions[-5:])})" for word, versions in parts if versions]
+    return "; ".join(told) or "written otherwise"
+
+
+def _meant(row: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
+    """A release with its requirements in place of their ids, which may all move."""
+    entries = {entry["id"]: entry.get("requires") for entry in one.get("metadata", ())}
+    ids = row.get("metadata")
+    return {**row, "metadata": {arch: entries.get(number) for arch, number in ids.items()} if isinstance(ids, dict) else entries.get(ids)}
+
+
+def _missing(out: str) -> list[str]:
+    """Names in the Requires-Dist of the newest five releases of any table, without an extra, that have no table."""
+    known = {name.removesuffix(".toml") for name in os.listdir(out)}
+    wanted: set[str] = set()
+    for name in known:
+        with open(os.path.join(out, f"{name}.toml"), "rb") as stream:
+            one = tomllib.load(stream)
+        ids = {row.get("metadata") for row in one["release"][-5:] if not isinstance(row.get("metadata"), dict)}
+        ids.update(number for row in one["release"][-5:] if isinstance(row.get("metadata"), dict) for number in row["metadata"].values())
+        for entry in one.get("metadata", ()):
+            lines = [Requirement(line) for line in entry.get("requires", ())] if entry["id"] in ids else []
+            wanted.update(canonicalize_name(line.name) for line in lines if "extra" not in str(line.marker or ""))
+    return sorted(wanted - known)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,262 @@
+"""What a package index tells: the files of a project, and the metadata of a wheel without the wheel.
+
+Pages are asked for as JSON (PEP 691) and as HTML (PEP 503), whichever the index has. Metadata comes from the file beside the wheel
+(PEP 658) where it answers, announced or not, else out of the wheel by range requests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import unquote, urljoin, urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util.retry import Retry
+
+CONNECTIONS = 16
+"""At once; more of them gained nothing when it was measured."""
+TIMEOUT_S = (10, 60)
+"""To connect, to read."""
+ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.5, text/html;q=0.2"
+TAIL_BYTES = 16 * 1024
+"""Of a wheel, read first: the whole central directory of most of them."""
+BLOCK_BYTES = 8 * 1024
+LARGEST_READ_BYTES = 64 * 1024 * 1024
+LARGEST_METADATA_BYTES = 4 * 1024 * 1024
+
+
+class IndexFailure(Exception):  # noqa: N818 - what the index did, not a fault in here
+    """A page or a wheel that could not be read; the text says which and why."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RemoteFile:
+    """One file of a project as its page shows it."""
+
+    name: str
+    url: str
+    requires_python: str | None = None
+    yanked: bool = False
+    day: str | None = None
+    """Of its upload, `2024-08-01`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Metadata:
+    """What is kept of a wheel's METADATA, as it stands there."""
+
+    requires: tuple[str, ...]
+    extras: tuple[str, ...]
+
+
+def configured_index() -> str:
+    """The URL of the simple API that pip is configured for, else pip's own default, which its help names.
+
+    SystemExit where pip says neither.
+    """
+    pip = [sys.executable, "-m", "pip"]
+    for key in ("global.index-url", ":env:.index-url", "install.index-url"):
+        done = subprocess.run([*pip, "config", "get", key], capture_output=True, text=True, check=False)
+        if done.returncode == 0 and done.stdout.strip():
+            return done.stdout.strip()
+    done = subprocess.run([*pip, "install", "--help"], capture_output=True, text=True, check=False)
+    found = re.search(r"--index-url\b.*?\(default\s+(\S+?)\)", done.stdout, re.DOTALL)
+    if found is None:
+        raise SystemExit("harvest: pip names no index; say which one: --index-url URL")
+    return found[1]
+
+
+def ask_names_once() -> None:
+    """Makes every later name look-up of this process answer from the first one: many at once overrun some resolvers."""
+    plain, lock, known = socket.getaddrinfo, threading.Lock(), {}
+
+    def remembered(*asked: Any, **named: Any) -> Any:
+        key = (asked, tuple(sorted(named.items())))
+        with lock:
+            if key not in known:
+                known[key] = plain(*asked, **named)
+            return known[key]
+
+    socket.getaddrinfo = remembered
+
+
+class Index:
+    """One simple API. Its methods may be called from several threads."""
+
+    def __init__(self, url: str, cache: str) -> None:
+        self.url = url.rstrip("/") + "/"
+        self._cache = cache
+        self._session = requests.Session()
+        self._session.headers["User-Agent"] = "cudnn-resolve-harvest"
+        retry = Retry(total=5, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504), raise_on_status=False)
+        adapter = HTTPAdapter(pool_connections=4, pool_maxsize=CONNECTIONS, pool_block=True, max_retries=retry)
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, adapter)
+
+    def files(self, project: str) -> list[RemoteFile]:
+        """The files of a project, in the order of its page; IndexFailure where there is no page."""
+        answer = self._get(f"{self.url}{project}/", {"Accept": ACCEPT})
+        if answer.status_code != requests.codes.ok:
+            raise IndexFailure(f"{project}: the index answers {answer.status_code}")
+        if "json" in answer.headers.get("Content-Type", ""):
+            return [_from_json(entry, answer.url) for entry in answer.json()["files"]]
+        page = _Page(answer.url)
+        page.feed(answer.text)
+        return page.files
+
+    def metadata(self, file: RemoteFile) -> Metadata:
+        """What the wheel requires, from the cache where it was read before: a file on an index never changes.
+
+        IndexFailure where it cannot be read.
+        """
+        kept = os.path.join(self._cache, "metadata", hashlib.sha256(file.url.encode()).hexdigest() + ".json")
+        try:
+            with open(kept, encoding="utf-8") as stream:
+                entry = json.load(stream)
+        except (OSError, ValueError):
+            headers = HeaderParser().parsestr(self._metadata_text(file))
+            entry = {"requires": headers.get_all("Requires-Dist", []), "extras": headers.get_all("Provides-Extra", [])}
+            _write(kept, json.dumps({"file": file.name, **entry}))
+        return Metadata(requires=tuple(entry["requires"]), extras=tuple(entry["extras"]))
+
+    def _metadata_text(self, file: RemoteFile) -> str:
+        beside = self._get(file.url + ".metadata")
+        if beside.status_code == requests.codes.ok and beside.content.startswith(b"Metadata-Version"):
+            return beside.content.decode("utf-8", "replace")
+        try:
+            return _metadata_member(_RangeFile(self, file.url)).decode("utf-8", "replace")
+        except (zipfile.BadZipFile, KeyError) as error:
+            raise IndexFailure(f"{file.name}: {error}") from error
+
+    def range(self, url: str, span: str) -> requests.Response:
+        """A part of a file, `0-99` or `-100`; IndexFailure where the server would send all of it."""
+        answer = self._get(url, {"Range": f"bytes={span}", "Accept-Encoding": "identity"})
+        if answer.status_code not in (requests.codes.partial_content, requests.codes.requested_range_not_satisfiable):
+            raise IndexFailure(f"{url.rsplit('/', 1)[-1]}: the index answers {answer.status_code} to a range request")
+        return answer
+
+    def _get(self, url: str, headers: dict[str, str] | None = None) -> requests.Response:
+        """An answer with its body, which is not read where a range was asked for and the whole would come."""
+        try:
+            answer = self._session.get(url, headers=headers, timeout=TIMEOUT_S, stream=True)
+            if headers and "Range" in headers and answer.status_code == requests.codes.ok:
+                answer.close()
+            else:
+                _ = answer.content
+        except requests.RequestException as error:
+            raise IndexFailure(f"{url.rsplit('/', 1)[-1] or 'page'}: {type(error).__name__}") from error
+        return answer
+
+
+class _RangeFile(io.RawIOBase):
+    """A remote file for `zipfile`, read in ranges: the tail first, then what is asked for, a block at least."""
+
+    def __init__(self, index: Index, url: str) -> None:
+        self._index, self._url, self._at = index, url, 0
+        answer = index.range(url, f"-{TAIL_BYTES}")
+        self._size = int(answer.headers["Content-Range"].rpartition("/")[2])
+        if answer.status_code != requests.codes.partial_content:  # shorter than the tail, and the server minds
+            answer = index.range(url, f"0-{self._size - 1}")
+        self._parts = [(self._size - len(answer.content), answer.content)]
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.part(self._at, min(len(buffer), self._size - self._at))
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+    def part(self, start: int, length: int) -> bytes:
+        """`length` bytes from `start`, all inside the file."""
+        if length <= 0:
+            return b""
+        for first, data in self._parts:
+            if first <= start and start + length <= first + len(data):
+                return data[start - first : start - first + length]
+        last = min(self._size, start + max(length, BLOCK_BYTES)) - 1
+        if last - start > LARGEST_READ_BYTES:
+            raise zipfile.BadZipFile("its central directory is too large")
+        self._parts.append((start, self._index.range(self._url, f"{start}-{last}").content))
+        return self._parts[-1][1][:length]
+
+
+def _metadata_member(file: _RangeFile) -> bytes:
+    """The METADATA of a wheel; KeyError where it has none, BadZipFile where it is no zip."""
+    with zipfile.ZipFile(file) as archive:
+        members = [one for one in archive.infolist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", one.filename)]
+        if not members:
+            raise KeyError("no METADATA inside")
+        file.part(members[0].header_offset, min(members[0].compress_size, LARGEST_METADATA_BYTES) + 1024)
+        with archive.open(members[0]) as stream:
+            return stream.read(LARGEST_METADATA_BYTES)
+
+
+def _from_json(entry: dict[str, Any], base: str) -> RemoteFile:
+    return RemoteFile(
+        name=entry["filename"],
+        url=urljoin(base, entry["url"]),
+        requires_python=entry.get("requires-python") or None,
+        yanked=entry.get("yanked", False) is not False,
+        day=(entry.get("upload-time") or "")[:10] or None,
+    )
+
+
+class _Page(HTMLParser):
+    """The anchors of a PEP 503 page."""
+
+    def __init__(self, base: str) -> None:
+        super().__init__()
+        self.files: list[RemoteFile] = []
+        self._base = base
+
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        if tag == "base" and named.get("href"):
+            self._base = urljoin(self._base, named["href"] or "")
+        if tag != "a" or not named.get("href"):
+            return
+        url = urljoin(self._base, named["href"] or "").partition("#")[0]
+        self.files.append(
+            RemoteFile(
+                name=unquote(urlsplit(url).path.rsplit("/", 1)[-1]),
+                url=url,
+                requires_python=named.get("data-requires-python") or None,
+                yanked="data-yanked" in named,
+                day=(named.get("data-upload-time") or "")[:10] or None,
+            )
+        )
+
+
+def _write(path: str, text: str) -> None:
+    """Writes a file whole or not at all."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    partial = f"{path}.{os.getpid()}.{threading.get_ident()}"
+    with open(partial, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    os.replace(partial, path)

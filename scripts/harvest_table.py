@@ -1,0 +1,218 @@
+"""From the files of a project to the text of its wheel table."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harvest_index import Metadata, RemoteFile
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, canonicalize_name, parse_sdist_filename, parse_wheel_filename
+from packaging.version import Version
+
+ARCHITECTURES = ("x86_64", "aarch64")
+LEGACY = {"manylinux1": "manylinux_2_5", "manylinux2010": "manylinux_2_12", "manylinux2014": "manylinux_2_17"}
+"""PEP 600: the names of before, and the glibc that they stand for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wheel:
+    """A wheel that a Linux machine with glibc may take."""
+
+    file: RemoteFile
+    interpreters: str
+    abis: str
+    platforms: tuple[str, ...]
+
+    def serves(self, arch: str) -> bool:
+        """True for the architecture's own wheels and for those of any platform."""
+        return any(platform == "any" or platform.endswith(f"_{arch}") for platform in self.platforms)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Release:
+    """The files of one version that count: its wheels, or where there are none its source archive."""
+
+    version: Version
+    files: tuple[RemoteFile, ...]
+    wheels: tuple[Wheel, ...]
+
+    def wheel(self, arch: str) -> Wheel | None:
+        """The wheel whose metadata stands for the architecture: its own before any other, then the newest Python's."""
+        served = [one for one in self.wheels if one.serves(arch)]
+        return max(served, key=lambda one: ("any" not in one.platforms, _natural(one.interpreters), -len(one.abis)), default=None)
+
+
+def releases(project: str, files: Iterable[RemoteFile], unwanted: Collection[str] = ()) -> list[Release]:
+    """The releases that Linux can install, oldest first: no pre-releases, except where there is nothing else; none of `unwanted`."""
+    wheels: dict[Version, list[Wheel]] = {}
+    archives: dict[Version, list[RemoteFile]] = {}
+    for file in files:
+        try:
+            if file.name.endswith(".whl"):
+                name, version, _, _ = parse_wheel_filename(file.name)
+                if name == project and (one := _wheel(file)):
+                    wheels.setdefault(version, []).append(one)
+            elif file.name.endswith((".tar.gz", ".zip")):
+                name, version = parse_sdist_filename(file.name)
+                if name == project:
+                    archives.setdefault(version, []).append(file)
+        except (InvalidWheelFilename, InvalidSdistFilename):
+            continue  # eggs, installers and names of before PEP 427, which pip does not take either
+    found = {version for version in (*wheels, *archives) if str(version) not in unwanted}
+    kept = {version for version in found if not version.is_prerelease} or found
+    return [
+        Release(
+            version=version,
+            wheels=tuple(wheels.get(version, ())),
+            files=tuple(one.file for one in wheels.get(version, ())) or tuple(archives[version]),
+        )
+        for version in sorted(kept)
+    ]
+
+
+def _wheel(file: RemoteFile) -> Wheel | None:
+    """The wheel of a file; None where it is for other systems."""
+    interpreters, abis, platforms = file.name.removesuffix(".whl").rsplit("-", 3)[1:]
+    lowest: dict[str, tuple[list[tuple[int, str]], str]] = {}
+    for plain in platforms.split("."):
+        found = re.fullmatch(rf"(manylinux\w*?|linux)_({'|'.join(ARCHITECTURES)})", plain)
+        if plain != "any" and found is None:
+            continue
+        arch = found[2] if found else "any"
+        platform = f"{LEGACY.get(found[1], found[1])}_{arch}" if found else "any"
+        lowest[arch] = min(lowest.get(arch, (_natural(platform), platform)), (_natural(platform), platform))
+    kept = tuple(platform for _, platform in lowest.values())
+    return Wheel(file=file, interpreters=interpreters, abis=abis, platforms=kept) if kept else None
+
+
+def tags(release: Release) -> list[str]:
+    """Compressed tag sets, the wheels of one interpreter and ABI joined over their platforms; `sdist` where there is no wheel."""
+    joined: dict[tuple[str, str], set[str]] = {}
+    for wheel in release.wheels:
+        joined.setdefault((wheel.interpreters, wheel.abis), set()).update(wheel.platforms)
+    keys = sorted(joined, key=lambda key: (_natural(key[0]), _natural(key[1])))
+    return [f"{key[0]}-{key[1]}-{'.'.join(sorted(joined[key], key=_natural))}" for key in keys] or ["sdist"]
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """A sort key in which cp39 stands before cp310."""
+    spaced = re.sub(r"(?<=[a-z])([23])(\d+)", r"\1 \2", text)
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|\D+", spaced)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """A wheel table, decoded: `release` and `metadata` rows."""
+
+    package: str
+    release: list[dict[str, Any]]
+    metadata: list[dict[str, Any]]
+
+
+def table(project: str, found: Sequence[Release], metadata: Callable[[Wheel], Metadata | None], drop_extras: Collection[str] = ()) -> Table:
+    """The table of a project; `metadata` gives that of a wheel, None where it is not wanted or cannot be read."""
+    ids: dict[str, int] = {}
+    rows: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
+    for release in found:
+        numbers: dict[str, int] = {}
+        for arch in ARCHITECTURES:
+            wheel = release.wheel(arch)
+            known = metadata(wheel) if wheel else None
+            if known is None:
+                continue
+            entry = _entry(known, drop_extras)
+            number = ids.setdefault(json.dumps(entry), len(ids) + 1)
+            if number > len(entries):
+                entries.append({"id": number, **entry})
+            numbers[arch] = number
+        rows.append({**_plain_row(release), **_numbered(numbers)})
+    return Table(package=project, release=rows, metadata=entries)
+
+
+def _plain_row(release: Release) -> dict[str, Any]:
+    row: dict[str, Any] = {"version": str(release.version)}
+    days = [file.day for file in release.files if file.day]
+    if days:
+        row["date"] = min(days)
+    if all(file.yanked for file in release.files):
+        row["yanked"] = True
+    asked = [file.requires_python for file in release.files if file.requires_python]
+    if asked:
+        row["requires_python"] = re.sub(r"\s+", "", asked[-1])
+    return {**row, "tags": tags(release)}
+
+
+def _numbered(numbers: Mapping[str, int]) -> dict[str, Any]:
+    if not numbers:
+        return {}
+    return {"metadata": next(iter(numbers.values())) if len(set(numbers.values())) == 1 else dict(numbers)}
+
+
+def _entry(known: Metadata, drop_extras: Collection[str]) -> dict[str, Any]:
+    """Requirements in one spelling, without those that only a dropped extra brings."""
+    extras = sorted({canonicalize_name(one) for one in known.extras} - set(drop_extras))
+    lines = []
+    for text in known.requires:
+        try:
+            requirement = Requirement(re.sub(r"\s+", " ", text).strip())
+        except InvalidRequirement:
+            continue  # pip refuses such a line, too: the release is as good as without it
+        requirement.name = canonicalize_name(requirement.name)
+        if not _only_for(requirement, drop_extras):
+            lines.append(str(requirement))
+    return {**({"requires": lines} if lines else {}), **({"extras": extras} if extras else {})}
+
+
+def _only_for(requirement: Requirement, drop_extras: Collection[str]) -> bool:
+    """True where the marker wants one of the extras."""
+    wanted = re.findall(r"""extra\s*==\s*["']([^"']+)["']""", str(requirement.marker or ""))
+    return bool(wanted) and all(canonicalize_name(one) in drop_extras for one in wanted)
+
+
+def rendered(written: Table, read: str) -> str:
+    """The TOML text of a table that was read on the day `read`; the same rows always give the same text."""
+    parts = [
+        'origin = "harvested"\nscript = "scripts/harvest.py"\n',
+        f"read = {read}\npackage = {_text(written.package)}\n\nrelease = [\n",
+        *(f"  {_inline(row)},\n" for row in written.release),
+        "]\n",
+    ]
+    for entry in written.metadata:
+        parts.append(f"\n[[metadata]]\nid = {entry['id']}\n")
+        parts.extend(f"{key} = {_lines(entry[key])}\n" for key in ("requires", "extras") if key in entry)
+    return "".join(parts)
+
+
+def _inline(row: Mapping[str, Any]) -> str:
+    fields = [f"{key} = {value if key == 'date' else _value(value)}" for key, value in row.items()]
+    return "{" + ", ".join(fields) + "}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, Mapping):
+        return _inline(value)
+    return "[" + ", ".join(_value(one) for one in value) + "]"
+
+
+def _lines(texts: Sequence[str]) -> str:
+    if len(texts) < 2 or sum(map(len, texts)) < 100:
+        return _value(texts)
+    return "[\n" + "".join(f"  {_text(text)},\n" for text in texts) + "]"
+
+
+def _text(text: str) -> str:
+    """A literal string where the text has double quotes, else a basic one."""
+    if '"' in text and "'" not in text and text.isprintable():
+        return f"'{text}'"
+    return json.dumps(text, ensure_ascii=False)
