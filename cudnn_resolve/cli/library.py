@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from cudnn_resolve.cli.options import Options, add_common_options
 from cudnn_resolve.cli.parser import Parser
+from cudnn_resolve.record import replace
 
 
 def detect(words: Mapping[str, Any]) -> dict[str, Any]:

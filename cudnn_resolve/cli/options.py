@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.facts.assume import Assumptions
 from cudnn_resolve.facts.model import Facts
+from cudnn_resolve.record import dataclass, field
 
 _BARE = re.compile(r"\d{1,6}(?:\.\d{1,6}){0,3}")
 _PREFER = ("installed", "newest")

@@ -74,7 +74,7 @@ def _framework(extra: Extra, book: Book) -> Target | None:
 
 def _merged(targets: list[Target]) -> tuple[Target, ...]:
     """Targets of one framework as one, with all its specifiers and extras."""
-    from dataclasses import replace
+    from cudnn_resolve.record import replace
 
     out: dict[str, Target] = {}
     for target in targets:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeVar
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.facts.model import UNKNOWN, CudnnCopy, Driver, Facts, Gpu, Packages, Python, Toolkit, Unknown
+from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.version import Capability, DriverVersion
 
 Row = TypeVar("Row", Toolkit, CudnnCopy)
 
-_PYTHON = re.compile(r"[23]\.\d{1,3}(?:\.\d{1,3}(?:(?:a|b|rc)\d{1,3})?)?(t?)")
-_PLATFORM = re.compile(r"(linux|manylinux_(\d{1,2})_(\d{1,3})|manylinux1|manylinux2010|manylinux2014)_(x86_64|amd64|aarch64|arm64)")
-_OS = re.compile(r"([a-z]+(?:[-_][a-z]+)*)[-_ :]?(\d{1,4}(?:\.\d{1,3}){0,2})?")
-_GLIBC = re.compile(r"2\.\d{1,3}")
+_PYTHON = re.compile(r"[23]\.\d{1,3}(?:\.\d{1,3}(?:(?:a|b|rc)\d{1,3})?)?(t?)", re.ASCII)
+_PLATFORM = re.compile(r"(linux|manylinux_(\d{1,2})_(\d{1,3})|manylinux1|manylinux2010|manylinux2014)_(x86_64|amd64|aarch64|arm64)", re.ASCII)
+_OS = re.compile(r"([a-z]+(?:[-_][a-z]+)*)[-_ :]?(\d{1,4}(?:\.\d{1,3}){0,2})?", re.ASCII)
+_GLIBC = re.compile(r"2\.\d{1,3}", re.ASCII)
 _OLD_MANYLINUX = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}  # PEP 513, 571, 599
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 _DISTRIBUTIONS = {"redhat": "rhel", "amazon": "amzn", "amazonlinux": "amzn", "rockylinux": "rocky", "alma": "almalinux", "suse": "sles"}
@@ -199,7 +199,7 @@ def _python_of(text: str) -> Python:
 
 def _driver_of(text: str) -> str:
     try:
-        version = DriverVersion(text.strip())
+        version = DriverVersion(text.strip()) if text.isascii() else None
     except ValueError:
         version = None
     if version is None or not _DRIVER_MAJORS[0] <= version.major <= _DRIVER_MAJORS[1] or len(version.parts) > 3:
@@ -220,6 +220,8 @@ def _gpu_of(text: str, card: Callable[[str], Gpu]) -> Gpu:
     try:
         capability = Capability.parse(word)
     except ValueError:
+        return card(word)
+    if not word.isascii():
         return card(word)
     if word.isdigit() and capability.major > _NEWEST_BARE_MAJOR:
         return card(word)

@@ -19,7 +19,7 @@ def conflicts(facts: Facts) -> tuple[Problem, ...]:
 
 
 def is_wrong(framework: InstalledFramework) -> bool:
-    """True where the framework would load a cuDNN that its build cannot use."""
+    """True where the framework would load a cuDNN that its build cannot use, or none although it needs one."""
     return bool(_cudnn(framework))
 
 
@@ -43,12 +43,16 @@ def _gpus(facts: Facts) -> list[Problem]:
 
 def _cudnn(framework: InstalledFramework) -> list[Problem]:
     load = framework.would_load
-    if load is None or not load.version or not framework.cudnn_built:
+    if load is None or not framework.cudnn_built:
         return []
+    what = f"{framework.name} {framework.version}"
+    if not load.version:
+        absent = Problem(what=what, why=f"built with cuDNN {framework.cudnn_built}, would find none")
+        return [] if load.path else [absent]
     if CudnnVersion(load.version).serves(CudnnVersion(framework.cudnn_built)):
         return []
     why = f"built with cuDNN {framework.cudnn_built}, would load {load.version}" + (f" from {load.path}" if load.path else "")
-    return [Problem(what=f"{framework.name} {framework.version}", why=why)]
+    return [Problem(what=what, why=why)]
 
 
 def _cuda(framework: InstalledFramework, driver: Driver | Unknown | None) -> list[Problem]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from itertools import islice
+
+from cudnn_resolve.record import dataclass, replace
 
 Read = Callable[[int, int], "bytes | None"]
 """Gives at most `size` bytes from `offset` of the file, None where it cannot be read: `read(offset, size)`."""

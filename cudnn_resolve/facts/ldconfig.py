@@ -6,7 +6,8 @@ Source of the layout: glibc, sysdeps/generic/dl-cache.h (struct cache_file, cach
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+
+from cudnn_resolve.record import dataclass
 
 _OLD_MAGIC = b"ld.so-1.7.0\0"
 _NEW_MAGIC = b"glibc-ld.so.cache1.1"

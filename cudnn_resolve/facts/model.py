@@ -7,10 +7,11 @@ The JSON form of `Facts` is what `detect --format json` prints; `facts.codec` re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 from typing import Final, TypeVar
+
+from cudnn_resolve.record import dataclass, field
 
 T = TypeVar("T")
 

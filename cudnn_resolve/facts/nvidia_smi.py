@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import CudaVersion, DriverVersion
 
 QUERY_FIELDS = ("uuid", "driver_version", "memory.total", "compute_cap", "name")

@@ -106,6 +106,8 @@ class Reader:
         if value is None:
             return None
         try:
+            if not value.isascii():
+                raise ValueError(f"{value!a} is not written in ASCII")
             parse(value)
         except ValueError as error:
             self.fault(key, str(error))

@@ -16,7 +16,7 @@ from cudnn_resolve.host.port import TEXT_LIMIT_BYTES, CommandResult, FileStat
 ANSWERS_FILE = "answers.json"
 """In the folder of a recorded machine: every question that was asked of it, with its answer."""
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))
 _NOT_RECORDED = object()
 
 

@@ -15,6 +15,8 @@ from cudnn_resolve.host.recorded import ANSWERS_FILE, command_key, spoken
 RECORDED_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH")
 RECORDED_BEGINNINGS = ("CUDA", "CONDA", "COLAB_", "KAGGLE_", "NVIDIA_", "CUDNN")
 """Environment variables that facts depend on; no other is recorded, since others hold secrets."""
+SECRET_PARTS = ("KEY", "TOKEN", "SECRET", "PASS", "JWT", "AUTH", "CREDENTIAL")
+"""Nor is one of these names, whatever it begins with."""
 
 
 class RecordingHost:
@@ -100,4 +102,6 @@ def write_recording(folder: str, answers: str) -> None:
 
 
 def _is_recorded(name: str) -> bool:
+    if any(part in name.upper() for part in SECRET_PARTS):
+        return False
     return name in RECORDED_VARIABLES or name.startswith(RECORDED_BEGINNINGS)

@@ -23,7 +23,7 @@ from cudnn_resolve.matrix.table import TABLES, table_form
 LARGEST_FILE_BYTES = 32 * 1024 * 1024
 """No table comes near; a file beyond is refused before it is read."""
 
-__all__ = ["DirectoryTables", "open_book", "read_project_settings", "shipped_directory"]
+__all__ = ["DirectoryTables", "check_tables", "open_book", "read_project_settings", "shipped_directory"]
 
 _Path = str | os.PathLike[str]
 
@@ -49,6 +49,16 @@ def open_book(matrix_dirs: Sequence[_Path] = (), project: _Path | None = None) -
         if faults:
             raise _refusal(faults, ", ".join(layer.label for layer in layers))
     return book
+
+
+def check_tables(matrix_dirs: Sequence[_Path] = ()) -> tuple[Fault, ...]:
+    """Every fault of the shipped tables and of the overlays; the laws are asked only where every table can be read."""
+    from cudnn_resolve.matrix.law import check
+
+    layers = [DirectoryTables(shipped_directory(), label="matrices")]
+    layers += [DirectoryTables(path, label=os.fspath(path), overlay=True) for path in matrix_dirs]
+    faults = [fault for layer in layers for fault in layer.faults()]
+    return tuple(faults) if faults else check(Book(*layers))
 
 
 def shipped_directory() -> str:

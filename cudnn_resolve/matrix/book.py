@@ -310,11 +310,10 @@ class Book:
 
     def _keep(self, question: str, key: object, answer: Callable[[Any], _T]) -> _T:
         """The answer to a question, worked out once."""
-        try:
-            return self._kept[question, key]  # type: ignore[no-any-return]
-        except KeyError:
-            found = self._kept[question, key] = answer(key)
-            return found
+        place = (question, key)
+        if place not in self._kept:
+            self._kept[place] = answer(key)
+        return self._kept[place]  # type: ignore[no-any-return]
 
     # -- what is put together from several rows --------------------------------------------------------------------------------
 

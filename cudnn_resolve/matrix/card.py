@@ -48,7 +48,8 @@ def nearest(cards: Sequence[Card], word: str) -> tuple[str, ...]:
 
 
 def _words(name: str) -> frozenset[str]:
-    return frozenset(word for word in re.findall(r"[a-z]+\d*[a-z]*|\d+[a-z]*", name.casefold()) if not _NOISE.fullmatch(word))
+    apart = re.sub(r"(rtx|gtx|quadro|tesla|geforce|titan)(?=[a-z\d])", r"\1 ", name.casefold())
+    return frozenset(word for word in re.findall(r"[a-z]+\d*[a-z]*|\d+[a-z]*", apart) if not _NOISE.fullmatch(word))
 
 
 def _compatible(have: frozenset[str], words: frozenset[str]) -> bool:

@@ -7,7 +7,6 @@ Laws over frameworks and pip packages stand in `framework_law`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +14,7 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.overlay import key_of, key_text
 from cudnn_resolve.matrix.parse import Fault
 from cudnn_resolve.matrix.table import Form, table_form
+from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import CudaVersion
 
 Law = Callable[[Book], Iterable[Fault]]

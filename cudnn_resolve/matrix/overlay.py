@@ -7,11 +7,11 @@ it takes away every row that has those parts of the key which it writes. Later o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cudnn_resolve.matrix.parse import NOTHING, Builder, Given
 from cudnn_resolve.matrix.table import Form
+from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import Capability, Dotted
 
 

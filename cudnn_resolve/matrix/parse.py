@@ -11,12 +11,12 @@ import difflib
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from cudnn_resolve.matrix.column import DATE, FLAG, IDENTIFIER, TEXT, VERSION, Column, Kind, one_of, quote
 from cudnn_resolve.matrix.row import Build, ExtraRelease, Source
 from cudnn_resolve.matrix.table import Form, TableForm, table_form
+from cudnn_resolve.record import dataclass, field
 
 Compiled = Mapping[str, Any]
 """All plain: `{"read": day, "head": {field: value}, "rows": {array: [{field: value}]}, "dates": {version: day}, "sources": {id: {…}}}`.
@@ -133,7 +133,8 @@ class _Check:
                 if key in _SOURCE_COLUMNS:
                     plain[key] = self._value(f"{place}.{key}", _SOURCE_COLUMNS[key], value)
                 else:
-                    self.fault(f"{place}.{_key(key)}", f"is not a column{_nearest(key, list(_SOURCE_COLUMNS))}")
+                    hint = f'; an id with a dot is written [source."{id_}.{key}"]' if isinstance(value, dict) else ""
+                    self.fault(f"{place}.{_key(key)}", f"is not a column{hint or _nearest(key, list(_SOURCE_COLUMNS))}")
             for key in ("where", "read"):
                 if key not in entry:
                     self.fault(f"{place}.{key}", "is missing")

@@ -7,9 +7,9 @@ Versions stay the parsed values of `cudnn_resolve.version`; PEP 440 specifiers a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
+from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import Capability, CodeTarget, CudaVersion, CudnnVersion, DriverVersion
 
 
@@ -58,6 +58,7 @@ class Floor:
 
     cuda_major: int
     first: DriverVersion
+    note: str | None = None
     source: tuple[str, ...] = ()
 
 

@@ -5,12 +5,12 @@ The key is what must be unique in a table, and what a row of an overlay replaces
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 from cudnn_resolve.matrix import column as kind
 from cudnn_resolve.matrix import row
 from cudnn_resolve.matrix.column import Column, Kind, many, one_of
+from cudnn_resolve.record import dataclass, replace
 
 CHANNELS_OF_LIBRARIES = ("wheel", "bundled", "system", "none")
 ARCHITECTURES = ("x86_64", "aarch64", "ppc64le")

@@ -14,7 +14,7 @@ MARK = "cudnn-resolve-answer "
 
 def payload_path(name: str) -> str:
     """Path of a program of this package that a child runs, `payload_python.py`."""
-    return os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+    return os.path.join(os.path.dirname(__file__), name)
 
 
 def answer_of(result: CommandResult) -> dict[str, Any] | None:

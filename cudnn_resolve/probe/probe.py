@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Generic, TypeVar
 
 from cudnn_resolve.facts.model import Facts, Loader, Packages
+from cudnn_resolve.host.later import Later
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.probe.cudnn import find_copies
 from cudnn_resolve.probe.driver import find_driver
@@ -22,31 +20,6 @@ from cudnn_resolve.probe.platform import find_container, find_platform, find_roo
 from cudnn_resolve.probe.python import Target, ask_python, choose_python
 from cudnn_resolve.probe.toolkit import find_toolkits
 
-T = TypeVar("T")
-
-
-class _Later(Generic[T]):
-    """The value of a call that runs meanwhile."""
-
-    def __init__(self, call: Callable[[], T]) -> None:
-        self._values: list[T] = []
-        self._errors: list[BaseException] = []
-        self._thread = threading.Thread(target=self._run, args=(call,), daemon=True)
-        self._thread.start()
-
-    def _run(self, call: Callable[[], T]) -> None:
-        try:
-            self._values.append(call())
-        except BaseException as error:  # noqa: BLE001 - raised again where the value is asked for
-            self._errors.append(error)
-
-    def value(self) -> T:
-        """The value, once it is there; what the call raised is raised here."""
-        self._thread.join()
-        for error in self._errors:
-            raise error
-        return self._values[0]
-
 
 def detect(host: Host, python: str | None) -> Facts:
     """The facts of a machine and of one interpreter's environment on it, each with how it was learnt.
@@ -55,8 +28,8 @@ def detect(host: Host, python: str | None) -> Facts:
     becomes a problem; UsageError or WorldError only where the interpreter itself cannot be used.
     """
     path, how = choose_python(host, python)
-    native = _Later(lambda: ask_libraries(host))
-    root = _Later(lambda: find_root(host))
+    native = Later(lambda: ask_libraries(host))
+    root = Later(lambda: find_root(host))
     facts, environment = _surroundings(host, ask_python(host, path, how))
     copies, copy_problems = find_copies(host, environment)
     frameworks, framework_problems = find_frameworks(host, environment, copies)

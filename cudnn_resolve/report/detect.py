@@ -21,9 +21,10 @@ _ROOT = {True: "root", False: "no root", None: ""}
 
 
 class _Row(NamedTuple):
-    """One line of a section."""
+    """One entry of a section."""
 
     text: str
+    """One line, or several with newlines between."""
     wrong: bool = False
 
 
@@ -66,9 +67,10 @@ def _section(label: str, rows: Sequence[_Row], limit: int, room: int, style: Sty
         rows = [*shown[:20], _Row(f"and {left_out + len(shown[20:])} more (-v shows them)")]
     for row in rows:
         mark = style("!", "bold", "red") if row.wrong else " "
-        text = shorten(row.text, room)
-        yield f"{mark} {style(label.ljust(_LABEL), 'bold')}{style(text, 'yellow') if row.wrong else text}".rstrip()
-        label = ""
+        for line in row.text.split("\n"):
+            text = shorten(line, room)
+            yield f"{mark} {style(label.ljust(_LABEL), 'bold')}{style(text, 'yellow') if row.wrong else text}".rstrip()
+            label, mark = "", " "
 
 
 def _unknown_or(value: object, none: str) -> list[_Row]:
@@ -142,8 +144,8 @@ def _gpu(gpu: Gpu) -> str:
         [
             gpu.name or "GPU",
             gpu.compute_capability and f"compute capability {gpu.compute_capability}",
-            gpu.memory_mib and f"{gpu.memory_mib / 1024:.1f} GiB",
-            "hidden by CUDA_VISIBLE_DEVICES" if gpu.hidden else None,
+            f"{gpu.memory_mib / 1024:.1f} GiB" if gpu.memory_mib else None,
+            "hidden" if gpu.hidden else None,
         ]
     )
 
@@ -179,26 +181,32 @@ def _frameworks(facts: Facts, room: int) -> list[_Row]:
     if isinstance(facts.frameworks, Unknown) or not facts.frameworks:
         return _unknown_or(facts.frameworks, "none")
     lines = table([_framework(row) for row in facts.frameworks], width=room, indent="")
-    return [_Row(line, is_wrong(row)) for line, row in zip(lines, facts.frameworks, strict=True)]
+    return [_Row(line + _would_load(row), is_wrong(row)) for line, row in zip(lines, facts.frameworks, strict=True)]
 
 
 def _framework(row: InstalledFramework) -> tuple[str, ...]:
-    load = row.would_load
-    found = load is not None and (load.version or load.path)
-    loads = _join([f"loads {load.version or '?'}", load.path], " of ") if load and found else "finds no cuDNN" if load else ""
     return (
         clean(f"{row.name} {row.version}"),
-        f"CUDA {row.cuda_built}" if row.cuda_built else clean(row.variant or ""),
+        f"built with CUDA {row.cuda_built}" if row.cuda_built else clean(row.variant or ""),
         f"cuDNN {row.cudnn_built}" if row.cudnn_built else "",
-        loads,
     )
+
+
+def _would_load(row: InstalledFramework) -> str:
+    """A second line for a framework: which libcudnn it would load, from where, and by which rule of the loader."""
+    load = row.would_load
+    if load is None:
+        return ""
+    found = f"loads {load.version or 'cuDNN'} {load.path or ''}".rstrip() if load.version or load.path else "finds no cuDNN"
+    return "\n  " + clean(f"{found} ({load.because})" if load.because else found)
 
 
 def _loader(facts: Facts) -> list[_Row]:
     loader = facts.loader
     if isinstance(loader, Unknown):
         return _unknown_or(loader, "")
-    cached = f"{len(loader.ldconfig)} CUDA libraries in the linker cache" if loader.ldconfig else "no CUDA library in the linker cache"
+    count = len(loader.ldconfig)
+    cached = f"{count or 'no'} CUDA {'library' if count < 2 else 'libraries'} in the linker cache"
     paths = ":".join(loader.ld_library_path)
     return [_Row(clean(f"LD_LIBRARY_PATH={paths}" if paths else "LD_LIBRARY_PATH is not set")), _Row(cached)]
 
@@ -206,13 +214,13 @@ def _loader(facts: Facts) -> list[_Row]:
 def _problems(facts: Facts, room: int, *, whole: bool) -> list[_Row]:
     """What cannot work, marked, then what could not be asked; a long text takes two lines, or all that it needs."""
     seen = conflicts(facts)
-    rows = [_Row(text, True) for problem in seen for text in _told(problem, room, whole=whole)]
-    rows.extend(_Row(text) for problem in facts.problems if problem not in seen for text in _told(problem, room, whole=whole))
+    rows = [_Row(_told(problem, room, whole=whole), True) for problem in seen]
+    rows.extend(_Row(_told(problem, room, whole=whole)) for problem in facts.problems if problem not in seen)
     return rows or [_Row("none")]
 
 
-def _told(problem: Problem, room: int, *, whole: bool) -> list[str]:
+def _told(problem: Problem, room: int, *, whole: bool) -> str:
     lines = wrap(clean(f"{problem.what}: {problem.why}"), width=room, rest="  ")
     if len(lines) > 2 and not whole:
         lines = [lines[0], shorten(f"{lines[1]} …", room)]
-    return lines
+    return "\n".join(lines)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from cudnn_resolve.facts.model import UNKNOWN, CudnnCopy, Facts, Toolkit, or_none
-from cudnn_resolve.version import Capability, CudaVersion, DriverVersion, Dotted
+from cudnn_resolve.record import dataclass
+from cudnn_resolve.version import Capability, CudaVersion, Dotted, DriverVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book

@@ -7,8 +7,9 @@ framework or a pip package), tests a candidate of it, and says in words what it 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+from cudnn_resolve.record import dataclass
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet

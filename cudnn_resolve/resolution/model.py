@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+from cudnn_resolve.record import dataclass
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build, CudnnBuild
@@ -41,6 +42,8 @@ class Reason:
     because: str
     parent: str | None
     """The candidate that brought it, in words; None for the user's own request."""
+    parent_name: str | None = None
+    """The same as a package of the universe."""
     declared: str | None = None
     requested_by: str | None = None
     binding: bool = True

@@ -72,7 +72,7 @@ def attempt(book: Book, machine: Machine, request: Request, near: dict[str, str]
 
 
 def _any_python(book: Book, machine: Machine, request: Request, near: dict[str, str] | None) -> Resolution | Failure:
-    from dataclasses import replace
+    from cudnn_resolve.record import replace
 
     failure: Failure | None = None
     for python in PYTHONS:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packaging.specifiers import SpecifierSet
 
 from cudnn_resolve.matrix.row import Build, CudnnBuild
+from cudnn_resolve.record import dataclass
 from cudnn_resolve.requirement.model import Limit, Need
 from cudnn_resolve.resolution import rule
 from cudnn_resolve.resolution.model import Candidate, Channel

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from resolvelib import Resolver
 from resolvelib.resolvers import ResolutionImpossible, ResolutionTooDeep
 
+from cudnn_resolve.record import dataclass
 from cudnn_resolve.resolution.model import Candidate, Failure, Pin, Reason, Rejection
 from cudnn_resolve.resolution.provider import Notes, Provider
 
@@ -73,6 +73,7 @@ def _reasons(information: Iterable[Any], chosen: Candidate | None) -> Iterator[R
             text=need.text,
             because=need.because,
             parent=describe(parent) if parent is not None else None,
+            parent_name=parent.name if parent is not None else None,
             declared=str(need.declared) if need.declared is not None else None,
             requested_by=need.requested_by,
             binding=need.binding,
