@@ -17,6 +17,7 @@ LIBRARY_SECONDS = 10.0
 """How long one library may take; initialising eight GPUs without persistence mode takes several seconds."""
 
 _LIBRARIES = {"nvml": "libnvidia-ml.so.1", "libcuda": "libcuda.so.1"}
+_DRIVER = re.compile(r"[0-9]{2,4}(\.[0-9]{1,4}){1,3}")
 _UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _COMPAT = re.compile(r"/(?:cuda[^/]*/compat[^/]*|cuda-compat[^/]*|compat)/")
 _MIB = 1 << 20
@@ -159,7 +160,7 @@ def _cuda(name: str, number: object, problems: list[Problem]) -> CudaVersion | N
 def _driver(name: str, text: object, problems: list[Problem]) -> DriverVersion | None:
     if text is None:
         return None
-    if isinstance(text, str) and re.fullmatch(r"\d{2,4}(\.\d{1,4}){1,3}", text):
+    if isinstance(text, str) and _DRIVER.fullmatch(text):
         return DriverVersion(text)
     problems.append(Problem(what=name, why=f"gives {text!r} as the driver version, which cannot be"))
     return None
