@@ -19,7 +19,7 @@ The form of a release row:
                      PEP 600 spells them, of one wheel only the lowest glibc; x86_64, aarch64 and any, Linux with glibc only;
                      ["sdist"] where there is a source archive and no such wheel; a release with neither is left out
     metadata         id of the [[metadata]] with its Requires-Dist, or one for each architecture where they differ; that of the newest
-                     Python's wheel; left out where it was not read
+                     Python's wheel, or of a source archive that is small and says it; left out where it is not known
 
 Exit: 0 done, or with --check nothing to change; 1 with --check something to change; 2 something could not be read.
 """
@@ -35,8 +35,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from harvest_index import CONNECTIONS, Index, IndexFailure, Metadata, RemoteFile, ask_names_once, configured_index
-from harvest_table import ARCHITECTURES, Release, Table, Wheel, releases, rendered, table
+from harvest_archive import Metadata
+from harvest_index import CONNECTIONS, Index, IndexFailure, RemoteFile, ask_names_once, configured_index
+from harvest_table import ARCHITECTURES, Release, Table, releases, rendered, table
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -56,7 +57,7 @@ class Group:
 
     packages: tuple[str, ...]
     architectures: tuple[str, ...] = ARCHITECTURES
-    """Whose wheels are asked for metadata; that of the first stands for the others."""
+    """Whose wheels are asked for metadata."""
     placeholders: tuple[str, ...] = ()
     """Versions that hold nothing."""
     newest: int | None = None
@@ -69,7 +70,7 @@ class Harvest:
 
     releases: dict[str, list[Release]] = field(default_factory=dict)
     metadata: dict[str, Metadata] = field(default_factory=dict)
-    """By the URL of the wheel."""
+    """By the URL of the file."""
     failures: list[str] = field(default_factory=list)
 
 
@@ -85,18 +86,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     _read_pages(index, groups, harvest)
     wanted = dict(_wanted(groups, harvest))
     if len(wanted) > options.most:
-        print(f"harvest: {len(wanted)} wheels to ask, more than --most {options.most}", file=sys.stderr)
+        print(f"harvest: {len(wanted)} files to ask, more than --most {options.most}", file=sys.stderr)
         return 2
     _read_metadata(index, wanted, harvest)
     changes = 0
     for name, found in sorted(harvest.releases.items()):
         if found:
-            rows = table(name, found, lambda wheel: harvest.metadata.get(wheel.file.url), listed.get("drop_extras", ()))
+            rows = table(name, found, lambda file: harvest.metadata.get(file.url), listed.get("drop_extras", ()))
             changes += _settle(rows, os.path.join(options.out, f"{name}.toml"), write=not options.check)
     if options.missing:
         print(*_missing(options.out), sep="\n")
     print(*(f"harvest: {failure}" for failure in harvest.failures), sep="\n", end="", file=sys.stderr)
-    print(f"{len(harvest.releases)} packages, {len(wanted)} wheels asked, {changes} tables {'to change' if options.check else 'written'}")
+    print(f"{len(harvest.releases)} packages, {len(wanted)} files asked, {changes} tables {'to change' if options.check else 'written'}")
     return 2 if harvest.failures else int(options.check and changes > 0)
 
 
@@ -110,7 +111,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--cache", metavar="DIR", default=os.path.join(home, "cudnn-resolve-harvest"), help="metadata read before (%(default)s)"
     )
-    parser.add_argument("--most", type=int, metavar="N", default=20_000, help="refuse to ask for the metadata of more wheels (%(default)s)")
+    parser.add_argument("--most", type=int, metavar="N", default=20_000, help="refuse to ask for the metadata of more files (%(default)s)")
     parser.add_argument("--list", metavar="FILE", default=LIST, help=argparse.SUPPRESS)
     parser.add_argument("--out", metavar="DIR", default=MATRICES, help=argparse.SUPPRESS)
     return parser.parse_args(argv)
@@ -152,21 +153,21 @@ def _read_pages(index: Index, groups: Sequence[Group], harvest: Harvest) -> None
                 harvest.releases[name] = releases(name, files, group.placeholders)
 
 
-def _wanted(groups: Iterable[Group], harvest: Harvest) -> Iterator[tuple[str, Wheel]]:
-    """The wheels whose metadata is needed, by URL."""
+def _wanted(groups: Iterable[Group], harvest: Harvest) -> Iterator[tuple[str, RemoteFile]]:
+    """The files whose metadata is needed, by URL."""
     for group in groups:
         for name in group.packages:
             found = harvest.releases.get(name, [])
             for release in found if group.newest is None else found[-group.newest :]:
-                asked = [wheel for arch in group.architectures if (wheel := release.wheel(arch))]
-                for wheel in asked or [wheel for arch in ARCHITECTURES if (wheel := release.wheel(arch))]:
-                    yield wheel.file.url, wheel
+                asked = [file for arch in group.architectures if (file := release.speaker(arch))]
+                for file in asked or [file for arch in ARCHITECTURES if (file := release.speaker(arch))]:
+                    yield file.url, file
 
 
-def _read_metadata(index: Index, wanted: dict[str, Wheel], harvest: Harvest) -> None:
-    def read(wheel: Wheel) -> Metadata | IndexFailure:
+def _read_metadata(index: Index, wanted: dict[str, RemoteFile], harvest: Harvest) -> None:
+    def read(file: RemoteFile) -> Metadata | IndexFailure | None:
         try:
-            return index.metadata(wheel.file)
+            return index.metadata(file)
         except IndexFailure as failure:
             return failure
 
@@ -174,10 +175,10 @@ def _read_metadata(index: Index, wanted: dict[str, Wheel], harvest: Harvest) -> 
         for number, (url, known) in enumerate(zip(wanted, pool.map(read, wanted.values()), strict=True), 1):
             if isinstance(known, IndexFailure):
                 harvest.failures.append(str(known))
-            else:
+            elif known is not None:
                 harvest.metadata[url] = known
             if number % 1000 == 0:
-                print(f"harvest: {number} of {len(wanted)} wheels", file=sys.stderr)
+                print(f"harvest: {number} of {len(wanted)} files", file=sys.stderr)
 
 
 def _settle(rows: Table, path: str, *, write: bool) -> bool:

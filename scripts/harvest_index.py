@@ -18,12 +18,12 @@ import threading
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from email.parser import HeaderParser
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
 import requests
+from harvest_archive import Metadata, archive_metadata, parse_metadata
 from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
@@ -37,6 +37,8 @@ TAIL_BYTES = 16 * 1024
 BLOCK_BYTES = 8 * 1024
 LARGEST_READ_BYTES = 64 * 1024 * 1024
 LARGEST_METADATA_BYTES = 4 * 1024 * 1024
+LARGEST_ARCHIVE_BYTES = 2 * 1024 * 1024
+"""A source archive beyond is not read for what it requires."""
 
 
 class IndexFailure(Exception):  # noqa: N818 - what the index did, not a fault in here
@@ -53,14 +55,6 @@ class RemoteFile:
     yanked: bool = False
     day: str | None = None
     """Of its upload, `2024-08-01`."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Metadata:
-    """What is kept of a wheel's METADATA, as it stands there."""
-
-    requires: tuple[str, ...]
-    extras: tuple[str, ...]
 
 
 def configured_index() -> str:
@@ -118,29 +112,34 @@ class Index:
         page.feed(answer.text)
         return page.files
 
-    def metadata(self, file: RemoteFile) -> Metadata:
-        """What the wheel requires, from the cache where it was read before: a file on an index never changes.
+    def metadata(self, file: RemoteFile) -> Metadata | None:
+        """What a wheel requires, or a source archive that is small and says it; None where it does not.
 
-        IndexFailure where it cannot be read.
+        From the cache where it was read before, for a file on an index never changes. IndexFailure where it cannot be read.
         """
         kept = os.path.join(self._cache, "metadata", hashlib.sha256(file.url.encode()).hexdigest() + ".json")
         try:
             with open(kept, encoding="utf-8") as stream:
                 entry = json.load(stream)
         except (OSError, ValueError):
-            headers = HeaderParser().parsestr(self._metadata_text(file))
-            entry = {"requires": headers.get_all("Requires-Dist", []), "extras": headers.get_all("Provides-Extra", [])}
-            _write(kept, json.dumps({"file": file.name, **entry}))
-        return Metadata(requires=tuple(entry["requires"]), extras=tuple(entry["extras"]))
+            known = self._wheel_metadata(file) if file.name.endswith(".whl") else self._archive_metadata(file)
+            entry = {"file": file.name, **({"requires": known.requires, "extras": known.extras} if known else {})}
+            _write(kept, json.dumps(entry))
+        return Metadata(requires=tuple(entry["requires"]), extras=tuple(entry["extras"])) if "requires" in entry else None
 
-    def _metadata_text(self, file: RemoteFile) -> str:
+    def _wheel_metadata(self, file: RemoteFile) -> Metadata:
         beside = self._get(file.url + ".metadata")
         if beside.status_code == requests.codes.ok and beside.content.startswith(b"Metadata-Version"):
-            return beside.content.decode("utf-8", "replace")
+            return parse_metadata(beside.content.decode("utf-8", "replace"))
         try:
-            return _metadata_member(_RangeFile(self, file.url)).decode("utf-8", "replace")
+            return parse_metadata(_metadata_member(_RangeFile(self, file.url)).decode("utf-8", "replace"))
         except (zipfile.BadZipFile, KeyError) as error:
             raise IndexFailure(f"{file.name}: {error}") from error
+
+    def _archive_metadata(self, file: RemoteFile) -> Metadata | None:
+        answer = self.range(file.url, f"0-{LARGEST_ARCHIVE_BYTES - 1}")
+        whole = int(answer.headers["Content-Range"].rpartition("/")[2]) == len(answer.content)
+        return archive_metadata(answer.content) if whole else None
 
     def range(self, url: str, span: str) -> requests.Response:
         """A part of a file, `0-99` or `-100`; IndexFailure where the server would send all of it."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harvest_index import Metadata, RemoteFile
+from harvest_archive import Metadata
+from harvest_index import RemoteFile
+from packaging.markers import Marker
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, canonicalize_name, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
@@ -40,10 +43,15 @@ class Release:
     files: tuple[RemoteFile, ...]
     wheels: tuple[Wheel, ...]
 
-    def wheel(self, arch: str) -> Wheel | None:
-        """The wheel whose metadata stands for the architecture: its own before any other, then the newest Python's."""
+    def speaker(self, arch: str) -> RemoteFile | None:
+        """The file whose metadata stands for the architecture; None where no file serves it.
+
+        Its own wheels come before those of any platform, then the newest Python's; where there is no wheel at all, the source archive.
+        """
         served = [one for one in self.wheels if one.serves(arch)]
-        return max(served, key=lambda one: ("any" not in one.platforms, _natural(one.interpreters), -len(one.abis)), default=None)
+        if served:
+            return max(served, key=lambda one: ("any" not in one.platforms, _natural(one.interpreters), -len(one.abis))).file
+        return None if self.wheels else self.files[-1]
 
 
 def releases(project: str, files: Iterable[RemoteFile], unwanted: Collection[str] = ()) -> list[Release]:
@@ -113,16 +121,16 @@ class Table:
     metadata: list[dict[str, Any]]
 
 
-def table(project: str, found: Sequence[Release], metadata: Callable[[Wheel], Metadata | None], drop_extras: Collection[str] = ()) -> Table:
-    """The table of a project; `metadata` gives that of a wheel, None where it is not wanted or cannot be read."""
+def table(project: str, found: Sequence[Release], metadata: Callable[[RemoteFile], Metadata | None], drop_extras: Collection[str] = ()) -> Table:
+    """The table of a project; `metadata` gives that of a file, None where it is not wanted or cannot be read."""
     ids: dict[str, int] = {}
     rows: list[dict[str, Any]] = []
     entries: list[dict[str, Any]] = []
     for release in found:
         numbers: dict[str, int] = {}
         for arch in ARCHITECTURES:
-            wheel = release.wheel(arch)
-            known = metadata(wheel) if wheel else None
+            file = release.speaker(arch)
+            known = metadata(file) if file else None
             if known is None:
                 continue
             entry = _entry(known, drop_extras)
@@ -154,7 +162,7 @@ def _numbered(numbers: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _entry(known: Metadata, drop_extras: Collection[str]) -> dict[str, Any]:
-    """Requirements in one spelling, without those that only a dropped extra brings."""
+    """Requirements in one spelling, without those that no Linux can need and those that only a dropped extra brings."""
     extras = sorted({canonicalize_name(one) for one in known.extras} - set(drop_extras))
     lines = []
     for text in known.requires:
@@ -163,15 +171,40 @@ def _entry(known: Metadata, drop_extras: Collection[str]) -> dict[str, Any]:
         except InvalidRequirement:
             continue  # pip refuses such a line, too: the release is as good as without it
         requirement.name = canonicalize_name(requirement.name)
-        if not _only_for(requirement, drop_extras):
+        if requirement.marker is None or needed(str(requirement.marker), frozenset(drop_extras)):
             lines.append(str(requirement))
     return {**({"requires": lines} if lines else {}), **({"extras": extras} if extras else {})}
 
 
-def _only_for(requirement: Requirement, drop_extras: Collection[str]) -> bool:
-    """True where the marker wants one of the extras."""
-    wanted = re.findall(r"""extra\s*==\s*["']([^"']+)["']""", str(requirement.marker or ""))
-    return bool(wanted) and all(canonicalize_name(one) in drop_extras for one in wanted)
+@functools.cache
+def needed(marker: str, drop_extras: frozenset[str]) -> bool:
+    """True where the marker holds on some Linux, for some Python from 3.5 on, without the dropped extras."""
+    parsed = Marker(marker)
+    named = re.findall(r"""extra\s*[=!]=\s*["']([^"']+)["']|["']([^"']+)["']\s*[=!]=\s*extra""", marker)
+    extras = {"", *(extra for pair in named for extra in pair if extra and canonicalize_name(extra) not in drop_extras)}
+    return any(parsed.evaluate({**one, "extra": extra}) for extra in extras for one in ENVIRONMENTS)
+
+
+ENVIRONMENTS: tuple[dict[str, str], ...] = tuple(
+    {
+        "os_name": "posix",
+        "sys_platform": "linux",
+        "platform_system": "Linux",
+        "platform_machine": arch,
+        "platform_release": "6.1.0",
+        "platform_version": "",
+        "python_version": f"3.{minor}",
+        "python_full_version": f"3.{minor}.{micro}",
+        "implementation_name": name.lower(),
+        "implementation_version": f"3.{minor}.{micro}",
+        "platform_python_implementation": name,
+    }
+    for arch in ARCHITECTURES
+    for name in ("CPython", "PyPy")
+    for minor in range(5, 21)
+    for micro in (0, 4, 99)
+)
+"""Machines on which a requirement may be asked for."""
 
 
 def rendered(written: Table, read: str) -> str:
