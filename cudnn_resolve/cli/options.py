@@ -12,7 +12,7 @@ from cudnn_resolve.facts.assume import Assumptions
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.record import dataclass, field
 
-_BARE = re.compile(r"\d{1,6}(?:\.\d{1,6}){0,3}")
+_BARE = re.compile(r"\d{1,6}(?:\.\d{1,6}){0,3}", re.ASCII)
 _PREFER = ("installed", "newest")
 _POLICY = ("minor", "strict")
 _DEVICE = ("gpu", "cpu")

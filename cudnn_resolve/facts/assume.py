@@ -15,7 +15,9 @@ from cudnn_resolve.version import Capability, DriverVersion
 Row = TypeVar("Row", Toolkit, CudnnCopy)
 
 _PYTHON = re.compile(r"[23]\.\d{1,3}(?:\.\d{1,3}(?:(?:a|b|rc)\d{1,3})?)?(t?)", re.ASCII)
-_PLATFORM = re.compile(r"(linux|manylinux_(\d{1,2})_(\d{1,3})|manylinux1|manylinux2010|manylinux2014)_(x86_64|amd64|aarch64|arm64)", re.ASCII)
+_PLATFORM = re.compile(
+    r"(linux|manylinux_(\d{1,2})_(\d{1,3})|manylinux1|manylinux2010|manylinux2014)_(x86_64|amd64|aarch64|arm64)", re.ASCII
+)
 _OS = re.compile(r"([a-z]+(?:[-_][a-z]+)*)[-_ :]?(\d{1,4}(?:\.\d{1,3}){0,2})?", re.ASCII)
 _GLIBC = re.compile(r"2\.\d{1,3}", re.ASCII)
 _OLD_MANYLINUX = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}  # PEP 513, 571, 599
@@ -221,8 +223,5 @@ def _gpu_of(text: str, card: Callable[[str], Gpu]) -> Gpu:
         capability = Capability.parse(word)
     except ValueError:
         return card(word)
-    if not word.isascii():
-        return card(word)
-    if word.isdigit() and capability.major > _NEWEST_BARE_MAJOR:
-        return card(word)
-    return Gpu(compute_capability=str(capability))
+    is_card = not word.isascii() or (word.isdigit() and capability.major > _NEWEST_BARE_MAJOR)
+    return card(word) if is_card else Gpu(compute_capability=str(capability))

@@ -27,6 +27,9 @@ from cudnn_resolve.facts.model import (
 )
 from cudnn_resolve.facts.parse import SCHEMA, parse_facts
 from cudnn_resolve.facts.reader import Reader, kind_of
+from cudnn_resolve.record import fields
+
+__all__ = ["LIMIT_BYTES", "SCHEMA", "FactsError", "decode", "encode", "from_mapping"]
 
 LIMIT_BYTES = 64 << 20
 """Largest facts file that is read; the largest real ones are below 1 MB."""
@@ -80,7 +83,7 @@ def encode(facts: Facts) -> dict[str, Any]:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    pairs = ((name, getattr(value, name)) for name in value.__dataclass_fields__)
+    pairs = ((field.name, getattr(value, field.name)) for field in fields(value))
     return {name: list(item) if isinstance(item, tuple) else item for name, item in pairs}
 
 

@@ -105,9 +105,10 @@ class Reader:
         value = self.name(key)
         if value is None:
             return None
+        if not value.isascii():
+            self.fault(key, f"{value!a} is not written in ASCII")
+            return None
         try:
-            if not value.isascii():
-                raise ValueError(f"{value!a} is not written in ASCII")
             parse(value)
         except ValueError as error:
             self.fault(key, str(error))
