@@ -32,7 +32,8 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any
 
 from harvest_archive import Metadata
@@ -62,6 +63,8 @@ class Group:
     """Versions that hold nothing."""
     newest: int | None = None
     """So many releases are asked for metadata; None = all."""
+    drop_extras: tuple[str, ...] = ()
+    """Left out with their requirements."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -90,9 +93,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     _read_metadata(index, wanted, harvest)
     changes = 0
-    for name, found in sorted(harvest.releases.items()):
-        if found:
-            rows = table(name, found, lambda file: harvest.metadata.get(file.url), listed.get("drop_extras", ()))
+    for name, group in sorted(((name, group) for group in groups for name in group.packages), key=itemgetter(0)):
+        if found := harvest.releases.get(name):
+            rows = table(name, found, lambda file: harvest.metadata.get(file.url), group.drop_extras)
             changes += _settle(rows, os.path.join(options.out, f"{name}.toml"), write=not options.check)
     if options.missing:
         print(*_missing(options.out), sep="\n")
@@ -118,22 +121,15 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _groups(listed: dict[str, Any], only: Sequence[str] | None) -> list[Group]:
-    groups = [Group(**{key: value if key == "newest" else tuple(value) for key, value in one.items()}) for one in listed["group"]]
+    given = [{key: value if key == "newest" else tuple(value) for key, value in one.items()} for one in listed["group"]]
+    groups = [Group(**{**one, "drop_extras": (*listed["drop_extras"], *one.get("drop_extras", ()))}) for one in given]
     if not only:
         return groups
     names = {canonicalize_name(name) for name in only}
     unknown = names.difference(*(group.packages for group in groups))
     if unknown:
         raise SystemExit(f"harvest: not in the list: {', '.join(sorted(unknown))}")
-    return [
-        Group(
-            packages=tuple(name for name in group.packages if name in names),
-            architectures=group.architectures,
-            placeholders=group.placeholders,
-            newest=group.newest,
-        )
-        for group in groups
-    ]
+    return [replace(group, packages=tuple(name for name in group.packages if name in names)) for group in groups]
 
 
 def _read_pages(index: Index, groups: Sequence[Group], harvest: Harvest) -> None:

@@ -171,18 +171,35 @@ def _entry(known: Metadata, drop_extras: Collection[str]) -> dict[str, Any]:
         except InvalidRequirement:
             continue  # pip refuses such a line, too: the release is as good as without it
         requirement.name = canonicalize_name(requirement.name)
-        if requirement.marker is None or needed(str(requirement.marker), frozenset(drop_extras)):
+        marker = on_linux(str(requirement.marker), frozenset(drop_extras)) if requirement.marker else ""
+        if marker is not None:
+            requirement.marker = Marker(marker) if marker else None
             lines.append(str(requirement))
     return {**({"requires": lines} if lines else {}), **({"extras": extras} if extras else {})}
 
 
 @functools.cache
-def needed(marker: str, drop_extras: frozenset[str]) -> bool:
-    """True where the marker holds on some Linux, for some Python from 3.5 on, without the dropped extras."""
-    parsed = Marker(marker)
+def on_linux(marker: str, drop_extras: frozenset[str]) -> str | None:
+    """A marker that says the same of the machines in ENVIRONMENTS, shorter if there is one; empty if it always holds, None if never.
+
+    It never holds, too, where only a dropped extra makes it hold.
+    """
     named = re.findall(r"""extra\s*[=!]=\s*["']([^"']+)["']|["']([^"']+)["']\s*[=!]=\s*extra""", marker)
-    extras = {"", *(extra for pair in named for extra in pair if extra and canonicalize_name(extra) not in drop_extras)}
-    return any(parsed.evaluate({**one, "extra": extra}) for extra in extras for one in ENVIRONMENTS)
+    extras = sorted({canonicalize_name(extra) for pair in named for extra in pair if extra} - drop_extras)
+    plain = _truths(marker, ("", *extras))
+    if not any(plain):
+        return None
+    machines = ["", *(f'platform_machine == "{arch}"' for arch in ARCHITECTURES)]
+    shorter = [" and ".join(filter(None, (machine, f'extra == "{extra}"' if extra else ""))) for extra in ("", *extras) for machine in machines]
+    return next((one for one in shorter if _truths(one, ("", *extras)) == plain), marker)
+
+
+def _truths(marker: str, extras: Sequence[str]) -> list[bool]:
+    """Whether the marker holds, machine by machine, each without an extra and with each of `extras`."""
+    if not marker:
+        return [True] * (len(ENVIRONMENTS) * len(extras))
+    parsed = Marker(marker)
+    return [parsed.evaluate({**one, "extra": extra}) for one in ENVIRONMENTS for extra in extras]
 
 
 ENVIRONMENTS: tuple[dict[str, str], ...] = tuple(
@@ -195,16 +212,15 @@ ENVIRONMENTS: tuple[dict[str, str], ...] = tuple(
         "platform_version": "",
         "python_version": f"3.{minor}",
         "python_full_version": f"3.{minor}.{micro}",
-        "implementation_name": name.lower(),
+        "implementation_name": "cpython",
         "implementation_version": f"3.{minor}.{micro}",
-        "platform_python_implementation": name,
+        "platform_python_implementation": "CPython",
     }
     for arch in ARCHITECTURES
-    for name in ("CPython", "PyPy")
-    for minor in range(5, 21)
-    for micro in (0, 4, 99)
+    for minor in range(6, 21)
+    for micro in (0, 1, 4, 99)
 )
-"""Machines on which a requirement may be asked for."""
+"""The machines that the program may be asked about: Linux, CPython from 3.6 on."""
 
 
 def rendered(written: Table, read: str) -> str:
