@@ -63,7 +63,7 @@ def read_facts(path: str) -> Facts:
 def detect_facts(options: Options) -> Facts:
     """The facts of this machine and of the environment of `--python`."""
     from cudnn_resolve.host.linux import LinuxHost
-    from cudnn_resolve.probe import detect
+    from cudnn_resolve.probe.probe import detect
 
     return detect(LinuxHost(), options.python)
 

@@ -125,34 +125,11 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-KEYS = st.sampled_from(
-    [
-        "schema",
-        "platform",
-        "python",
-        "driver",
-        "gpus",
-        "cuda_toolkits",
-        "cudnn",
-        "frameworks",
-        "loader",
-        "packages",
-        "container",
-        "root",
-        "sources",
-        "problems",
-        "note",
-        "version",
-        "name",
-        "pip",
-        "apt",
-        "requires",
-        "kind",
-        "would_load",
-        "path",
-        "because",
-    ]
-)
+WORDS = """
+    schema platform python driver gpus cuda_toolkits cudnn frameworks loader packages container root sources problems note
+    version name pip apt requires kind would_load path because
+"""
+KEYS = st.sampled_from(WORDS.split())
 NEARLY_FACTS = st.dictionaries(
     KEYS, JSON | st.dictionaries(KEYS, JSON, max_size=4) | st.lists(st.dictionaries(KEYS, JSON, max_size=4), max_size=3)
 )
