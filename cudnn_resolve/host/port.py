@@ -7,8 +7,9 @@ floods its output are answers. It reads and runs; it changes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from cudnn_resolve.record import dataclass
 
 TEXT_LIMIT_BYTES = 4 << 20
 """How much of a file `read_text` reads where nobody says otherwise."""

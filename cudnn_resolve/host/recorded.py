@@ -6,12 +6,12 @@ import base64
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.host.port import TEXT_LIMIT_BYTES, CommandResult, FileStat
+from cudnn_resolve.record import fields
 
 ANSWERS_FILE = "answers.json"
 """In the folder of a recorded machine: every question that was asked of it, with its answer."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Problem, Unknown
 from cudnn_resolve.probe.evidence import Evidence
 from cudnn_resolve.probe.native import Library
+from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import CudaVersion, DriverVersion
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from cudnn_resolve.facts.ldconfig import CacheEntry
 from cudnn_resolve.facts.model import UNKNOWN, Python, Unknown
+from cudnn_resolve.record import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from cudnn_resolve.facts.model import Gpu, Problem
 from cudnn_resolve.facts.procfs import library_version
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.probe.child import answer_of, payload_path
+from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 LIBRARY_SECONDS = 10.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import MappingProxyType
 
 from cudnn_resolve.facts.model import Facts, Loader, Packages
@@ -19,6 +18,7 @@ from cudnn_resolve.probe.packages import find_apt, find_cache, relevant
 from cudnn_resolve.probe.platform import find_container, find_platform, find_root
 from cudnn_resolve.probe.python import Target, ask_python, choose_python
 from cudnn_resolve.probe.toolkit import find_toolkits
+from cudnn_resolve.record import replace
 
 
 def detect(host: Host, python: str | None) -> Facts:

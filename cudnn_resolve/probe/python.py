@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from cudnn_resolve.errors import UsageError, WorldError
@@ -12,6 +11,7 @@ from cudnn_resolve.facts.model import Problem, Python
 from cudnn_resolve.host.port import CommandResult, Host, is_dir, is_file, which
 from cudnn_resolve.probe.child import answer_of, payload_path
 from cudnn_resolve.probe.environment import Distribution
+from cudnn_resolve.record import dataclass
 
 TIMEOUT_SECONDS = 20.0
 """An interpreter on a cold network disk is slow; one that hangs must not be waited for longer."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cudnn_resolve.facts.model import Gpu
 from cudnn_resolve.facts.nvidia_smi import OLD_QUERY_FIELDS, QUERY_FIELDS, Banner, SmiGpu, parse_banner, parse_query
 from cudnn_resolve.host.port import CommandResult, Host, which
+from cudnn_resolve.record import dataclass
 
 TIMEOUT_SECONDS = 15.0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from cudnn_resolve.facts.model import Problem, Toolkit
 from cudnn_resolve.facts.toolkit import (
@@ -18,6 +17,7 @@ from cudnn_resolve.facts.toolkit import (
 )
 from cudnn_resolve.host.port import Host, is_dir, is_file, which
 from cudnn_resolve.probe.python import Target
+from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import CudaVersion
 
 _VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_TOOLKIT_ROOT_DIR")
