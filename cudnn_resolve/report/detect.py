@@ -64,7 +64,7 @@ def _section(label: str, rows: Sequence[_Row], limit: int, room: int, style: Sty
             if row.wrong or spare >= 0:
                 shown.append(row)
         left_out = len(rows) - len(shown)
-        rows = [*shown[:20], _Row(f"and {left_out + len(shown[20:])} more (-v shows them)")]
+        rows = [*shown[:12], _Row(f"and {left_out + len(shown[12:])} more (-v shows them)")]
     for row in rows:
         mark = style("!", "bold", "red") if row.wrong else " "
         for line in row.text.split("\n"):
