@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from typing import Any
 
@@ -80,5 +79,7 @@ def _fault(key: str, value: object) -> str | None:
         return None if isinstance(value, str) and value else f"{quote(value)} is not a text"
     if key in FLAGS:
         return None if isinstance(value, bool) else f"{quote(value)} is not true or false"
+    import difflib
+
     near = difflib.get_close_matches(key[:60], [*CHOICES, *LISTS, *TEXTS, *FLAGS], n=1)
     return "is not a setting" + (f"; did you mean {near[0]}?" if near else "")

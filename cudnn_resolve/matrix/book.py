@@ -12,8 +12,9 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from cudnn_resolve.matrix import overlay, row
+from cudnn_resolve.matrix.build import NOTHING, Builder, Given, source_of
 from cudnn_resolve.matrix.overlay import Layer, Placed
-from cudnn_resolve.matrix.parse import NOTHING, Builder, Compiled, Given, source_of
+from cudnn_resolve.matrix.parse import Compiled
 from cudnn_resolve.matrix.table import Form, table_form
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
@@ -103,9 +104,7 @@ class Book:
 
     def cuda_of(self, package: str, version: str) -> CudaVersion | None:
         """The CUDA release that one version of a component package belongs to, None where that is not known."""
-        rows: dict[tuple[str, str], row.CudaWheel] = self._index("cuda/wheel", "wheel", lambda one: (one.package, one.version))
-        found = rows.get((_normalized(package), version))
-        return found.cuda if found else None
+        return self._keep("cuda of", _normalized(package), self._wheel_releases).get(version)
 
     def advisories(self, package: str) -> tuple[row.Advisory, ...]:
         """Releases of a package that are known to be bad; `cudnn` asks for those that hold in every channel."""
@@ -259,7 +258,13 @@ class Book:
         return overlay.removals_of_nothing(_form(name, array), self._layers(name, array), self._builder)
 
     def _rows(self, name: str, array: str) -> tuple[Any, ...]:
-        return self._keep(name, array, lambda _: tuple(one.row for one in self.placed(name, array)))
+        return self._keep(name, array, lambda _: tuple(self._made(name, array)))
+
+    def _made(self, name: str, array: str) -> list[Any]:
+        layers, form, builder = self._layers(name, array), _form(name, array), self._builder
+        if any(layer.rows for layer in layers[1:]):
+            return [one.row for one in overlay.lay(form, layers, builder)]
+        return [one for plain in layers[0].rows for one in builder.rows(form, plain, given=layers[0].given)]
 
     def _index(self, name: str, array: str, key: Callable[[Any], Any]) -> dict[Any, Any]:
         """Rows by `key`, the first of each; one table and array has one key."""
@@ -334,6 +339,13 @@ class Book:
         form = table_form(table)
         head = self._builder.fields(form.head, self.head(table)) if form and form.head else {}
         return row.Framework(builds=self._rows(table, "build"), bounds=self._rows(table, "bound"), **head)
+
+    def _wheel_releases(self, package: object) -> dict[str, CudaVersion]:
+        """CUDA release by version of one component package; only its rows are made, of some six hundred."""
+        form = _form("cuda/wheel", "wheel")
+        mine = [Layer(rows=[one for one in layer.rows if one["package"] == package]) for layer in self._layers("cuda/wheel", "wheel")]
+        placed: list[row.CudaWheel] = [one.row for one in overlay.lay(form, mine, self._builder)]
+        return {one.version: one.cuda for one in reversed(placed)}
 
     def _framework_names(self) -> dict[str, str]:
         """Name, alias and distribution, all normalized, to the framework's name; names win over aliases, those over distributions."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from datetime import date, datetime
 from typing import Any
 
 from cudnn_resolve.record import dataclass
@@ -21,15 +20,15 @@ LONGEST_TEXT = 4000
 LONGEST_LIST = 20000
 """Entries in one list."""
 
-_NORMALIZED = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
-_IDENTIFIER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+:/-]*[A-Za-z0-9+])?")
-_GLIBC = re.compile(r"\d{1,2}\.\d{1,3}")
-_CUDA_LINE = re.compile(r"\d{1,2}\.\d{1,2}")
-_CAPABILITY = re.compile(r"\d{1,2}\.\d")
-_TARGET = re.compile(r"(?:sm|compute)_\d{2,3}[af]?")
-_PYTHON = re.compile(r"(?:cp|pp|py)\d{1,3}t?")
-_BRANCH = re.compile(r"R?(\d{3,4})")
-_DAY = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?")
+_NORMALIZED = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_IDENTIFIER = r"[A-Za-z0-9](?:[A-Za-z0-9._+:/-]*[A-Za-z0-9+])?"
+_GLIBC = r"\d{1,2}\.\d{1,3}"
+_CUDA_LINE = r"\d{1,2}\.\d{1,2}"
+_CAPABILITY = r"\d{1,2}\.\d"
+_TARGET = r"(?:sm|compute)_\d{2,3}[af]?"
+_PYTHON = r"(?:cp|pp|py)\d{1,3}t?"
+_BRANCH = r"R?(\d{3,4})"
+_DAY = r"\d{4}-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +62,7 @@ class Column:
 def quote(value: object) -> str:
     """`value` as a message may show it: printable ASCII, at most 60 characters."""
     try:
-        text = ascii(value) if isinstance(value, (str, bytes, int, float, bool, date)) else f"a {_type_word(value)}"
+        text = ascii(value) if isinstance(value, (str, int, float)) else f"a {_type_word(value)}"
     except ValueError:  # an integer with more digits than Python prints
         return "a huge number"
     return text if len(text) <= 60 else f"{text[:56]}...{text[-1]}"
@@ -87,17 +86,17 @@ def _text(value: object) -> str:
     return value
 
 
-def _matching(pattern: re.Pattern[str], name: str) -> Callable[[Any], str]:
+def _matching(pattern: str, name: str) -> Callable[[Any], str]:
     def check(value: object) -> str:
         text = _text(value)
-        if not pattern.fullmatch(text):
+        if not re.fullmatch(pattern, text):
             raise ValueError(f"{quote(text)} is not {name}")
         return text
 
     return check
 
 
-def _pattern(name: str, pattern: re.Pattern[str], **more: Any) -> Kind:
+def _pattern(name: str, pattern: str, **more: Any) -> Kind:
     return Kind(name=name, check=_matching(pattern, name), **more)
 
 
@@ -132,14 +131,18 @@ def _check_number(value: object) -> float:
 
 
 def _check_date(value: object) -> str:
+    from datetime import date, datetime
+
     if isinstance(value, date) and not isinstance(value, datetime):
         return value.isoformat()
-    if isinstance(value, str) and _DAY.fullmatch(value) and _is_day(value):
+    if isinstance(value, str) and re.fullmatch(_DAY, value) and _is_day(value):
         return value
     raise ValueError(f"{quote(value)} is not a date such as 2026-11-21")
 
 
 def _is_day(text: str) -> bool:
+    from datetime import date
+
     try:
         date.fromisoformat(text if len(text) > 7 else f"{text}-01")
     except ValueError:
@@ -181,7 +184,7 @@ def _check_requirement(value: object) -> str:
 
 
 def _check_branch(value: object) -> int:
-    found = _BRANCH.fullmatch(value) if isinstance(value, str) else None
+    found = re.fullmatch(_BRANCH, value) if isinstance(value, str) else None
     if found:
         return int(found[1])
     if isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 9999:

@@ -280,7 +280,7 @@ def dates_sane(book: Book) -> Iterator[Fault]:
     for name in book.names():
         form = table_form(name)
         for array in form.arrays if form else ():
-            if "date" in getattr(array.type, "__dataclass_fields__", ()):
+            if "date" in [column.field for column in array.columns]:
                 for line in lines(book, name, array.array):
                     if line.row.date and not _FIRST_DAY <= line.row.date <= max(newest, _FIRST_DAY):
                         yield line.fault("date", f"{line.row.date} is not between {_FIRST_DAY} and {newest}, when a source was last read")

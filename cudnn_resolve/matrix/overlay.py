@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from cudnn_resolve.matrix.parse import NOTHING, Builder, Given
+from cudnn_resolve.matrix.build import NOTHING, Builder, Given
 from cudnn_resolve.matrix.table import Form
 from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import Capability, Dotted

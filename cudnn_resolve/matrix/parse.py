@@ -1,22 +1,19 @@
 """A table's text to checked plain values, and those to rows.
 
 `decode` reads TOML; `compile_table` checks every column of every row and says all faults at once, in paths; what comes out is
-plain (texts, numbers, lists, tables), so that it can be kept in a cache; `Builder` makes rows of it and asks nothing again.
-`render` is the way back, from a row to what TOML would hold.
+plain (texts, numbers, lists, tables), so that it can be kept in a cache; `build.Builder` makes rows of it and asks nothing again.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cudnn_resolve.matrix.column import DATE, FLAG, IDENTIFIER, TEXT, VERSION, Column, Kind, one_of, quote
-from cudnn_resolve.matrix.row import Build, ExtraRelease, Source
 from cudnn_resolve.matrix.table import Form, TableForm, table_form
-from cudnn_resolve.record import dataclass, field
+from cudnn_resolve.record import dataclass
 
 Compiled = Mapping[str, Any]
 """All plain: `{"read": day, "head": {field: value}, "rows": {array: [{field: value}]}, "dates": {version: day}, "sources": {id: {…}}}`.
@@ -25,7 +22,7 @@ A row of an overlay that removes others holds `"remove": true` and those parts o
 """
 
 MOST_ROWS = 50000
-_BARE = re.compile(r"[A-Za-z0-9_-]{1,60}")
+_BARE = r"[A-Za-z0-9_-]{1,60}"
 _ORIGIN = one_of("authored", "harvested")
 _SOURCE_COLUMNS = {"where": TEXT, "read": DATE, "confidence": one_of("memory")}
 
@@ -234,7 +231,7 @@ def _flat(raw: dict[str, Any], columns: Mapping[str, Column]) -> Iterator[tuple[
 
 
 def _key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else quote(key)
+    return key if re.fullmatch(_BARE, key) else quote(key)
 
 
 def _join(place: str, key: str) -> str:
@@ -242,98 +239,7 @@ def _join(place: str, key: str) -> str:
 
 
 def _nearest(word: str, known: list[str]) -> str:
+    import difflib
+
     found = difflib.get_close_matches(word[:60], known, n=1)
     return f"; did you mean {found[0]}?" if found else ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Given:
-    """What rows of a framework leave out: plain fields that are the same in all, and the day of each version."""
-
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    dates: Mapping[str, str] = field(default_factory=dict)
-
-
-NOTHING = Given()
-
-
-class Builder:
-    """Makes rows of compiled tables; equal texts of one kind share one value.
-
-    `prefix` stands before the ids of sources, so that rows of an overlay cite the overlay's own.
-    """
-
-    def __init__(self) -> None:
-        self._takers: dict[int, dict[str, Any]] = {}
-        self._values: dict[str, dict[Any, Any]] = {}
-
-    def rows(self, form: Form, plain: Mapping[str, Any], *, given: Given = NOTHING, prefix: str = "") -> list[Any]:
-        """The rows that one compiled row stands for: one, or of a framework's builds one for each version that it lists."""
-        fields = self.fields(form, {**given.fields, **plain} if given.fields else plain)
-        if prefix and "source" in fields:
-            fields["source"] = tuple(prefix + id_ for id_ in fields["source"])
-        if not form.expands:
-            return [form.type(**fields)]
-        versions, local = fields.pop("version"), fields.pop("local", None)
-        with_local = [f"{version}+{local}" for version in versions] if local else versions
-        if form.type is ExtraRelease:
-            return [ExtraRelease(version=version, **fields) for version in with_local]
-        wheel = fields.pop("wheel_version", None)
-        date = fields.pop("date", None)
-        return [
-            Build(version=version, wheel_version=wheel or pinned, date=date or given.dates.get(version), **fields)
-            for version, pinned in zip(versions, with_local, strict=True)
-        ]
-
-    def fields(self, form: Form, plain: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of a row type, made of plain values."""
-        takers = self._takers.get(id(form)) or self._prepare(form)
-        fields = {}
-        for name, value in plain.items():
-            taker = takers.get(name)
-            fields[name] = value if taker is None else taker(value)
-        return fields
-
-    def _prepare(self, form: Form) -> dict[str, Any]:
-        takers = {column.field: self._taker(column.kind) for column in form.columns}
-        self._takers[id(form)] = takers
-        return takers
-
-    def _taker(self, kind: Kind) -> Any:
-        if kind.each is not None:
-            inner = self._taker(kind.each)
-            return tuple if inner is None else lambda values: tuple(map(inner, values))
-        if kind.take is None or not kind.shared:
-            return kind.take
-        seen = self._values.setdefault(kind.name, {})
-        take = kind.take
-
-        def taker(plain: Any) -> Any:
-            found = seen.get(plain)
-            if found is None:
-                found = seen[plain] = take(plain)
-            return found
-
-        return taker
-
-
-def source_of(id_: str, plain: Mapping[str, str]) -> Source:
-    """The source that `[source.ID]` describes."""
-    return Source(id=id_, where=plain["where"], read=plain["read"], confidence=plain.get("confidence"))
-
-
-def render(form: Form, row: object) -> dict[str, Any]:
-    """What a TOML table of this row holds: columns whose value is not the row type's default."""
-    shown: dict[str, Any] = {}
-    defaults = {one.name: one.default for one in form.type.__dataclass_fields__.values()}
-    for column in form.columns:
-        value = getattr(row, column.field)
-        if not column.required and value == defaults[column.field]:
-            continue
-        plain = value if column.kind.show is None else column.kind.show(value)
-        outer, dot, inner = column.name.partition(".")
-        if dot:
-            shown.setdefault(outer, {})[inner] = plain
-        else:
-            shown[outer] = plain
-    return shown

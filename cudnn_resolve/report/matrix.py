@@ -1,0 +1,252 @@
+"""What `matrix` prints: lists and tables for reading. Every function returns text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.matrix.digest import Digest, Entry, bounds_for, capabilities_text, pythons_text, traps_for
+from cudnn_resolve.report.text import Style, clean, table, wrap
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.parse import Fault
+    from cudnn_resolve.matrix.row import Build
+
+_ARRIVES = {"wheel": "pip wheels", "bundled": "in the wheel", "system": "system, apt", "none": ""}
+_FINDS = {
+    "rpath": "by its RPATH, before LD_LIBRARY_PATH",
+    "runpath": "by its RUNPATH, after LD_LIBRARY_PATH",
+    "self": "by loading them itself",
+    "none": "",
+}
+
+
+class Page:
+    """Lines under construction, none wider than `width`."""
+
+    def __init__(self, style: Style | None = None, width: int = 100) -> None:
+        self.style, self.width = style or Style(), width
+        self.lines: list[str] = []
+
+    def title(self, text: str) -> None:
+        """Begin a section."""
+        if self.lines:
+            self.lines.append("")
+        self.lines.extend(self.style(line, "bold") for line in wrap(clean(text), width=self.width))
+
+    def table(self, header: Sequence[str], rows: Iterable[Sequence[str]], *, flexible: int = -1) -> None:
+        """Columns under their names; a column that is empty in every row is left out, the flexible one is cut where need be."""
+        body = [[clean(cell) for cell in row] for row in rows]
+        used = [any(row[index] for row in body) for index in range(len(header))]
+        head = [name if use else "" for name, use in zip(header, used, strict=True)]
+        first, *rest = table([head, *body], width=self.width, flexible=flexible)
+        self.lines += [self.style(first, "dim"), *rest]
+
+    def say(self, text: str, first: str = "  ") -> None:
+        """A paragraph."""
+        self.lines += wrap(clean(text), width=self.width, first=first)
+
+    def text(self) -> str:
+        """The page."""
+        return "\n".join(self.lines) + "\n"
+
+
+def render_list(book: Book, *, style: Style | None = None, width: int = 100) -> str:
+    """Which frameworks and tables there are."""
+    page = Page(style, width)
+    page.title("Frameworks")
+    rows = []
+    for name in book.frameworks():
+        framework = book.framework(name)
+        newest = newest_build(framework.builds)
+        built = f"CUDA {newest.cuda}" if newest and newest.cuda else ""
+        cudnn = f"cuDNN {newest.cudnn}" if newest and newest.cudnn else ""
+        versions = span(framework.builds)
+        rows.append((name, framework.title, versions, str(len(framework.builds)), ", ".join(filter(None, (built, cudnn)))))
+    page.table(("name", "framework", "releases", "builds", "newest built with"), rows)
+    page.title("Tables")
+    page.table(("table", "rows", "from", "to"), _table_rows(book))
+    page.title(f"Version {book.version}")
+    page.say("`cudnn-resolve matrix show NAME` shows a framework, or `cudnn`, `cuda`, `driver` or `gpu`.")
+    return page.text()
+
+
+def _table_rows(book: Book) -> list[tuple[str, ...]]:
+    branches, cuda, builds = book.branches(), book.cuda_releases(), book.cudnn_builds()
+    architectures = book.architectures()
+    rows = [
+        ("driver", len(branches), branches[0].name, branches[-1].name) if branches else None,
+        ("cuda", len(cuda), cuda[0].cuda, cuda[-1].cuda) if cuda else None,
+        ("cudnn", len(builds), builds[0].version, builds[-1].version) if builds else None,
+        ("gpu", len(architectures), f"sm {architectures[0].capability}", f"sm {architectures[-1].capability}") if architectures else None,
+        ("gpu cards", len(book.cards()), "", ""),
+        ("pip packages", len(book.packages()), "", ""),
+        ("indexes", len(book.indexes()), "", ""),
+        ("apt repositories", len(book.repositories()), "", ""),
+    ]
+    return [tuple(map(str, row)) for row in rows if row is not None]
+
+
+def newest_build(builds: Iterable[Build]) -> Build | None:
+    """The newest final GPU build, the first of its version; the newest of any kind where there is none."""
+    from packaging.version import Version
+
+    known = list(builds)
+    ranked = [(one.cuda is not None, not Version(one.version).is_prerelease, Version(one.version)) for one in known]
+    return known[ranked.index(max(ranked))] if known else None
+
+
+def span(builds: Iterable[Build]) -> str:
+    """`1.15.0 - 2.21.0`: the oldest and the newest final release."""
+    from packaging.version import Version
+
+    every = {Version(one.version) for one in builds}
+    final = {one for one in every if not one.is_prerelease} or every
+    return f"{min(final)} - {max(final)}" if final else ""
+
+
+def render_framework(found: Digest, *, style: Style | None = None, width: int = 100) -> str:
+    """All releases of a framework, newest first: one line for builds that agree in everything that is shown."""
+    from packaging.version import Version
+
+    page = Page(style, width)
+    _head(page, found)
+    shown = [one for one in found.entries if one.build.cuda is not None and not Version(one.build.version).is_prerelease]
+    shown = shown or list(found.entries)
+    _builds(page, shown)
+    rest = len(found.entries) - len(shown)
+    if rest:
+        name = found.framework.name
+        page.say(f"{rest} CPU builds and pre-releases are not shown here: `cudnn-resolve matrix show {name} VERSION` shows them.", "")
+    _legend(page)
+    return page.text()
+
+
+def render_release(book: Book, found: Digest, *, style: Style | None = None, width: int = 100) -> str:
+    """The builds that were asked for, and everything about the newest release among them."""
+    page = Page(style, width)
+    _head(page, found)
+    _builds(page, found.entries)
+    _legend(page)
+    version = found.entries[0].build.version
+    for entry in found.entries:
+        if entry.build.version == version:
+            _detail(page, entry)
+    _remarks(page, book, found, version)
+    return page.text()
+
+
+def _head(page: Page, found: Digest) -> None:
+    framework = found.framework
+    page.title(f"{framework.title} ({', '.join(framework.packages)})")
+    if framework.companions:
+        page.say(f"moves with: {', '.join(framework.companions)}", "")
+
+
+def _builds(page: Page, entries: Sequence[Entry]) -> None:
+    several = len({one.build.package for one in entries}) > 1
+    rows = [
+        (_versions(list(group)), *cells)
+        for cells, group in ((key, list(members)) for key, members in groupby(entries, key=lambda one: _cells(one, package=several)))
+    ]
+    header = ("version", "variant", "package", "Python", "CUDA", "cuDNN", "driver", "strict", "GPUs", "libraries", "index", "companions")
+    page.lines.append("")
+    page.table(header, rows)
+
+
+def _cells(entry: Entry, *, package: bool) -> tuple[str, ...]:
+    """What the overview says of a build, but for its version."""
+    build = entry.build
+    arch = "" if not build.arch or "x86_64" in build.arch else f" {build.arch[0]}"
+    return (
+        f"{build.variant}{arch}",
+        build.package if package else "",
+        pythons_text(entry.pythons),
+        str(build.cuda or ""),
+        str(build.cudnn or ""),
+        _short(str(entry.driver_minor or "")),
+        _short(str(entry.driver_strict or "")),
+        capabilities_text(build.targets, build.capability_first),
+        f"[{build.extra}]" if build.extra else _ARRIVES[build.delivery],
+        "" if build.index == "default" else build.index,
+        ", ".join(f"{name} {version}" for name, version in entry.companions),
+    )
+
+
+def _short(driver: str) -> str:
+    return ".".join(driver.split(".")[:2])
+
+
+def _versions(group: list[Entry]) -> str:
+    """`2.16.1 2.16.2` or, of more, `2.8.0 - 2.8.4`; newest first as the table is."""
+    versions = list(dict.fromkeys(one.build.version for one in reversed(group)))
+    return versions[0] if len(versions) == 1 else f"{versions[0]} - {versions[-1]}"
+
+
+def _legend(page: Page) -> None:
+    page.say(
+        "driver: oldest driver by NVIDIA's minor-version compatibility; strict: the toolkit's own driver. GPUs: compute capabilities "
+        "with code inside; +PTX: newer GPUs, too, where the driver is as new as the toolkit. libraries: how CUDA and cuDNN arrive.",
+        "",
+    )
+
+
+def _detail(page: Page, entry: Entry) -> None:
+    build = entry.build
+    where = "" if build.index == "default" else f" from {build.index}"
+    page.title(f"{build.package} {build.wheel_version} ({build.variant}){where}")
+    gpus = " ".join(map(str, build.targets)) or capabilities_text((), build.capability_first)
+    other = " ".join(map(str, build.targets_aarch64))
+    arrives = " ".join(filter(None, (_ARRIVES[build.delivery], f"with extra [{build.extra}]" if build.extra else "", _FINDS[build.finds])))
+    rows = (
+        ("released", f"{build.date or ''}{' (yanked)' if build.yanked else ''}"),
+        ("Python", " ".join(entry.pythons)),
+        ("platforms", " ".join((*build.arch, f"glibc {build.glibc}" if build.glibc else ""))),
+        (
+            "built with",
+            ", ".join(filter(None, (f"CUDA {build.cuda}" if build.cuda else "", f"cuDNN {build.cudnn}" if build.cudnn else ""))),
+        ),
+        ("driver", f"{entry.driver_minor} or newer; strict: {entry.driver_strict}" if entry.driver_minor else ""),
+        ("GPU code", f"{gpus}{f'; aarch64: {other}' if other else ''}"),
+        ("libraries", arrives),
+        ("loads", " ".join(build.loads)),
+        ("companions", ", ".join(f"{name} {version}" for name, version in entry.companions)),
+        ("requires", "; ".join(line.replace("; ", " ; ") for line in entry.requires or ())),
+        ("note", build.note or ""),
+    )
+    for label, text in rows:
+        if text.strip():
+            page.say(text.strip(), f"  {label:<11}")
+
+
+def _remarks(page: Page, book: Book, found: Digest, version: str) -> None:
+    framework = found.framework
+    bounds, traps = bounds_for(framework, version), traps_for(book, framework, version)
+    if bounds:
+        page.title("True, although its metadata does not say so")
+        for one in bounds:
+            page.say(f"{one.requirement}: {one.reason}", "  - ")
+    if traps:
+        page.title("Traps")
+        for trap in traps:
+            page.say(f"{trap.summary}{f' Instead: {trap.remedy}' if trap.remedy else ''}", "  - ")
+    table_name = f"framework/{framework.name}"
+    ids = dict.fromkeys(id_ for one in found.entries if one.build.version == version for id_ in one.build.source)
+    ids |= dict.fromkeys(id_ for one in bounds for id_ in one.source)
+    sources = [source for id_ in ids if (source := book.source(table_name, id_))]
+    if sources:
+        page.title("Sources")
+        for source in sources:
+            memory = ", from memory" if source.confidence else ""
+            page.say(f"{source.where} (read {source.read}{memory})", "  - ")
+
+
+def render_faults(faults: Sequence[Fault], tables: str) -> str:
+    """One line for each fault, or that there is none."""
+    if not faults:
+        return f"{tables}: every row is well formed and every law holds\n"
+    lines = [clean(str(fault)) for fault in faults]
+    count = "1 fault" if len(lines) == 1 else f"{len(lines)} faults"
+    return "\n".join((*lines, count)) + "\n"

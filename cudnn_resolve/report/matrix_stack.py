@@ -1,0 +1,166 @@
+"""What `matrix show` prints of drivers, CUDA, cuDNN and GPUs. Every function returns text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.report.matrix import Page
+from cudnn_resolve.report.text import Style
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.row import Architecture, Branch, Card, CudaRelease, CudnnBuild
+    from cudnn_resolve.version import Capability, DriverVersion
+
+
+def render_cudnn(builds: Iterable[CudnnBuild], *, style: Style | None = None, width: int = 100) -> str:
+    """cuDNN builds, newest first."""
+    page = Page(style, width)
+    page.title("cuDNN")
+    rows = [
+        (
+            str(one.version),
+            f"{one.cuda_first or one.cuda_major}{'+' if one.cuda_last is None else f'-{one.cuda_last}' if one.cuda_last != one.cuda_first else ''}",
+            str(one.cuda_built or ""),
+            f"libcudnn.so.{one.soname}",
+            str(one.driver or ""),
+            capability_span(one.capability),
+            one.wheel or "",
+            f"{one.apt_package}={one.apt_version}" if one.apt_package else "",
+        )
+        for one in reversed(list(builds))
+    ]
+    page.table(("version", "CUDA", "built with", "soname", "driver", "GPUs", "pip", "apt"), rows)
+    page.say(
+        "A framework takes any cuDNN of the major that it was built with, from its minor on. CUDA: runtimes beside which it loads.", ""
+    )
+    return page.text()
+
+
+def capability_span(capabilities: Iterable[Capability]) -> str:
+    """`5.0-9.0`; empty where nothing is known."""
+    known = sorted(capabilities)
+    return "" if not known else str(known[0]) if len(known) == 1 else f"{known[0]}-{known[-1]}"
+
+
+def render_cuda(book: Book, releases: Iterable[CudaRelease], *, style: Style | None = None, width: int = 100) -> str:
+    """CUDA toolkits, newest first, with the drivers that they need."""
+    page = Page(style, width)
+    page.title("CUDA toolkits")
+    chosen = list(releases)
+    rows = []
+    for one in reversed(chosen):
+        strict = book.toolkit_driver(one.cuda)
+        minor = book.floor(one.cuda.major) or strict
+        gpus = [each.capability for each in book.architectures() if _knows(each, one)]
+        rows.append((str(one.cuda), str(minor or ""), str(strict or ""), capability_span(gpus), one.date or "", " ".join(one.repositories)))
+    page.table(("version", "driver", "strict", "GPUs", "released", "apt repositories"), rows)
+    page.say("driver: oldest driver by NVIDIA's minor-version compatibility (none before CUDA 11); strict: the toolkit's own driver.", "")
+    if len({one.line for one in chosen}) == 1:
+        _components(page, book, chosen[-1])
+    return page.text()
+
+
+def _knows(architecture: Architecture, release: CudaRelease) -> bool:
+    from cudnn_resolve.version import CudaVersion
+
+    line = CudaVersion(release.line)
+    return architecture.cuda_first <= line and (architecture.cuda_last is None or line <= architecture.cuda_last)
+
+
+def _components(page: Page, book: Book, release: CudaRelease) -> None:
+    """The libraries of one CUDA line: soname and pip package."""
+    page.title(f"Libraries of CUDA {release.line}")
+    rows = []
+    for component in book.components(release.cuda.major):
+        soname = book.soname(component.library, release.cuda)
+        if soname:
+            rows.append((component.library, soname, component.package, component.lib_dir))
+    page.table(("library", "soname", "pip package", "below site-packages"), rows)
+
+
+def render_drivers(branches: Iterable[Branch], *, style: Style | None = None, width: int = 100) -> str:
+    """Driver branches, newest first."""
+    page = Page(style, width)
+    page.title("Driver branches")
+    rows = [(one.name, str(one.cuda), one.status or "", one.eol or "", one.type or "") for one in reversed(list(branches))]
+    page.table(("branch", "newest CUDA", "status", "end of life", "type"), rows)
+    page.say("newest CUDA: what the branch runs natively; by minor-version compatibility it runs every CUDA of that major.", "")
+    return page.text()
+
+
+def render_driver(book: Book, driver: DriverVersion, *, style: Style | None = None, width: int = 100) -> str:
+    """What one driver version runs."""
+    page = Page(style, width)
+    page.title(f"Driver {driver}")
+    native = book.native_cuda(driver)
+    majors = [major for major in sorted({one.cuda.major for one in book.cuda_releases()}) if _allows(book, major, driver)]
+    rows = [("runs natively", f"CUDA {native} and older" if native else "no CUDA that the tables know")]
+    if majors:
+        rows.append(("by minor-version compatibility", ", ".join(f"CUDA {major}.x" for major in majors)))
+    forward = [one for one in book.forward() if one.base == driver.major and one.status == "compatible"]
+    rows += [("with a forward-compatibility package", f"CUDA {one.cuda}: {one.package} on {', '.join(one.classes)}") for one in forward]
+    for label, text in rows:
+        page.say(text, f"  {label + ':':<38}")
+    page.say("Code for a GPU newer than the wheel (PTX) needs a driver whose native CUDA is as new as the wheel's.", "")
+    return page.text()
+
+
+def _allows(book: Book, major: int, driver: DriverVersion) -> bool:
+    floor = book.floor(major)
+    return floor is not None and driver >= floor
+
+
+def render_gpus(architectures: Iterable[Architecture], *, style: Style | None = None, width: int = 100) -> str:
+    """Compute capabilities, newest first."""
+    page = Page(style, width)
+    page.title("GPU architectures")
+    rows = [
+        (
+            str(one.capability),
+            one.name,
+            _range(one.cuda_first, one.cuda_last),
+            _range(f"R{one.driver_first}" if one.driver_first else "", f"R{one.driver_last}" if one.driver_last else None),
+            _range(one.cudnn_first or "", one.cudnn_last),
+        )
+        for one in reversed(list(architectures))
+    ]
+    page.table(("capability", "architecture", "CUDA", "driver", "cuDNN"), rows)
+    return page.text()
+
+
+def _range(first: object, last: object | None) -> str:
+    if not first and not last:
+        return ""
+    return f"{first} on" if last is None else f"{first} - {last}" if first else f"to {last}"
+
+
+def render_gpu(book: Book, capability: Capability, card: Card | None, *, style: Style | None = None, width: int = 100) -> str:
+    """One card or capability: what knows it, and the cards like it."""
+    page = Page(style, width)
+    architecture = book.architecture(capability)
+    page.title(f"{card.name}: compute capability {capability}" if card else f"Compute capability {capability}")
+    rows = []
+    if card:
+        memory = f", {card.memory_gib:g} GiB" if card.memory_gib else ""
+        rows.append(("card", f"{card.kind}{memory}"))
+    if architecture:
+        rows += [
+            ("architecture", architecture.name),
+            ("CUDA", _range(architecture.cuda_first, architecture.cuda_last)),
+            (
+                "driver",
+                _range(f"R{architecture.driver_first or '?'}", f"R{architecture.driver_last}" if architecture.driver_last else None),
+            ),
+            ("note", architecture.note or ""),
+        ]
+    builds = [one for one in book.cudnn_builds() if any(one_.major == capability.major and one_ <= capability for one_ in one.capability)]
+    for major in sorted({one.cuda_major for one in builds}):
+        newest = max((one for one in builds if one.cuda_major == major), key=lambda one: one.version)
+        rows.append((f"cuDNN, CUDA {major}", f"newest with code for it: {newest.version}"))
+    rows.append(("cards", ", ".join(one.name for one in book.cards() if one.capability == capability)))
+    for label, text in rows:
+        if text:
+            page.say(text, f"  {label:<15}")
+    return page.text()
