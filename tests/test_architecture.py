@@ -25,6 +25,7 @@ PACKAGE = "cudnn_resolve"
 MODULE_LINES = 500
 
 ROOMS = (
+    ("record",),
     ("errors",),
     ("version",),
     ("facts",),
