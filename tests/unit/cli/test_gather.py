@@ -1,0 +1,134 @@
+"""Which facts a plan is for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from cudnn_resolve.cli import gather
+from cudnn_resolve.cli.options import Options
+from cudnn_resolve.errors import InputError, UsageError
+from cudnn_resolve.facts.assume import Assumptions
+from cudnn_resolve.facts.model import UNKNOWN, Driver, Facts, Gpu, Python
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.row import Architecture, Card
+from cudnn_resolve.version import Capability, CudaVersion
+
+T4 = Card(name="Tesla T4", alias=("T4",), capability=Capability(7, 5), kind="datacenter")
+
+
+class Shelf:
+    """As much of a book as the facts need."""
+
+    def card(self, name: str) -> Card | None:
+        return T4 if name == "T4" else None
+
+    def nearest_cards(self, word: str) -> tuple[str, ...]:
+        return ("Tesla T4",) if word.startswith("T") else ()
+
+    def architectures(self) -> tuple[Architecture, ...]:
+        known = (Capability(7, 5), Capability(8, 0), Capability(9, 0))
+        return tuple(Architecture(capability=one, name="x", cuda_first=CudaVersion("9.0")) for one in known)
+
+
+BOOK = cast("Book", Shelf())
+HERE = Facts(python=Python(version="3.10.1"), driver=Driver(version="535.1"), gpus=(Gpu(name="here"),))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
+    """Every time that this machine was asked."""
+    found: list[Options] = []
+
+    def detect(options: Options) -> Facts:
+        found.append(options)
+        return HERE
+
+    monkeypatch.setattr(gather, "detect_facts", detect)
+    return found
+
+
+def facts(**words: Any) -> Facts:
+    stated = {name: words.pop(name) for name in list(words) if name not in ("facts", "given")}
+    return gather.gather_facts(Options(assumptions=Assumptions(**stated), **words), BOOK)
+
+
+def test_this_machine_is_asked_once(asked: list[Options]) -> None:
+    assert facts() == HERE
+    assert len(asked) == 1
+
+
+def test_a_stated_fact_lies_over_this_machine(asked: list[Options]) -> None:
+    found = facts(gpus=("T4",))
+
+    assert found.gpus == (Gpu(name="Tesla T4", compute_capability="7.5"),)
+    assert found.driver == HERE.driver
+    assert len(asked) == 1
+
+
+def test_elsewhere_this_machine_is_not_asked(asked: list[Options]) -> None:
+    found = facts(python_version="3.11", gpus=("T4",))
+
+    assert asked == []
+    assert found.driver is UNKNOWN
+    assert found.python == Python(version="3.11")
+
+
+def test_facts_of_a_file(asked: list[Options], tmp_path: Path) -> None:
+    path = tmp_path / "there.json"
+    path.write_text('{"driver": {"version": "525.1"}}')
+
+    assert facts(facts=str(path)).driver == Driver(version="525.1")
+    assert facts(facts=str(path), driver="530.1").driver == Driver(version="530.1")
+    assert asked == []
+
+
+def test_a_bad_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "there.json"
+    path.write_text('{"driver": 1}')
+
+    with pytest.raises(InputError) as caught:
+        facts(facts=str(path))
+
+    assert str(path) in str(caught.value)
+    assert "driver: expected an object, found number" in str(caught.value)
+
+
+def test_facts_that_were_handed_in(asked: list[Options]) -> None:
+    assert facts(given=Facts(root=True)).root is True
+    assert asked == []
+
+
+@pytest.mark.parametrize(("words", "hint"), [({"gpus": ("T5",)}, "Tesla T4"), ({"gpus": ("X",)}, "sm_89"), ({"driver": "x"}, "550")])
+def test_a_wrong_word_is_said_before_the_machine_is_asked(words: dict[str, Any], hint: str, asked: list[Options]) -> None:
+    with pytest.raises(UsageError) as caught:
+        facts(**words)
+
+    assert hint in (caught.value.hint or "")
+    assert asked == []
+
+
+def test_a_capability_that_no_gpu_has() -> None:
+    with pytest.raises(UsageError) as caught:
+        facts(python_version="3.11", gpus=("8.3",))
+
+    assert "8.3" in caught.value.message
+    assert "8.0" in (caught.value.hint or "")
+
+
+def test_a_gpu_newer_than_the_tables_is_taken() -> None:
+    assert facts(python_version="3.11", gpus=("13.0",)).gpus == (Gpu(compute_capability="13.0"),)
+
+
+def test_settings_of_the_project_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import argparse
+
+    (tmp_path / "pyproject.toml").write_text('[tool.cudnn-resolve]\nprefer = "newest"\nmatrix = ["rows"]\n')
+    monkeypatch.chdir(tmp_path)
+
+    options = gather.gather_options(argparse.Namespace())
+
+    assert options.prefer == "newest"
+    assert options.matrices == (str(tmp_path / "rows"),)
