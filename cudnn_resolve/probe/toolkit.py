@@ -181,7 +181,9 @@ def _pip_parts(host: Host, target: Target) -> list[Toolkit]:
             continue
         line = _line(one.version)
         major = (line or "").partition(".")[0]
-        folders = [f"{one.location}/nvidia/{name}" for name in ("cuda_runtime", f"cu{major}")]
+        if major == "0":  # a package that only keeps the name
+            continue
+        folders = [f"{one.location}/nvidia/{name}" for name in (f"cu{major}", "cuda_runtime")]
         path = next((folder for folder in folders if is_dir(host, f"{folder}/lib")), None)
         parts.append(Toolkit(version=releases.get(line, line), path=path, source="pip"))
     return parts

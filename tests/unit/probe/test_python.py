@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError
+from cudnn_resolve.facts.model import Problem
+from cudnn_resolve.host.port import CommandResult
+from cudnn_resolve.probe.child import MARK, answer_of
+from cudnn_resolve.probe.python import Target, ask_python, choose_python
+from tests.fake_host import FakeHost
+
+ANSWER: dict[str, Any] = {
+    "version": "3.11.4",
+    "executable": "/venv/bin/python",
+    "implementation": "cpython",
+    "prefix": "/venv",
+    "base_prefix": "/usr",
+    "externally_managed": False,
+    "free_threaded": False,
+    "machine": "x86_64",
+    "system": "linux",
+    "libc": "glibc 2.35",
+    "ld_library_path": "/a::/b/",
+    "path": ["/venv/lib/python3.11/site-packages"],
+    "distributions": [["torch", "2.6.0", "/s", "/s/torch-2.6.0.dist-info", ["numpy"]]],
+    "problems": [["x", "y"]],
+}
+
+
+def ask(result: CommandResult | dict[str, Any], path: str = "/venv/bin/python", second: CommandResult | None = None) -> Target:
+    first = CommandResult(returncode=0, stdout=f"hello\n{MARK}{json.dumps(result)}\n") if isinstance(result, dict) else result
+    replies = [first, second]
+    return ask_python(FakeHost(programs=lambda _: replies.pop(0)), path, "--python")
+
+
+def refusal(result: CommandResult | dict[str, Any], second: CommandResult | None = None) -> CudnnResolveError:
+    with pytest.raises(CudnnResolveError) as raised:
+        ask(result, second=second)
+    assert raised.value.hint is not None
+    assert raised.value.context == "/venv/bin/python"
+    return raised.value
+
+
+def test_what_the_interpreter_tells_becomes_the_target() -> None:
+    target = ask(ANSWER)
+
+    assert (target.python.version, target.python.path, target.prefix) == ("3.11.4", "/venv/bin/python", "/venv")
+    assert (target.machine, target.glibc, target.ld_library_path) == ("x86_64", "2.35", ("/a", "/b/"))
+    assert target.distributions[0].requires == ("numpy",)
+    assert target.problems == (Problem(what="x", why="y"),)
+
+
+@pytest.mark.parametrize(("told", "machine"), [("arm64", "aarch64"), ("AMD64", "x86_64"), ("ppc64le", "ppc64le"), ("", None)])
+def test_architectures_have_the_names_of_wheels(told: str, machine: str | None) -> None:
+    assert ask({**ANSWER, "machine": told}).machine == machine
+
+
+def test_a_relative_path_becomes_the_one_that_the_interpreter_knows() -> None:
+    assert ask(ANSWER, "./python").python.path == "/venv/bin/python"
+    assert ask(ANSWER, "/shims/python").python.path == "/shims/python"
+
+
+def test_another_c_library_is_a_problem() -> None:
+    target = ask({**ANSWER, "libc": "", "problems": []})
+
+    assert target.glibc is None
+    assert [problem.what for problem in target.problems] == ["C library"]
+
+
+def test_bytes_that_are_no_text_can_be_printed() -> None:
+    target = ask({**ANSWER, "path": ["/a\udcffb"]})
+
+    assert target.site_packages == ("/a?b",)
+
+
+@pytest.mark.parametrize(
+    ("result", "second", "error", "code", "words"),
+    [
+        (CommandResult(timed_out=True), None, WorldError, "python-hangs", "did not answer in time"),
+        (CommandResult(signal="SIGSEGV"), None, WorldError, "python-crashes", "crashed (SIGSEGV)"),
+        (CommandResult(missing=True, stderr="/x: Permission denied"), None, UsageError, "python-not-executable", "Permission denied"),
+        (
+            CommandResult(returncode=0, stdout="Hello\n"),
+            CommandResult(returncode=0, stdout="Hello\n"),
+            UsageError,
+            "python-unusable",
+            "not answer as Python",
+        ),
+        (
+            CommandResult(returncode=1),
+            CommandResult(returncode=0, stdout="python 2.7\n"),
+            UsageError,
+            "python-unusable",
+            "it is Python 2.7; 3.6",
+        ),
+        (CommandResult(returncode=1), CommandResult(returncode=0, stdout="python 3.5\n"), UsageError, "python-unusable", "3.6 or later"),
+        (
+            CommandResult(returncode=1, stderr="Traceback\nModuleNotFoundError: No module named 'encodings'\n"),
+            CommandResult(returncode=0, stdout="python 3.9\n"),
+            WorldError,
+            "python-broken",
+            "No module named 'encodings'",
+        ),
+    ],
+)
+def test_what_is_no_usable_python_is_refused_with_its_reason(
+    result: CommandResult, second: CommandResult | None, error: type[CudnnResolveError], code: str, words: str
+) -> None:
+    refused = refusal(result, second)
+
+    assert isinstance(refused, error)
+    assert refused.code == code
+    assert words in str(refused)
+    assert refused.exit_code == (ExitCode.WORLD if error is WorldError else ExitCode.USAGE)
+
+
+@pytest.mark.parametrize(
+    "change", [{"version": "x"}, {"problems": [["one"]]}, {"distributions": [["a"]]}, {"path": None}, {"version": "3.4.1"}]
+)
+def test_an_answer_that_makes_no_sense_is_refused(change: dict[str, Any]) -> None:
+    assert refusal({**ANSWER, **change}).code == "python-unusable"
+
+
+@pytest.mark.parametrize("line", ["", "{}", MARK + "{", MARK + "[]", MARK + "[" * 100_000])
+def test_only_an_object_behind_the_mark_is_an_answer(line: str) -> None:
+    assert answer_of(CommandResult(returncode=0, stdout=line)) is None
+
+
+def test_the_last_answer_counts_whatever_is_printed_around_it() -> None:
+    assert answer_of(CommandResult(returncode=0, stdout=f'{MARK}{{"a": 1}}\n{MARK}{{"a": 2}}\nbye\n')) == {"a": 2}
+
+
+def choose(wanted: str | None, *files: str, python: str = "", **environ: str) -> tuple[str, str]:
+    return choose_python(FakeHost(executables=files, environ={"PATH": "/usr/bin", **environ}, python=python), wanted)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "path"),
+    [
+        ("/venv/bin/python", "/venv/bin/python"),
+        ("/venv", "/venv/bin/python"),
+        ("/venv/", "/venv/bin/python"),
+        ("/venv/bin", "/venv/bin/python"),
+        ("/old/bin", "/old/bin/python3"),
+        ("python3.9", "/usr/bin/python3.9"),
+        ("3.9", "/usr/bin/python3.9"),
+        ("mine/bin/python", "mine/bin/python"),
+        ("local", "./local"),
+    ],
+)
+def test_every_way_to_name_an_interpreter(wanted: str, path: str) -> None:
+    files = ("/venv/bin/python", "/old/bin/python3", "/usr/bin/python3.9", "mine/bin/python", "local")
+
+    assert choose(wanted, *files) == (path, "--python")
+
+
+@pytest.mark.parametrize("wanted", ["/nowhere", "python9", "3.99", "/etc"])
+def test_a_missing_interpreter_is_the_users_mistake(wanted: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        choose(wanted, "/etc/hosts")
+
+    assert raised.value.code == "python-missing"
+    assert wanted in str(raised.value)
+    assert "--python" in (raised.value.hint or "")
+
+
+def test_the_active_environment_comes_before_the_interpreter_that_runs_this() -> None:
+    files = ("/venv/bin/python", "/conda/bin/python", "/tool/bin/python")
+
+    assert choose(None, *files, python="/tool/bin/python", VIRTUAL_ENV="/venv", CONDA_PREFIX="/conda") == (
+        "/venv/bin/python",
+        "VIRTUAL_ENV",
+    )
+    assert choose(None, *files, python="/tool/bin/python", CONDA_PREFIX="/conda") == ("/conda/bin/python", "CONDA_PREFIX")
+    assert choose(None, *files, python="/tool/bin/python") == ("/tool/bin/python", "runs this program")
+
+
+def test_without_an_interpreter_of_our_own_the_one_on_path_is_meant() -> None:
+    assert choose(None, "/usr/bin/python3") == ("/usr/bin/python3", "first python3 on PATH")
+
+
+def test_a_broken_active_environment_is_not_passed_over_silently() -> None:
+    with pytest.raises(UsageError, match="VIRTUAL_ENV says /gone"):
+        choose(None, "/tool/bin/python", python="/tool/bin/python", VIRTUAL_ENV="/gone")
+
+
+def test_no_interpreter_at_all_is_said() -> None:
+    with pytest.raises(UsageError, match="no Python interpreter was found"):
+        choose(None)
