@@ -15,7 +15,7 @@ from typing import Any
 from zlib import crc32
 
 import cudnn_resolve
-from cudnn_resolve.matrix import column, parse, table
+from cudnn_resolve.matrix import column, pack, parse, table
 from cudnn_resolve.matrix.parse import Compiled
 
 FOLDER = "tables-v1"
@@ -83,7 +83,7 @@ class TableCache:
 
     def _identity(self, source: str, seen: os.stat_result) -> list[Any]:
         if self._stamp is None:
-            self._stamp = f"{cudnn_resolve.__version__} {' '.join(map(_module_stamp, (column, table, parse)))}"
+            self._stamp = f"{cudnn_resolve.__version__} {' '.join(map(_module_stamp, (column, table, parse, pack)))}"
         path = os.fsencode(source).decode("ascii", "backslashreplace")
         return [self._stamp, path, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns]
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 from cudnn_resolve.matrix import overlay, row
 from cudnn_resolve.matrix.build import NOTHING, Builder, Given, source_of
 from cudnn_resolve.matrix.overlay import Layer, Placed
+from cudnn_resolve.matrix.pack import EMPTY, unpack
 from cudnn_resolve.matrix.parse import Compiled
 from cudnn_resolve.matrix.table import Form, table_form
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
@@ -104,7 +105,9 @@ class Book:
 
     def cuda_of(self, package: str, version: str) -> CudaVersion | None:
         """The CUDA release that one version of a component package belongs to, None where that is not known."""
-        return self._keep("cuda of", _normalized(package), self._wheel_releases).get(version)
+        rows: dict[tuple[str, str], row.CudaWheel] = self._index("cuda/wheel", "wheel", lambda one: (one.package, one.version))
+        found = rows.get((_normalized(package), version))
+        return found.cuda if found else None
 
     def advisories(self, package: str) -> tuple[row.Advisory, ...]:
         """Releases of a package that are known to be bad; `cudnn` asks for those that hold in every channel."""
@@ -262,9 +265,9 @@ class Book:
 
     def _made(self, name: str, array: str) -> list[Any]:
         layers, form, builder = self._layers(name, array), _form(name, array), self._builder
-        if any(layer.rows for layer in layers[1:]):
+        if any(layer.packed["count"] for layer in layers[1:]):
             return [one.row for one in overlay.lay(form, layers, builder)]
-        return [one for plain in layers[0].rows for one in builder.rows(form, plain, given=layers[0].given)]
+        return [one for _, one in builder.rows(form, layers[0].packed, given=layers[0].given)]
 
     def _index(self, name: str, array: str, key: Callable[[Any], Any]) -> dict[Any, Any]:
         """Rows by `key`, the first of each; one table and array has one key."""
@@ -285,21 +288,19 @@ class Book:
                 layers.append(Layer())
                 continue
             table = layer.load(name)
-            if name.startswith("wheel/") and array == "release":
-                layers.append(Layer(rows=_with_requires(table)))
-            else:
-                given = self._given(name, array, table) if array in ("build", "release") else NOTHING
-                layers.append(Layer(rows=table["rows"].get(array, ()), given=given))
+            layers.append(Layer(packed=table["rows"].get(array, EMPTY), given=self._given(name, array, table)))
         return layers
 
     def _given(self, name: str, array: str, table: Compiled) -> Given:
-        """What builds and releases of a framework may leave out, see docs in `matrices/README.md`."""
+        """What builds and releases of a framework may leave out; and how a wheel's release comes by its requirements."""
         folder, _, framework = name.partition("/")
-        if folder != "framework":
+        if folder == "wheel" and array == "release":
+            return Given(takers={"requires": _requirements(table)})
+        if folder != "framework" or array not in ("build", "release"):
             return NOTHING
         fields: dict[str, Any] = {"source": table["head"].get("source", ())}
         if array == "build":
-            fields |= {"framework": framework, "package": self.head(name)["packages"][0], "index": "default"}
+            fields |= {"framework": framework, "package": self.head(name)["packages"][0], "index": "default", "wheel_version": None}
         return Given(fields=fields, dates=table["dates"])
 
     def _layer_names(self) -> tuple[frozenset[str], ...]:
@@ -339,13 +340,6 @@ class Book:
         form = table_form(table)
         head = self._builder.fields(form.head, self.head(table)) if form and form.head else {}
         return row.Framework(builds=self._rows(table, "build"), bounds=self._rows(table, "bound"), **head)
-
-    def _wheel_releases(self, package: object) -> dict[str, CudaVersion]:
-        """CUDA release by version of one component package; only its rows are made, of some six hundred."""
-        form = _form("cuda/wheel", "wheel")
-        mine = [Layer(rows=[one for one in layer.rows if one["package"] == package]) for layer in self._layers("cuda/wheel", "wheel")]
-        placed: list[row.CudaWheel] = [one.row for one in overlay.lay(form, mine, self._builder)]
-        return {one.version: one.cuda for one in reversed(placed)}
 
     def _framework_names(self) -> dict[str, str]:
         """Name, alias and distribution, all normalized, to the framework's name; names win over aliases, those over distributions."""
@@ -403,19 +397,12 @@ def _normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _with_requires(table: Compiled) -> list[Mapping[str, Any]]:
-    """The releases of a wheel table, each with the requirements that its metadata ids stand for, by architecture."""
-    lines = {entry["id"]: tuple(entry.get("requires", ())) for entry in table["rows"]["metadata"]}
-    meanings: dict[tuple[tuple[str, int], ...], Mapping[str, tuple[str, ...]]] = {}
-    releases = []
-    for plain in table["rows"]["release"]:
-        numbers = plain.get("requires")
-        if numbers is None:
-            releases.append(plain)
-            continue
-        key = tuple(numbers.items())
-        if key not in meanings:
-            wide = dict.fromkeys(_ARCHITECTURES, numbers[""]) if "" in numbers else numbers
-            meanings[key] = MappingProxyType({arch: lines[number] for arch, number in wide.items()})
-        releases.append({**plain, "requires": meanings[key]})
-    return releases
+def _requirements(table: Compiled) -> Callable[[Mapping[str, int]], Mapping[str, tuple[str, ...]]]:
+    """A function that answers the requirements by architecture for the metadata ids of a release."""
+    lines = {entry["id"]: tuple(entry.get("requires", ())) for entry in unpack(table["rows"]["metadata"])}
+
+    def requirements(numbers: Mapping[str, int]) -> Mapping[str, tuple[str, ...]]:
+        wide = dict.fromkeys(_ARCHITECTURES, numbers[""]) if "" in numbers else numbers
+        return MappingProxyType({arch: lines[number] for arch, number in wide.items()})
+
+    return requirements

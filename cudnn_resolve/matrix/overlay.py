@@ -6,12 +6,13 @@ it takes away every row that has those parts of the key which it writes. Later o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cudnn_resolve.matrix.build import NOTHING, Builder, Given
+from cudnn_resolve.matrix.pack import EMPTY, Packed
 from cudnn_resolve.matrix.table import Form
-from cudnn_resolve.record import dataclass
+from cudnn_resolve.record import dataclass, field
 from cudnn_resolve.version import Capability, Dotted
 
 
@@ -28,7 +29,7 @@ class Placed:
 class Layer:
     """The compiled rows of one array in one layer, and what they leave out."""
 
-    rows: Sequence[Mapping[str, Any]] = ()
+    packed: Packed = field(default_factory=lambda: EMPTY)
     given: Given = NOTHING
 
 
@@ -50,8 +51,9 @@ def lay(form: Form, layers: Sequence[Layer], builder: Builder) -> list[Placed]:
     """
     placed: list[Placed] = []
     for number, layer in enumerate(layers):
-        upper = list(_placed(form, layer, number, builder))
-        removals = [one for _, one in _removals(form, layer, builder)]
+        found = builder.rows(form, layer.packed, given=layer.given, prefix=prefix(number))
+        upper = [Placed(row=row, layer=number, position=position) for position, row in found]
+        removals = [one for _, one in builder.removals(form, layer.packed)]
         placed = _merge(form, placed, upper, removals) if placed and (upper or removals) else [*placed, *upper]
     return placed
 
@@ -61,7 +63,7 @@ def removals_of_nothing(form: Form, layers: Sequence[Layer], builder: Builder) -
     idle = []
     for number in range(1, len(layers)):
         below = [one.row for one in lay(form, layers[:number], builder)]
-        for position, removal in _removals(form, layers[number], builder):
+        for position, removal in builder.removals(form, layers[number].packed):
             if not any(_meets(one, removal) for one in below):
                 idle.append((number, position))
     return idle
@@ -72,28 +74,8 @@ def prefix(layer: int) -> str:
     return f"overlay-{layer}:" if layer else ""
 
 
-def _placed(form: Form, layer: Layer, number: int, builder: Builder) -> Iterator[Placed]:
-    before = prefix(number)
-    for position, plain in enumerate(layer.rows):
-        if not plain.get("remove"):
-            for row in builder.rows(form, plain, given=layer.given, prefix=before):
-                yield Placed(row=row, layer=number, position=position)
-
-
-def _removals(form: Form, layer: Layer, builder: Builder) -> Iterator[tuple[int, dict[str, list[object]]]]:
-    """Position of each removing row, and by field the values that a removed row may have."""
-    for position, plain in enumerate(layer.rows):
-        if plain.get("remove"):
-            fields = builder.fields(form, {key: value for key, value in plain.items() if key in form.key + form.apart})
-            several = "version" if form.expands else ""
-            yield (
-                position,
-                {key: [_comparable(key, one) for one in (value if key == several else [value])] for key, value in fields.items()},
-            )
-
-
 def _meets(row: object, removal: Mapping[str, list[object]]) -> bool:
-    return all(_comparable(field, getattr(row, field)) in values for field, values in removal.items())
+    return all(_comparable(name, getattr(row, name)) in [_comparable(name, value) for value in values] for name, values in removal.items())
 
 
 def _merge(form: Form, lower: list[Placed], upper: list[Placed], removals: list[dict[str, list[object]]]) -> list[Placed]:

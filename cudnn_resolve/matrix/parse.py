@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cudnn_resolve.matrix.column import DATE, FLAG, IDENTIFIER, TEXT, VERSION, Column, Kind, one_of, quote
+from cudnn_resolve.matrix.pack import pack
 from cudnn_resolve.matrix.table import Form, TableForm, table_form
 from cudnn_resolve.record import dataclass
 
 Compiled = Mapping[str, Any]
-"""All plain: `{"read": day, "head": {field: value}, "rows": {array: [{field: value}]}, "dates": {version: day}, "sources": {id: {…}}}`.
+"""All plain: `{"read": day, "head": {field: value}, "rows": {array: packed rows}, "dates": {version: day}, "sources": {id: {…}}}`.
 
 A row of an overlay that removes others holds `"remove": true` and those parts of the key that these have.
 """
@@ -90,7 +91,8 @@ class _Check:
             self.fault(_key(key), f"is not part of this table{_nearest(key, known)}")
         if not self.overlay and not any(rows.values()):
             self.fault("", "holds no rows")
-        return {"read": read, "head": self.head, "rows": rows, "dates": dates, "sources": self.sources}
+        packed = {array: pack(found) for array, found in rows.items()}
+        return {"read": read, "head": self.head, "rows": packed, "dates": dates, "sources": self.sources}
 
     def _origin(self, origin: object, rest: dict[str, Any]) -> str | None:
         """The day on which a harvested table was read."""

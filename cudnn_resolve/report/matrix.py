@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -36,13 +37,24 @@ class Page:
             self.lines.append("")
         self.lines.extend(self.style(line, "bold") for line in wrap(clean(text), width=self.width))
 
-    def table(self, header: Sequence[str], rows: Iterable[Sequence[str]], *, flexible: int = -1) -> None:
-        """Columns under their names; a column that is empty in every row is left out, the flexible one is cut where need be."""
+    def table(self, header: Sequence[str], rows: Iterable[Sequence[str]], *, least: Sequence[str] = ()) -> None:
+        """Columns under their names; one that is empty in every row is left out.
+
+        Where the page is too narrow, the columns of `least` are dropped in that order, and a line says which.
+        """
         body = [[clean(cell) for cell in row] for row in rows]
-        used = [any(row[index] for row in body) for index in range(len(header))]
-        head = [name if use else "" for name, use in zip(header, used, strict=True)]
-        first, *rest = table([head, *body], width=self.width, flexible=flexible)
+        used = [index for index in range(len(header)) if any(row[index] for row in body)]
+        dropped = []
+        for name in least:
+            if _width([[header[index] for index in used], *([row[index] for index in used] for row in body)]) <= self.width:
+                break
+            if header.index(name) in used:
+                used.remove(header.index(name))
+                dropped.append(name)
+        first, *rest = table([[line[index] for index in used] for line in (header, *body)], width=self.width)
         self.lines += [self.style(first, "dim"), *rest]
+        if dropped:
+            self.say(f"(no room for: {', '.join(reversed(dropped))})")
 
     def say(self, text: str, first: str = "  ") -> None:
         """A paragraph."""
@@ -65,7 +77,7 @@ def render_list(book: Book, *, style: Style | None = None, width: int = 100) -> 
         cudnn = f"cuDNN {newest.cudnn}" if newest and newest.cudnn else ""
         versions = span(framework.builds)
         rows.append((name, framework.title, versions, str(len(framework.builds)), ", ".join(filter(None, (built, cudnn)))))
-    page.table(("name", "framework", "releases", "builds", "newest built with"), rows)
+    page.table(("name", "framework", "releases", "builds", "newest built with"), rows, least=("builds", "framework"))
     page.title("Tables")
     page.table(("table", "rows", "from", "to"), _table_rows(book))
     page.title(f"Version {book.version}")
@@ -120,6 +132,7 @@ def render_framework(found: Digest, *, style: Style | None = None, width: int = 
     if rest:
         name = found.framework.name
         page.say(f"{rest} CPU builds and pre-releases are not shown here: `cudnn-resolve matrix show {name} VERSION` shows them.", "")
+    _pairs(page, shown)
     _legend(page)
     return page.text()
 
@@ -129,6 +142,7 @@ def render_release(book: Book, found: Digest, *, style: Style | None = None, wid
     page = Page(style, width)
     _head(page, found)
     _builds(page, found.entries)
+    _pairs(page, found.entries)
     _legend(page)
     version = found.entries[0].build.version
     for entry in found.entries:
@@ -147,21 +161,30 @@ def _head(page: Page, found: Digest) -> None:
 
 def _builds(page: Page, entries: Sequence[Entry]) -> None:
     several = len({one.build.package for one in entries}) > 1
-    rows = [
-        (_versions(list(group)), *cells)
-        for cells, group in ((key, list(members)) for key, members in groupby(entries, key=lambda one: _cells(one, package=several)))
-    ]
-    header = ("version", "variant", "package", "Python", "CUDA", "cuDNN", "driver", "strict", "GPUs", "libraries", "index", "companions")
+    variants = len({one.build.variant for one in entries}) > 1
+    header = ("version", "variant", "package", "Python", "CUDA", "cuDNN", "driver", "strict", "GPUs", "libraries", "index")
+    rows = [(_versions(group), *_cells(group[0], package=several, variant=variants)) for group in _groups(entries)]
     page.lines.append("")
-    page.table(header, rows)
+    page.table(header, rows, least=("index", "strict", "package", "libraries", "Python"))
 
 
-def _cells(entry: Entry, *, package: bool) -> tuple[str, ...]:
+def _groups(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """Entries that a reader need not tell apart: neighbours in the line of one variant, package and platform, alike in every cell."""
+    lines: dict[tuple[object, ...], list[Entry]] = {}
+    for one in entries:
+        build = one.build
+        lines.setdefault((build.variant, build.package, build.index, build.arch, build.pythons), []).append(one)
+    groups = [list(group) for line in lines.values() for _, group in groupby(line, key=lambda one: _cells(one, package=True, variant=True))]
+    order = {id(one): place for place, one in enumerate(entries)}
+    return sorted(groups, key=lambda group: order[id(group[0])])
+
+
+def _cells(entry: Entry, *, package: bool, variant: bool) -> tuple[str, ...]:
     """What the overview says of a build, but for its version."""
     build = entry.build
-    arch = "" if not build.arch or "x86_64" in build.arch else f" {build.arch[0]}"
+    arch = "" if not build.arch or "x86_64" in build.arch else build.arch[0]
     return (
-        f"{build.variant}{arch}",
+        " ".join(filter(None, (build.variant if variant else "", arch))),
         build.package if package else "",
         pythons_text(entry.pythons),
         str(build.cuda or ""),
@@ -169,10 +192,14 @@ def _cells(entry: Entry, *, package: bool) -> tuple[str, ...]:
         _short(str(entry.driver_minor or "")),
         _short(str(entry.driver_strict or "")),
         capabilities_text(build.targets, build.capability_first),
-        f"[{build.extra}]" if build.extra else _ARRIVES[build.delivery],
+        f"extra {build.extra}" if build.extra else _ARRIVES[build.delivery],
         "" if build.index == "default" else build.index,
-        ", ".join(f"{name} {version}" for name, version in entry.companions),
     )
+
+
+def _width(rows: Sequence[Sequence[str]]) -> int:
+    """Columns that a table of these cells takes."""
+    return 2 + sum(max(len(row[index]) for row in rows) + 2 for index in range(len(rows[0]))) - 2 if rows[0] else 0
 
 
 def _short(driver: str) -> str:
@@ -180,12 +207,35 @@ def _short(driver: str) -> str:
 
 
 def _versions(group: list[Entry]) -> str:
-    """`2.16.1 2.16.2` or, of more, `2.8.0 - 2.8.4`; newest first as the table is."""
-    versions = list(dict.fromkeys(one.build.version for one in reversed(group)))
-    return versions[0] if len(versions) == 1 else f"{versions[0]} - {versions[-1]}"
+    """`2.16.1`, or of several `2.8.0 - 2.8.4`."""
+    return _span(list(dict.fromkeys(one.build.version for one in group)))
+
+
+def _pairs(page: Page, entries: Sequence[Entry]) -> None:
+    """Which release of each companion goes with which release of the framework."""
+    names = list(dict.fromkeys(name for one in entries for name, _ in one.companions))
+    rows, seen = [], set()
+    for one in entries:
+        found = dict(one.companions)
+        if found and one.build.version not in seen:
+            seen.add(one.build.version)
+            rows.append((one.build.version, *(found.get(name, "") for name in names)))
+    if rows:
+        page.title("Companions: the newest release that takes each version")
+        merged = [(_span([row[0] for row in group]), *cells) for cells, group in _alike(rows)]
+        page.table(("version", *names), merged, least=tuple(reversed(names)))
+
+
+def _alike(rows: Sequence[tuple[str, ...]]) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
+    return [(cells, list(group)) for cells, group in groupby(rows, key=lambda row: row[1:])]
+
+
+def _span(newest_first: Sequence[str]) -> str:
+    return newest_first[0] if len(newest_first) == 1 else f"{newest_first[-1]} - {newest_first[0]}"
 
 
 def _legend(page: Page) -> None:
+    page.lines.append("")
     page.say(
         "driver: oldest driver by NVIDIA's minor-version compatibility; strict: the toolkit's own driver. GPUs: compute capabilities "
         "with code inside; +PTX: newer GPUs, too, where the driver is as new as the toolkit. libraries: how CUDA and cuDNN arrive.",
@@ -212,13 +262,27 @@ def _detail(page: Page, entry: Entry) -> None:
         ("GPU code", f"{gpus}{f'; aarch64: {other}' if other else ''}"),
         ("libraries", arrives),
         ("loads", " ".join(build.loads)),
-        ("companions", ", ".join(f"{name} {version}" for name, version in entry.companions)),
-        ("requires", "; ".join(line.replace("; ", " ; ") for line in entry.requires or ())),
+        ("requires", ", ".join(requirement_text(line, build.extra) for line in _wanted(entry.requires or (), build.extra))),
         ("note", build.note or ""),
     )
     for label, text in rows:
         if text.strip():
             page.say(text.strip(), f"  {label:<11}")
+
+
+def _wanted(lines: Iterable[str], extra: str | None) -> list[str]:
+    """The lines that hold without an extra, or for this one."""
+    return [line for line in lines if "extra ==" not in line or (extra and re.search(rf"extra == [\"']{re.escape(extra)}[\"']", line))]
+
+
+def requirement_text(line: str, extra: str | None = None) -> str:
+    """A requirement without the conditions that every Linux wheel meets: `triton==3.2.0`, `setuptools (python_version >= "3.12")`."""
+    what, _, marker = line.partition(";")
+    always = r"""(?:platform_system == ["']Linux["']|sys_platform == ["']linux["']|platform_machine == ["']x86_64["']|extra == ["'][\w-]+["'])"""
+    rest = re.sub(rf"{always} and |(?: and )?{always}", "", marker).strip()
+    while rest.startswith("(") and rest.endswith(")") and rest.count("(") == 1:
+        rest = rest[1:-1].strip()
+    return f"{what.strip()}{f' ({rest})' if rest else ''}{f' [{extra}]' if extra and 'extra ==' in marker else ''}"
 
 
 def _remarks(page: Page, book: Book, found: Digest, version: str) -> None:

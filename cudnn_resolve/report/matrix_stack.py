@@ -31,7 +31,7 @@ def render_cudnn(builds: Iterable[CudnnBuild], *, style: Style | None = None, wi
         )
         for one in reversed(list(builds))
     ]
-    page.table(("version", "CUDA", "built with", "soname", "driver", "GPUs", "pip", "apt"), rows)
+    page.table(("version", "CUDA", "built with", "soname", "driver", "GPUs", "pip", "apt"), rows, least=("apt", "soname", "pip", "built with"))
     page.say(
         "A framework takes any cuDNN of the major that it was built with, from its minor on. CUDA: runtimes beside which it loads.", ""
     )
@@ -55,7 +55,7 @@ def render_cuda(book: Book, releases: Iterable[CudaRelease], *, style: Style | N
         minor = book.floor(one.cuda.major) or strict
         gpus = [each.capability for each in book.architectures() if _knows(each, one)]
         rows.append((str(one.cuda), str(minor or ""), str(strict or ""), capability_span(gpus), one.date or "", " ".join(one.repositories)))
-    page.table(("version", "driver", "strict", "GPUs", "released", "apt repositories"), rows)
+    page.table(("version", "driver", "strict", "GPUs", "released", "apt repositories"), rows, least=("apt repositories", "released"))
     page.say("driver: oldest driver by NVIDIA's minor-version compatibility (none before CUDA 11); strict: the toolkit's own driver.", "")
     if len({one.line for one in chosen}) == 1:
         _components(page, book, chosen[-1])
@@ -77,7 +77,7 @@ def _components(page: Page, book: Book, release: CudaRelease) -> None:
         soname = book.soname(component.library, release.cuda)
         if soname:
             rows.append((component.library, soname, component.package, component.lib_dir))
-    page.table(("library", "soname", "pip package", "below site-packages"), rows)
+    page.table(("library", "soname", "pip package", "below site-packages"), rows, least=("below site-packages",))
 
 
 def render_drivers(branches: Iterable[Branch], *, style: Style | None = None, width: int = 100) -> str:
@@ -85,7 +85,7 @@ def render_drivers(branches: Iterable[Branch], *, style: Style | None = None, wi
     page = Page(style, width)
     page.title("Driver branches")
     rows = [(one.name, str(one.cuda), one.status or "", one.eol or "", one.type or "") for one in reversed(list(branches))]
-    page.table(("branch", "newest CUDA", "status", "end of life", "type"), rows)
+    page.table(("branch", "newest CUDA", "status", "end of life", "type"), rows, least=("type",))
     page.say("newest CUDA: what the branch runs natively; by minor-version compatibility it runs every CUDA of that major.", "")
     return page.text()
 
@@ -100,9 +100,11 @@ def render_driver(book: Book, driver: DriverVersion, *, style: Style | None = No
     if majors:
         rows.append(("by minor-version compatibility", ", ".join(f"CUDA {major}.x" for major in majors)))
     forward = [one for one in book.forward() if one.base == driver.major and one.status == "compatible"]
-    rows += [("with a forward-compatibility package", f"CUDA {one.cuda}: {one.package} on {', '.join(one.classes)}") for one in forward]
+    for classes in dict.fromkeys(one.classes for one in forward):
+        packages = ", ".join(one.package for one in forward if one.classes == classes)
+        rows.append((f"with a package, on {' and '.join(classes)}", packages))
     for label, text in rows:
-        page.say(text, f"  {label + ':':<38}")
+        page.say(text, f"  {label + ':':<36}")
     page.say("Code for a GPU newer than the wheel (PTX) needs a driver whose native CUDA is as new as the wheel's.", "")
     return page.text()
 
@@ -126,7 +128,7 @@ def render_gpus(architectures: Iterable[Architecture], *, style: Style | None = 
         )
         for one in reversed(list(architectures))
     ]
-    page.table(("capability", "architecture", "CUDA", "driver", "cuDNN"), rows)
+    page.table(("capability", "architecture", "CUDA", "driver", "cuDNN"), rows, least=("architecture",))
     return page.text()
 
 
@@ -162,5 +164,5 @@ def render_gpu(book: Book, capability: Capability, card: Card | None, *, style: 
     rows.append(("cards", ", ".join(one.name for one in book.cards() if one.capability == capability)))
     for label, text in rows:
         if text:
-            page.say(text, f"  {label:<15}")
+            page.say(text, f"  {label:<16}")
     return page.text()
