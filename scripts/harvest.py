@@ -27,7 +27,7 @@ Exit: 0 done, or with --check nothing to change; 1 with --check something to cha
 from __future__ import annotations
 
 import argparse
-import datetime
+import datetime as dt
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +38,7 @@ from typing import Any
 
 from harvest_archive import Metadata
 from harvest_index import CONNECTIONS, Index, IndexFailure, RemoteFile, ask_names_once, configured_index
-from harvest_table import ARCHITECTURES, Release, Table, releases, rendered, table
+from harvest_table import ARCHITECTURES, Extras, Release, Table, releases, rendered, table
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -63,8 +63,9 @@ class Group:
     """Versions that hold nothing."""
     newest: int | None = None
     """So many releases are asked for metadata; None = all."""
-    drop_extras: tuple[str, ...] = ()
-    """Left out with their requirements."""
+    versions: str = ""
+    """PEP 440 specifier of those that are kept."""
+    extras: Extras = field(default_factory=Extras)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -93,9 +94,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     _read_metadata(index, wanted, harvest)
     changes = 0
-    for name, group in sorted(((name, group) for group in groups for name in group.packages), key=itemgetter(0)):
+    for name, group in sorted(((name, one) for one in groups for name in one.packages), key=itemgetter(0)):
         if found := harvest.releases.get(name):
-            rows = table(name, found, lambda file: harvest.metadata.get(file.url), group.drop_extras)
+            rows = table(name, found, lambda file: harvest.metadata.get(file.url), group.extras)
             changes += _settle(rows, os.path.join(options.out, f"{name}.toml"), write=not options.check)
     if options.missing:
         print(*_missing(options.out), sep="\n")
@@ -121,8 +122,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _groups(listed: dict[str, Any], only: Sequence[str] | None) -> list[Group]:
-    given = [{key: value if key == "newest" else tuple(value) for key, value in one.items()} for one in listed["group"]]
-    groups = [Group(**{**one, "drop_extras": (*listed["drop_extras"], *one.get("drop_extras", ()))}) for one in given]
+    groups = [_group(one, listed["drop_extras"]) for one in listed["group"]]
     if not only:
         return groups
     names = {canonicalize_name(name) for name in only}
@@ -130,6 +130,21 @@ def _groups(listed: dict[str, Any], only: Sequence[str] | None) -> list[Group]:
     if unknown:
         raise SystemExit(f"harvest: not in the list: {', '.join(sorted(unknown))}")
     return [replace(group, packages=tuple(name for name in group.packages if name in names)) for group in groups]
+
+
+def _group(given: dict[str, Any], drop_extras: Sequence[str]) -> Group:
+    unknown = given.keys() - {"packages", "architectures", "placeholders", "newest", "versions", "drop_extras", "keep_extras"}
+    if unknown:
+        raise SystemExit(f"harvest: no such key of a group: {', '.join(sorted(unknown))}")
+    keep = given.get("keep_extras")
+    return Group(
+        packages=tuple(given["packages"]),
+        architectures=tuple(given.get("architectures", ARCHITECTURES)),
+        placeholders=tuple(given.get("placeholders", ())),
+        newest=given.get("newest"),
+        versions=given.get("versions", ""),
+        extras=Extras(drop=frozenset((*drop_extras, *given.get("drop_extras", ()))), keep=None if keep is None else frozenset(keep)),
+    )
 
 
 def _read_pages(index: Index, groups: Sequence[Group], harvest: Harvest) -> None:
@@ -146,7 +161,7 @@ def _read_pages(index: Index, groups: Sequence[Group], harvest: Harvest) -> None
             if isinstance(files, IndexFailure):
                 harvest.failures.append(str(files))
             else:
-                harvest.releases[name] = releases(name, files, group.placeholders)
+                harvest.releases[name] = releases(name, files, group.placeholders, group.versions)
 
 
 def _wanted(groups: Iterable[Group], harvest: Harvest) -> Iterator[tuple[str, RemoteFile]]:
@@ -184,7 +199,7 @@ def _settle(rows: Table, path: str, *, write: bool) -> bool:
             before = tomllib.load(stream)
     except FileNotFoundError:
         before = {}
-    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    today = dt.datetime.now(dt.timezone.utc).date().isoformat()
     text = rendered(rows, today)
     after = tomllib.loads(text)
     if {**before, "read": None} == {**after, "read": None}:

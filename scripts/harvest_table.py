@@ -13,6 +13,7 @@ from harvest_archive import Metadata
 from harvest_index import RemoteFile
 from packaging.markers import Marker
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, canonicalize_name, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
@@ -54,23 +55,23 @@ class Release:
         return None if self.wheels else self.files[-1]
 
 
-def releases(project: str, files: Iterable[RemoteFile], unwanted: Collection[str] = ()) -> list[Release]:
-    """The releases that Linux can install, oldest first: no pre-releases, except where there is nothing else; none of `unwanted`."""
+def releases(project: str, files: Iterable[RemoteFile], unwanted: Collection[str] = (), within: str = "") -> list[Release]:
+    """The releases that Linux can install, oldest first: none of `unwanted`, none outside the specifier `within`.
+
+    No pre-releases, except where there is nothing else.
+    """
+    allowed = SpecifierSet(within, prereleases=True)
     wheels: dict[Version, list[Wheel]] = {}
     archives: dict[Version, list[RemoteFile]] = {}
     for file in files:
-        try:
-            if file.name.endswith(".whl"):
-                name, version, _, _ = parse_wheel_filename(file.name)
-                if name == project and (one := _wheel(file)):
-                    wheels.setdefault(version, []).append(one)
-            elif file.name.endswith((".tar.gz", ".zip")):
-                name, version = parse_sdist_filename(file.name)
-                if name == project:
-                    archives.setdefault(version, []).append(file)
-        except (InvalidWheelFilename, InvalidSdistFilename):
-            continue  # eggs, installers and names of before PEP 427, which pip does not take either
-    found = {version for version in (*wheels, *archives) if str(version) not in unwanted}
+        name, version = _identity(file.name)
+        if name != project or version is None:
+            continue
+        if not file.name.endswith(".whl"):
+            archives.setdefault(version, []).append(file)
+        elif wheel := _wheel(file):
+            wheels.setdefault(version, []).append(wheel)
+    found = {version for version in (*wheels, *archives) if str(version) not in unwanted and version in allowed}
     kept = {version for version in found if not version.is_prerelease} or found
     return [
         Release(
@@ -80,6 +81,18 @@ def releases(project: str, files: Iterable[RemoteFile], unwanted: Collection[str
         )
         for version in sorted(kept)
     ]
+
+
+def _identity(name: str) -> tuple[str, Version | None]:
+    """Project and version of a wheel or source archive; no version for eggs, installers and names of before PEP 427, as in pip."""
+    try:
+        if name.endswith(".whl"):
+            return parse_wheel_filename(name)[:2]
+        if name.endswith((".tar.gz", ".zip")):
+            return parse_sdist_filename(name)
+    except (InvalidWheelFilename, InvalidSdistFilename):
+        pass
+    return name, None
 
 
 def _wheel(file: RemoteFile) -> Wheel | None:
@@ -121,7 +134,20 @@ class Table:
     metadata: list[dict[str, Any]]
 
 
-def table(project: str, found: Sequence[Release], metadata: Callable[[RemoteFile], Metadata | None], drop_extras: Collection[str] = ()) -> Table:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Extras:
+    """Which extras stay, with their requirements."""
+
+    drop: frozenset[str] = frozenset()
+    keep: frozenset[str] | None = None
+    """None = all that are not dropped."""
+
+    def dropped(self, declared: Iterable[str]) -> frozenset[str]:
+        """Those that a package loses of the extras that it declares."""
+        return self.drop if self.keep is None else self.drop | (frozenset(map(canonicalize_name, declared)) - self.keep)
+
+
+def table(project: str, found: Sequence[Release], metadata: Callable[[RemoteFile], Metadata | None], chosen: Extras) -> Table:
     """The table of a project; `metadata` gives that of a file, None where it is not wanted or cannot be read."""
     ids: dict[str, int] = {}
     rows: list[dict[str, Any]] = []
@@ -133,7 +159,7 @@ def table(project: str, found: Sequence[Release], metadata: Callable[[RemoteFile
             known = metadata(file) if file else None
             if known is None:
                 continue
-            entry = _entry(known, drop_extras)
+            entry = _entry(known, chosen.dropped(known.extras))
             number = ids.setdefault(json.dumps(entry), len(ids) + 1)
             if number > len(entries):
                 entries.append({"id": number, **entry})
@@ -161,9 +187,9 @@ def _numbered(numbers: Mapping[str, int]) -> dict[str, Any]:
     return {"metadata": next(iter(numbers.values())) if len(set(numbers.values())) == 1 else dict(numbers)}
 
 
-def _entry(known: Metadata, drop_extras: Collection[str]) -> dict[str, Any]:
+def _entry(known: Metadata, dropped: frozenset[str]) -> dict[str, Any]:
     """Requirements in one spelling, without those that no Linux can need and those that only a dropped extra brings."""
-    extras = sorted({canonicalize_name(one) for one in known.extras} - set(drop_extras))
+    extras = sorted({canonicalize_name(one) for one in known.extras} - dropped)
     lines = []
     for text in known.requires:
         try:
@@ -171,7 +197,7 @@ def _entry(known: Metadata, drop_extras: Collection[str]) -> dict[str, Any]:
         except InvalidRequirement:
             continue  # pip refuses such a line, too: the release is as good as without it
         requirement.name = canonicalize_name(requirement.name)
-        marker = on_linux(str(requirement.marker), frozenset(drop_extras)) if requirement.marker else ""
+        marker = on_linux(str(requirement.marker), dropped) if requirement.marker else ""
         if marker is not None:
             requirement.marker = Marker(marker) if marker else None
             lines.append(str(requirement))
@@ -179,18 +205,20 @@ def _entry(known: Metadata, drop_extras: Collection[str]) -> dict[str, Any]:
 
 
 @functools.cache
-def on_linux(marker: str, drop_extras: frozenset[str]) -> str | None:
+def on_linux(marker: str, dropped: frozenset[str]) -> str | None:
     """A marker that says the same of the machines in ENVIRONMENTS, shorter if there is one; empty if it always holds, None if never.
 
     It never holds, too, where only a dropped extra makes it hold.
     """
     named = re.findall(r"""extra\s*[=!]=\s*["']([^"']+)["']|["']([^"']+)["']\s*[=!]=\s*extra""", marker)
-    extras = sorted({canonicalize_name(extra) for pair in named for extra in pair if extra} - drop_extras)
+    extras = sorted({canonicalize_name(extra) for pair in named for extra in pair if extra} - dropped)
     plain = _truths(marker, ("", *extras))
     if not any(plain):
         return None
     machines = ["", *(f'platform_machine == "{arch}"' for arch in ARCHITECTURES)]
-    shorter = [" and ".join(filter(None, (machine, f'extra == "{extra}"' if extra else ""))) for extra in ("", *extras) for machine in machines]
+    shorter = [
+        " and ".join(filter(None, (machine, f'extra == "{extra}"' if extra else ""))) for extra in ("", *extras) for machine in machines
+    ]
     return next((one for one in shorter if _truths(one, ("", *extras)) == plain), marker)
 
 
