@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cudnn_resolve.cli.gather import gather_book, gather_options
 from cudnn_resolve.cli.options import Options, add_output_options
 from cudnn_resolve.cli.printing import emit, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
 
 _EXAMPLES = """\
   cudnn-resolve matrix list

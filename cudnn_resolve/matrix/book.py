@@ -314,6 +314,10 @@ class Book:
     def _stems(self, folder: str) -> tuple[str, ...]:
         return tuple(name.partition("/")[2] for name in self.names() if name.startswith(f"{folder}/"))
 
+    def remember(self, question: str, key: object, make: Callable[[], _T]) -> _T:
+        """What `make` gives for a key, worked out once for this book: for values that others derive from its rows alone."""
+        return self._keep(f"derived {question}", key, lambda _: make())
+
     def _keep(self, question: str, key: object, answer: Callable[[Any], _T]) -> _T:
         """The answer to a question, worked out once."""
         place = (question, key)

@@ -133,14 +133,14 @@ def _entry(book: Book, build: Build, release: WheelRelease | None, companions: t
     harvested = release if build.index == "default" else None
     given = tuple(filter(None, (_python(one, one) for one in build.pythons)))
     strict = book.toolkit_driver(build.cuda) if build.cuda else None
-    floor = (book.floor(build.cuda.major) or strict) if build.cuda else None
+    floors = [one for one in (strict, book.floor(build.cuda.major) if build.cuda else None) if one is not None]
     requires = build.requires
     if requires is None and harvested and harvested.requires:
         requires = next((harvested.requires[one] for one in (*build.arch, "x86_64", "aarch64") if one in harvested.requires), None)
     return Entry(
         build=build,
         pythons=given or (pythons_of(harvested.tags, build.arch) if harvested else ()),
-        driver_minor=_newest(floor, build.driver),
+        driver_minor=_newest(min(floors, default=None), build.driver),
         driver_strict=_newest(strict, build.driver),
         requires=requires,
         companions=companions,

@@ -262,7 +262,7 @@ def _detail(page: Page, entry: Entry) -> None:
         ("GPU code", f"{gpus}{f'; aarch64: {other}' if other else ''}"),
         ("libraries", arrives),
         ("loads", " ".join(build.loads)),
-        ("requires", ", ".join(requirement_text(line, build.extra) for line in _wanted(entry.requires or (), build.extra))),
+        ("requires", "; ".join(requirement_text(line, build.extra) for line in _wanted(entry.requires or (), build.extra))),
         ("note", build.note or ""),
     )
     for label, text in rows:
@@ -278,11 +278,13 @@ def _wanted(lines: Iterable[str], extra: str | None) -> list[str]:
 def requirement_text(line: str, extra: str | None = None) -> str:
     """A requirement without the conditions that every Linux wheel meets: `triton==3.2.0`, `setuptools (python_version >= "3.12")`."""
     what, _, marker = line.partition(";")
-    always = r"""(?:platform_system == ["']Linux["']|sys_platform == ["']linux["']|platform_machine == ["']x86_64["']|extra == ["'][\w-]+["'])"""
+    always = (
+        r"""(?:platform_system == ["']Linux["']|sys_platform == ["']linux["']|platform_machine == ["']x86_64["']|extra == ["'][\w-]+["'])"""
+    )
     rest = re.sub(rf"{always} and |(?: and )?{always}", "", marker).strip()
     while rest.startswith("(") and rest.endswith(")") and rest.count("(") == 1:
         rest = rest[1:-1].strip()
-    return f"{what.strip()}{f' ({rest})' if rest else ''}{f' [{extra}]' if extra and 'extra ==' in marker else ''}"
+    return f"{what.strip().replace(',', ', ')}{f' ({rest})' if rest else ''}{f' [{extra}]' if extra and 'extra ==' in marker else ''}"
 
 
 def _remarks(page: Page, book: Book, found: Digest, version: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cudnn_resolve.matrix.digest import Digest, Entry
 from cudnn_resolve.matrix.build import render
+from cudnn_resolve.matrix.digest import Digest, Entry
 from cudnn_resolve.matrix.table import table_form
 from cudnn_resolve.report.matrix import span
 

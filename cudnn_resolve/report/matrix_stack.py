@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def render_cudnn(builds: Iterable[CudnnBuild], *, style: Style | None = None, width: int = 100) -> str:
-    """cuDNN builds, newest first."""
+    """The builds of cuDNN, newest first."""
     page = Page(style, width)
     page.title("cuDNN")
     rows = [
         (
             str(one.version),
-            f"{one.cuda_first or one.cuda_major}{'+' if one.cuda_last is None else f'-{one.cuda_last}' if one.cuda_last != one.cuda_first else ''}",
+            _runtimes(one),
             str(one.cuda_built or ""),
             f"libcudnn.so.{one.soname}",
             str(one.driver or ""),
@@ -31,11 +31,21 @@ def render_cudnn(builds: Iterable[CudnnBuild], *, style: Style | None = None, wi
         )
         for one in reversed(list(builds))
     ]
-    page.table(("version", "CUDA", "built with", "soname", "driver", "GPUs", "pip", "apt"), rows, least=("apt", "soname", "pip", "built with"))
+    page.table(
+        ("version", "CUDA", "built with", "soname", "driver", "GPUs", "pip", "apt"), rows, least=("apt", "soname", "pip", "built with")
+    )
     page.say(
         "A framework takes any cuDNN of the major that it was built with, from its minor on. CUDA: runtimes beside which it loads.", ""
     )
     return page.text()
+
+
+def _runtimes(build: CudnnBuild) -> str:
+    """`12.0+`, `11.0-11.8` or `10.2`."""
+    first = build.cuda_first or build.cuda_major
+    if build.cuda_last is None:
+        return f"{first}+"
+    return f"{first}" if build.cuda_last == build.cuda_first else f"{first}-{build.cuda_last}"
 
 
 def capability_span(capabilities: Iterable[Capability]) -> str:
@@ -51,8 +61,8 @@ def render_cuda(book: Book, releases: Iterable[CudaRelease], *, style: Style | N
     chosen = list(releases)
     rows = []
     for one in reversed(chosen):
-        strict = book.toolkit_driver(one.cuda)
-        minor = book.floor(one.cuda.major) or strict
+        strict, floor = book.toolkit_driver(one.cuda), book.floor(one.cuda.major)
+        minor = min((driver for driver in (strict, floor) if driver), default=None)
         gpus = [each.capability for each in book.architectures() if _knows(each, one)]
         rows.append((str(one.cuda), str(minor or ""), str(strict or ""), capability_span(gpus), one.date or "", " ".join(one.repositories)))
     page.table(("version", "driver", "strict", "GPUs", "released", "apt repositories"), rows, least=("apt repositories", "released"))
@@ -95,16 +105,18 @@ def render_driver(book: Book, driver: DriverVersion, *, style: Style | None = No
     page = Page(style, width)
     page.title(f"Driver {driver}")
     native = book.native_cuda(driver)
-    majors = [major for major in sorted({one.cuda.major for one in book.cuda_releases()}) if _allows(book, major, driver)]
+    known = sorted({one.cuda.major for one in book.cuda_releases()})
+    majors = [major for major in known if native and major >= native.major and _allows(book, major, driver)]
     rows = [("runs natively", f"CUDA {native} and older" if native else "no CUDA that the tables know")]
     if majors:
         rows.append(("by minor-version compatibility", ", ".join(f"CUDA {major}.x" for major in majors)))
     forward = [one for one in book.forward() if one.base == driver.major and one.status == "compatible"]
     for classes in dict.fromkeys(one.classes for one in forward):
         packages = ", ".join(one.package for one in forward if one.classes == classes)
-        rows.append((f"with a package, on {' and '.join(classes)}", packages))
+        rows.append((f"by a package, on {' and '.join(classes)}", packages))
+    widest = max(len(label) for label, _ in rows)
     for label, text in rows:
-        page.say(text, f"  {label + ':':<36}")
+        page.say(text, f"  {label:<{widest}}  ")
     page.say("Code for a GPU newer than the wheel (PTX) needs a driver whose native CUDA is as new as the wheel's.", "")
     return page.text()
 
@@ -161,7 +173,8 @@ def render_gpu(book: Book, capability: Capability, card: Card | None, *, style: 
     for major in sorted({one.cuda_major for one in builds}):
         newest = max((one for one in builds if one.cuda_major == major), key=lambda one: one.version)
         rows.append((f"cuDNN, CUDA {major}", f"newest with code for it: {newest.version}"))
-    rows.append(("cards", ", ".join(one.name for one in book.cards() if one.capability == capability)))
+    if card is None:
+        rows.append(("cards", ", ".join(one.name for one in book.cards() if one.capability == capability)))
     for label, text in rows:
         if text:
             page.say(text, f"  {label:<16}")
