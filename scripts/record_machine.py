@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Records what this machine answers to `detect` into tests/machines/NAME, from where a test can replay it.
+
+usage: record_machine.py NAME [--python PATH] [--about TEXT] [--replace OLD=NEW]... [--into FOLDER]
+
+The folder gets answers.json (every question with its answer), facts.json (what detect made of them) and about.toml. What tells about
+the owner is taken out: the home directory becomes /home/user, UUIDs are numbered, only packages that matter stay in the lists of apt
+and of the linker cache, and `--replace` changes any other text; look through the folder before you give it away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import re
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from cudnn_resolve.facts.codec import encode  # noqa: E402
+from cudnn_resolve.facts.ldconfig import CacheEntry, parse_cache  # noqa: E402
+from cudnn_resolve.facts.model import Facts  # noqa: E402
+from cudnn_resolve.host.linux import LinuxHost  # noqa: E402
+from cudnn_resolve.host.port import Host  # noqa: E402
+from cudnn_resolve.host.recorded import RecordedHost  # noqa: E402
+from cudnn_resolve.host.recording import RecordingHost, write_recording  # noqa: E402
+from cudnn_resolve.probe.probe import detect  # noqa: E402
+
+UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+KEPT_PACKAGES = re.compile(
+    r"(?:lib)?(?:cuda|cudnn|cublas|cufft|curand|cusolver|cusparse|nccl|nvinfer|nvidia|tensorrt|npp)|libc6$|zlib1g$|gcc$|bash$"
+)
+KEPT_LIBRARIES = re.compile(r"lib(?:cu[bdfprst]|nv|nccl|npp|tensorrt|z\.so|c\.so|m\.so|dl\.so|pthread|rt\.so|stdc\+\+|gcc_s)")
+KEPT_FIELDS = ("Package: ", "Status: ", "Architecture: ", "Version: ")
+X86_64, AARCH64, I686 = 0x0303, 0x0A03, 0x0003
+
+
+def shortened_status(text: str) -> str:
+    """The stanzas of dpkg's status that matter, with the fields that are read."""
+    kept = []
+    for stanza in text.split("\n\n"):
+        lines = [line for line in stanza.splitlines() if line.startswith(KEPT_FIELDS)]
+        if lines and KEPT_PACKAGES.match(lines[0].removeprefix("Package: ")):
+            kept.append("\n".join(lines))
+    return "\n\n".join(kept) + "\n"
+
+
+def shortened_cache(raw: bytes) -> bytes:
+    """A linker cache with the entries that matter."""
+    return packed_cache([entry for entry in parse_cache(raw) or () if KEPT_LIBRARIES.match(entry.name)])
+
+
+def packed_cache(entries: list[CacheEntry]) -> bytes:
+    """A linker cache of these entries, as ldconfig writes it today; see facts/ldconfig.py for the layout."""
+    flags = {"x86_64": X86_64, "aarch64": AARCH64, "i686": I686}
+    start = 48 + 24 * len(entries)
+    table, texts = b"", b""
+    for entry in entries:
+        name_at = start + len(texts)
+        texts += entry.name.encode() + b"\0"
+        path_at = start + len(texts)
+        texts += entry.path.encode() + b"\0"
+        table += struct.pack("<iIIIQ", flags.get(entry.arch or "", 0x7F03), name_at, path_at, 0, 0)
+    return b"glibc-ld.so.cache1.1" + struct.pack("<II", len(entries), len(texts)) + b"\0" * 20 + table + texts
+
+
+def shortened(answers: dict[str, Any]) -> dict[str, Any]:
+    """The recording without what no fact depends on."""
+    for path, text in answers["texts"].items():
+        if path.endswith("/dpkg/status") and text:
+            answers["texts"][path] = shortened_status(text)
+    for question, content in answers["bytes"].items():
+        if question.startswith("/etc/ld.so.cache:") and content:
+            answers["bytes"][question] = base64.b64encode(shortened_cache(base64.b64decode(content))).decode("ascii")
+    return answers
+
+
+def redacted(text: str, replacements: list[tuple[str, str]]) -> str:
+    """The text of a recording with the replacements made and every UUID numbered."""
+    for old, new in replacements:
+        text = text.replace(json.dumps(old)[1:-1], json.dumps(new)[1:-1])
+    numbers: dict[str, str] = {}
+
+    def numbered(found: re.Match[str]) -> str:
+        return numbers.setdefault(found[0].lower(), f"{found[1].upper()}-00000000-0000-0000-0000-{len(numbers):012x}")
+
+    return UUID.sub(numbered, text)
+
+
+def record(host: Host, python: str | None, replacements: list[tuple[str, str]]) -> tuple[str, Facts]:
+    """The recording of a machine, and the facts that come out when it is replayed."""
+    recording = RecordingHost(host)
+    detect(recording, python)
+    shorter = json.dumps(shortened(json.loads(recording.answers())), indent=1, sort_keys=True) + "\n"
+    text = redacted(shorter, replacements)
+    wanted = python
+    for old, new in replacements:
+        wanted = wanted and wanted.replace(old, new)
+    return text, detect(RecordedHost(json.loads(text)), wanted)
+
+
+def main() -> None:
+    """Records this machine into a folder."""
+    parser = argparse.ArgumentParser(description="Record what this machine answers to detect, for replay in tests.")
+    parser.add_argument("name")
+    parser.add_argument("--python")
+    parser.add_argument("--about", default="")
+    parser.add_argument("--replace", action="append", default=[], metavar="OLD=NEW")
+    parser.add_argument("--into", type=Path, default=ROOT / "tests/machines")
+    options = parser.parse_args()
+    replacements = [tuple(pair.split("=", 1)) for pair in options.replace]
+    replacements.append((os.path.expanduser("~"), "/home/user"))
+    folder = options.into / options.name
+    text, facts = record(LinuxHost(), options.python, replacements)
+    write_recording(str(folder), text)
+    (folder / "facts.json").write_text(json.dumps(encode(facts), indent=1) + "\n", "utf-8")
+    python = "" if options.python is None else options.python
+    for old, new in replacements:
+        python = python.replace(old, new)
+    (folder / "about.toml").write_text(f"about = {json.dumps(options.about)}\npython = {json.dumps(python)}\n", "utf-8")
+    print(f"recorded {folder}")
+
+
+if __name__ == "__main__":
+    main()
