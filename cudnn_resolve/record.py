@@ -61,6 +61,7 @@ else:
             body.pop("__weakref__", None)
             body["__slots__"] = tuple(one.name for one in found)
             body["__record_fields__"] = tuple(found)
+            body["__dataclass_fields__"] = {one.name: one for one in found}
             body["__match_args__"] = () if kw_only else body["__slots__"]
             body["__init__"] = _maker(tuple(found), kw_only)
             for method in (__repr__, __setattr__, __delattr__, __getstate__, __setstate__):

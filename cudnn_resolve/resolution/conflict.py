@@ -171,7 +171,7 @@ def _clashes(failure: Failure, core: list[Condition]) -> list[Cause]:
     ids = {condition.id for condition in core}
     merged: dict[tuple[str, str, str], list[Rejection]] = {}
     for rejection in failure.rejections:
-        if rejection.candidate.kind in ("framework", "libraries") and rejection.about.startswith("pip:"):
+        if rejection.candidate.kind == "framework" and rejection.about.startswith("pip:"):
             continue
         subject = _subject(rejection)
         merged.setdefault((subject, rejection.about, rejection.need if rejection.about.startswith(("pip:", "cudnn", "cuda")) else ""), []).append(rejection)

@@ -18,7 +18,7 @@ from cudnn_resolve.resolution.tag import pythons_of
 from cudnn_resolve.version import CudaVersion
 
 if TYPE_CHECKING:
-    from cudnn_resolve.matrix.row import Component
+    from cudnn_resolve.matrix.row import Build, Component
     from cudnn_resolve.resolution.universe import Universe
 
 
@@ -33,6 +33,9 @@ def package_candidates(universe: Universe, rest: str) -> Iterator[Candidate]:
     name, _, inside = rest.partition("[")
     extras = tuple(inside.rstrip("]").split(",")) if inside else ()
     releases = universe.shelf.releases(name)
+    framework = universe.book.framework_of(name)
+    if framework is not None and all(target.framework != framework for target in universe.request.targets):
+        releases = tuple(_plain(universe, releases))
     for release in releases:
         yield universe.candidate_of(release, extras)
     if not releases:
@@ -42,6 +45,28 @@ def package_candidates(universe: Universe, rest: str) -> Iterator[Candidate]:
             (full, None),
             Candidate(name=full, version=installed or "unpinned", kind="unlisted", payload=name, channel="pip", extras=extras),
         )
+
+
+def _plain(universe: Universe, releases: Iterable[Release]) -> Iterator[Release]:
+    """Of a framework that another package only depends on: one build of each version, without extras and from the configured index.
+
+    TensorFlow 2.12 requires JAX, but nobody asked for JAX on a GPU. A wheel that uses the GPU by itself is taken as it is.
+    """
+    chosen: dict[str, Release] = {}
+    for release in releases:
+        build = release.build
+        installed = universe.machine.pip.get(release.package) == release.text
+        if build is None or (release.index != "default" and not installed):
+            continue
+        before = chosen.get(release.text)
+        if before is None or (build.cuda is None and before.build is not None and _only_by_hand(before.build)):
+            chosen[release.text] = release
+    yield from chosen.values()
+
+
+def _only_by_hand(build: Build) -> bool:
+    """True where a GPU build is the same wheel as the CPU build, and an extra or libraries from outside make the difference."""
+    return build.extra is not None or build.delivery == "system"
 
 
 def ordered(universe: Universe, found: Sequence[Candidate], needs: Sequence[Need]) -> Iterable[Candidate]:

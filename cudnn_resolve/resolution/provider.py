@@ -21,6 +21,8 @@ class Provider(AbstractProvider):  # type: ignore[type-arg]
 
     def __init__(self, universe: Universe) -> None:
         self._universe = universe
+        self._answers: dict[tuple[int, int], bool] = {}
+        self._stages: dict[str, tuple[int, int, str]] = {}
         self._order = {f"framework:{target.framework}": number for number, target in enumerate(universe.request.targets)}
 
     def identify(self, requirement_or_candidate: Need | Candidate) -> str:
@@ -41,6 +43,12 @@ class Provider(AbstractProvider):  # type: ignore[type-arg]
         that frameworks and companions bring with code of their own. 4. The channel of the CUDA libraries, then CUDA.
         5. Library wheels, which know every wish by then, then cuDNN. 6. Everything else.
         """
+        stage = self._stages.get(identifier)
+        if stage is None:
+            stage = self._stages[identifier] = self._stage(identifier)
+        return stage
+
+    def _stage(self, identifier: str) -> tuple[int, int, str]:
         kind, _, rest = identifier.partition(":")
         book = self._universe.book
         if kind == "pip":
@@ -59,24 +67,52 @@ class Provider(AbstractProvider):  # type: ignore[type-arg]
         self, identifier: str, requirements: Mapping[str, Iterator[Need]], incompatibilities: Mapping[str, Iterator[Candidate]]
     ) -> Any:
         """Candidates that every need accepts, best first, tested one by one as they are asked for."""
-        needs = list(requirements[identifier])
-        bad = {id(candidate) for candidate in incompatibilities[identifier]}
-        found = self._universe.candidates(identifier, needs)
+        return Matches(self, identifier, tuple(requirements[identifier]), frozenset(map(id, incompatibilities[identifier])))
 
-        def matches() -> Iterable[Candidate]:
-            return (
-                candidate for candidate in found if id(candidate) not in bad and all(need.test(candidate) for need in needs)
-            )
-
-        return matches
+    def universe(self) -> Universe:
+        """What the answers are about."""
+        return self._universe
 
     def is_satisfied_by(self, requirement: Need, candidate: Candidate) -> bool:
-        """True where the candidate is what the need wants."""
-        return requirement.test(candidate)
+        """True where the candidate is what the need wants; asked of the same two once."""
+        key = (id(requirement), id(candidate))
+        answer = self._answers.get(key)
+        if answer is None:
+            answer = self._answers[key] = requirement.test(candidate)
+        return answer
 
     def get_dependencies(self, candidate: Candidate) -> Iterable[Need]:
         """What the candidate needs, facts first."""
         return self._universe.needs(candidate)
+
+
+class Matches(Sequence[Candidate]):
+    """Candidates that every need accepts, in the order that is best when they are asked for.
+
+    The order of library wheels depends on the CUDA that is chosen meanwhile, so it is worked out at each look, not when a need is added.
+    """
+
+    def __init__(self, provider: Provider, name: str, needs: tuple[Need, ...], bad: frozenset[int]) -> None:
+        self._provider = provider
+        self._name = name
+        self._needs = needs
+        self._bad = bad
+
+    def _fits(self, candidate: Candidate) -> bool:
+        accepts = self._provider.is_satisfied_by
+        return id(candidate) not in self._bad and all(accepts(need, candidate) for need in self._needs)
+
+    def __iter__(self) -> Iterator[Candidate]:
+        return filter(self._fits, self._provider.universe().candidates(self._name, self._needs))
+
+    def __bool__(self) -> bool:
+        return any(map(self._fits, self._provider.universe().unordered(self._name, self._needs)))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __getitem__(self, index: Any) -> Any:
+        return tuple(self)[index]
 
 
 class Notes(BaseReporter):  # type: ignore[type-arg]

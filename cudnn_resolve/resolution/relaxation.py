@@ -12,7 +12,8 @@ from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.resolution.model import Failure, Relaxation, Resolution
 from cudnn_resolve.resolution.release import parse_version
-from cudnn_resolve.resolution.resolve import PYTHONS, attempt
+from cudnn_resolve.resolution import resolve
+from cudnn_resolve.resolution.resolve import PYTHONS
 from cudnn_resolve.version import CudaVersion, DriverVersion
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request, Target
 
+ROUNDS = 1500
+"""Steps after which the search for one way out is given up: a way that is hard to find is not a near one."""
 MOST = 8
 """Relaxations that are shown."""
 
@@ -39,6 +42,11 @@ def relaxations(book: Book, machine: Machine, request: Request, core: frozenset[
         found += _cpu(book, machine, request)
     found.sort(key=lambda relaxation: relaxation.distance)
     return tuple(dict.fromkeys(found))[:MOST]
+
+
+def attempt(book: Book, machine: Machine, request: Request, near: dict[str, str] | None = None) -> Resolution | Failure:
+    """A bounded try of a changed request."""
+    return resolve.attempt(book, machine, request, near, ROUNDS)
 
 
 def command(request: Request, targets: tuple[str, ...] | None = None, *, change: dict[str, str | None] | None = None) -> str:

@@ -235,19 +235,27 @@ class Shelf:
             return other
         if like is None or other is None:
             return own
-        return (*(own or ()), *(line for line in other if not self._is_component(line)))
+        return (*(own or ()), *(line for line in other if not self._of_variant(line)))
 
-    def _is_component(self, line: str) -> bool:
+    @staticmethod
+    def _of_variant(line: str) -> bool:
+        """True for a requirement that differs from variant to variant: NVIDIA's libraries and the compiler built for them."""
         requirement = parse_requirement(line)
         if requirement is None:
             return False
         name = canonicalize_name(requirement.name)
-        return self._book.component(name) is not None or name in ("triton", "pytorch-triton")
+        return name.startswith(("nvidia-", "cuda-", "triton", "pytorch-triton"))
 
     def _requires(self, row: WheelRelease) -> tuple[str, ...] | None:
         if row.requires is None:
             return None
         return row.requires.get(self._machine.arch) or row.requires.get("x86_64") or ()
+
+
+def shelf_of(book: Book, machine: Machine) -> Shelf:
+    """The shelf for a machine, shared by all resolutions over one book for which it is the same."""
+    key = (machine.python_full, machine.free_threaded, machine.arch, machine.glibc, id(machine.pip), id(machine.requires))
+    return book.remember("shelf", key, lambda: Shelf(book, machine))
 
 
 def _python_of(tag: str) -> set[str]:

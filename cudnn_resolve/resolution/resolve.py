@@ -19,7 +19,7 @@ from cudnn_resolve.resolution.model import (
 )
 from cudnn_resolve.resolution.release import Release
 from cudnn_resolve.resolution.runtime import Runtime
-from cudnn_resolve.resolution.solve import Solved, solve
+from cudnn_resolve.resolution.solve import ROUNDS, Solved, solve
 from cudnn_resolve.resolution.universe import Universe
 from cudnn_resolve.version import DriverVersion
 
@@ -43,28 +43,30 @@ def resolve(book: Book, machine: Machine, request: Request) -> Resolution | Conf
     return explain(book, machine, request)
 
 
-def attempt(book: Book, machine: Machine, request: Request, near: dict[str, str] | None = None) -> Resolution | Failure:
+def attempt(
+    book: Book, machine: Machine, request: Request, near: dict[str, str] | None = None, rounds: int = ROUNDS
+) -> Resolution | Failure:
     """The resolution, or the failure without its explanation.
 
     Installed packages that are built for one version of a framework move along; one for which no release fits is left behind
     and named. Where the Python is unknown, each one is tried.
     """
     if machine.python is None:
-        return _any_python(book, machine, request, near)
+        return _any_python(book, machine, request, near, rounds)
     universe = Universe(book, machine, request, near=near)
     companions = installed_companions(book, machine, request)
-    found = solve(universe, list(derive(request, companions)))
+    found = solve(universe, list(derive(request, companions)), rounds)
     if isinstance(found, Solved):
         return assemble(universe, found, ())
     if not companions:
         return found
-    alone = solve(universe, list(derive(request)))
+    alone = solve(universe, list(derive(request)), rounds)
     if isinstance(alone, Failure):
         return alone
     kept: list[str] = []
     best = alone
     for name in companions:
-        with_ = solve(universe, list(derive(request, [*kept, name])))
+        with_ = solve(universe, list(derive(request, [*kept, name])), rounds)
         if isinstance(with_, Solved):
             kept.append(name)
             best = with_
@@ -72,12 +74,10 @@ def attempt(book: Book, machine: Machine, request: Request, near: dict[str, str]
 
 
 def _any_python(book: Book, machine: Machine, request: Request, near: dict[str, str] | None) -> Resolution | Failure:
-    from cudnn_resolve.record import replace
-
     failure: Failure | None = None
     for python in PYTHONS:
         text = f"{python[0]}.{python[1]}"
-        found = attempt(book, replace(machine, python=python, python_full=text), request, near)
+        found = attempt(book, replace(machine, python=python, python_full=text), request, near, rounds)
         if isinstance(found, Resolution):
             return found
         failure = failure or found

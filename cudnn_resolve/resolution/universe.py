@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.resolution import framework, package, runtime
 from cudnn_resolve.resolution.model import Candidate
-from cudnn_resolve.resolution.release import Release, Shelf
+from cudnn_resolve.resolution.release import Release, shelf_of
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
@@ -35,35 +35,55 @@ class Universe:
         self.request = request
         self.near = near or {}
         """Framework to the version whose neighbours are tried first (for relaxations)."""
-        self.shelf = Shelf(book, machine)
+        self.shelf = shelf_of(book, machine)
         self.chosen: dict[str, Candidate] = {}
         """What the running solve has pinned; only ever used to order candidates."""
         self._candidates: dict[str, tuple[Candidate, ...]] = {}
         self._made: dict[tuple[object, ...], Candidate] = {}
+        self._needs: dict[int, _Kept] = {}
+        self._orders: dict[tuple[object, ...], tuple[Candidate, ...]] = {}
         self._facts = _facts(machine, request)
 
     def candidates(self, name: str, needs: Sequence[Need]) -> Iterable[Candidate]:
         """Candidates of a package, best first, not yet held against the needs."""
+        found = self.unordered(name, needs)
+        kind = name.partition(":")[0]
+        if kind not in ("cuda", "cudnn", "pip"):
+            return found
+        line = self.chosen["cuda"].version if "cuda" in self.chosen else None
+        key = (name, line, *map(id, needs))
+        order = self._orders.get(key)
+        if order is None:
+            arrange = package.ordered if kind == "pip" else runtime.ordered
+            order = self._orders[key] = tuple(arrange(self, found, needs))
+        return order
+
+    def unordered(self, name: str, needs: Sequence[Need]) -> Sequence[Candidate]:
+        """The same in the order in which they were made."""
         kind, _, rest = name.partition(":")
         if name in self._facts:
             return (self._facts[name],)
         if kind == "libraries":
-            return framework.library_candidates(self, name, needs)
+            return tuple(framework.library_candidates(self, name, needs))
         if kind == "slot":
             owner = str(needs[0].payload)
             return (self.once((name, owner), Candidate(name=name, version=owner, kind="slot", payload=owner)),)
         found = self._candidates.get(name)
         if found is None:
-            found = tuple(self._make(name, kind, rest))
-            self._candidates[name] = found
-        if kind in ("cuda", "cudnn"):
-            return runtime.ordered(self, found, needs)
-        if kind == "pip":
-            return package.ordered(self, found, needs)
+            found = self._candidates[name] = tuple(self._make(name, kind, rest))
         return found
 
     def needs(self, candidate: Candidate) -> Iterator[Need]:
-        """What a candidate needs, facts first, so that a candidate that does not suit the machine is dropped early."""
+        """What a candidate needs, facts first, so that a candidate that does not suit the machine is dropped early.
+
+        Worked out as far as it is asked for, and once: a search comes back to the same candidates, and equal needs are one object.
+        """
+        kept = self._needs.get(id(candidate))
+        if kept is None:
+            kept = self._needs[id(candidate)] = _Kept(self._needs_of(candidate))
+        return iter(kept)
+
+    def _needs_of(self, candidate: Candidate) -> Iterator[Need]:
         if candidate.kind == "framework":
             return framework.framework_needs(self, candidate)
         if candidate.kind == "libraries":
@@ -108,6 +128,27 @@ class Universe:
             yield from runtime.cuda_candidates(self)
         elif name == "cudnn":
             yield from runtime.cudnn_candidates(self)
+
+
+class _Kept:
+    """What an iterator gave, and gives on demand."""
+
+    __slots__ = ("_found", "_source")
+
+    def __init__(self, source: Iterator[Need]) -> None:
+        self._source = source
+        self._found: list[Need] = []
+
+    def __iter__(self) -> Iterator[Need]:
+        number = 0
+        while True:
+            if number == len(self._found):
+                try:
+                    self._found.append(next(self._source))
+                except StopIteration:
+                    return
+            yield self._found[number]
+            number += 1
 
 
 def _facts(machine: Machine, request: Request) -> dict[str, Candidate]:

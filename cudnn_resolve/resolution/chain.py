@@ -1,0 +1,86 @@
+"""Why a package is in a resolution, up to the user's own words; or why it is not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+
+from cudnn_resolve.record import dataclass
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.resolution.model import Reason, Resolution
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Link:
+    """One requirement in a chain; `links` are those behind the package that brought it."""
+
+    text: str
+    because: str
+    parent: str | None
+    obeyed: bool
+    links: tuple[Link, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chain:
+    """The chains behind one package."""
+
+    package: str
+    chosen: str | None
+    """Version, None where the package is not part of the resolution."""
+    links: tuple[Link, ...]
+    absence: str | None = None
+    """Why it is not there."""
+
+
+def chain(resolution: Resolution, word: str, book: Book) -> Chain:
+    """The reasons behind a package, a fact or `cuda`, `cudnn`, `driver` in a resolution."""
+    names = [name for name in _names(word) if name in resolution.pins]
+    if not names:
+        return Chain(package=word, chosen=None, links=(), absence=_absence(resolution, word, book))
+    links: list[Link] = []
+    for name in names:
+        links += [_link(resolution, reason, frozenset({name})) for reason in resolution.pins[name].reasons]
+    return Chain(package=word, chosen=resolution.pins[names[0]].candidate.version, links=tuple(dict.fromkeys(links)))
+
+
+def _names(word: str) -> tuple[str, ...]:
+    plain = word.strip().lower()
+    if plain in ("cuda", "cudnn", "driver", "python", "glibc", "arch", "os"):
+        return (plain,)
+    if plain.startswith("gpu"):
+        return (plain if ":" in plain else "gpu:0",)
+    name = canonicalize_name(plain)
+    return f"pip:{name}", f"framework:{name}"
+
+
+def _link(resolution: Resolution, reason: Reason, seen: frozenset[str]) -> Link:
+    links: tuple[Link, ...] = ()
+    above = reason.parent_name
+    if above is not None and above not in seen and above in resolution.pins:
+        reasons = resolution.pins[above].reasons
+        links = tuple(dict.fromkeys(_link(resolution, one, seen | {above}) for one in reasons))
+    return Link(text=reason.text, because=reason.because, parent=reason.parent, obeyed=reason.obeyed, links=links)
+
+
+def _absence(resolution: Resolution, word: str, book: Book) -> str:
+    name = canonicalize_name(word)
+    slot = book.slot(name)
+    if slot is not None:
+        for pin in resolution.pip:
+            if pin.name != name and book.slot(pin.name) == slot:
+                return f"{pin.name} is chosen, which owns the same files; the two would overwrite one another"
+    component = book.component(name)
+    if component is not None:
+        major = resolution.cuda.partition(".")[0] if resolution.cuda else None
+        if major is not None and str(component.cuda_major) != major:
+            return f"it is for CUDA {component.cuda_major}, and the stack is CUDA {resolution.cuda}"
+        channels = {channel for channel in resolution.channels.values() if channel != "pip"}
+        if channels and "pip" not in resolution.channels.values():
+            return f"the CUDA libraries do not come as pip wheels here but are {' and '.join(sorted(channels))}"
+    if name in resolution.machine.pip:
+        return f"it is installed ({resolution.machine.pip[name]}) and nothing in the plan needs it, so it is left alone"
+    return "nothing in the plan needs it"
