@@ -6,16 +6,20 @@ The functions take the words of the command line's options and give the objects 
 
 from __future__ import annotations
 
-import collections.abc
 import sys
 import types
-import typing
+
+TYPE_CHECKING = False  # that of `typing`, which takes longer to import than everything here
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any, Literal
+del TYPE_CHECKING
 
 __version__ = "0.1.0"
 __all__ = ("__version__", "detect", "plan")
 
 
-def detect(*, python: str | None = None, facts: str | collections.abc.Mapping[str, typing.Any] | None = None) -> dict[str, typing.Any]:
+def detect(*, python: str | None = None, facts: str | Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The facts of this machine and of the environment of `python` (default: the active one, else this one).
 
     With `facts`, those of a facts file or of an object like the one that this function gives, checked and completed.
@@ -26,30 +30,30 @@ def detect(*, python: str | None = None, facts: str | collections.abc.Mapping[st
 
 
 def plan(  # noqa: PLR0913 - the options of the command line
-    framework: str | collections.abc.Sequence[str] = (),
+    framework: str | Sequence[str] = (),
     *,
-    requirement: str | collections.abc.Sequence[str] = (),
+    requirement: str | Sequence[str] = (),
     cuda: str | None = None,
     cudnn: str | None = None,
     python: str | None = None,
-    facts: str | collections.abc.Mapping[str, typing.Any] | None = None,
+    facts: str | Mapping[str, Any] | None = None,
     driver: str | None = None,
-    gpu: str | collections.abc.Sequence[str] = (),
+    gpu: str | Sequence[str] = (),
     python_version: str | None = None,
     platform: str | None = None,
     glibc: str | None = None,
     os: str | None = None,
-    prefer: typing.Literal["installed", "newest"] | None = None,
-    driver_policy: typing.Literal["minor", "strict"] | None = None,
-    device: typing.Literal["gpu", "cpu"] | None = None,
+    prefer: Literal["installed", "newest"] | None = None,
+    driver_policy: Literal["minor", "strict"] | None = None,
+    device: Literal["gpu", "cpu"] | None = None,
     strict_pins: bool = False,
-    channel: typing.Literal["auto", "pip", "apt"] | None = None,
-    matrix: str | collections.abc.Sequence[str] = (),
+    channel: Literal["auto", "pip", "apt"] | None = None,
+    matrix: str | Sequence[str] = (),
     index_url: str | None = None,
-    extra_index_url: str | collections.abc.Sequence[str] = (),
-    find_links: str | collections.abc.Sequence[str] = (),
+    extra_index_url: str | Sequence[str] = (),
+    find_links: str | Sequence[str] = (),
     offline: bool = False,
-) -> dict[str, typing.Any]:
+) -> dict[str, Any]:
     """The plan for one framework or several, such as `tensorflow==2.15`; its `status` is `ok` or `unsatisfiable`.
 
     Every word means what the option of that name means, None that nothing is said. `facts` is a facts file, or what `detect` gave
