@@ -19,6 +19,7 @@ def emit(text: str, options: Options) -> None:
         from cudnn_resolve.host.files import write_atomic
 
         write_atomic(options.output, text)
+        say(f"wrote {options.output}", options)
         return
     if sys.stdout is None:
         raise WorldError("standard output is closed: there is nowhere to print to", code="output-closed", hint="-o FILE writes to a file")

@@ -24,7 +24,8 @@ def read_bounded(path: str, limit_bytes: int, what: str) -> str:
     except IsADirectoryError:
         raise InputError(f"{path} is a directory, not a {what}", code="input-unreadable") from None
     except FileNotFoundError:
-        raise InputError(f"there is no file {path}", code="input-missing", hint=f"the {what} is looked for from {_here()}") from None
+        hint = "check the path" if os.path.isabs(path) else f"the {what} is looked for from {_here()}"
+        raise InputError(f"there is no file {path}", code="input-missing", hint=hint) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise InputError(f"the {what} {path} cannot be read: {reason}", code="input-unreadable") from None

@@ -20,9 +20,14 @@ def test_a_result_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_result_goes_to_the_file_that_was_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    emit("x\n", Options(output=str(tmp_path / "out")))
+    path = tmp_path / "out"
 
-    assert (tmp_path / "out").read_text() == "x\n"
+    emit("x\n", Options(output=str(path)))
+    assert path.read_text() == "x\n"
+    assert capsys.readouterr() == ("", f"wrote {path}\n")
+
+    emit("y\n", Options(output=str(path), quiet=1))
+    assert path.read_text() == "y\n"
     assert capsys.readouterr() == ("", "")
 
 
