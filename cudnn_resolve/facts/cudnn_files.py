@@ -1,0 +1,191 @@
+"""What names, headers and package metadata say of a copy of cuDNN: which files belong to a release, and which release they are.
+
+Parts and the way in which they are opened: read from the libraries of 8.5, 8.9, 9.1, 9.20 and 9.28 (their string tables and
+LD_DEBUG=libs), 2026-11-21.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from cudnn_resolve.version import CudnnVersion
+
+_NAME = re.compile(r"libcudnn(?:_([a-z0-9_]{1,60}))?(-[0-9a-f]{8})?\.so(?:\.(\d{1,3}(?:\.\d{1,4}){0,3}))?")
+_APT = re.compile(r"libcudnn(\d{1,2})(?:-jit)?(?:-cuda-(\d{1,2}))?")
+_APT_VERSION = re.compile(r"(?:\d+:)?(\d{1,3}(?:\.\d{1,4}){2,3})-[^+]*(?:\+cuda(\d{1,2}(?:\.\d{1,2})?))?.*")
+_WHEEL = re.compile(r"nvidia-cudnn(?:-jit)?(?:-cu(\d{2})(\d)?)?")
+_CONDA = re.compile(r"((?:lib)?cudnn(?:-jit)?)-(\d{1,3}(?:\.\d{1,4}){1,3})-([^-]+)\.json")
+_CONDA_CUDA = re.compile(r"cuda(\d{1,2})(?:\.?(\d))?")
+_DEFINE = re.compile(r"^#define\s+CUDNN_(MAJOR|MINOR|PATCHLEVEL)\s+(\d{1,4})\b", re.MULTILINE)
+
+_PARTS_8 = ("ops_infer", "ops_train", "cnn_infer", "cnn_train", "adv_infer", "adv_train")
+_PARTS_9 = ("graph", "ops", "cnn", "adv", "heuristic", "engines_precompiled", "engines_runtime_compiled")
+_ENGINES = "engines_tensor_ir"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LibraryName:
+    """A file name of cuDNN taken apart."""
+
+    file: str
+    part: str
+    """`ops` for `libcudnn_ops.so.9`; "" for libcudnn itself."""
+    numbers: str | None
+    """`9.1.0` for `libcudnn.so.9.1.0`; None for `libcudnn.so`."""
+    mangled: bool
+    """True where a wheel repair tool wrote a hash into the name, `libcudnn-74a4c495.so.9.1.0`."""
+
+    @property
+    def soname(self) -> int | None:
+        """9 for `libcudnn.so.9.1.0`; None where the name has no number."""
+        return int(self.numbers.partition(".")[0]) if self.numbers else None
+
+    @property
+    def version(self) -> CudnnVersion | None:
+        """The release that the name states with three numbers or more, else None."""
+        return CudnnVersion(self.numbers) if self.numbers and self.numbers.count(".") >= 2 else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Package:
+    """A package that brings cuDNN."""
+
+    name: str
+    version: CudnnVersion
+    soname: int
+    cuda: str | None
+    """CUDA that it is built for, `12` or `12.2`; None = not said."""
+
+    @property
+    def jit(self) -> bool:
+        """True for the variant without the compiled engines."""
+        return "-jit" in self.name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Opening:
+    """A library that a part of cuDNN opens by name while it runs."""
+
+    by: str
+    """The part that opens it; "" for libcudnn itself."""
+    part: str
+    """The part that is opened; "" where it is no part of cuDNN."""
+    names: tuple[str, ...]
+    """The names that are tried, in their order."""
+    expected: bool = True
+    """False where the release does not bring it, so that the copy of another release may be taken."""
+
+
+def parse_name(file: str) -> LibraryName | None:
+    """The parts of a file name such as `libcudnn_ops_infer.so.8.9.7`; None where it is no library of cuDNN."""
+    found = _NAME.fullmatch(file)
+    if found is None:
+        return None
+    return LibraryName(file=file, part=found[1] or "", numbers=found[3], mangled=found[2] is not None)
+
+
+def parts_of(version: CudnnVersion, *, jit: bool = False) -> tuple[str, ...]:
+    """The sub-libraries that a release consists of besides libcudnn itself; of a later release than any known, those of the newest.
+
+    Source: member lists of the wheels and redistributable archives; 9.21 brought the tensor engines, 9.22 the extensions.
+    """
+    if version.major < 8:
+        return ()
+    if version.major == 8:
+        return _PARTS_8
+    later = [part for part, first in ((_ENGINES, (9, 21)), ("ext", (9, 22))) if (version.major, version.minor) >= first]
+    return tuple(part for part in (*_PARTS_9, *later) if not (jit and part == "engines_precompiled"))
+
+
+def openings_of(version: CudnnVersion, *, jit: bool = False) -> tuple[Opening, ...]:
+    """What the parts of a release open by name, in the order in which a program meets it.
+
+    cuDNN 9 tries the full version first (`libcudnn_ops.so.9.1.0`, `.9.1`, `.9`), cuDNN 8 only `.so.8`.
+    """
+    parts = parts_of(version, jit=jit)
+    if version.major < 9:
+        return tuple(Opening(by="", part=part, names=(f"libcudnn_{part}.so.{version.major}",)) for part in parts)
+    if version.minor in (19, 20) and version.major == 9 and _ENGINES not in parts:
+        parts = (*parts, _ENGINES)  # these two look for it and do not bring it
+    found = []
+    for part in parts:
+        by = "graph" if part == "heuristic" or part.startswith("engines") else ""
+        expected = part in parts_of(version, jit=jit)
+        found.append(Opening(by=by, part=part, names=_names(part, version), expected=expected))
+    return tuple(found)
+
+
+def companions_of(version: CudnnVersion, cuda: int | None) -> tuple[Opening, ...]:
+    """The CUDA libraries that the parts of a release open by name when they are used; empty where the CUDA major is not known."""
+    if cuda is None or version.major < 8:
+        return ()
+    nvrtc = f"libnvrtc.so.{'11.2' if cuda == 11 else cuda}"
+    blas = f"libcublasLt.so.{cuda}"
+    if version.major == 8:
+        names = (f"libcublas.so.{cuda}", blas, nvrtc) if cuda >= 11 else ()
+        return tuple(Opening(by="ops_infer", part="", names=(name,)) for name in names)
+    return (Opening(by="graph", part="", names=(nvrtc,)), Opening(by="adv", part="", names=(blas,)))
+
+
+def parse_header(text: str) -> CudnnVersion | None:
+    """The release that cudnn_version.h (before cuDNN 8: cudnn.h) defines, `#define CUDNN_MAJOR 8` and so on; None where it does not."""
+    numbers = dict(_DEFINE.findall(text))
+    if not {"MAJOR", "MINOR", "PATCHLEVEL"} <= numbers.keys():
+        return None
+    return CudnnVersion(f"{int(numbers['MAJOR'])}.{int(numbers['MINOR'])}.{int(numbers['PATCHLEVEL'])}")
+
+
+def apt_package(name: str, version: str) -> Package | None:
+    """The runtime package `libcudnn8` of version `8.9.7.29-1+cuda12.2`, or `libcudnn9-cuda-12` of `9.8.0.87-1`; None for any other."""
+    named, numbered = _APT.fullmatch(name), _APT_VERSION.fullmatch(version)
+    if named is None or numbered is None:
+        return None
+    return Package(name=name, version=CudnnVersion(numbered[1]), soname=int(named[1]), cuda=named[2] or numbered[2])
+
+
+def wheel_package(name: str, version: str) -> Package | None:
+    """The wheel `nvidia-cudnn-cu12` (early ones: `-cu117`) of version `9.1.0.70`; None for any other distribution."""
+    named = _WHEEL.fullmatch(name)
+    release = _release(version)
+    if named is None or release is None:
+        return None
+    cuda = f"{named[1]}.{named[2]}" if named[2] else named[1]
+    return Package(name=name, version=release, soname=release.major, cuda=cuda)
+
+
+def conda_package(file: str) -> Package | None:
+    """The package behind a file of conda-meta such as `cudnn-8.9.7.29-hbc23b4c_3.json` or `libcudnn-9.3.0.75-0.json`; None for another."""
+    found = _CONDA.fullmatch(file)
+    release = _release(found[2]) if found else None
+    if found is None or release is None:
+        return None
+    cuda = _CONDA_CUDA.search(found[3])
+    return Package(name=found[1], version=release, soname=release.major, cuda=cuda[1] if cuda else None)
+
+
+def parse_record(text: str) -> dict[str, int]:
+    """Size in bytes of each file that a wheel's RECORD lists with one.
+
+    Sample line: `nvidia/cudnn/lib/libcudnn.so.9,sha256=PmNdPHPnQzAvuAS…,104664`. Source: PEP 376 and PEP 427.
+    """
+    sizes = {}
+    for line in text.splitlines():
+        path, comma, size = line.rpartition(",")
+        path = path.rpartition(",")[0].strip('"')
+        if comma and path and size.isascii() and size.isdigit() and len(size) < 16:
+            sizes[path] = int(size)
+    return sizes
+
+
+def _names(part: str, version: CudnnVersion) -> tuple[str, ...]:
+    numbers = version.parts[:3]
+    stem = f"libcudnn_{part}.so"
+    longer = (".".join(map(str, numbers[:count])) for count in range(len(numbers), 0, -1))
+    return (*(f"{stem}.{number}" for number in longer), stem)
+
+
+def _release(text: str) -> CudnnVersion | None:
+    """The numbers of a package version, without what a packager added; None where there are none."""
+    found = re.match(r"\d{1,3}(?:\.\d{1,4}){1,3}", text)
+    return CudnnVersion(found[0]) if found else None
