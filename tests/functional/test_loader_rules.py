@@ -95,7 +95,7 @@ def predicted(root: Path, world: World, program: Path) -> tuple[list[bool], list
     for name in world.opens:
         asker, at, wanted = use(root, name).rpartition("@")
         by = process.find(asker) if at else process.program
-        worked.append(by in process.objects and isinstance(by, Loaded) and isinstance(process.open(wanted, by), Loaded))
+        worked.append(isinstance(by, Loaded) and by in process.objects and isinstance(process.open(wanted, by), Loaded))
     return worked, ours(root, [one.path for one in process.objects])
 
 
