@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, InstalledFramework, Problem, Unknown
 from cudnn_resolve.version import CudaVersion, CudnnVersion
+
+_TOKENS = re.compile(r"\d+(?:\.\d+)+|/[^\s:;,)]+")
 
 
 def conflicts(facts: Facts) -> tuple[Problem, ...]:
     """Pairs of facts that contradict each other, each with what follows; empty where nothing known does."""
-    found = [*_driver(facts.driver), *_gpus(facts)]
+    found = _driver(facts.driver)
     if not isinstance(facts.frameworks, Unknown):
         for framework in facts.frameworks:
             found.extend(_cudnn(framework))
@@ -16,6 +20,12 @@ def conflicts(facts: Facts) -> tuple[Problem, ...]:
     if not isinstance(facts.cudnn, Unknown):
         found.extend(_copy(copy) for copy in facts.cudnn if copy.complete is False or copy.problems)
     return tuple(found)
+
+
+def covers(problem: Problem, conflict: Problem) -> bool:
+    """True where a problem that a probe reported is this very conflict: it speaks of the same versions and paths."""
+    tokens = set(_TOKENS.findall(f"{conflict.what} {conflict.why}"))
+    return problem == conflict or (bool(tokens) and tokens <= set(_TOKENS.findall(f"{problem.what} {problem.why}")))
 
 
 def is_wrong(framework: InstalledFramework) -> bool:
@@ -32,13 +42,6 @@ def _driver(driver: Driver | Unknown | None) -> list[Problem]:
         f"the library is {driver.version}, the loaded kernel module {driver.kernel_module}: CUDA fails until a reboot or a matching library"
     )
     return [Problem(what="driver", why=why)]
-
-
-def _gpus(facts: Facts) -> list[Problem]:
-    if isinstance(facts.gpus, Unknown):
-        return []
-    hidden = [gpu.name or "a GPU" for gpu in facts.gpus if gpu.hidden]
-    return [Problem(what="gpus", why=f"CUDA_VISIBLE_DEVICES hides {', '.join(hidden)}")] if hidden else []
 
 
 def _cudnn(framework: InstalledFramework) -> list[Problem]:

@@ -121,6 +121,6 @@ def _umask() -> int:
 
 def beside(path: str, base: str | None) -> str:
     """`path` as it is meant in the file `base`: relative to that file's folder."""
-    if base is None or base == STDIN or path == STDIN or os.path.isabs(path):
+    if base is None or STDIN in (base, path) or os.path.isabs(path):
         return path
     return os.path.join(os.path.dirname(base), path)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from cudnn_resolve.facts.conflict import conflicts, is_wrong
+from cudnn_resolve.facts.conflict import conflicts, covers, is_wrong
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, InstalledFramework, Problem, Toolkit, Unknown
 from cudnn_resolve.report.text import Style, clean, shorten, table, wrap
 
@@ -214,8 +214,10 @@ def _loader(facts: Facts) -> list[_Row]:
 def _problems(facts: Facts, room: int, *, whole: bool) -> list[_Row]:
     """What cannot work, marked, then what could not be asked; a long text takes two lines, or all that it needs."""
     seen = conflicts(facts)
-    rows = [_Row(_told(problem, room, whole=whole), True) for problem in seen]
-    rows.extend(_Row(_told(problem, room, whole=whole)) for problem in facts.problems if problem not in seen)
+    wrong = [problem for problem in facts.problems if any(covers(problem, conflict) for conflict in seen)]
+    wrong.extend(conflict for conflict in seen if not any(covers(problem, conflict) for problem in wrong))
+    rows = [_Row(_told(problem, room, whole=whole), True) for problem in wrong]
+    rows.extend(_Row(_told(problem, room, whole=whole)) for problem in facts.problems if problem not in wrong)
     return rows or [_Row("none")]
 
 

@@ -74,6 +74,17 @@ def test_problems_that_are_no_conflicts_are_told_without_a_mark() -> None:
     assert not marked(text)
 
 
+def test_a_conflict_that_the_probe_reported_is_told_once() -> None:
+    probed = Problem(what="driver/library version mismatch", why="library 550.54.15, module 535.183.01: reboot")
+    facts = Facts(driver=Driver(version="550.54.15", kernel_module="535.183.01"), problems=(probed, Problem(what="x", why="550.54.15")))
+
+    text = render(facts)
+
+    assert marked(text)[1:] == ["! Problems    driver/library version mismatch: library 550.54.15, module 535.183.01: reboot"]
+    assert text.count("535.183.01") == 2
+    assert "              x: 550.54.15\n" in text
+
+
 def test_equal_gpus_are_counted() -> None:
     text = render(Facts(gpus=(Gpu(name="H100", memory_mib=81920),) * 8))
 
