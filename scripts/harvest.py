@@ -11,7 +11,7 @@ run reads pages and nothing else, and an interrupted one goes on where it was. A
 
 The form of a release row:
 
-    version          as PEP 440 normalizes it; pre-releases only where the package has nothing else
+    version          as PEP 440 normalizes it; pre-releases where the list wants them or the package has nothing else
     date             of the first upload
     yanked           true where every file is
     requires_python  as the index says
@@ -38,7 +38,7 @@ from typing import Any
 
 from harvest_archive import Metadata
 from harvest_index import CONNECTIONS, Index, IndexFailure, RemoteFile, ask_names_once, configured_index
-from harvest_table import ARCHITECTURES, Extras, Release, Table, releases, rendered, table
+from harvest_table import ARCHITECTURES, Content, Release, Span, Table, releases, rendered, table
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -59,13 +59,10 @@ class Group:
     packages: tuple[str, ...]
     architectures: tuple[str, ...] = ARCHITECTURES
     """Whose wheels are asked for metadata."""
-    placeholders: tuple[str, ...] = ()
-    """Versions that hold nothing."""
+    span: Span = field(default_factory=Span)
     newest: int | None = None
     """So many releases are asked for metadata; None = all."""
-    versions: str = ""
-    """PEP 440 specifier of those that are kept."""
-    extras: Extras = field(default_factory=Extras)
+    content: Content = field(default_factory=Content)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -96,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     changes = 0
     for name, group in sorted(((name, one) for one in groups for name in one.packages), key=itemgetter(0)):
         if found := harvest.releases.get(name):
-            rows = table(name, found, lambda file: harvest.metadata.get(file.url), group.extras)
+            rows = table(name, found, lambda file: harvest.metadata.get(file.url), group.content)
             changes += _settle(rows, os.path.join(options.out, f"{name}.toml"), write=not options.check)
     if options.missing:
         print(*_missing(options.out), sep="\n")
@@ -133,17 +130,21 @@ def _groups(listed: dict[str, Any], only: Sequence[str] | None) -> list[Group]:
 
 
 def _group(given: dict[str, Any], drop_extras: Sequence[str]) -> Group:
-    unknown = given.keys() - {"packages", "architectures", "placeholders", "newest", "versions", "drop_extras", "keep_extras"}
+    spans = {key: given[key] for key in ("versions", "since", "prereleases") if key in given}
+    unknown = given.keys() - {"packages", "architectures", "placeholders", "newest", "drop_extras", "keep_extras", "dates", *spans}
     if unknown:
         raise SystemExit(f"harvest: no such key of a group: {', '.join(sorted(unknown))}")
     keep = given.get("keep_extras")
     return Group(
         packages=tuple(given["packages"]),
         architectures=tuple(given.get("architectures", ARCHITECTURES)),
-        placeholders=tuple(given.get("placeholders", ())),
+        span=Span(placeholders=frozenset(given.get("placeholders", ())), **spans),
         newest=given.get("newest"),
-        versions=given.get("versions", ""),
-        extras=Extras(drop=frozenset((*drop_extras, *given.get("drop_extras", ()))), keep=None if keep is None else frozenset(keep)),
+        content=Content(
+            drop_extras=frozenset((*drop_extras, *given.get("drop_extras", ()))),
+            keep_extras=None if keep is None else frozenset(keep),
+            dates=given.get("dates", True),
+        ),
     )
 
 
@@ -161,7 +162,7 @@ def _read_pages(index: Index, groups: Sequence[Group], harvest: Harvest) -> None
             if isinstance(files, IndexFailure):
                 harvest.failures.append(str(files))
             else:
-                harvest.releases[name] = releases(name, files, group.placeholders, group.versions)
+                harvest.releases[name] = releases(name, files, group.span)
 
 
 def _wanted(groups: Iterable[Group], harvest: Harvest) -> Iterator[tuple[str, RemoteFile]]:

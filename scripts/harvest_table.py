@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from harvest_archive import Metadata
 from harvest_index import RemoteFile
 from packaging.markers import Marker
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import SpecifierSet
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, canonicalize_name, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
@@ -55,12 +55,23 @@ class Release:
         return None if self.wheels else self.files[-1]
 
 
-def releases(project: str, files: Iterable[RemoteFile], unwanted: Collection[str] = (), within: str = "") -> list[Release]:
-    """The releases that Linux can install, oldest first: none of `unwanted`, none outside the specifier `within`.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Span:
+    """Which releases count."""
 
-    No pre-releases, except where there is nothing else.
-    """
-    allowed = SpecifierSet(within, prereleases=True)
+    placeholders: frozenset[str] = frozenset()
+    """Versions that hold nothing."""
+    versions: str = ""
+    """PEP 440 specifier that the others meet."""
+    since: str = ""
+    """Day of the first upload, `2014-01-01`; releases whose day the index does not say count."""
+    prereleases: bool = False
+    """Whether they count where there is something else."""
+
+
+def releases(project: str, files: Iterable[RemoteFile], span: Span) -> list[Release]:
+    """The releases that Linux can install, oldest first; pre-releases where the span says so or where there is nothing else."""
+    allowed = SpecifierSet(span.versions, prereleases=True)
     wheels: dict[Version, list[Wheel]] = {}
     archives: dict[Version, list[RemoteFile]] = {}
     for file in files:
@@ -71,16 +82,17 @@ def releases(project: str, files: Iterable[RemoteFile], unwanted: Collection[str
             archives.setdefault(version, []).append(file)
         elif wheel := _wheel(file):
             wheels.setdefault(version, []).append(wheel)
-    found = {version for version in (*wheels, *archives) if str(version) not in unwanted and version in allowed}
-    kept = {version for version in found if not version.is_prerelease} or found
-    return [
+    found = {version for version in (*wheels, *archives) if str(version) not in span.placeholders and version in allowed}
+    kept = {version for version in found if span.prereleases or not version.is_prerelease} or found
+    every = (
         Release(
             version=version,
             wheels=tuple(wheels.get(version, ())),
             files=tuple(one.file for one in wheels.get(version, ())) or tuple(archives[version]),
         )
         for version in sorted(kept)
-    ]
+    )
+    return [release for release in every if max((file.day or "9" for file in release.files), default="9") >= span.since]
 
 
 def _identity(name: str) -> tuple[str, Version | None]:
@@ -135,19 +147,23 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Extras:
-    """Which extras stay, with their requirements."""
+class Content:
+    """What is written of a release."""
 
-    drop: frozenset[str] = frozenset()
-    keep: frozenset[str] | None = None
-    """None = all that are not dropped."""
+    drop_extras: frozenset[str] = frozenset()
+    """Left out with their requirements."""
+    keep_extras: frozenset[str] | None = None
+    """The only ones that are not; None = all that are not dropped."""
+    dates: bool = True
 
     def dropped(self, declared: Iterable[str]) -> frozenset[str]:
         """Those that a package loses of the extras that it declares."""
-        return self.drop if self.keep is None else self.drop | (frozenset(map(canonicalize_name, declared)) - self.keep)
+        if self.keep_extras is None:
+            return self.drop_extras
+        return self.drop_extras | (frozenset(map(canonicalize_name, declared)) - self.keep_extras)
 
 
-def table(project: str, found: Sequence[Release], metadata: Callable[[RemoteFile], Metadata | None], chosen: Extras) -> Table:
+def table(project: str, found: Sequence[Release], metadata: Callable[[RemoteFile], Metadata | None], chosen: Content) -> Table:
     """The table of a project; `metadata` gives that of a file, None where it is not wanted or cannot be read."""
     ids: dict[str, int] = {}
     rows: list[dict[str, Any]] = []
@@ -164,21 +180,31 @@ def table(project: str, found: Sequence[Release], metadata: Callable[[RemoteFile
             if number > len(entries):
                 entries.append({"id": number, **entry})
             numbers[arch] = number
-        rows.append({**_plain_row(release), **_numbered(numbers)})
+        rows.append({**_plain_row(release, dates=chosen.dates), **_numbered(numbers)})
     return Table(package=project, release=rows, metadata=entries)
 
 
-def _plain_row(release: Release) -> dict[str, Any]:
+def _plain_row(release: Release, *, dates: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"version": str(release.version)}
     days = [file.day for file in release.files if file.day]
-    if days:
+    if dates and days:
         row["date"] = min(days)
     if all(file.yanked for file in release.files):
         row["yanked"] = True
-    asked = [file.requires_python for file in release.files if file.requires_python]
+    asked = [text for file in release.files if (text := _specifier(file.requires_python))]
     if asked:
-        row["requires_python"] = re.sub(r"\s+", "", asked[-1])
+        row["requires_python"] = asked[-1]
     return {**row, "tags": tags(release)}
+
+
+def _specifier(text: str | None) -> str:
+    """Without blanks; empty where it is none, which pip passes over, too."""
+    plain = re.sub(r"\s+", "", text or "")
+    try:
+        SpecifierSet(plain)
+    except InvalidSpecifier:
+        return ""
+    return plain
 
 
 def _numbered(numbers: Mapping[str, int]) -> dict[str, Any]:
