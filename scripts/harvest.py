@@ -130,15 +130,16 @@ def _groups(listed: dict[str, Any], only: Sequence[str] | None) -> list[Group]:
 
 
 def _group(given: dict[str, Any], drop_extras: Sequence[str]) -> Group:
-    spans = {key: given[key] for key in ("versions", "since", "prereleases") if key in given}
-    unknown = given.keys() - {"packages", "architectures", "placeholders", "newest", "drop_extras", "keep_extras", "dates", *spans}
+    spans = {key: given[key] for key in ("since", "prereleases") if key in given}
+    known = {"packages", "architectures", "newest", "placeholders", "versions", "drop_extras", "keep_extras", "dates", *spans}
+    unknown = given.keys() - known
     if unknown:
         raise SystemExit(f"harvest: no such key of a group: {', '.join(sorted(unknown))}")
     keep = given.get("keep_extras")
     return Group(
         packages=tuple(given["packages"]),
         architectures=tuple(given.get("architectures", ARCHITECTURES)),
-        span=Span(placeholders=frozenset(given.get("placeholders", ())), **spans),
+        span=Span(placeholders=frozenset(given.get("placeholders", ())), versions=tuple(given.get("versions", ())), **spans),
         newest=given.get("newest"),
         content=Content(
             drop_extras=frozenset((*drop_extras, *given.get("drop_extras", ()))),

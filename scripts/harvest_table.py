@@ -61,8 +61,8 @@ class Span:
 
     placeholders: frozenset[str] = frozenset()
     """Versions that hold nothing."""
-    versions: str = ""
-    """PEP 440 specifier that the others meet."""
+    versions: tuple[str, ...] = ()
+    """PEP 440 specifiers, of which a version meets one; empty = any version."""
     since: str = ""
     """Day of the first upload, `2014-01-01`; releases whose day the index does not say count."""
     prereleases: bool = False
@@ -71,7 +71,7 @@ class Span:
 
 def releases(project: str, files: Iterable[RemoteFile], span: Span) -> list[Release]:
     """The releases that Linux can install, oldest first; pre-releases where the span says so or where there is nothing else."""
-    allowed = SpecifierSet(span.versions, prereleases=True)
+    allowed = [SpecifierSet(text, prereleases=True) for text in span.versions or ("",)]
     wheels: dict[Version, list[Wheel]] = {}
     archives: dict[Version, list[RemoteFile]] = {}
     for file in files:
@@ -82,7 +82,9 @@ def releases(project: str, files: Iterable[RemoteFile], span: Span) -> list[Rele
             archives.setdefault(version, []).append(file)
         elif wheel := _wheel(file):
             wheels.setdefault(version, []).append(wheel)
-    found = {version for version in (*wheels, *archives) if str(version) not in span.placeholders and version in allowed}
+    found = {
+        version for version in (*wheels, *archives) if str(version) not in span.placeholders and any(version in one for one in allowed)
+    }
     kept = {version for version in found if span.prereleases or not version.is_prerelease} or found
     every = (
         Release(
