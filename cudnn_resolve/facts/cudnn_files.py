@@ -7,8 +7,8 @@ LD_DEBUG=libs), 2026-11-21.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import CudnnVersion
 
 _NAME = re.compile(r"libcudnn(?:_([a-z0-9_]{1,60}))?(-[0-9a-f]{8})?\.so(?:\.(\d{1,3}(?:\.\d{1,4}){0,3}))?")
