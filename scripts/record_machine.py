@@ -3,7 +3,7 @@
 
 usage: record_machine.py NAME [--python PATH] [--about TEXT] [--replace OLD=NEW]... [--into FOLDER]
 
-The folder gets answers.json (every question with its answer), facts.json (what detect made of them) and about.toml. What tells about
+The folder gets answers.json (every question with its answer), facts.json (what detect made of them) and about.json. What tells about
 the owner is taken out: the home directory becomes /home/user, UUIDs are numbered, only packages that matter stay in the lists of apt
 and of the linker cache, and `--replace` changes any other text; look through the folder before you give it away.
 """
@@ -99,10 +99,20 @@ def record(host: Host, python: str | None, replacements: list[tuple[str, str]]) 
     detect(recording, python)
     shorter = json.dumps(shortened(json.loads(recording.answers())), indent=1, sort_keys=True) + "\n"
     text = redacted(shorter, replacements)
-    wanted = python
+    return text, detect(RecordedHost(json.loads(text)), renamed(python, replacements))
+
+
+def renamed(python: str | None, replacements: list[tuple[str, str]]) -> str | None:
+    """The interpreter that was asked for, under the name that it has in the recording."""
     for old, new in replacements:
-        wanted = wanted and wanted.replace(old, new)
-    return text, detect(RecordedHost(json.loads(text)), wanted)
+        python = None if python is None else python.replace(old, new)
+    return python
+
+
+def python_of(folder: Path) -> str | None:
+    """The interpreter that a recording in `folder` was made for; None where it was the default."""
+    asked: str | None = json.loads((folder / "about.json").read_text("utf-8"))["python"]
+    return asked
 
 
 def main() -> None:
@@ -120,10 +130,8 @@ def main() -> None:
     text, facts = record(LinuxHost(), options.python, replacements)
     write_recording(str(folder), text)
     (folder / "facts.json").write_text(json.dumps(encode(facts), indent=1) + "\n", "utf-8")
-    python = "" if options.python is None else options.python
-    for old, new in replacements:
-        python = python.replace(old, new)
-    (folder / "about.toml").write_text(f"about = {json.dumps(options.about)}\npython = {json.dumps(python)}\n", "utf-8")
+    about = {"about": options.about, "python": renamed(options.python, replacements)}
+    (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n", "utf-8")
     print(f"recorded {folder}")
 
 

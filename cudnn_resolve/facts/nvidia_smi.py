@@ -53,11 +53,12 @@ def parse_query(text: str, fields: tuple[str, ...] = QUERY_FIELDS) -> tuple[SmiG
             continue
         row = {name: _said(value) for name, value in zip(fields, values, strict=True)}
         memory = row.get("memory.total")
+        driver = row["driver_version"]
         capability = row.get("compute_cap")
         found.append(
             SmiGpu(
                 uuid=row["uuid"],
-                driver=row["driver_version"],
+                driver=driver if driver and re.fullmatch(r"\d{2,4}(\.\d+){1,3}", driver) else None,
                 memory_mib=int(memory) if memory and re.fullmatch(r"\d{1,9}", memory) else None,
                 capability=capability if capability and re.fullmatch(r"\d{1,2}\.\d", capability) else None,
                 name=row["name"],

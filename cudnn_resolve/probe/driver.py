@@ -47,7 +47,7 @@ def _ask_sys(evidence: Evidence) -> DriverAnswer:
 
 def _ask_smi(evidence: Evidence) -> DriverAnswer:
     smi = evidence.smi
-    version = DriverVersion(smi.driver) if smi.driver and smi.driver.replace(".", "").isdigit() else smi.banner.driver
+    version = DriverVersion(smi.driver) if smi.driver else smi.banner.driver
     return DriverAnswer(version=version or smi.banner.library, cuda=smi.banner.cuda, where=smi.path or "")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from cudnn_resolve.facts.procfs import (
     is_nvidia_display,
@@ -13,8 +14,10 @@ from cudnn_resolve.facts.procfs import (
 )
 from cudnn_resolve.host.port import Host, is_dir
 from cudnn_resolve.probe.native import Native
-from cudnn_resolve.probe.smi import Smi, ask_smi
 from cudnn_resolve.version import DriverVersion
+
+if TYPE_CHECKING:
+    from cudnn_resolve.probe.smi import Smi
 
 _OLDEST_BRANCH = 200
 """Desktop and data centre drivers have had three digits since 2010; a smaller number is a release of Jetson Linux."""
@@ -30,6 +33,8 @@ class Evidence:
     @cached_property
     def smi(self) -> Smi:
         """The answer of nvidia-smi; slow, so not to be asked without need."""
+        from cudnn_resolve.probe.smi import ask_smi
+
         return ask_smi(self.host)
 
     @property

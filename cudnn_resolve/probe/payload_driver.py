@@ -225,12 +225,12 @@ def load(places: "list[str]", tell: "Tell") -> "ctypes.CDLL | None":
 def mapped(name: str) -> "str | None":
     """Path of the file that this process has mapped for a library `libcuda.so.1`, links resolved; None if it is not seen."""
     stem = name[: name.index(".so") + 3]
-    with open("/proc/self/maps", errors="surrogateescape") as lines:
-        for line in lines:
-            path = line.rstrip("\n").split(None, 5)[5:]
-            if path and os.path.basename(path[0]).startswith(stem):
-                return path[0]
-    return None
+    try:
+        with open("/proc/self/maps", errors="replace") as lines:
+            paths = [line.rstrip("\n").split(None, 5)[5:] for line in lines]
+    except OSError:
+        return None
+    return next((path[0] for path in paths if path and os.path.basename(path[0]).startswith(stem)), None)
 
 
 def words(raw: bytes) -> str:

@@ -49,7 +49,7 @@ def test_an_old_one_is_asked_for_less() -> None:
 
 
 def test_what_it_does_not_know_is_none() -> None:
-    (found,) = parse_query(f"{UUID}, [N/A], [Not Supported], nonsense, [Unknown Error]\n")
+    (found,) = parse_query(f"{UUID}, 550..1, [Not Supported], nonsense, [Unknown Error]\n")
 
     assert (found.driver, found.memory_mib, found.capability, found.name) == (None, None, None, None)
 
