@@ -173,7 +173,7 @@ def _is_broken(copy: CudnnCopy) -> bool:
 
 def _copy(copy: CudnnCopy) -> tuple[str, ...]:
     version = copy.version or ("?" if copy.soname is None else f"{copy.soname}.?")
-    state = "incomplete" if copy.complete is False else "broken" if copy.problems else ""
+    state = "incomplete" if copy.complete is False else "problems" if copy.problems else ""
     return version, f"CUDA {copy.cuda}" if copy.cuda else "", copy.source, state, clean(copy.path or copy.owner or "")
 
 
@@ -207,8 +207,9 @@ def _loader(facts: Facts) -> list[_Row]:
         return _unknown_or(loader, "")
     count = len(loader.ldconfig)
     cached = f"{count or 'no'} CUDA {'library' if count < 2 else 'libraries'} in the linker cache"
-    paths = ":".join(loader.ld_library_path)
-    return [_Row(clean(f"LD_LIBRARY_PATH={paths}" if paths else "LD_LIBRARY_PATH is not set")), _Row(cached)]
+    name = "LD_LIBRARY_PATH"
+    rows = [_Row(clean(f"{'' if index else name + '=':<16}{path}")) for index, path in enumerate(loader.ld_library_path)]
+    return [*(rows or [_Row(f"{name} is not set")]), _Row(cached)]
 
 
 def _problems(facts: Facts, room: int, *, whole: bool) -> list[_Row]:
