@@ -17,7 +17,7 @@ from cudnn_resolve.probe.native import ask_libraries
 from cudnn_resolve.probe.packages import find_apt, find_cache, relevant
 from cudnn_resolve.probe.platform import find_container, find_platform, find_root
 from cudnn_resolve.probe.python import Target, ask_python, choose_python
-from cudnn_resolve.probe.toolkit import find_toolkits
+from cudnn_resolve.probe.toolkit import Compiler, find_compiler, find_toolkits
 from cudnn_resolve.record import replace
 
 
@@ -30,7 +30,8 @@ def detect(host: Host, python: str | None) -> Facts:
     path, how = choose_python(host, python)
     native = Later(lambda: ask_libraries(host))
     root = Later(lambda: find_root(host))
-    facts, environment = _surroundings(host, ask_python(host, path, how))
+    compiler = Later(lambda: find_compiler(host))
+    facts, environment = _surroundings(host, ask_python(host, path, how), compiler)
     copies, copy_problems = find_copies(host, environment)
     frameworks, framework_problems = find_frameworks(host, environment, copies)
     evidence = Evidence(host, native.value())
@@ -51,12 +52,12 @@ def detect(host: Host, python: str | None) -> Facts:
     )
 
 
-def _surroundings(host: Host, target: Target) -> tuple[Facts, TargetEnvironment]:
+def _surroundings(host: Host, target: Target, compiler: Later[Compiler]) -> tuple[Facts, TargetEnvironment]:
     """What is known without the driver and without cuDNN, and the environment in which to look for the latter."""
     platform, sources = find_platform(host, target)
     apt, apt_source, apt_problems = find_apt(host, target.machine)
     cache, cache_problems = find_cache(host, target.machine)
-    toolkits = find_toolkits(host, target, apt)
+    toolkits = find_toolkits(host, target, apt, compiler.value())
     container, container_source = find_container(host)
     sources |= {
         "python": target.how,

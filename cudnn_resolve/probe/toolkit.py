@@ -38,10 +38,14 @@ class Toolkits:
     problems: tuple[Problem, ...]
 
 
-def find_toolkits(host: Host, target: Target, apt: Mapping[str, str]) -> Toolkits:
+Compiler = tuple[str | None, CudaVersion | None]
+"""Root of the toolkit whose nvcc is on PATH and, where it had to be run, its version; None, None without one."""
+
+
+def find_toolkits(host: Host, target: Target, apt: Mapping[str, str], on_path: Compiler) -> Toolkits:
     """Every CUDA toolkit: directories below /usr/local, those that variables and nvcc name, apt, conda and pip parts."""
     roots, aliases, problems = _directories(host)
-    compiler, version = _compiler(host)
+    compiler, version = on_path
     if compiler is not None and compiler not in roots:
         roots.append(compiler)
         aliases.setdefault(compiler, []).append("nvcc on PATH")
@@ -88,8 +92,8 @@ def _runtime_libraries(host: Host, root: str) -> list[str]:
     return [name for folder in ("lib64", "lib") for name in host.list_dir(f"{root}/{folder}") if name.startswith("libcudart.so.")]
 
 
-def _compiler(host: Host) -> tuple[str | None, CudaVersion | None]:
-    """Root of the toolkit whose nvcc is on PATH and, where it had to be run, its version; None, None without one.
+def find_compiler(host: Host) -> Compiler:
+    """The toolkit whose nvcc is on PATH.
 
     A wrapper script is asked for the compiler behind it with `--dryrun`, which runs nothing.
     """

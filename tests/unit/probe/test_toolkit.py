@@ -8,7 +8,7 @@ from cudnn_resolve.facts.model import Problem, Python, Toolkit
 from cudnn_resolve.host.port import CommandResult
 from cudnn_resolve.probe.environment import Distribution
 from cudnn_resolve.probe.python import Target
-from cudnn_resolve.probe.toolkit import Toolkits, find_toolkits
+from cudnn_resolve.probe.toolkit import Toolkits, find_compiler, find_toolkits
 from tests.fake_host import FakeHost
 
 SITE = "/venv/lib/python3.11/site-packages"
@@ -34,7 +34,7 @@ def target(*distributions: tuple[str, str]) -> Target:
 
 
 def find(host: FakeHost, apt: Mapping[str, str] | None = None, *distributions: tuple[str, str]) -> Toolkits:
-    return find_toolkits(host, target(*distributions), apt or {})
+    return find_toolkits(host, target(*distributions), apt or {}, find_compiler(host))
 
 
 def release(version: str) -> str:
