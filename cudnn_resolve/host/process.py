@@ -111,7 +111,10 @@ class _Exchange:
                     pipe.close()
                 except OSError:
                     continue
-        self._process.wait()
+        try:
+            self._process.wait(_GRACE_SECONDS * 10)
+        except subprocess.TimeoutExpired:  # it hangs in the kernel, where not even this signal reaches it
+            return
 
     def text(self, name: str) -> str:
         """What was kept of a stream."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Gpu, Problem, Unknown
+from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.probe import native
 from cudnn_resolve.probe.driver import find_driver
 from cudnn_resolve.probe.evidence import Evidence
@@ -48,6 +49,14 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build_library("standin_nvml.c", folder, "libnvidia-ml.so.1", "libnvidia-ml.so.550.54.15")
     build_library("standin_cuda.c", folder, "libcuda.so.1", "libcuda.so.550.54.15")
     return folder
+
+
+@pytest.fixture
+def bare_machine() -> None:
+    """The test is about what is nowhere; a machine with a driver of its own cannot show that."""
+    own = native.ask_libraries(LinuxHost())
+    if own.nvml.path or own.libcuda.path:
+        pytest.skip("this machine has a driver of its own")
 
 
 def find(folder: Path, files: Mapping[str, str] | None = None, **settings: str) -> Found:
@@ -252,6 +261,7 @@ def test_a_forward_compatibility_libcuda_gives_its_cuda_and_says_so(libraries: P
     assert len(found.problems) == 1
 
 
+@pytest.mark.usefixtures("bare_machine")
 def test_a_compat_library_alone_is_no_driver(tmp_path: Path) -> None:
     compat = tmp_path / "cuda-13.0/compat"
     build_library("standin_cuda.c", compat, "libcuda.so.1", "libcuda.so.580.82.07")
@@ -263,6 +273,7 @@ def test_a_compat_library_alone_is_no_driver(tmp_path: Path) -> None:
     assert "forward-compatibility" in found.said("libcuda.so.1")
 
 
+@pytest.mark.usefixtures("bare_machine")
 def test_a_stub_on_the_loaders_path_is_named_and_is_no_driver(tmp_path: Path) -> None:
     stubs = tmp_path / "stubs"
     build_library("standin_cuda.c", stubs, "libcuda.so.1")
@@ -273,6 +284,7 @@ def test_a_stub_on_the_loaders_path_is_named_and_is_no_driver(tmp_path: Path) ->
     assert "stub" in found.said("libcuda.so.1")
 
 
+@pytest.mark.usefixtures("bare_machine")
 def test_a_library_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     (tmp_path / "libcuda.so.1").write_text("this is no library")
 
@@ -284,6 +296,7 @@ def test_a_library_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     assert "nothing tells its version" in found.said("driver")
 
 
+@pytest.mark.usefixtures("bare_machine")
 def test_without_any_library_there_is_no_driver(tmp_path: Path) -> None:
     found = find(tmp_path)
 
@@ -291,6 +304,7 @@ def test_without_any_library_there_is_no_driver(tmp_path: Path) -> None:
     assert found.sources["driver"] == "no driver library, no kernel module, no device"
 
 
+@pytest.mark.usefixtures("bare_machine")
 def test_a_library_outside_of_the_loaders_search_is_found_and_named(libraries: Path, tmp_path: Path) -> None:
     """The payload is told the directories here; those that it tries by itself are real ones of Colab, Kubernetes and WSL."""
     environ = {"STANDIN_GPUS": GPUS}
