@@ -136,12 +136,9 @@ def distributions(path: "list[str]", problems: "list[list[str]]") -> "list[list[
             changed = os.stat(entry).st_mtime if os.path.exists(entry) else 0.0
             if one[0] in here:
                 both = sorted([one[1], here[one[0]][1][1]])
-                problems.append(
-                    [
-                        "{} is installed twice in {}".format(one[0], text(directory)),
-                        "metadata of {} and {} lie side by side; the one written last counts".format(*both),
-                    ]
-                )
+                if both[0] != both[1]:
+                    why = "metadata of {} and {} lie side by side; the one written last counts".format(*both)
+                    problems.append(["{} is installed twice in {}".format(one[0], text(directory)), why])
                 if changed < here[one[0]][0]:
                     continue
             here[one[0]] = (changed, one)

@@ -84,6 +84,16 @@ def test_the_one_written_last_counts_of_two_in_one_place(tmp_path: Path) -> None
     assert "1.26.4 and 2.0.0" in problems[0][1]
 
 
+def test_two_descriptions_of_one_release_are_no_problem(tmp_path: Path) -> None:
+    install(tmp_path, "six-1.16.0.dist-info", plain("six", "1.16.0"))
+    install(tmp_path, "six-1.16.0.egg-info", plain("six", "1.16.0"), "PKG-INFO")
+
+    rows, problems = found(tmp_path)
+
+    assert [row[:2] for row in rows] == [["six", "1.16.0"]]
+    assert problems == []
+
+
 def test_what_an_interrupted_uninstall_left_is_named_and_does_not_count(tmp_path: Path) -> None:
     install(tmp_path, "~umpy-1.26.4.dist-info", plain("numpy", "1.26.4"))
 
