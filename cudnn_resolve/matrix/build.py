@@ -160,10 +160,13 @@ def render(form: Form, row: object) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     defaults = {one.name: one.default for one in fields(form.type)}
     for column in form.columns:
+        if column.field not in defaults:  # `local` is in the version already
+            continue
         value = getattr(row, column.field)
         if not column.required and value == defaults[column.field]:
             continue
-        plain = value if column.kind.show is None else column.kind.show(value)
+        alone = form.expands and column.field == "version"  # a list in the table, one of them in the row
+        plain = value if column.kind.show is None or alone else column.kind.show(value)
         outer, dot, inner = column.name.partition(".")
         if dot:
             shown.setdefault(outer, {})[inner] = plain

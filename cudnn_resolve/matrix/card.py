@@ -30,7 +30,7 @@ def find(cards: Sequence[Card], name: str) -> Card | None:
     known = [(card, _words(each)) for card in cards for each in (card.name, *card.alias)]
     bare = words - _SERIES
     for wanted, trimmed in ((words, frozenset[str]()), (bare, _SERIES)):
-        found = [card for card, have in known if wanted and have - trimmed == wanted]
+        found = [card for card, have in known if wanted and have - trimmed == wanted and _compatible(have, words)]
         if found:
             return _agreed(found)
     parts = [(card, have - _SERIES) for card, have in known if have - _SERIES and have - _SERIES <= bare and _compatible(have, words)]

@@ -72,8 +72,7 @@ def unique_keys(book: Book, names: Iterable[str] | None = None) -> Iterator[Faul
     for name in book.names() if names is None else sorted(names):
         form = table_form(name)
         for array in form.arrays if form else ():
-            if array.type is not dict:
-                yield from _repeated(array, lines(book, name, array.array))
+            yield from _repeated(array, lines(book, name, array.array))
 
 
 def _repeated(form: Form, rows: Iterable[Line]) -> Iterator[Fault]:

@@ -371,6 +371,16 @@ class Framework:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Metadata:
+    """wheel/*.toml: what the metadata of one or more releases requires."""
+
+    id: int
+    requires: tuple[str, ...] = ()
+    """Requires-Dist lines."""
+    extras: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class WheelRelease:
     """wheel/*.toml: one release of a pip package, as its index shows it."""
 

@@ -368,7 +368,7 @@ def _wheel_table() -> TableForm:
     head = Form(array="", type=row.Package, key=("package",), columns=(_need("package", kind.PACKAGE),))
     metadata = Form(
         array="metadata",
-        type=dict,
+        type=row.Metadata,
         key=("id",),
         columns=(
             _need("id", kind.COUNT),
@@ -410,6 +410,6 @@ TABLES: dict[str, TableForm] = {
 def table_form(name: str) -> TableForm | None:
     """The form of the table `cudnn/release` or `framework/torch`, None where no table has such a name."""
     folder, slash, rest = name.partition("/")
-    if slash and rest and "/" not in rest and f"{folder}/*" in TABLES:
+    if slash and rest and not set("*/") & set(rest) and f"{folder}/*" in TABLES:
         return TABLES[f"{folder}/*"]
     return None if name.endswith("*") else TABLES.get(name)

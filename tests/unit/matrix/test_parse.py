@@ -1,0 +1,169 @@
+"""Tables are checked column by column; every fault of a file is said at once, with its place."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cudnn_resolve.matrix.pack import unpack
+from cudnn_resolve.matrix.parse import compile_table, decode
+from cudnn_resolve.matrix.table import TABLES, table_form
+from tests.unit.matrix.test_column import ANYTHING
+from tests.unit.matrix.toy import HEAD, WORLD
+
+CARD = '{name = "T4", capability = "7.5", class = "datacenter", source = "docs"}'
+
+
+def faults(name: str, text: str, *, overlay: bool = False) -> list[str]:
+    return [str(fault) for fault in compile_table(name, decode(text), file="m/x.toml", overlay=overlay)[1]]
+
+
+@pytest.mark.parametrize("name", sorted(WORLD))
+def test_the_toy_tables_are_right(name: str) -> None:
+    assert faults(name, WORLD[name]) == []
+
+
+def test_every_fault_of_a_file_is_said_at_once() -> None:
+    text = (
+        HEAD
+        + """
+        answer = 42
+        [[build]]
+        version = "9.x"
+        cuda_major = 12
+        soname = 9
+        capability = ["7.5", "7_5"]
+        cuda_biult = "12.4"
+        apt = {package = "libcudnn9-cuda-12", versoin = "9"}
+        source = ["docs", "nowhere"]
+        [[build]]
+        version = "9.1.0.70"
+        cuda_major = "12"
+        soname = 9
+        """
+    )
+    assert faults("cudnn/release", text) == [
+        "m/x.toml: build[0].version: '9.x' is not a cuDNN version such as 9.3.0.75",
+        "m/x.toml: build[0].capability: entry 1: '7_5' is not a compute capability such as 7.5",
+        "m/x.toml: build[0].cuda_biult: is not a column; did you mean cuda_built?",
+        "m/x.toml: build[0].apt.versoin: is not a column; did you mean apt.version?",
+        "m/x.toml: build[0].source: 'nowhere' is not one of the [source.ID] tables of this file",
+        "m/x.toml: build[1].cuda_major: '12' is not a whole number from 0 on",
+        "m/x.toml: build[1].source: is missing: every row says where it comes from",
+        "m/x.toml: answer: is not part of this table",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("card = []", "m/x.toml: origin: is missing; expected one of authored, harvested"),
+        ('origin = "guessed"', "m/x.toml: origin: 'guessed' is not one of authored, harvested"),
+        ('origin = "harvested"', "m/x.toml: script: is missing; expected a text"),
+        ('origin = "authored"', "m/x.toml: holds no rows"),
+        ("card = 3", "m/x.toml: card: is not an array of tables [[card]] of at most 50000 rows"),
+        ("card = [3]", "m/x.toml: card[0]: 3 is not a table of columns"),
+        ('[[cards]]\nname = "T4"', "m/x.toml: cards: is not part of this table; did you mean card?"),
+        ('source = "docs"', "m/x.toml: source: 'docs' is not a set of tables [source.ID]"),
+        ("source.docs = 3", "m/x.toml: source.docs: 3 is not a table"),
+        ('source.docs = {where = "x"}', "m/x.toml: source.docs.read: is missing"),
+        ("source.docs = {url = 3}", "m/x.toml: source.docs.url: is not a column"),
+        (
+            '[source.cuda-12.4]\nwhere = "x"\nread = 2026-01-01',
+            'm/x.toml: source.cuda-12.4: is not a column; an id with a dot is written [source."cuda-12.4"]',
+        ),
+        ('"a b" = 1', "m/x.toml: 'a b': is not part of this table"),
+        ('"\\u001b[31m" = 1', r"m/x.toml: '\x1b[31m': is not part of this table"),
+        ('[[card]]\nremove = true\nname = "T4"', "m/x.toml: card[0].remove: is not a column"),
+    ],
+)
+def test_shape_of_a_file(text: str, fault: str) -> None:
+    assert fault in faults("gpu/card", text)
+
+
+def test_a_name_in_a_file_is_that_of_the_file() -> None:
+    assert faults("wheel/alpha", WORLD["wheel/beta"])[0] == "m/x.toml: package: 'beta' is not the name of its file, alpha.toml"
+    assert "m/x.toml: framework.name: 'beta' is not the name of its file, alpha.toml" in faults("framework/alpha", WORLD["framework/beta"])
+
+
+def test_metadata_of_a_release_is_in_the_file() -> None:
+    text = WORLD["wheel/beta"].replace("metadata = 1", "metadata = {x86_64 = 1, aarch64 = 7}")
+    assert faults("wheel/beta", text) == ["m/x.toml: release[0].metadata: 7 is not the id of a [[metadata]] entry of this file"]
+
+
+def test_days_of_versions() -> None:
+    text = WORLD["framework/alpha"].replace('"1.0" = 2022-01-01', '"1.0" = "soon"\n"one" = 2022-01-01')
+    assert faults("framework/alpha", text) == [
+        "m/x.toml: date.1.0: 'soon' is not a date such as 2026-11-21".replace("date.1.0", "date.'1.0'"),
+        "m/x.toml: date.one: 'one' is not a version such as 2.15.0",
+    ]
+
+
+def test_an_overlay_may_leave_out_what_the_table_below_says() -> None:
+    assert faults("gpu/card", f"card = [{CARD}]".replace(', source = "docs"', ""), overlay=True) == []
+    assert faults("framework/alpha", '[[build]]\nversion = "3"\nvariant = "cpu"', overlay=True) == []
+    assert faults("gpu/card", 'card = [{remove = true, name = "T4"}]', overlay=True) == []
+    assert faults("framework/alpha", '[[build]]\nversion = "3"', overlay=True) == ["m/x.toml: build[0].variant: is missing; expected " + ID]
+    assert faults("gpu/card", "card = [{remove = true}]", overlay=True) == ["m/x.toml: card[0].name: is missing; expected a text"]
+    assert "m/x.toml: card[0].remove: 'yes' is not true or false" in faults("gpu/card", 'card = [{remove = "yes"}]', overlay=True)
+
+
+ID = "an id made of letters, digits and . _ + : / -"
+
+
+def test_columns_of_a_removing_row_are_checked_all_the_same() -> None:
+    text = 'card = [{remove = true, name = "T4", capability = "x"}]'
+    assert faults("gpu/card", text, overlay=True) == ["m/x.toml: card[0].capability: 'x' is not a compute capability such as 7.5"]
+
+
+def test_compiled_rows_are_plain() -> None:
+    compiled, _ = compile_table("gpu/card", decode(f"{HEAD}card = [{CARD}]"), file="x")
+    assert unpack(compiled["rows"]["card"]) == [{"name": "T4", "capability": "7.5", "kind": "datacenter", "source": ["docs"]}]
+    assert compiled["sources"] == {"docs": {"where": "https://docs.example/page", "read": "2026-01-31"}}
+
+
+@pytest.mark.parametrize("name", ["card", "gpu/cards", "framework/", "framework/a/b", "wheel/*", "framework/*", ""])
+def test_no_such_table(name: str) -> None:
+    assert table_form(name) is None
+    assert compile_table(name, {}, file="x")[1][0].message.startswith("there is no table")
+
+
+@pytest.mark.parametrize(
+    "text", ["a = ", "[a]\n[a]", "a = 2026-13-01", 'a = "\\q"', "\x00", "a." * 3000 + "a = 1\n" + "b = " + "[" * 100000]
+)
+def test_what_is_not_toml_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        decode(text)
+
+
+def test_nesting_without_end_is_a_fault() -> None:
+    deep: Any = []
+    for _ in range(100000):
+        deep = [deep]
+    found = compile_table("gpu/card", {"card": [{"name": deep, "alias": [deep], "x": deep}], "source": {"a": deep}}, file="x")[1]
+    assert [fault.place for fault in found][:3] == ["origin", "source.a", "card[0].name"]
+
+
+@given(st.text())
+def test_any_text_is_decoded_or_a_value_error(text: str) -> None:
+    with contextlib.suppress(ValueError):
+        decode(text)
+
+
+SHAPES = st.dictionaries(
+    st.sampled_from(
+        sorted({form.array for table in TABLES.values() for form in table.arrays} | {"origin", "source", "date", "framework", "package"})
+    ),
+    ANYTHING
+    | st.lists(st.dictionaries(st.sampled_from(["version", "name", "id", "package", "source", "remove", "apt", "cuda"]), ANYTHING)),
+)
+
+
+@given(name=st.sampled_from(sorted(WORLD)), raw=SHAPES, overlay=st.booleans())
+def test_any_mapping_gives_faults_and_nothing_else(name: str, raw: dict[str, Any], *, overlay: bool) -> None:
+    for fault in compile_table(name, raw, file="x", overlay=overlay)[1]:
+        assert str(fault).isprintable()
