@@ -171,7 +171,8 @@ def _refusal(host: Host, path: str, result: CommandResult) -> UsageError | World
     old = host.run([path, "-c", "import sys; print('python %d.%d' % sys.version_info[:2])"], timeout_seconds=5.0)
     found = re.fullmatch(r"python (\d+\.\d+)", old.stdout.strip())
     if not found:
-        return _unusable(path, "it does not answer as Python does")
+        said = result.stderr.strip().splitlines()[:1]
+        return _unusable(path, "it does not answer as Python does" + (f": {said[0][:200]}" if said else ""))
     if tuple(int(part) for part in found[1].split(".")) < (3, 6):
         return _unusable(path, f"it is Python {found[1]}; 3.6 or later is needed")
     last = result.stderr.strip().splitlines()[-1:] or [result.why()]
