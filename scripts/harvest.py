@@ -21,7 +21,8 @@ The form of a release row:
     metadata         id of the [[metadata]] with its Requires-Dist, or one for each architecture where they differ; that of the newest
                      Python's wheel, or of a source archive that is small and says it; left out where it is not known
 
-Exit: 0 done, or with --check nothing to change; 1 with --check something to change; 2 something could not be read.
+Exit: 0 done, or with --check nothing to change; 1 with --check something to change; 2 something could not be read: the tables of
+those packages stay as they are.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from typing import Any
 
 from harvest_archive import Metadata
 from harvest_index import CONNECTIONS, Index, IndexFailure, RemoteFile, ask_names_once, configured_index
-from harvest_table import ARCHITECTURES, Content, Release, Span, Table, releases, rendered, table
+from harvest_marker import ARCHITECTURES
+from harvest_table import Content, Release, Span, Table, releases, rendered, table
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -72,6 +74,8 @@ class Harvest:
     releases: dict[str, list[Release]] = field(default_factory=dict)
     metadata: dict[str, Metadata] = field(default_factory=dict)
     """By the URL of the file."""
+    unread: set[str] = field(default_factory=set)
+    """Packages of which something could not be read; their tables stay as they are."""
     failures: list[str] = field(default_factory=list)
 
 
@@ -81,7 +85,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     with open(options.list, "rb") as stream:
         listed = tomllib.load(stream)
     groups = _groups(listed, options.package)
-    ask_names_once()
     index = Index(options.index_url or configured_index(), options.cache)
     harvest = Harvest()
     _read_pages(index, groups, harvest)
@@ -92,12 +95,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     _read_metadata(index, wanted, harvest)
     changes = 0
     for name, group in sorted(((name, one) for one in groups for name in one.packages), key=itemgetter(0)):
-        if found := harvest.releases.get(name):
+        found = harvest.releases.get(name)
+        if found and name not in harvest.unread:
             rows = table(name, found, lambda file: harvest.metadata.get(file.url), group.content)
             changes += _settle(rows, os.path.join(options.out, f"{name}.toml"), write=not options.check)
     if options.missing:
         print(*_missing(options.out), sep="\n")
-    print(*(f"harvest: {failure}" for failure in harvest.failures), sep="\n", end="", file=sys.stderr)
+    for failure in harvest.failures:
+        print(f"harvest: {failure}", file=sys.stderr)
     print(f"{len(harvest.releases)} packages, {len(wanted)} files asked, {changes} tables {'to change' if options.check else 'written'}")
     return 2 if harvest.failures else int(options.check and changes > 0)
 
@@ -107,7 +112,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="harvest", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--package", action="append", metavar="NAME", help="only this package of the list; may be repeated")
     parser.add_argument("--check", action="store_true", help="say what would change, write nothing")
-    parser.add_argument("--missing", action="store_true", help="name what the newest frameworks require and no table holds")
+    parser.add_argument("--missing", action="store_true", help="name what the newest releases require and no table holds")
     parser.add_argument("--index-url", metavar="URL", help="simple API to ask (that of pip)")
     parser.add_argument(
         "--cache", metavar="DIR", default=os.path.join(home, "cudnn-resolve-harvest"), help="metadata read before (%(default)s)"
@@ -166,21 +171,21 @@ def _read_pages(index: Index, groups: Sequence[Group], harvest: Harvest) -> None
                 harvest.releases[name] = releases(name, files, group.span)
 
 
-def _wanted(groups: Iterable[Group], harvest: Harvest) -> Iterator[tuple[str, RemoteFile]]:
-    """The files whose metadata is needed, by URL."""
+def _wanted(groups: Iterable[Group], harvest: Harvest) -> Iterator[tuple[str, tuple[str, RemoteFile]]]:
+    """The files whose metadata is needed, each with its package, by URL."""
     for group in groups:
         for name in group.packages:
             found = harvest.releases.get(name, [])
             for release in found if group.newest is None else found[-group.newest :]:
                 asked = [file for arch in group.architectures if (file := release.speaker(arch))]
                 for file in asked or [file for arch in ARCHITECTURES if (file := release.speaker(arch))]:
-                    yield file.url, file
+                    yield file.url, (name, file)
 
 
-def _read_metadata(index: Index, wanted: dict[str, RemoteFile], harvest: Harvest) -> None:
-    def read(file: RemoteFile) -> Metadata | IndexFailure | None:
+def _read_metadata(index: Index, wanted: dict[str, tuple[str, RemoteFile]], harvest: Harvest) -> None:
+    def read(pair: tuple[str, RemoteFile]) -> Metadata | IndexFailure | None:
         try:
-            return index.metadata(file)
+            return index.metadata(pair[1])
         except IndexFailure as failure:
             return failure
 
@@ -188,6 +193,7 @@ def _read_metadata(index: Index, wanted: dict[str, RemoteFile], harvest: Harvest
         for number, (url, known) in enumerate(zip(wanted, pool.map(read, wanted.values()), strict=True), 1):
             if isinstance(known, IndexFailure):
                 harvest.failures.append(str(known))
+                harvest.unread.add(wanted[url][0])
             elif known is not None:
                 harvest.metadata[url] = known
             if number % 1000 == 0:
@@ -249,4 +255,5 @@ def _missing(out: str) -> list[str]:
 
 
 if __name__ == "__main__":
+    ask_names_once()
     sys.exit(main())

@@ -6,6 +6,7 @@ Pages are asked for as JSON (PEP 691) and as HTML (PEP 503), whichever the index
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import threading
 import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -63,10 +65,11 @@ def configured_index() -> str:
     SystemExit where pip says neither.
     """
     pip = [sys.executable, "-m", "pip"]
-    for key in ("global.index-url", ":env:.index-url", "install.index-url"):
-        done = subprocess.run([*pip, "config", "get", key], capture_output=True, text=True, check=False)
-        if done.returncode == 0 and done.stdout.strip():
-            return done.stdout.strip()
+    done = subprocess.run([*pip, "config", "list"], capture_output=True, text=True, check=False)
+    configured = dict(re.findall(r"^(\S+)\.index-url='(.*)'$", done.stdout, re.MULTILINE))
+    for place in (":env:", "install", "global"):
+        if configured.get(place):
+            return configured[place]
     done = subprocess.run([*pip, "install", "--help"], capture_output=True, text=True, check=False)
     found = re.search(r"--index-url\b.*?\(default\s+(\S+?)\)", done.stdout, re.DOTALL)
     if found is None:
@@ -133,7 +136,7 @@ class Index:
             return parse_metadata(beside.content.decode("utf-8", "replace"))
         try:
             return parse_metadata(_metadata_member(_RangeFile(self, file.url)).decode("utf-8", "replace"))
-        except (zipfile.BadZipFile, KeyError) as error:
+        except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError) as error:
             raise IndexFailure(f"{file.name}: {error}") from error
 
     def _archive_metadata(self, file: RemoteFile) -> Metadata | None:
@@ -182,17 +185,21 @@ class _RangeFile(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
-        return self._at
+        to = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        if to < 0:
+            raise OSError(errno.EINVAL, "before the start of the file")
+        self._at = to
+        return to
 
     def readinto(self, buffer: Any) -> int:
-        data = self.part(self._at, min(len(buffer), self._size - self._at))
+        data = self.part(self._at, len(buffer))
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)
 
     def part(self, start: int, length: int) -> bytes:
-        """`length` bytes from `start`, all inside the file."""
+        """`length` bytes from `start`, fewer where the file ends."""
+        length = min(length, self._size - start)
         if length <= 0:
             return b""
         for first, data in self._parts:

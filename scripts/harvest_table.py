@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,13 +10,13 @@ from typing import Any
 
 from harvest_archive import Metadata
 from harvest_index import RemoteFile
+from harvest_marker import ARCHITECTURES, on_linux
 from packaging.markers import Marker
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, canonicalize_name, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
-ARCHITECTURES = ("x86_64", "aarch64")
 LEGACY = {"manylinux1": "manylinux_2_5", "manylinux2010": "manylinux_2_12", "manylinux2014": "manylinux_2_17"}
 """PEP 600: the names of before, and the glibc that they stand for."""
 
@@ -230,53 +229,6 @@ def _entry(known: Metadata, dropped: frozenset[str]) -> dict[str, Any]:
             requirement.marker = Marker(marker) if marker else None
             lines.append(str(requirement))
     return {**({"requires": lines} if lines else {}), **({"extras": extras} if extras else {})}
-
-
-@functools.cache
-def on_linux(marker: str, dropped: frozenset[str]) -> str | None:
-    """A marker that says the same of the machines in ENVIRONMENTS, shorter if there is one; empty if it always holds, None if never.
-
-    It never holds, too, where only a dropped extra makes it hold.
-    """
-    named = re.findall(r"""extra\s*[=!]=\s*["']([^"']+)["']|["']([^"']+)["']\s*[=!]=\s*extra""", marker)
-    extras = sorted({canonicalize_name(extra) for pair in named for extra in pair if extra} - dropped)
-    plain = _truths(marker, ("", *extras))
-    if not any(plain):
-        return None
-    machines = ["", *(f'platform_machine == "{arch}"' for arch in ARCHITECTURES)]
-    shorter = [
-        " and ".join(filter(None, (machine, f'extra == "{extra}"' if extra else ""))) for extra in ("", *extras) for machine in machines
-    ]
-    return next((one for one in shorter if _truths(one, ("", *extras)) == plain), marker)
-
-
-def _truths(marker: str, extras: Sequence[str]) -> list[bool]:
-    """Whether the marker holds, machine by machine, each without an extra and with each of `extras`."""
-    if not marker:
-        return [True] * (len(ENVIRONMENTS) * len(extras))
-    parsed = Marker(marker)
-    return [parsed.evaluate({**one, "extra": extra}) for one in ENVIRONMENTS for extra in extras]
-
-
-ENVIRONMENTS: tuple[dict[str, str], ...] = tuple(
-    {
-        "os_name": "posix",
-        "sys_platform": "linux",
-        "platform_system": "Linux",
-        "platform_machine": arch,
-        "platform_release": "6.1.0",
-        "platform_version": "",
-        "python_version": f"3.{minor}",
-        "python_full_version": f"3.{minor}.{micro}",
-        "implementation_name": "cpython",
-        "implementation_version": f"3.{minor}.{micro}",
-        "platform_python_implementation": "CPython",
-    }
-    for arch in ARCHITECTURES
-    for minor in range(6, 21)
-    for micro in (0, 1, 4, 99)
-)
-"""The machines that the program may be asked about: Linux, CPython from 3.6 on."""
 
 
 def rendered(written: Table, read: str) -> str:
