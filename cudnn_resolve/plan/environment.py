@@ -66,7 +66,7 @@ def _cache(resolution: Resolution, facts: Facts) -> Iterator[Environment]:
         return
     loader = Loader() if facts.loader is UNKNOWN else facts.loader
     directories = []
-    cudnn = resolution.pins.get("cudnn")
+    cudnn = resolution.pins.get("cudnn:system") or resolution.pins.get("cudnn")
     version = cudnn.candidate.version if cudnn is not None else None
     for copy in resolution.machine.cudnn:
         same = version is not None and copy.version is not None and version.startswith(copy.version)

@@ -10,6 +10,7 @@ from cudnn_resolve.plan.model import Plan, Stack, StackFramework
 from cudnn_resolve.plan.step import steps
 from cudnn_resolve.plan.warning import warnings
 from cudnn_resolve.resolution.model import Conflict, Resolution
+from cudnn_resolve.resolution.resolve import loaded_cudnn
 
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
@@ -56,6 +57,7 @@ def _stack(resolution: Resolution) -> Stack:
                 variant=build.variant,
                 cuda_built=str(build.cuda) if build.cuda else None,
                 cudnn_built=str(build.cudnn) if build.cudnn else None,
+                cudnn=loaded_cudnn(resolution, build),
                 libraries=resolution.channels.get(build.framework, "none"),
             )
             for build in resolution.builds

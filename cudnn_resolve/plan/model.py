@@ -20,6 +20,8 @@ class StackFramework:
     variant: str
     cuda_built: str | None
     cudnn_built: str | None
+    cudnn: str | None
+    """The cuDNN that it loads."""
     libraries: str
     """Where its CUDA libraries come from: `pip`, `apt`, `system`, `bundled` or `none`."""
 

@@ -39,8 +39,12 @@ def _apt(resolution: Resolution, book: Book, apt: tuple[AptAction, ...]) -> Iter
     if not wanted:
         return
     machine = resolution.machine
-    repository = book.repository(machine.os, machine.arch) if machine.os else None
-    if repository is not None and "cuda-keyring" not in machine.apt and repository.keyring:
+    names_of = dict.fromkeys(one.repository for one in wanted)
+    for repository in (row for row in book.repositories() if row.name in names_of and row.arch == machine.arch):
+        if "cuda-keyring" in machine.apt and repository.os == machine.os:
+            continue
+        if not repository.keyring:
+            continue
         yield Step(
             id="apt-repository",
             kind="apt-repository",

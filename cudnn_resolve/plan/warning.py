@@ -14,6 +14,7 @@ from cudnn_resolve.plan.model import Warning
 from cudnn_resolve.resolution.framework import extras_of
 from cudnn_resolve.resolution.package import abi_range
 from cudnn_resolve.resolution.release import Shelf
+from cudnn_resolve.resolution.resolve import loaded_cudnn
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def warnings(
         out += _driver(resolution)
         out += _gpu(resolution, facts)
         out += _shadowed(resolution, facts)
+        out += _majors(resolution)
     out += _python(resolution, facts)
     for build in resolution.builds:
         out += _extra(resolution, book, build)
@@ -47,8 +49,24 @@ def warnings(
     if any(one.action != "keep" for one in apt):
         root = resolution.machine.root
         who = "" if root else " (unknown here)" if root is None else ", which this user is not: hand the commands to an administrator"
+        out += _repository(resolution)
         out.append(Warning(code="needs-root", message=f"the apt packages need root{who}"))
     return tuple(dict.fromkeys(out))
+
+
+def _repository(resolution: Resolution) -> Iterator[Warning]:
+    pin = resolution.pins.get("cuda")
+    runtime = pin.candidate.payload if pin is not None else None
+    if runtime is None or runtime.repository is None:
+        return
+    if resolution.machine.os is None:
+        yield Warning(code="os-unknown", message=f"the distribution is not known: the apt packages are those of {runtime.repository}; name one with --os")
+    elif runtime.foreign:
+        yield Warning(
+            code="older-repository",
+            message=f"CUDA {runtime.line} is not in the apt repository of {resolution.machine.os}: its libraries come from {runtime.repository}, "
+            "that of an older release, which serves for libraries alone",
+        )
 
 
 def _driver(resolution: Resolution) -> Iterator[Warning]:
@@ -102,6 +120,17 @@ def _shadowed(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
                     message=f"LD_LIBRARY_PATH names {copy.path} with cuDNN {copy.version}, which is found before the planned {planned}: "
                     "take it out of LD_LIBRARY_PATH before Python starts",
                 )
+
+
+def _majors(resolution: Resolution) -> Iterator[Warning]:
+    """Frameworks that load different majors of cuDNN."""
+    loaded = {build: text for build in resolution.builds if (text := loaded_cudnn(resolution, build)) is not None}
+    if len({text.partition(".")[0] for text in loaded.values()}) > 1:
+        each = ", ".join(f"{build.package} loads cuDNN {text}" for build, text in loaded.items())
+        yield Warning(
+            code="cudnn-majors",
+            message=f"one cuDNN cannot serve them all, as its majors are apart: {each}; they can live side by side because the files have other names",
+        )
 
 
 def _python(resolution: Resolution, facts: Facts) -> Iterator[Warning]:

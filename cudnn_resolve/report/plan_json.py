@@ -82,6 +82,7 @@ def _stack(stack: Stack) -> dict[str, Any]:
                 "variant": one.variant,
                 "cuda_built": one.cuda_built,
                 "cudnn_built": one.cudnn_built,
+                "cudnn": one.cudnn,
                 "libraries": one.libraries,
             }
             for one in stack.frameworks

@@ -82,6 +82,12 @@ def _conditions(machine: Machine, request: Request) -> Iterator[Condition]:
     if machine.glibc is not None:
         glibc = f"glibc {machine.glibc[0]}.{machine.glibc[1]}"
         yield Condition(id="glibc", what=glibc, because="the machine's C library", without=lambda m, r: (replace(m, glibc=None), r))
+    if machine.os is not None:
+        yield Condition(
+            id="os", what=machine.os, because="the machine's distribution", without=lambda m, r: (replace(m, os=None), r)
+        )
+    if machine.root is False:
+        yield Condition(id="root", what="no root", because="the user", without=lambda m, r: (replace(m, root=None), r))
     if machine.pip:
         yield Condition(
             id="installed",

@@ -13,6 +13,7 @@ from cudnn_resolve.requirement.model import Need
 from cudnn_resolve.resolution import rule, runtime
 from cudnn_resolve.resolution.model import Candidate
 from cudnn_resolve.resolution.package import (
+    abi_range,
     bad_release,
     file_needs,
     name_of,
@@ -35,14 +36,15 @@ def framework_candidates(universe: Universe, name: str) -> Iterator[Candidate]:
     builds = [build for build in universe.book.framework(name).builds if _suits_device(universe, build)]
     near = universe.near.get(name)
     position = {id(build): number for number, build in enumerate(builds)}
-    gpu = universe.request.device == "gpu"
 
-    def key(build: Build) -> tuple[bool, tuple[int, Version] | _Descending, bool, bool, tuple[int, int], int]:
+    def key(build: Build) -> tuple[bool, bool, int, _Descending, bool, tuple[int, int], int]:
         version = parse_version(build.version)
         assert version is not None
-        keep = near is None and universe.request.prefer == "installed" and is_installed(universe, build)
+        keep = near is None and runtime.is_installed(universe, build)
+        exact = keep and universe.machine.pip.get(build.package) == build.wheel_version
         cuda = (-build.cuda.major, -build.cuda.minor) if build.cuda else (0, 0)
-        return not keep, _Descending(version), (build.cuda is None) == gpu, build.index != "default", cuda, position[id(build)]
+        missing = unmet(universe, build) if keep else 0
+        return not keep, not exact, missing, _Descending(version), build.index != "default", cuda, position[id(build)]
 
     usable = [build for build in builds if parse_version(build.version) is not None]
     if near is not None:
@@ -93,19 +95,34 @@ def _suits_device(universe: Universe, build: Build) -> bool:
     return (build.cuda is not None) == (universe.request.device == "gpu")
 
 
-def is_installed(universe: Universe, build: Build) -> bool:
-    """True where the environment holds this very build, as far as its version tells."""
-    installed = universe.machine.pip.get(build.package)
-    if installed is None:
-        return False
-    if installed == build.wheel_version:
-        return True
-    version = parse_version(installed)
-    if version is None or version.public != build.version:
-        return False
-    if version.local is None:
-        return build.index == "default"
-    return build.index == "default" and version.local in (build.variant, build.wheel_version.partition("+")[2])
+def unmet(universe: Universe, build: Build) -> int:
+    """How many requirements of an installed build the environment does not meet: of several builds of one version, the one with
+    the fewest is the one that is there."""
+    wheel = universe.build_candidate(build)
+    if wheel is None:
+        return 99
+    installed = universe.machine.pip
+    count = 0
+    for requirement, extra in universe.shelf.requirements(wheel.payload, extras_of(build)):
+        name = canonicalize_name(requirement.name)
+        version = parse_version(installed.get(name, ""))
+        component = universe.book.component(name)
+        if name.startswith("tensorrt") or (build.delivery == "system" and extra is not None and component is not None):
+            continue
+        if version is None:
+            count += 1
+        elif component is not None:
+            count += not abi_range(component, requirement.specifier)[1](version)
+        else:
+            count += not requirement.specifier.contains(version, prereleases=True)
+    if build.delivery == "system" and build.cuda is not None:
+        package = runtime.component_package(universe, "cudnn", build.cuda.major)
+        count += _WHEELS_THERE if package in installed else 0
+    return count
+
+
+_WHEELS_THERE = 5
+"""Weight of installed library wheels against a build that does without them."""
 
 
 def framework_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
@@ -125,8 +142,13 @@ def build_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
     yield from file_needs(universe, release, who)
     if build.cuda is not None:
         yield from _cuda_needs(universe, build, who)
-    extra = () if _separate(universe, build) or build.delivery != "wheel" else extras_of(build)
-    for requirement, of in universe.shelf.requirements(release, extra):
+    apart = _separate(universe, build)
+    extras = () if build.cuda is None and build.extra != "cpu" else extras_of(build)
+    for requirement, of in universe.shelf.requirements(release, extras):
+        name = canonicalize_name(requirement.name)
+        brought = universe.book.component(name) is not None
+        if apart and (brought and (of is not None or build.delivery == "wheel") or name.startswith("tensorrt")):
+            continue
         yield requirement_need(universe, requirement, by=release, extra=of, who=who)
     yield from bound_needs(universe, build)
 
@@ -137,8 +159,12 @@ def _separate(universe: Universe, build: Build) -> bool:
     Then other channels may take their place. An extra that brings code, too (JAX's plugins), is no such extra. TensorRT is
     an optional accelerator and not needed.
     """
+    if build.delivery == "wheel" and runtime.lives_on_system(universe, build):
+        return True
     if build.delivery != "wheel" or build.extra is None:
         return build.delivery == "system"
+    if not extras_of(build):
+        return False
     wheel = universe.build_candidate(build)
     if wheel is None:
         return False
@@ -187,7 +213,7 @@ def _bundled_cudnn(universe: Universe, build: Build, who: str) -> Iterator[Need]
             return
 
 
-def _runtime_need(universe: Universe, build: Build, who: str, allowed: tuple[str, ...]) -> Need:
+def _runtime_need(universe: Universe, build: Build, who: str, allowed: tuple[str, ...], name: str = "cuda") -> Need:
     """The need for a CUDA runtime that serves the build: its major, not older than what it was built with, the same library names.
 
     An older minor of the same major is let pass only for what is installed and lives on it already.
@@ -195,7 +221,7 @@ def _runtime_need(universe: Universe, build: Build, who: str, allowed: tuple[str
     built = build.cuda
     assert built is not None
     libraries = [name for name in (build.loads or rule.LIBRARIES) if name in rule.LIBRARIES]
-    lenient = is_installed(universe, build)
+    lenient = runtime.is_installed(universe, build)
     answers: dict[str, bool] = {}
 
     def serves(cuda: CudaVersion, channel: str) -> bool:
@@ -216,10 +242,12 @@ def _runtime_need(universe: Universe, build: Build, who: str, allowed: tuple[str
 
     lines = f">= {built.line}, < {built.major + 1}" if built.major >= 11 else f"{built.line}"
     through = "" if len(allowed) > 1 else {"pip": " as pip wheels", "apt": " from apt", "system": " of the system"}[allowed[0]]
-    return Need("cuda", test, f"CUDA {lines}{through}", f"{who} is built with CUDA {built}", payload=build)
+    return Need(name, test, f"CUDA {lines}{through}", f"{who} is built with CUDA {built}", payload=build)
 
 
-def _cudnn_need(universe: Universe, build: Build, who: str, allowed: tuple[str, ...]) -> Iterator[Need]:
+def _cudnn_need(
+    universe: Universe, build: Build, who: str, allowed: tuple[str, ...], name: str = "cudnn"
+) -> Iterator[Need]:
     """The need for a cuDNN that serves the build: same major, minor at least as new, for the same CUDA major."""
     built = build.cudnn
     if built is None or build.cuda is None:
@@ -232,7 +260,7 @@ def _cudnn_need(universe: Universe, build: Build, who: str, allowed: tuple[str, 
         row = other.payload
         return other.channel in allowed and row.cuda_major == major and row.version.serves(built)
 
-    yield Need("cudnn", test, text, because, payload=build)
+    yield Need(name, test, text, because, payload=build)
     if allowed != ("pip",):
         return
     package = runtime.component_package(universe, "cudnn", major)
@@ -269,7 +297,7 @@ def _loaded_needs(universe: Universe, build: Build, who: str) -> Iterator[Need]:
 def library_candidates(universe: Universe, name: str, needs: Sequence[Need]) -> Iterator[Candidate]:
     """The channels for the CUDA libraries of the build that the needs are about, best first."""
     build: Build = needs[0].payload
-    for channel in runtime.preferred(universe, build.package):
+    for channel in runtime.preferred(universe, build):
         candidate = Candidate(name=name, version=channel, kind="libraries", payload=build, channel=channel)
         yield universe.once((name, id(build), channel), candidate)
 
@@ -279,8 +307,10 @@ def library_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
     build: Build = candidate.payload
     channel = candidate.channel or "pip"
     who = f"{build.package} {build.wheel_version}"
-    yield _runtime_need(universe, build, who, ("system", "apt") if channel == "apt" else (channel,))
-    yield from _cudnn_need(universe, build, who, ("system", "apt") if channel == "apt" else (channel,))
+    allowed = ("system", "apt") if channel == "apt" else (channel,)
+    apart = ":system" if channel == "system" and runtime.is_installed(universe, build) else ""
+    yield _runtime_need(universe, build, who, allowed, f"cuda{apart}")
+    yield from _cudnn_need(universe, build, who, allowed, f"cudnn{apart}")
     if channel != "pip":
         return
     named: set[str] = set()

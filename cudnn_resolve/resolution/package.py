@@ -18,7 +18,7 @@ from cudnn_resolve.resolution.tag import pythons_of
 from cudnn_resolve.version import CudaVersion
 
 if TYPE_CHECKING:
-    from cudnn_resolve.matrix.row import Build, Component
+    from cudnn_resolve.matrix.row import Component
     from cudnn_resolve.resolution.universe import Universe
 
 
@@ -32,10 +32,9 @@ def package_candidates(universe: Universe, rest: str) -> Iterator[Candidate]:
     """Releases of a pip package, newest first; one candidate without a version where the matrix lists none."""
     name, _, inside = rest.partition("[")
     extras = tuple(inside.rstrip("]").split(",")) if inside else ()
-    releases = universe.shelf.releases(name)
     framework = universe.book.framework_of(name)
-    if framework is not None and all(target.framework != framework for target in universe.request.targets):
-        releases = tuple(_plain(universe, releases))
+    asked = framework is None or any(target.framework == framework for target in universe.request.targets)
+    releases = universe.shelf.releases(name) if asked else universe.shelf.plain(name)
     for release in releases:
         yield universe.candidate_of(release, extras)
     if not releases:
@@ -45,28 +44,6 @@ def package_candidates(universe: Universe, rest: str) -> Iterator[Candidate]:
             (full, None),
             Candidate(name=full, version=installed or "unpinned", kind="unlisted", payload=name, channel="pip", extras=extras),
         )
-
-
-def _plain(universe: Universe, releases: Iterable[Release]) -> Iterator[Release]:
-    """Of a framework that another package only depends on: one build of each version, without extras and from the configured index.
-
-    TensorFlow 2.12 requires JAX, but nobody asked for JAX on a GPU. A wheel that uses the GPU by itself is taken as it is.
-    """
-    chosen: dict[str, Release] = {}
-    for release in releases:
-        build = release.build
-        installed = universe.machine.pip.get(release.package) == release.text
-        if build is None or (release.index != "default" and not installed):
-            continue
-        before = chosen.get(release.text)
-        if before is None or (build.cuda is None and before.build is not None and _only_by_hand(before.build)):
-            chosen[release.text] = release
-    yield from chosen.values()
-
-
-def _only_by_hand(build: Build) -> bool:
-    """True where a GPU build is the same wheel as the CPU build, and an extra or libraries from outside make the difference."""
-    return build.extra is not None or build.delivery == "system"
 
 
 def ordered(universe: Universe, found: Sequence[Candidate], needs: Sequence[Need]) -> Iterable[Candidate]:
@@ -85,7 +62,7 @@ def ordered(universe: Universe, found: Sequence[Candidate], needs: Sequence[Need
             return found
         return sorted(found, key=lambda candidate: not _is_version(candidate.payload, installed))
     pins = [need.declared for need in needs if need.declared is not None]
-    line = universe.chosen["cuda"].payload.line if "cuda" in universe.chosen else None
+    line = universe.chosen["cuda"].payload.cuda if "cuda" in universe.chosen else None
     exact = any("==" in str(pin) for pin in pins)
     position = {id(candidate): number for number, candidate in enumerate(found)}
 
@@ -93,7 +70,7 @@ def ordered(universe: Universe, found: Sequence[Candidate], needs: Sequence[Need
         release: Release = candidate.payload
         left = sum(not pin.contains(release.version, prereleases=True) for pin in pins)
         cuda = universe.book.cuda_of(release.package, release.text)
-        aligned = 0 if line is None or cuda is None else int(cuda.line != line)
+        aligned = 0 if line is None or cuda is None else _apart(cuda, line)
         order = position[id(candidate)]
         return (
             not (installed is not None and _is_version(release, installed)),
@@ -103,6 +80,13 @@ def ordered(universe: Universe, found: Sequence[Candidate], needs: Sequence[Need
         )
 
     return sorted(found, key=key)
+
+
+def _apart(cuda: CudaVersion, line: CudaVersion) -> int:
+    """How many minors lie between a release and the chosen line; an older one counts as further away than any newer one."""
+    if cuda.major != line.major:
+        return 1000
+    return cuda.minor - line.minor if cuda.minor >= line.minor else 100 + line.minor - cuda.minor
 
 
 def _is_version(release: Release, text: str) -> bool:

@@ -76,6 +76,7 @@ class Shelf:
         self._book = book
         self._machine = machine
         self._releases: dict[str, tuple[Release, ...]] = {}
+        self._plain: dict[str, tuple[Release, ...]] = {}
         self._markers: dict[tuple[str, str], bool] = {}
         self._target = Target(machine.python, machine.free_threaded, machine.arch, machine.glibc)
         self._environment = _marker_environment(machine)
@@ -90,6 +91,23 @@ class Shelf:
         if found is None:
             found = tuple(sorted(self._make(package), key=lambda release: release.version, reverse=True))
             self._releases[package] = found
+        return found
+
+    def plain(self, package: str) -> tuple[Release, ...]:
+        """Releases of a framework that nobody asked for, newest first: the wheels as they are, without what only an extra or the
+        system brings."""
+        found = self._plain.get(package)
+        if found is None:
+            own = [one for one in self.releases(package) if one.build is None or not _by_hand(one.build)]
+            installed = self._machine.pip.get(package)
+            kept = {one.text: one for one in reversed(own) if one.index == "default" or one.text == installed}
+            table = self._book.package(package)
+            for row in table.releases if table else ():
+                release = None if row.version in kept else self._from_row(package, row)
+                if release is not None:
+                    kept[row.version] = release
+            found = tuple(sorted(kept.values(), key=lambda release: release.version, reverse=True))
+            self._plain[package] = found
         return found
 
     def requirements(self, release: Release, extras: tuple[str, ...] = ()) -> Iterator[tuple[Requirement, str | None]]:
@@ -225,7 +243,8 @@ class Shelf:
             requires_python=row.requires_python if row else None,
             known=requires is not None,
             yanked=build.yanked or bool(row and row.yanked),
-            index=build.index,
+            # JAX itself is on the configured index even where its jaxlib is not.
+            index="default" if row is not None and version.local is None else build.index,
             build=build,
         )
 
@@ -256,6 +275,11 @@ def shelf_of(book: Book, machine: Machine) -> Shelf:
     """The shelf for a machine, shared by all resolutions over one book for which it is the same."""
     key = (machine.python_full, machine.free_threaded, machine.arch, machine.glibc, id(machine.pip), id(machine.requires))
     return book.remember("shelf", key, lambda: Shelf(book, machine))
+
+
+def _by_hand(build: Build) -> bool:
+    """True where a GPU build is the same wheel as the CPU build, and an extra or libraries from outside make the difference."""
+    return build.extra is not None or build.delivery in ("system", "none")
 
 
 def _python_of(tag: str) -> set[str]:

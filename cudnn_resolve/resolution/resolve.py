@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.requirement.derive import derive
 from cudnn_resolve.resolution.model import (
@@ -18,7 +18,7 @@ from cudnn_resolve.resolution.model import (
     Resolution,
 )
 from cudnn_resolve.resolution.release import Release
-from cudnn_resolve.resolution.runtime import Runtime
+from cudnn_resolve.resolution.runtime import Runtime, repositories
 from cudnn_resolve.resolution.solve import ROUNDS, Solved, solve
 from cudnn_resolve.resolution.universe import Universe
 from cudnn_resolve.version import DriverVersion
@@ -99,8 +99,8 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
     """The resolution behind a solve."""
     pins = solved.pins
     builds = tuple(pins[f"framework:{target.framework}"].candidate.payload for target in universe.request.targets)
-    runtime: Runtime | None = pins["cuda"].candidate.payload if "cuda" in pins else None
-    cudnn: CudnnBuild | None = pins["cudnn"].candidate.payload if "cudnn" in pins else None
+    runtime: Runtime | None = _shared(pins, "cuda")
+    cudnn: CudnnBuild | None = _shared(pins, "cudnn")
     cudnn_text, soname = _cudnn(cudnn, builds)
     minimum, why = driver_minimum(pins)
     return Resolution(
@@ -121,6 +121,23 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
         dropped=tuple(dropped),
         rounds=solved.rounds,
     )
+
+
+def _shared(pins: dict[str, Pin], name: str) -> Any:
+    """What the frameworks share, else what an installed one lives on."""
+    pin = pins.get(name) or pins.get(f"{name}:system")
+    return pin.candidate.payload if pin is not None else None
+
+
+def loaded_cudnn(resolution: Resolution, build: Build) -> str | None:
+    """The cuDNN that a build of the resolution loads."""
+    if build.cudnn is None:
+        return None
+    channel = resolution.channels.get(build.framework)
+    if channel == "bundled":
+        return str(build.cudnn)
+    own = resolution.pins.get("cudnn:system") if channel == "system" else None
+    return own.candidate.version if own is not None else resolution.cudnn
 
 
 def _cudnn(chosen: CudnnBuild | None, builds: tuple[Build, ...]) -> tuple[str | None, int | None]:
@@ -231,10 +248,6 @@ def _overrides(pins: dict[str, Pin]) -> list[Override]:
 
 
 def _apt_pins(universe: Universe, pins: dict[str, Pin]) -> tuple[AptPin, ...]:
-    machine = universe.machine
-    repository = universe.book.repository(machine.os, machine.arch) if machine.os else None
-    if repository is None:
-        return ()
     out: list[AptPin] = []
     cuda = pins["cuda"].candidate if "cuda" in pins else None
     if cuda is not None and cuda.channel == "apt":
@@ -250,16 +263,17 @@ def _apt_pins(universe: Universe, pins: dict[str, Pin]) -> tuple[AptPin, ...]:
                 AptPin(
                     name=pattern.name.format(**fields),
                     version=pattern.version.format(**fields),
-                    repository=repository.name,
+                    repository=runtime.repository or "",
                     because=because,
                 )
             )
     cudnn = pins["cudnn"].candidate if "cudnn" in pins else None
-    if cudnn is not None and cudnn.channel == "apt":
+    if cudnn is not None and cudnn.channel == "apt" and cuda is not None:
         build: CudnnBuild = cudnn.payload
         because = tuple(f"{reason.text}: {reason.because}" for reason in pins["cudnn"].reasons)
+        repository = cuda.payload.repository or next(iter(repositories(universe)), "")
         out.append(
-            AptPin(name=build.apt_package or "", version=build.apt_version or "", repository=repository.name, because=because)
+            AptPin(name=build.apt_package or "", version=build.apt_version or "", repository=repository, because=because)
         )
     return tuple(out)
 

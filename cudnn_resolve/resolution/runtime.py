@@ -30,6 +30,10 @@ class Runtime:
     """Toolkit releases of the line that the channel has, newest last."""
     path: str | None = None
     """Directory of an installed toolkit."""
+    repository: str | None = None
+    """Name of the apt repository."""
+    foreign: bool = False
+    """True for the repository of an older release of the distribution."""
 
     @property
     def line(self) -> str:
@@ -47,45 +51,87 @@ def channels(universe: Universe) -> tuple[Channel, ...]:
     return ("pip", "system", "apt")
 
 
-def preferred(universe: Universe, package: str | None = None) -> tuple[Channel, ...]:
-    """The allowed channels, best first on this machine.
+def preferred(universe: Universe, build: Build | None = None) -> tuple[Channel, ...]:
+    """The allowed channels for a build, best first on this machine.
 
-    Where library wheels are installed they are kept; where a framework is installed without them it lives on the system's
-    libraries, and these are kept.
+    An installed build stays with the channel that serves it now; any other order is the contract's.
     """
     allowed = channels(universe)
-    if universe.request.prefer != "installed" or allowed[0] != "pip" or not universe.machine.pip:
+    if build is None or "pip" not in allowed or "system" not in allowed or not is_installed(universe, build):
         return allowed
-    wheels = any(name.startswith("nvidia-cudnn-cu") for name in universe.machine.pip)
-    frameworks = {package} if package else {build.package for name in _targets(universe) for build in universe.book.framework(name).builds}
-    if not wheels and "system" in allowed and frameworks & set(universe.machine.pip):
+    if lives_on_system(universe, build):
         return ("system", *(one for one in allowed if one != "system"))
     return allowed
 
 
-def _targets(universe: Universe) -> Iterator[str]:
-    for target in universe.request.targets:
-        yield target.framework
+def is_installed(universe: Universe, build: Build) -> bool:
+    """True where the environment holds a build of this version, as far as the version tells, and the user does not ask for the newest."""
+    installed = universe.machine.pip.get(build.package)
+    if installed is None or universe.request.prefer != "installed":
+        return False
+    if installed == build.wheel_version:
+        return True
+    version = parse_version(installed)
+    if version is None or version.public != build.version:
+        return False
+    if version.local is None:
+        return build.index == "default"
+    return build.index == "default" and version.local in (build.variant, build.wheel_version.partition("+")[2])
 
 
-def cuda_candidates(universe: Universe) -> Iterator[Candidate]:
-    """Every CUDA line that some allowed channel has."""
-    for channel in channels(universe):
+def lives_on_system(universe: Universe, build: Build) -> bool:
+    """True for an installed build whose library wheels are missing and which loads the system's libraries instead.
+
+    The loader falls back to its cache where an RPATH leads nowhere; Colab's images of 2024 ran PyTorch so.
+    """
+    return is_installed(universe, build) and not _wheels_serve(universe, build) and _system_serves(universe, build)
+
+
+def _wheels_serve(universe: Universe, build: Build) -> bool:
+    """True where installed library wheels are what the build needs."""
+    if build.cuda is None:
+        return True
+    package = component_package(universe, "cudnn" if build.cudnn else "cudart", build.cuda.major)
+    installed = universe.machine.pip.get(package or "")
+    if installed is None:
+        return False
+    return build.cudnn is None or _cudnn_version(installed, build)
+
+
+def _system_serves(universe: Universe, build: Build) -> bool:
+    if build.cuda is None:
+        return False
+    major = build.cuda.major
+    toolkits = any(one.version and one.source != "pip" and int(one.version.partition(".")[0]) == major for one in universe.machine.toolkits)
+    if build.cudnn is None:
+        return toolkits
+    copies = (one.version for one in universe.machine.cudnn if one.version and one.source != "pip" and one.complete is not False)
+    return toolkits and any(_cudnn_version(text, build) for text in copies)
+
+
+def _cudnn_version(text: str, build: Build) -> bool:
+    try:
+        return build.cudnn is None or CudnnVersion(text).serves(build.cudnn)
+    except ValueError:
+        return False
+
+
+def cuda_candidates(universe: Universe, name: str) -> Iterator[Candidate]:
+    """Every CUDA line that some allowed channel has; for `cuda:system`, on which installed frameworks live, what is there."""
+    for channel in ("system",) if name == "cuda:system" else channels(universe):
         if channel == "pip":
             yield from _wheel_lines(universe)
         elif channel == "system":
             for toolkit in universe.machine.toolkits:
                 if toolkit.version and toolkit.source != "pip":
-                    yield _runtime(universe, CudaVersion(toolkit.version), "system", (toolkit.version,), toolkit.path)
+                    yield _runtime(name, CudaVersion(toolkit.version), "system", (toolkit.version,), toolkit.path)
         else:
             yield from _apt_lines(universe)
 
 
-def _runtime(
-    universe: Universe, cuda: CudaVersion, channel: Channel, releases: tuple[str, ...], path: str | None = None
-) -> Candidate:
+def _runtime(name: str, cuda: CudaVersion, channel: Channel, releases: tuple[str, ...], path: str | None = None) -> Candidate:
     runtime = Runtime(cuda=CudaVersion(cuda.line), channel=channel, releases=releases, path=path)
-    return Candidate(name="cuda", version=cuda.line, kind="cuda", payload=runtime, channel=channel)
+    return Candidate(name=name, version=cuda.line, kind="cuda", payload=runtime, channel=channel)
 
 
 def _wheel_lines(universe: Universe) -> Iterator[Candidate]:
@@ -99,20 +145,58 @@ def _wheel_lines(universe: Universe) -> Iterator[Candidate]:
             if cuda is not None and release.fit.arch:
                 lines.setdefault(cuda.line, []).append(str(cuda))
         for line, releases in lines.items():
-            yield _runtime(universe, CudaVersion(line), "pip", tuple(reversed(releases)))
+            yield _runtime("cuda", CudaVersion(line), "pip", tuple(reversed(releases)))
 
 
 def _apt_lines(universe: Universe) -> Iterator[Candidate]:
+    """CUDA lines of the distribution's own repository, then those that only the repositories of its older releases carry.
+
+    Library packages of an older release run on a newer one, because glibc keeps its old interfaces. Where the distribution is not
+    known, nothing is excluded.
+    """
+    seen: set[str] = set()
+    for number, repository in enumerate(repositories(universe)):
+        lines: dict[str, list[str]] = {}
+        for release in universe.book.cuda_releases():
+            if repository in release.repositories:
+                lines.setdefault(release.line, []).append(str(release.cuda))
+        for line, releases in lines.items():
+            if line in seen:
+                continue
+            seen.add(line)
+            runtime = Runtime(
+                cuda=CudaVersion(line),
+                channel="apt",
+                releases=tuple(releases),
+                repository=repository,
+                foreign=number > 0 and universe.machine.os is not None,
+            )
+            yield Candidate(name="cuda", version=line, kind="cuda", payload=runtime, channel="apt")
+
+
+def repositories(universe: Universe) -> list[str]:
+    """Names of the apt repositories that could serve, the distribution's own first, then older ones, the newest of them first."""
     machine = universe.machine
-    repository = universe.book.repository(machine.os, machine.arch) if machine.os else None
-    if repository is None:
-        return
-    lines: dict[str, list[str]] = {}
-    for release in universe.book.cuda_releases():
-        if repository.name in release.repositories:
-            lines.setdefault(release.line, []).append(str(release.cuda))
-    for line, releases in lines.items():
-        yield _runtime(universe, CudaVersion(line), "apt", tuple(releases))
+    rows = [row for row in universe.book.repositories() if row.arch == machine.arch]
+    if machine.os is None:
+        return [row.name for row in reversed(rows) if row.os.startswith("ubuntu")]
+    distribution = _distribution(machine.os)
+    own = _release_of(machine.os)
+    family = [row for row in rows if _distribution(row.os) == distribution and _release_of(row.os) <= own]
+    if not any(row.os == machine.os for row in family):
+        return []
+    return [row.name for row in sorted(family, key=lambda row: _release_of(row.os), reverse=True)]
+
+
+def _distribution(name: str) -> str:
+    """`ubuntu` of `ubuntu22.04`."""
+    return name.rstrip("0123456789.")
+
+
+def _release_of(name: str) -> tuple[int, ...]:
+    """(22, 4) of `ubuntu22.04`."""
+    text = name[len(_distribution(name)) :]
+    return tuple(int(part) for part in text.split(".") if part)
 
 
 def component_package(universe: Universe, library: str, major: int) -> str | None:
@@ -126,7 +210,7 @@ def component_package(universe: Universe, library: str, major: int) -> str | Non
 def ordered(universe: Universe, found: Sequence[Candidate], needs: Sequence[Need]) -> Iterable[Candidate]:
     """CUDA lines or cuDNN builds, best first: the preferred channel, what is installed, what the frameworks were built with, then newest."""
     rank = {channel: number for number, channel in enumerate(preferred(universe))}
-    if found and found[0].name == "cudnn":
+    if found and found[0].kind == "cudnn":
         return sorted(found, key=lambda candidate: (rank.get(candidate.channel or "pip", 9), *_newest(candidate.payload)))
     builds = [need.payload for need in needs if isinstance(need.payload, Build) and need.payload.cuda is not None]
     pinned = any(build.delivery == "wheel" for build in builds)
@@ -170,6 +254,8 @@ def cuda_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
     need = rule.driver_need(universe.book, runtime.cuda, universe.request.driver_policy, who)
     if need is not None:
         yield need
+    if runtime.channel == "apt" and universe.request.channel == "auto":
+        yield Need("root", lambda other: other.payload is not False, "a user who may become root", f"{who} comes from apt")
     yield from rule.library_needs(universe.book, universe.machine, runtime.cuda, who)
     yield cuda_limit(runtime.cuda, runtime.releases, who)
 
@@ -184,11 +270,11 @@ def cuda_limit(cuda: CudaVersion, releases: Sequence[str], who: str) -> Need:
     return Need("limit:cuda", test, f"CUDA {cuda.line} allowed", f"{who} is that CUDA")
 
 
-def cudnn_candidates(universe: Universe) -> Iterator[Candidate]:
-    """Every cuDNN build that some allowed channel has."""
-    for channel in channels(universe):
+def cudnn_candidates(universe: Universe, name: str) -> Iterator[Candidate]:
+    """Every cuDNN build that some allowed channel has; for `cudnn:system`, on which installed frameworks live, what is there."""
+    for channel in ("system",) if name == "cudnn:system" else channels(universe):
         if channel == "system":
-            yield from _system_cudnn(universe)
+            yield from _system_cudnn(universe, name)
             continue
         for build in universe.book.cudnn_builds():
             if channel == "pip":
@@ -197,11 +283,11 @@ def cudnn_candidates(universe: Universe) -> Iterator[Candidate]:
             elif build.apt_package is None or build.apt_version is None:
                 continue
             if not _avoided(universe, build, channel):
-                yield _cudnn(build, channel)
+                yield _cudnn("cudnn", build, channel)
 
 
-def _cudnn(build: CudnnBuild, channel: Channel) -> Candidate:
-    return Candidate(name="cudnn", version=str(build.version), kind="cudnn", payload=build, channel=channel)
+def _cudnn(name: str, build: CudnnBuild, channel: Channel) -> Candidate:
+    return Candidate(name=name, version=str(build.version), kind="cudnn", payload=build, channel=channel)
 
 
 def _wheel_exists(universe: Universe, build: CudnnBuild) -> bool:
@@ -223,7 +309,7 @@ def _avoided(universe: Universe, build: CudnnBuild, channel: Channel) -> bool:
     )
 
 
-def _system_cudnn(universe: Universe) -> Iterator[Candidate]:
+def _system_cudnn(universe: Universe, name: str) -> Iterator[Candidate]:
     builds = universe.book.cudnn_builds()
     for copy in universe.machine.cudnn:
         if copy.version is None or copy.source == "pip" or copy.complete is False:
@@ -240,9 +326,9 @@ def _system_cudnn(universe: Universe) -> Iterator[Candidate]:
             and (major is None or build.cuda_major == major)
         ]
         for build in known[:1]:
-            yield _cudnn(build, "system")
+            yield _cudnn(name, build, "system")
         if not known and major is not None:
-            yield _cudnn(CudnnBuild(version=version, cuda_major=major, soname=copy.soname or version.major), "system")
+            yield _cudnn(name, CudnnBuild(version=version, cuda_major=major, soname=copy.soname or version.major), "system")
 
 
 def cudnn_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
@@ -263,7 +349,7 @@ def cudnn_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
         )
 
     span = f"CUDA {first.line if first else build.cuda_major}" + (f" to {last.line}" if last else " or later of that major")
-    yield Need("cuda", fits, span, f"{who} works with it")
+    yield Need("cuda:system" if candidate.name == "cudnn:system" else "cuda", fits, span, f"{who} works with it")
     if candidate.channel == "pip" and build.wheel:
         text = str(build.version)
         yield Need(

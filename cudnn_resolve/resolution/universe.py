@@ -5,7 +5,8 @@
 | driver, gpu:N, python, arch, glibc, os, limit:* | the one fact, or limit, of this request         |
 | framework:NAME    | the builds of a framework                                                    |
 | libraries:NAME    | the channels through which a build's CUDA libraries may come                 |
-| cuda, cudnn       | CUDA lines and cuDNN builds, each through one channel                        |
+| cuda, cudnn       | CUDA lines and cuDNN builds, each through one channel; all frameworks share one |
+| cuda:system, cudnn:system | those that an installed framework lives on already                   |
 | pip:NAME          | releases of a pip package; pip:NAME[extra] the same with an extra            |
 | slot:FILES        | the package that owns these files; two of them never meet in one environment |
 """
@@ -124,10 +125,10 @@ class Universe:
             yield from framework.framework_candidates(self, rest)
         elif kind == "pip":
             yield from package.package_candidates(self, rest)
-        elif name == "cuda":
-            yield from runtime.cuda_candidates(self)
-        elif name == "cudnn":
-            yield from runtime.cudnn_candidates(self)
+        elif kind == "cuda":
+            yield from runtime.cuda_candidates(self, name)
+        elif kind == "cudnn":
+            yield from runtime.cudnn_candidates(self, name)
 
 
 class _Kept:
@@ -165,6 +166,7 @@ def _facts(machine: Machine, request: Request) -> dict[str, Candidate]:
         fact("arch", machine.arch, machine.arch),
         fact("glibc", machine.glibc, glibc),
         fact("os", machine.os, machine.os or "unknown"),
+        fact("root", machine.root, {True: "root", False: "no root", None: "unknown"}[machine.root]),
         fact("limit:cuda", request.cuda, request.cuda.text if request.cuda else "any"),
         fact("limit:cudnn", request.cudnn, request.cudnn.text if request.cudnn else "any"),
     ]
