@@ -6,6 +6,7 @@ A test marked `network` keeps the package index that the developer has configure
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,3 +104,4 @@ def isolation(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     monkeypatch.setattr(_Gate, "open", network)
     yield home
     _Gate.open = True
+    shutil.rmtree(home, ignore_errors=True)
