@@ -89,7 +89,7 @@ class _Check:
         self._metadata(rows)
         for key in rest:
             self.fault(_key(key), f"is not part of this table{_nearest(key, known)}")
-        if not self.overlay and not any(rows.values()):
+        if not self.overlay and not any(rows.values()) and not self.faults:
             self.fault("", "holds no rows")
         packed = {array: pack(found) for array, found in rows.items()}
         return {"read": read, "head": self.head, "rows": packed, "dates": dates, "sources": self.sources}

@@ -1,0 +1,339 @@
+"""Tables on disk: found, read, refused with every fault, kept compiled, and never trusted where something changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from cudnn_resolve.errors import ExitCode, MatrixError
+from cudnn_resolve.host.tablecache import TableCache, default_cache
+from cudnn_resolve.host.tables import DirectoryTables, check_tables, open_book, printable, shipped_directory
+from tests.unit.matrix.toy import HEAD, WORLD
+
+INDEX = 'index = [{id = "mine", url = "https://mine.example/simple", kind = "simple"}]'
+
+
+def write(directory: Path, **tables: str) -> Path:
+    for name, text in tables.items():
+        path = directory / f"{name.replace('__', '/')}.toml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return directory
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
+    for name, text in WORLD.items():
+        write(tmp_path / "world", **{name.replace("/", "__"): text})
+    return tmp_path / "world"
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> TableCache:
+    return TableCache(str(tmp_path / "cache"))
+
+
+def test_names_paths_and_content(world: Path) -> None:
+    (world / "README.md").write_text("# not a table")
+    tables = DirectoryTables(world, label="w")
+    assert sorted(tables.names()) == sorted(WORLD)
+    assert tables.path("cuda/release") == "w/cuda/release.toml"
+    assert tables.faults() == []
+    assert tables.head("framework/alpha")["title"] == "Alpha"
+    assert tables.load("index") is tables.load("index")
+
+
+def test_version_changes_with_any_byte(world: Path) -> None:
+    before = DirectoryTables(world, label="w").version()
+    assert before.startswith("2026-01-31.")
+    assert DirectoryTables(world, label="w").version() == before
+    write(world, index=WORLD["index"] + " ")
+    assert DirectoryTables(world, label="w").version() != before
+
+
+def test_faults_of_all_files_at_once(tmp_path: Path) -> None:
+    write(tmp_path, index="index = 3", gpu__card=HEAD + 'card = [{name = "x"}]', gpu__cards="", other="", driver__branch="branch = [")
+    (tmp_path / "cudnn").mkdir()
+    (tmp_path / "cudnn" / "release.toml").mkdir()
+    (tmp_path / "trap.toml").write_bytes(b"\xff")
+    (tmp_path / "advisory.toml").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "apt.toml")
+    (tmp_path / "cuda").mkdir()
+    os.mkfifo(tmp_path / "cuda" / "release.toml")
+    lines = [str(fault).partition(";")[0] for fault in DirectoryTables(tmp_path, label="m", overlay=True).faults()]
+    broken = [line for line in lines if line.startswith("m/driver/branch.toml: is not TOML: ")]
+    assert len(broken) == 1
+    assert sorted(lines) == sorted(
+        [
+            "m/apt.toml: is not the file of a table",
+            "m/other.toml: is not the file of a table",
+            "m/gpu/cards.toml: is not the file of a table",
+            "m/advisory.toml: cannot be read (No such file or directory)",
+            "m/index.toml: index: is not an array of tables [[index]] of at most 50000 rows",
+            "m/trap.toml: is not UTF-8 (byte 0)",
+            "m/cuda/release.toml: cannot be read (not a regular file)",
+            "m/cudnn/release.toml: cannot be read (Is a directory)",
+            "m/gpu/card.toml: card[0].capability: is missing",
+            "m/gpu/card.toml: card[0].class: is missing",
+            *broken,
+        ]
+    )
+
+
+def test_a_socket_and_a_huge_file_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("index.toml")
+        assert len(DirectoryTables(tmp_path, label="m").faults()) == 1
+    with (tmp_path / "trap.toml").open("wb") as stream:
+        stream.truncate(40 * 1024 * 1024)
+    assert "larger than 32 MiB" in str(DirectoryTables(tmp_path, label="m").faults()[-1])
+
+
+def test_an_unreadable_table_is_one_refusal_with_its_faults(tmp_path: Path) -> None:
+    write(tmp_path, index="index = 3\nanswer = 42")
+    with pytest.raises(MatrixError) as caught:
+        DirectoryTables(tmp_path, label="m").load("index")
+    assert len(caught.value.faults) == 3
+    assert caught.value.exit_code == ExitCode.USAGE
+    assert "3 faults in the tables of m" in str(caught.value)
+
+
+def test_names_that_a_terminal_could_not_show(tmp_path: Path) -> None:
+    assert printable("a\x1b[31m\udcff/b") == r"a\x1b[31m\udcff/b"
+    (tmp_path / os.fsdecode(b"\xff\x1b.toml")).write_text("")
+    assert all(str(fault).isprintable() for fault in DirectoryTables(tmp_path, label="m").faults())
+
+
+def test_no_directory(tmp_path: Path) -> None:
+    for path in (tmp_path / "nowhere", write(tmp_path, index="") / "index.toml"):
+        with pytest.raises(MatrixError) as caught:
+            open_book([path])
+        assert "is not a directory that can be read" in str(caught.value)
+        assert str(path) in str(caught.value)
+
+
+# -- the shipped tables under overlays ---------------------------------------------------------------------------------------------
+
+
+def test_overlays_lie_over_the_shipped_tables(tmp_path: Path) -> None:
+    assert os.path.isdir(shipped_directory())
+    one, two = write(tmp_path / "one", index=INDEX), write(tmp_path / "two", index=INDEX.replace("mine.example", "two.example"))
+    book = open_book([one, two])
+    assert book.index("mine").url == "https://two.example/simple"
+    assert len(book.frameworks()) == len(open_book().frameworks())
+    assert book.version != open_book().version
+
+
+def test_the_project_brings_overlays_below_those_of_the_command_line(tmp_path: Path) -> None:
+    write(tmp_path / "tables", index=INDEX)
+    (tmp_path / "pyproject.toml").write_text('[tool.cudnn-resolve]\nmatrix = ["tables"]\n')
+    (tmp_path / "src").mkdir()
+    assert open_book(project=tmp_path / "src").index("mine").url == "https://mine.example/simple"
+    over = write(tmp_path / "over", index=INDEX.replace("mine.example", "over.example"))
+    assert open_book([over], project=tmp_path / "src").index("mine").url == "https://over.example/simple"
+    with pytest.raises(KeyError):
+        open_book(project=tmp_path.parent).index("mine")
+
+
+def test_a_broken_overlay_is_refused_whole(tmp_path: Path) -> None:
+    write(tmp_path / "a", index="index = [{id = 3}]")
+    write(tmp_path / "b", gpu__card='card = [{name = "x", capability = "big", class = "y"}]')
+    with pytest.raises(MatrixError) as caught:
+        open_book([tmp_path / "a", tmp_path / "b"])
+    assert len(caught.value.faults) == 5
+    assert caught.value.faults[0] == f"{tmp_path}/a/index.toml: index[0].id: 3 is not a text"
+    assert "5 faults" in str(caught.value)
+
+
+def test_an_overlay_that_names_an_index_nobody_knows_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, framework__torch='[[build]]\nversion = "99"\nvariant = "cu999"\nindex = "nowhere"\n')
+    with pytest.raises(MatrixError, match=r"'nowhere' is not `default` or an id of index\.toml"):
+        open_book([tmp_path])
+    assert [fault.place for fault in check_tables([tmp_path])][:1] == ["build[0].index"]
+
+
+def test_check_says_columns_before_laws(tmp_path: Path) -> None:
+    write(tmp_path, index="index = [{id = 3}]", gpu__card='card = [{name = "Tesla T5", remove = true}]')
+    assert {fault.place for fault in check_tables([tmp_path])} == {"index[0].id", "index[0].url", "index[0].kind"}
+    write(tmp_path, index=INDEX)
+    assert [str(fault) for fault in check_tables([tmp_path])] == [
+        f"{tmp_path}/gpu/card.toml: card[0]: removes nothing: there is no such row below it"
+    ]
+
+
+# -- the cache ---------------------------------------------------------------------------------------------------------------------
+
+
+def kept(cache: TableCache) -> list[Path]:
+    return sorted(Path(cache.directory).iterdir()) if Path(cache.directory).exists() else []
+
+
+def test_a_table_is_kept_and_read_again(world: Path, cache: TableCache) -> None:
+    fresh = DirectoryTables(world, label="w", cache=cache).load("framework/alpha")
+    [copy] = kept(cache)
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert Path(cache.directory).stat().st_mode & 0o777 == 0o700
+    source = world / "framework" / "alpha.toml"
+    assert cache.table(str(source)) == fresh
+    assert cache.head(str(source)) == fresh["head"]
+    again = DirectoryTables(world, label="w", cache=cache)
+    assert again.load("framework/alpha") == fresh
+    assert again.head("framework/alpha")["name"] == "alpha"
+
+
+def test_rows_from_the_cache_are_those_from_the_file(world: Path, cache: TableCache) -> None:
+    from cudnn_resolve.matrix.book import Book
+
+    def everything() -> list[object]:
+        book = Book(DirectoryTables(world, label="w", cache=cache))
+        return [
+            book.framework("alpha"),
+            book.package("alpha"),
+            book.cudnn_builds(),
+            book.cards(),
+            book.soname("cublas", book.cuda_releases()[0].cuda),
+        ]
+
+    fresh, from_cache = everything(), everything()
+    assert fresh == from_cache
+
+
+def test_a_changed_file_is_read_again(world: Path, cache: TableCache) -> None:
+    tables = DirectoryTables(world, label="w", cache=cache)
+    tables.load("index")
+    write(world, index=WORLD["index"].replace("alpha-cu118", "alpha-cu121"))
+    assert json.dumps(DirectoryTables(world, label="w", cache=cache).load("index")).count("alpha-cu121") == 1
+    source, before = world / "index.toml", (world / "index.toml").stat()
+    write(world, index=WORLD["index"].replace("alpha-cu118", "alpha-cu122"))
+    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert source.stat().st_size == before.st_size
+    assert json.dumps(DirectoryTables(world, label="w", cache=cache).load("index")).count("alpha-cu122") == 1
+
+
+def test_a_file_that_became_wrong_is_refused_in_spite_of_its_copy(world: Path, cache: TableCache) -> None:
+    DirectoryTables(world, label="w", cache=cache).load("index")
+    write(world, index="index = 3")
+    with pytest.raises(MatrixError):
+        DirectoryTables(world, label="w", cache=cache).load("index")
+
+
+def test_another_version_of_the_program_reads_again(world: Path, cache: TableCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    DirectoryTables(world, label="w", cache=cache).load("index")
+    monkeypatch.setattr("cudnn_resolve.__version__", "99")
+    assert TableCache(cache.directory).table(str(world / "index.toml")) is None
+    assert cache.table(str(world / "index.toml")) is not None
+
+
+def damaged(name: str, content: bytes) -> bytes:
+    return {
+        "empty": b"",
+        "truncated": content[: len(content) // 2],
+        "one bit": content[:-20] + bytes([content[-20] ^ 1]) + content[-19:],
+        "one bit in the head": content.replace(b'"name":"alpha"', b'"name":"alphb"'),
+        "header only": content.split(b"\n")[0],
+        "other json": b"[]\n[]\n[]\n",
+        "null": b"null\nnull\nnull\n",
+        "binary": bytes(range(256)) * 20,
+        "deep": b"[" * 100000,
+        "no newline": b"x" * 100000,
+    }[name]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["empty", "truncated", "one bit", "one bit in the head", "header only", "other json", "null", "binary", "deep", "no newline"],
+)
+def test_a_damaged_copy_does_not_count_and_is_replaced(name: str, world: Path, cache: TableCache) -> None:
+    fresh = DirectoryTables(world, label="w", cache=cache).load("framework/alpha")
+    [copy] = kept(cache)
+    whole = copy.read_bytes()
+    copy.write_bytes(damaged(name, whole))
+    assert DirectoryTables(world, label="w", cache=cache).load("framework/alpha") == fresh
+    assert copy.read_bytes() == whole
+
+
+def test_a_copy_that_others_may_write_does_not_count(world: Path, cache: TableCache) -> None:
+    DirectoryTables(world, label="w", cache=cache).load("index")
+    [copy] = kept(cache)
+    copy.chmod(0o666)
+    assert cache.table(str(world / "index.toml")) is None
+
+
+@pytest.mark.parametrize("what", ["directory", "fifo", "link"])
+def test_something_else_in_the_place_of_a_copy(what: str, world: Path, cache: TableCache) -> None:
+    fresh = DirectoryTables(world, label="w", cache=cache).load("index")
+    [copy] = kept(cache)
+    copy.unlink()
+    if what == "directory":
+        copy.mkdir()
+    elif what == "fifo":
+        os.mkfifo(copy)
+    else:
+        copy.symlink_to("/dev/zero")
+    assert DirectoryTables(world, label="w", cache=cache).load("index") == fresh
+
+
+def test_without_a_usable_cache_directory_nothing_is_kept_and_nothing_fails(world: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file" / "cache", Path("/proc/nowhere"), tmp_path / ("x" * 300)):
+        cache = TableCache(str(path))
+        assert DirectoryTables(world, label="w", cache=cache).load("index")
+        assert cache.table(str(world / "index.toml")) is None
+
+
+def test_a_read_only_cache_directory(world: Path, cache: TableCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("cudnn_resolve.host.tablecache.os.makedirs", refuse)
+    assert DirectoryTables(world, label="w", cache=cache).load("index")
+    assert kept(cache) == []
+
+
+def test_nothing_half_written_stays(world: Path, cache: TableCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("cudnn_resolve.host.tablecache.os.replace", refuse)
+    assert DirectoryTables(world, label="w", cache=cache).load("index")
+    assert kept(cache) == []
+
+
+def test_many_writers_at_once_leave_a_whole_copy(world: Path, cache: TableCache) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    def load(_: int) -> object:
+        return DirectoryTables(world, label="w", cache=TableCache(cache.directory)).load("framework/alpha")
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(load, range(40)))
+    assert all(one == results[0] for one in results)
+    assert len(kept(cache)) == 1
+    assert cache.table(str(world / "framework" / "alpha.toml")) == results[0]
+
+
+def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def directory() -> str | None:
+        found = default_cache()
+        return found.directory if found else None
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert directory() == f"{tmp_path}/cudnn-resolve/tables-v1"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert directory() == f"{tmp_path}/home/.cache/cudnn-resolve/tables-v1"
+    monkeypatch.setenv("HOME", "relative")
+    assert directory() is None
+
+
+def test_the_same_name_in_two_directories_has_two_copies(world: Path, cache: TableCache, tmp_path: Path) -> None:
+    write(tmp_path / "other", index=WORLD["index"].replace("alpha-cu118", "beta-cu118"))
+    one = DirectoryTables(world, label="w", cache=cache).load("index")
+    other = DirectoryTables(tmp_path / "other", label="o", cache=cache).load("index")
+    assert one != other
+    assert len(kept(cache)) == 2
