@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
@@ -396,6 +397,7 @@ def _form(name: str, array: str) -> Form:
     return table.form(array)
 
 
+@lru_cache(maxsize=8192)
 def _normalized(name: str) -> str:
     """A distribution name as the tables spell it (PyPA names specification)."""
     return re.sub(r"[-_.]+", "-", name).lower()

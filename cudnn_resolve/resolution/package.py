@@ -35,9 +35,11 @@ def package_candidates(universe: Universe, rest: str) -> Iterator[Candidate]:
     framework = universe.book.framework_of(name)
     asked = framework is None or any(target.framework == framework for target in universe.request.targets)
     releases = universe.shelf.releases(name) if asked else universe.shelf.plain(name)
+    known = False
     for release in releases:
+        known = True
         yield universe.candidate_of(release, extras)
-    if not releases:
+    if not known:
         installed = universe.machine.pip.get(name)
         full = name_of(name, extras)
         yield universe.once(
@@ -46,21 +48,20 @@ def package_candidates(universe: Universe, rest: str) -> Iterator[Candidate]:
         )
 
 
-def ordered(universe: Universe, found: Sequence[Candidate], needs: Sequence[Need]) -> Iterable[Candidate]:
+def ordered(universe: Universe, found: Iterable[Candidate], needs: Sequence[Need]) -> Iterable[Candidate]:
     """Candidates of a pip package, best first: installed, then as the wheels' own pins say, then newest.
 
     A library wheel that leaves a pin goes as little beyond it as it must; one that nobody pins is taken from the CUDA release
     that the solve has chosen.
     """
-    if not found or found[0].kind == "unlisted":
+    first = next(iter(found))
+    if first.kind == "unlisted":
         return found
-    release: Release = found[0].payload
-    universe_near = universe.near.get(universe.book.framework_of(release.package) or "")
-    installed = universe.machine.pip.get(release.package) if universe.request.prefer == "installed" else None
-    if universe.book.component(release.package) is None:
-        if installed is None or universe_near is not None:
-            return found
-        return sorted(found, key=lambda candidate: not _is_version(candidate.payload, installed))
+    package = first.payload.package
+    near = universe.near.get(universe.book.framework_of(package) or "")
+    installed = universe.machine.pip.get(package) if universe.request.prefer == "installed" else None
+    if universe.book.component(package) is None:
+        return found if installed is None or near is not None else _installed_first(universe, found, package, installed)
     pins = [need.declared for need in needs if need.declared is not None]
     line = universe.chosen["cuda"].payload.cuda if "cuda" in universe.chosen else None
     exact = any("==" in str(pin) for pin in pins)
@@ -80,6 +81,13 @@ def ordered(universe: Universe, found: Sequence[Candidate], needs: Sequence[Need
         )
 
     return sorted(found, key=key)
+
+
+def _installed_first(universe: Universe, found: Iterable[Candidate], package: str, installed: str) -> Iterator[Candidate]:
+    """The candidates with those of the installed version in front, found without making the others."""
+    front = [candidate for candidate in found if _is_version(candidate.payload, installed)]
+    yield from front
+    yield from (candidate for candidate in found if candidate not in front)
 
 
 def _apart(cuda: CudaVersion, line: CudaVersion) -> int:
@@ -203,10 +211,18 @@ def requirement_need(
 
 def bad_release(universe: Universe, package: str, release: Release) -> bool:
     """True where an advisory of the matrix says to avoid the release on this machine, or its index withdrew it."""
-    if release.yanked:
-        return True
+    key = (package, release.text)
+    answer = universe.bad.get(key)
+    if answer is None:
+        answer = universe.bad[key] = release.yanked or is_avoided(universe, package, release.version)
+    return answer
+
+
+def is_avoided(universe: Universe, package: str, version: Version) -> bool:
+    """True where an advisory says to avoid this version of a package on this machine."""
     for advisory in universe.book.advisories(package):
-        if advisory.action != "avoid" or not SpecifierSet(advisory.versions).contains(release.version, prereleases=True):
+        spec = specifier(advisory.versions)
+        if advisory.action != "avoid" or spec is None or not spec.contains(version, prereleases=True):
             continue
         if not advisory.capability or any(gpu.capability in advisory.capability for gpu in universe.machine.gpus):
             return True

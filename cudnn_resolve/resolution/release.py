@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,12 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.record import dataclass
+from cudnn_resolve.resolution.kept import Kept
 from cudnn_resolve.resolution.tag import Fit, Target, fit
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Build, WheelRelease
+    from cudnn_resolve.matrix.row import Build, ExtraRelease, WheelRelease
     from cudnn_resolve.requirement.machine import Machine
 
 
@@ -75,22 +76,17 @@ class Shelf:
     def __init__(self, book: Book, machine: Machine) -> None:
         self._book = book
         self._machine = machine
-        self._releases: dict[str, tuple[Release, ...]] = {}
+        self._releases: dict[str, Kept[Release]] = {}
         self._plain: dict[str, tuple[Release, ...]] = {}
         self._markers: dict[tuple[str, str], bool] = {}
         self._target = Target(machine.python, machine.free_threaded, machine.arch, machine.glibc)
         self._environment = _marker_environment(machine)
 
-    def listed(self, package: str) -> bool:
-        """True where the matrix knows releases of the package."""
-        return bool(self.releases(package))
-
-    def releases(self, package: str) -> tuple[Release, ...]:
-        """Releases of the package, newest first; empty for one that nobody knows."""
+    def releases(self, package: str) -> Kept[Release]:
+        """Releases of the package, newest first, made as they are looked at; empty for one that nobody knows."""
         found = self._releases.get(package)
         if found is None:
-            found = tuple(sorted(self._make(package), key=lambda release: release.version, reverse=True))
-            self._releases[package] = found
+            found = self._releases[package] = Kept(self._make(package))
         return found
 
     def plain(self, package: str) -> tuple[Release, ...]:
@@ -150,43 +146,57 @@ class Shelf:
 
     def _make(self, package: str) -> Iterator[Release]:
         table = self._book.package(package)
-        rows: Mapping[str, WheelRelease] = {row.version: row for row in table.releases} if table else {}
-        seen: set[str] = set()
         framework = self._book.framework_of(package)
         builds = self._book.framework(framework).builds if framework else ()
         builds = tuple(build for build in builds if build.package == package)
-        if builds:
-            for build in builds:
-                release = self._from_build(build, rows.get(build.version))
-                if release is not None:
-                    seen.add(release.text)
-                    yield release
-        else:
-            for row in rows.values():
-                release = self._from_row(package, row)
-                if release is not None:
-                    seen.add(release.text)
-                    yield release
-        for extra in self._book.extra_releases(package):
-            version = parse_version(extra.version)
-            if version is not None and extra.version not in seen:
+        extras = self._book.extra_releases(package)
+        installed = self._machine.pip.get(package)
+        rows = table.releases if table else ()
+        if builds or extras or (installed is not None and all(row.version != installed for row in rows)):
+            yield from self._gathered(package, rows, builds, extras)
+            return
+        for row in reversed(rows):  # the table is in order of version
+            release = self._from_row(package, row)
+            if release is not None:
+                yield release
+
+    def _gathered(
+        self, package: str, rows: Sequence[WheelRelease], builds: Sequence[Build], extras: Sequence[ExtraRelease]
+    ) -> Iterator[Release]:
+        """Releases of several origins, in order of version."""
+        known = {row.version: row for row in rows}
+        found = [self._from_build(build, known.get(build.version)) for build in builds]
+        if not builds:
+            found = [self._from_row(package, row) for row in rows]
+        out = [release for release in found if release is not None]
+        seen = {release.text for release in out}
+        for extra in extras:
+            release = None if extra.version in seen else self._from_extra(extra, known)
+            if release is not None:
                 seen.add(extra.version)
-                tags = _tags(extra.pythons, extra.arch, extra.glibc)
-                base = rows.get(version.public)
-                requires = self._like(extra.requires, extra.requires_like, self._requires(base) if base else None)
-                yield Release(
-                    package=package,
-                    version=version,
-                    text=extra.version,
-                    fit=fit(tags, self._target),
-                    tags=tags,
-                    requires=requires or (),
-                    requires_python=extra.requires_python or (base.requires_python if base else None),
-                    known=requires is not None,
-                    yanked=extra.yanked,
-                    index=extra.index,
-                )
-        yield from self._installed(package, seen, framework_known=bool(builds))
+                out.append(release)
+        out += self._installed(package, seen, framework_known=bool(builds))
+        yield from sorted(out, key=lambda release: release.version, reverse=True)
+
+    def _from_extra(self, extra: ExtraRelease, rows: Mapping[str, WheelRelease]) -> Release | None:
+        version = parse_version(extra.version)
+        if version is None:
+            return None
+        tags = _tags(extra.pythons, extra.arch, extra.glibc)
+        base = rows.get(version.public)
+        requires = self._like(extra.requires, extra.requires_like, self._requires(base) if base else None)
+        return Release(
+            package=extra.package,
+            version=version,
+            text=extra.version,
+            fit=fit(tags, self._target),
+            tags=tags,
+            requires=requires or (),
+            requires_python=extra.requires_python or (base.requires_python if base else None),
+            known=requires is not None,
+            yanked=extra.yanked,
+            index=extra.index,
+        )
 
     def _installed(self, package: str, seen: set[str], *, framework_known: bool) -> Iterator[Release]:
         """The installed release, where the matrix does not list it; not for a framework, whose unknown builds cannot be judged."""
@@ -279,7 +289,7 @@ def shelf_of(book: Book, machine: Machine) -> Shelf:
 
 def _by_hand(build: Build) -> bool:
     """True where a GPU build is the same wheel as the CPU build, and an extra or libraries from outside make the difference."""
-    return build.extra is not None or build.delivery in ("system", "none")
+    return build.extra is not None or build.delivery in ("system", "none") or (build.index != "default" and "+" not in build.wheel_version)
 
 
 def _python_of(tag: str) -> set[str]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from packaging.specifiers import SpecifierSet
-
 from cudnn_resolve.matrix.row import Build, CudnnBuild
 from cudnn_resolve.record import dataclass
 from cudnn_resolve.requirement.model import Limit, Need
 from cudnn_resolve.resolution import rule
 from cudnn_resolve.resolution.model import Candidate, Channel
+from cudnn_resolve.resolution.package import is_avoided
 from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
@@ -207,10 +206,13 @@ def component_package(universe: Universe, library: str, major: int) -> str | Non
     return None
 
 
-def ordered(universe: Universe, found: Sequence[Candidate], needs: Sequence[Need]) -> Iterable[Candidate]:
+def ordered(universe: Universe, found: Iterable[Candidate], needs: Sequence[Need]) -> Iterable[Candidate]:
     """CUDA lines or cuDNN builds, best first: the preferred channel, what is installed, what the frameworks were built with, then newest."""
     rank = {channel: number for number, channel in enumerate(preferred(universe))}
-    if found and found[0].kind == "cudnn":
+    first = next(iter(found), None)
+    if first is None:
+        return ()
+    if first.kind == "cudnn":
         return sorted(found, key=lambda candidate: (rank.get(candidate.channel or "pip", 9), *_newest(candidate.payload)))
     builds = [need.payload for need in needs if isinstance(need.payload, Build) and need.payload.cuda is not None]
     pinned = any(build.delivery == "wheel" for build in builds)
@@ -298,15 +300,8 @@ def _avoided(universe: Universe, build: CudnnBuild, channel: Channel) -> bool:
     version = parse_version(str(build.version))
     if version is None or universe.request.strict_pins:
         return False
-    rows = list(universe.book.advisories("cudnn"))
-    if channel == "pip" and build.wheel:
-        rows += universe.book.advisories(build.wheel)
-    return any(
-        row.action == "avoid"
-        and SpecifierSet(row.versions).contains(version, prereleases=True)
-        and (not row.capability or any(gpu.capability in row.capability for gpu in universe.machine.gpus))
-        for row in rows
-    )
+    names = ("cudnn", build.wheel) if channel == "pip" and build.wheel else ("cudnn",)
+    return any(is_avoided(universe, name, version) for name in names)
 
 
 def _system_cudnn(universe: Universe, name: str) -> Iterator[Candidate]:

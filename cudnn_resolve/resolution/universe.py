@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.resolution import framework, package, runtime
 from cudnn_resolve.resolution.model import Candidate
+from cudnn_resolve.resolution.kept import Kept
 from cudnn_resolve.resolution.release import Release, shelf_of
 
 if TYPE_CHECKING:
@@ -39,10 +40,12 @@ class Universe:
         self.shelf = shelf_of(book, machine)
         self.chosen: dict[str, Candidate] = {}
         """What the running solve has pinned; only ever used to order candidates."""
-        self._candidates: dict[str, tuple[Candidate, ...]] = {}
+        self._candidates: dict[str, Kept[Candidate]] = {}
+        self.bad: dict[tuple[str, str], bool] = {}
+        """Releases that are to be avoided, as far as that was asked."""
         self._made: dict[tuple[object, ...], Candidate] = {}
-        self._needs: dict[int, _Kept] = {}
-        self._orders: dict[tuple[object, ...], tuple[Candidate, ...]] = {}
+        self._needs: dict[int, Kept[Need]] = {}
+        self._orders: dict[tuple[object, ...], Kept[Candidate]] = {}
         self._facts = _facts(machine, request)
 
     def candidates(self, name: str, needs: Sequence[Need]) -> Iterable[Candidate]:
@@ -56,10 +59,10 @@ class Universe:
         order = self._orders.get(key)
         if order is None:
             arrange = package.ordered if kind == "pip" else runtime.ordered
-            order = self._orders[key] = tuple(arrange(self, found, needs))
+            order = self._orders[key] = Kept(iter(arrange(self, found, needs)))
         return order
 
-    def unordered(self, name: str, needs: Sequence[Need]) -> Sequence[Candidate]:
+    def unordered(self, name: str, needs: Sequence[Need]) -> Iterable[Candidate]:
         """The same in the order in which they were made."""
         kind, _, rest = name.partition(":")
         if name in self._facts:
@@ -71,7 +74,7 @@ class Universe:
             return (self.once((name, owner), Candidate(name=name, version=owner, kind="slot", payload=owner)),)
         found = self._candidates.get(name)
         if found is None:
-            found = self._candidates[name] = tuple(self._make(name, kind, rest))
+            found = self._candidates[name] = Kept(self._make(name, kind, rest))
         return found
 
     def needs(self, candidate: Candidate) -> Iterator[Need]:
@@ -81,7 +84,7 @@ class Universe:
         """
         kept = self._needs.get(id(candidate))
         if kept is None:
-            kept = self._needs[id(candidate)] = _Kept(self._needs_of(candidate))
+            kept = self._needs[id(candidate)] = Kept(self._needs_of(candidate))
         return iter(kept)
 
     def _needs_of(self, candidate: Candidate) -> Iterator[Need]:
@@ -129,27 +132,6 @@ class Universe:
             yield from runtime.cuda_candidates(self, name)
         elif kind == "cudnn":
             yield from runtime.cudnn_candidates(self, name)
-
-
-class _Kept:
-    """What an iterator gave, and gives on demand."""
-
-    __slots__ = ("_found", "_source")
-
-    def __init__(self, source: Iterator[Need]) -> None:
-        self._source = source
-        self._found: list[Need] = []
-
-    def __iter__(self) -> Iterator[Need]:
-        number = 0
-        while True:
-            if number == len(self._found):
-                try:
-                    self._found.append(next(self._source))
-                except StopIteration:
-                    return
-            yield self._found[number]
-            number += 1
 
 
 def _facts(machine: Machine, request: Request) -> dict[str, Candidate]:
