@@ -165,7 +165,7 @@ def _builds(page: Page, entries: Sequence[Entry]) -> None:
     header = ("version", "variant", "package", "Python", "CUDA", "cuDNN", "driver", "strict", "GPUs", "libraries", "index")
     rows = [(_versions(group), *_cells(group[0], package=several, variant=variants)) for group in _groups(entries)]
     page.lines.append("")
-    page.table(header, rows, least=("index", "strict", "package", "libraries", "Python"))
+    page.table(header, rows, least=("index", "strict", "package", "libraries", "Python", "driver", "GPUs", "cuDNN"))
 
 
 def _groups(entries: Sequence[Entry]) -> list[list[Entry]]:

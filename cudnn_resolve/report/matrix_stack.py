@@ -32,7 +32,9 @@ def render_cudnn(builds: Iterable[CudnnBuild], *, style: Style | None = None, wi
         for one in reversed(list(builds))
     ]
     page.table(
-        ("version", "CUDA", "built with", "soname", "driver", "GPUs", "pip", "apt"), rows, least=("apt", "soname", "pip", "built with")
+        ("version", "CUDA", "built with", "soname", "driver", "GPUs", "pip", "apt"),
+        rows,
+        least=("soname", "built with", "driver", "apt", "pip"),
     )
     page.say(
         "A framework takes any cuDNN of the major that it was built with, from its minor on. CUDA: runtimes beside which it loads.", ""
