@@ -26,7 +26,6 @@ _LEVELS = {
 class Rule(Enum):
     """Which rule of the loader led to a file; the value is how it is said."""
 
-    LOADED = "already loaded"
     PATH = "opened by its path"
     RPATH = "RPATH"
     LD_LIBRARY_PATH = "LD_LIBRARY_PATH"

@@ -13,14 +13,13 @@ from cudnn_resolve.probe.cudnn_ask import Said, ask_libraries
 from cudnn_resolve.probe.cudnn_owner import Owner, choose_owner, find_owners, same_release
 from cudnn_resolve.probe.cudnn_places import find_directories
 from cudnn_resolve.probe.environment import TargetEnvironment
-from cudnn_resolve.probe.loader import Loading
+from cudnn_resolve.probe.loader import DRIVER_LIBRARIES, Loading
 from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import CudnnVersion
 
 MOST_COPIES = 64
 """More are not a machine but a mirror."""
 _HEADERS = ("cudnn_version.h", "cudnn_version_v{}.h", "cudnn.h", "cudnn_v{}.h")
-_DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,12 +37,17 @@ class Draft:
         """Path of libcudnn itself; None where only parts lie there."""
         return self.files.get("")
 
+    @property
+    def can_answer(self) -> bool:
+        """False where the part that knows the version does not lie beside libcudnn, which ends the process when it is asked then."""
+        return self.soname < 8 or "graph" in self.files or "ops_infer" in self.files
+
 
 def find_copies(host: Host, environment: TargetEnvironment) -> tuple[tuple[CudnnCopy, ...], tuple[Problem, ...]]:
     """Every copy that could be loaded, those that the loader searches first at the beginning, and what is wrong with them."""
     loading = Loading(host, environment)
     drafts = tuple(find_drafts(loading, environment, find_directories(host, environment)))[:MOST_COPIES]
-    usable = [draft.library for draft in drafts if draft.library and isinstance(loading.look(draft.library), Elf)]
+    usable = [draft.library for draft in drafts if draft.library and draft.can_answer and isinstance(loading.look(draft.library), Elf)]
     said, problems = ask_libraries(host, environment, usable)
     copies = []
     found = list(problems)
@@ -233,19 +237,22 @@ class _Examination:
         lacks: dict[str, list[str]] = {}
         objects: dict[str, Loaded] = {}
         for part, path in self._draft.files.items():
-            opened = process.open(path, objects.get(""))
-            if isinstance(opened, Loaded):
-                objects[part] = opened
-            elif parse_name(opened.name) is None:
-                lacks.setdefault(opened.name, []).append(opened.by.rpartition("/")[2])
+            found = process.open(path, objects.get(""))
+            if isinstance(found, Loaded):
+                objects[part] = found
+            elif parse_name(found.name) is None:
+                lacks.setdefault(found.name, []).append(found.by.rpartition("/")[2])
         for name, by in lacks.items():
-            where = "which comes with the driver and is not found" if name in _DRIVER else "which is not found"
-            self._faults.append(f"{' and '.join(dict.fromkeys(by))} needs {name}, {where}")
+            where = "which comes with the driver and is not found" if name in DRIVER_LIBRARIES else "which is not found"
+            verb = "needs" if len(set(by)) == 1 else "need"
+            self._faults.append(f"{', '.join(dict.fromkeys(by))} {verb} {name}, {where}")
         release = version or CudnnVersion(str(self._draft.soname))
         major = int(cuda.partition(".")[0]) if cuda else None
+        opened = []
         for opening in companions_of(release, major):
-            asker = objects.get(opening.by)
-            if asker is not None and opening.names[0] not in lacks and isinstance(process.find(opening.names[0], asker), Missing):
-                self._faults.append(
-                    f"opens {opening.names[0]} when it is used, which is not found from here unless the program loaded it before"
-                )
+            asker, name = objects.get(opening.by), opening.names[0]
+            if asker is not None and name not in lacks and isinstance(process.find(name, asker), Missing):
+                opened.append(name)
+        if opened:
+            names = " and ".join(opened)
+            self._faults.append(f"opens {names} when it is used, not found from here unless the program has loaded it before")

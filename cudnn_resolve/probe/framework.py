@@ -1,15 +1,239 @@
-"""Frameworks of the target environment."""
+"""Frameworks of the target environment: what they were built with, which libcudnn each would load, by which rule, and whether that fits."""
 
 from __future__ import annotations
 
-from cudnn_resolve.facts.model import CudnnCopy, InstalledFramework, Problem
+import json
+from collections.abc import Mapping
+
+from cudnn_resolve.facts.cudnn_files import parse_name
+from cudnn_resolve.facts.loader_rules import Loaded, Rule
+from cudnn_resolve.facts.model import CudnnCopy, InstalledFramework, Problem, WouldLoad
 from cudnn_resolve.host.port import Host
+from cudnn_resolve.probe.child import answer_of, payload_path
 from cudnn_resolve.probe.environment import TargetEnvironment
+from cudnn_resolve.probe.framework_loading import Outcome, Parts, open_parts, start
+from cudnn_resolve.probe.framework_reading import read_framework
+from cudnn_resolve.probe.framework_shelf import Reading, Shelf
+from cudnn_resolve.probe.loader import Loading
+from cudnn_resolve.record import replace
+from cudnn_resolve.version import CudaVersion, CudnnVersion
+
+TIMEOUT_SECONDS = 10.0
+"""For a module that is asked for what it was built with."""
 
 
 def find_frameworks(
     host: Host, environment: TargetEnvironment, copies: tuple[CudnnCopy, ...]
 ) -> tuple[tuple[InstalledFramework, ...], tuple[Problem, ...]]:
-    """What the frameworks are and which cuDNN each would load, and what is wrong with that."""
-    del host, environment, copies
-    return (), ()
+    """What the installed frameworks are and which of the copies each would load, and what is wrong with that.
+
+    Nothing is imported: their files are read, and the dynamic loader is simulated. Only JAX's module of versions is asked in a child.
+    """
+    loading = Loading(host, environment)
+    found, problems = [], []
+    for distribution in environment.distributions:
+        reading = read_framework(Shelf(host, environment, loading, distribution))
+        if reading is None:
+            continue
+        judgement = _Judgement(environment, loading, copies, _ask(host, environment, reading))
+        found.append(judgement.framework())
+        problems += judgement.problems
+    return tuple(sorted(found, key=lambda one: one.name)), tuple(problems)
+
+
+def _ask(host: Host, environment: TargetEnvironment, reading: Reading) -> Reading:
+    """The reading with what a module of the framework itself says, where there is one to ask and it answers."""
+    question, python = reading.question, environment.python.path
+    if question is None or python is None:
+        return reading
+    words = {"directory": question.directory, "module": question.module, "calls": [question.cuda, question.cudnn]}
+    argv = [python, "-I", payload_path("payload_framework.py"), json.dumps(words)]
+    answer = answer_of(host.run(argv, timeout_seconds=TIMEOUT_SECONDS)) or {}
+    cuda, cudnn = answer.get(question.cuda), answer.get(question.cudnn)
+    cuda_built = CudaVersion.from_encoded(cuda) if isinstance(cuda, int) else None
+    cudnn_built = CudnnVersion.from_encoded(cudnn) if isinstance(cudnn, int) else None
+    return replace(
+        reading,
+        cuda_built=cuda_built.line if cuda_built else reading.cuda_built,
+        cudnn_built=cudnn_built.text if cudnn_built else reading.cudnn_built,
+    )
+
+
+class _Judgement:
+    """One framework: what it would load, said in words, and what does not fit."""
+
+    def __init__(self, environment: TargetEnvironment, loading: Loading, copies: tuple[CudnnCopy, ...], reading: Reading) -> None:
+        self._environment = environment
+        self._loading = loading
+        self._copies = copies
+        self._reading = reading
+        self._by_place: Mapping[tuple[str | None, int | None], CudnnCopy] = {(copy.path, copy.soname): copy for copy in copies}
+        self.problems: list[Problem] = []
+
+    def framework(self) -> InstalledFramework:
+        """The framework with what it would load."""
+        reading = self._reading
+        return InstalledFramework(
+            name=reading.name,
+            version=reading.version,
+            variant=reading.variant,
+            cuda_built=reading.cuda_built,
+            cudnn_built=reading.cudnn_built,
+            would_load=self._would_load() if reading.steps else None,
+        )
+
+    def _would_load(self) -> WouldLoad:
+        outcome = start(self._loading, self._reading)
+        if outcome.library is None:
+            because = self._failure(outcome)
+            self._complain(because)
+            return WouldLoad(because=because)
+        library = outcome.library
+        copy = self._copy_of(library)
+        version = self._version_of(library)
+        because = self._reason(library)
+        parts = open_parts(outcome.process, library, version or CudnnVersion(str(_soname(library) or 9)))
+        self._judge_parts(library, version, parts)
+        self._judge_version(library, self._effective(version, parts))
+        self._judge_cuda(copy)
+        if outcome.lacks_driver:
+            because += "; on this machine only once the driver's libraries are there"
+        return WouldLoad(version=version.text if version else None, path=self._place(library), because=because)
+
+    # --- which copy it is ---
+
+    def _copy_of(self, one: Loaded) -> CudnnCopy | None:
+        return self._by_place.get((self._loading.identify(one.origin), _soname(one)))
+
+    def _place(self, one: Loaded) -> str:
+        """Its path in the directory that the copy is known by."""
+        return f"{self._loading.identify(one.origin)}/{one.name}"
+
+    def _version_of(self, one: Loaded) -> CudnnVersion | None:
+        """The release of the copy that a library belongs to; where that is not known, what its file name says."""
+        copy = self._copy_of(one)
+        if copy is not None and copy.version is not None:
+            return CudnnVersion(copy.version)
+        name = parse_name(self._loading.identify(one.path).rpartition("/")[2])
+        return name.version if name else None
+
+    def _effective(self, version: CudnnVersion | None, parts: Parts) -> CudnnVersion | None:
+        """The release that answers to a program: cuDNN's version is told by a part, not by libcudnn itself."""
+        teller = parts.found.get("graph") or parts.found.get("ops_infer")
+        return self._version_of(teller) or version if teller else version
+
+    # --- why it is that one ---
+
+    def _reason(self, library: Loaded) -> str:
+        """The rule of the loader that led to the library, in words."""
+        by = library.by.name if library.by else self._reading.name
+        if library.rule is Rule.PATH:
+            return f"{self._reading.name}'s own code opens it by its path before its libraries ask for it"
+        if library.rule is Rule.PRELOAD:
+            return f"LD_PRELOAD={library.where} comes before everything"
+        if library.rule is Rule.RPATH:
+            rest = "; LD_LIBRARY_PATH cannot change that" if self._environment.ld_library_path else ""
+            return f"RPATH of {self._holder(library)} leads to it{rest}"
+        if library.rule is Rule.LD_LIBRARY_PATH:
+            other = start(self._loading, self._reading, library_path=False).library
+            if other is None:
+                return f"LD_LIBRARY_PATH={library.where} is the only way by which {by} finds it"
+            return f"LD_LIBRARY_PATH={library.where} comes before {self._phrase(other)}"
+        if library.rule is Rule.RUNPATH:
+            rest = "; LD_LIBRARY_PATH would come first, and does not hold it" if self._environment.ld_library_path else ""
+            return f"RUNPATH of {by} leads to it{rest}"
+        place = f"it is in {library.where}, a default directory of the loader"
+        if library.rule is Rule.CACHE:
+            place = "the linker cache leads to it"
+        return f"{place}; {by} names no directory that holds it, and LD_LIBRARY_PATH neither"
+
+    def _phrase(self, other: Loaded) -> str:
+        """What would have been loaded without LD_LIBRARY_PATH: `the wheel (RUNPATH of libtensorflow_framework.so.2)`."""
+        copy = self._copy_of(other)
+        owner = (copy.owner if copy else None) or self._place(other)
+        how = f"{other.rule.value} of {other.by.name}" if other.rule in (Rule.RPATH, Rule.RUNPATH) and other.by else other.rule.value
+        version = self._version_of(other)
+        return f"{owner}{f' {version}' if version else ''} ({how})"
+
+    def _holder(self, library: Loaded) -> str:
+        """The object whose RPATH was used: the one that asks, or one of those that loaded it."""
+        one = library.by
+        while one is not None:
+            written = (one.elf.rpath or "").replace("${ORIGIN}", "$ORIGIN").replace("$ORIGIN", one.origin).split(":")
+            if library.where in [element.rstrip("/") for element in written]:
+                return one.name
+            one = one.by
+        return library.by.name if library.by else self._reading.name
+
+    def _failure(self, outcome: Outcome) -> str:
+        """Why no libcudnn would be loaded."""
+        fault = outcome.fault
+        if fault is None:
+            return "its libraries do not ask for cuDNN"
+        by, name = fault.by.rpartition("/")[2], fault.name.rpartition("/")[2]
+        if fault.why != "is not found":
+            return f"{name} cannot be loaded: it {fault.why}" if fault.name.startswith("/") else f"{by} cannot load {name}: {fault.why}"
+        if parse_name(name) is None:
+            return f"{by} needs {name}, which is not found"
+        asker = next((one for one in outcome.process.objects if one.path == fault.by), None)
+        own = ["its RPATH"] if asker and asker.elf.rpath and asker.elf.runpath is None else []
+        own += ["LD_LIBRARY_PATH" if self._environment.ld_library_path else "LD_LIBRARY_PATH (not set)"]
+        own += ["its RUNPATH"] if asker and asker.elf.runpath else []
+        places = f"{', '.join(own)}, the linker cache and the default directories"
+        number = name.rpartition(".so.")[2]
+        others = [copy.path for copy in self._copies if copy.path and str(copy.soname) == number and copy.complete is not False]
+        rest = f"; the copy in {others[0]} is in none of these" if others else ""
+        return f"{by} looks for {name} in {places}, and it is not there{rest}"
+
+    # --- whether that fits ---
+
+    def _complain(self, why: str) -> None:
+        self.problems.append(Problem(what=f"{self._reading.name} {self._reading.version}", why=why))
+
+    def _judge_parts(self, library: Loaded, version: CudnnVersion | None, parts: Parts) -> None:
+        home = self._loading.identify(library.origin)
+        strangers: dict[str, list[Loaded]] = {}
+        for one in parts.found.values():
+            directory = self._loading.identify(one.origin)
+            if directory != home and self._version_of(one) != version:
+                strangers.setdefault(directory, []).append(one)
+        for directory, ones in strangers.items():
+            names = ", ".join(one.name for one in ones)
+            release = self._version_of(ones[0])
+            self._complain(
+                f"two releases of cuDNN in one process: {library.name} {version or ''} from {home}, "
+                f"but {names} {release or ''} from {directory}, to which {ones[0].rule.value} leads ({_search(library)})"
+            )
+        if parts.missing:
+            first = f"; {parts.faults[0].by.rpartition('/')[2]} needs {parts.faults[0].name}, which is not found" if parts.faults else ""
+            verb = "is" if len(parts.missing) == 1 else "are"
+            self._complain(f"{library.name} would be loaded from {home}, but {', '.join(parts.missing)} {verb} not found{first}")
+
+    def _judge_version(self, library: Loaded, version: CudnnVersion | None) -> None:
+        built = self._reading.cudnn_built
+        if version is None or built is None or version.serves(CudnnVersion(built)):
+            return
+        where = self._loading.identify(library.origin)
+        rule = "the same major and at least the same minor are needed"
+        self._complain(f"would load cuDNN {version} from {where}, but was built with {built}: {rule}")
+
+    def _judge_cuda(self, copy: CudnnCopy | None) -> None:
+        built, own = self._reading.cuda_built, copy.cuda if copy else None
+        if built and own and built.partition(".")[0] != own.partition(".")[0]:
+            self._complain(f"was built for CUDA {built}, but would load a cuDNN for CUDA {own} ({copy.path if copy else ''})")
+
+
+def _soname(one: Loaded) -> int | None:
+    """The number in the soname of a library of cuDNN."""
+    for text in (one.elf.soname, one.name):
+        name = parse_name(text or "")
+        if name is not None and name.soname is not None:
+            return name.soname
+    return None
+
+
+def _search(library: Loaded) -> str:
+    """How a libcudnn looks for its parts."""
+    if library.elf.runpath is not None:
+        return f"{library.name} has only a RUNPATH"
+    return f"{library.name} has an RPATH" if library.elf.rpath else f"{library.name} names no directory"

@@ -8,9 +8,13 @@ from cudnn_resolve.facts.elf import Elf, ElfError, read_elf
 from cudnn_resolve.facts.loader_rules import Files, Loaded, Process, Surroundings, hardware_subdirectories
 from cudnn_resolve.host.port import Host, is_dir
 from cudnn_resolve.probe.environment import TargetEnvironment
+from cudnn_resolve.record import replace
 
 _TRIPLETS = {"x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu"}
 _SPLIT = re.compile(r"[:\s]+")
+DRIVER_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
+PLACEHOLDER = "/the-driver-that-is-not-here"
+"""Where a process finds the driver's libraries on a machine without a driver."""
 
 
 class Loading:
@@ -19,6 +23,7 @@ class Loading:
     def __init__(self, host: Host, environment: TargetEnvironment) -> None:
         self._host = host
         self._environment = environment
+        self._arch = environment.arch or "x86_64"
         self._looked: dict[str, Elf | str | None] = {}
         self._names: dict[str, frozenset[str]] = {}
         self._identities: dict[str, str] = {}
@@ -45,18 +50,24 @@ class Loading:
             known = self._identities[path] = self._host.realpath(path)
         return known
 
-    def process(self) -> Process:
+    def process(self, *, library_path: bool = True, driver: bool = False) -> Process:
         """A process of the target interpreter, as it is before anything was imported.
 
         Where the interpreter is no program that can be read (a script in its place, none at all), a program without a search path.
+        Without `library_path` it has neither LD_LIBRARY_PATH nor LD_PRELOAD; with `driver` it finds the driver's libraries even on a
+        machine that has none.
         """
+        around = self.surroundings
+        if not library_path:
+            around = replace(around, library_path=(), preload=())
+        if driver:
+            around = replace(around, cache={**{name: f"{PLACEHOLDER}/{name}" for name in DRIVER_LIBRARIES}, **around.cache})
         for path in self._interpreters():
             real = self.identify(path)
             elf = self.look(real)
             if isinstance(elf, Elf):
-                return Process(real, elf, self.files, self.surroundings)
-        bare = Elf(arch=self._environment.arch or "x86_64", bits=64)
-        return Process("/program", bare, self.files, self.surroundings)
+                return Process(real, elf, self.files, around)
+        return Process("/program", Elf(arch=self._arch, bits=64), self.files, around)
 
     def opener(self, process: Process) -> Loaded:
         """What calls the loader where Python code opens a library: the module `_ctypes`, or the interpreter that holds it."""
@@ -77,6 +88,8 @@ class Loading:
         return given + [f"{prefix}/bin/{name}" for name in ("python3", "python") if prefix]
 
     def _read(self, path: str) -> Elf | str | None:
+        if path.startswith(PLACEHOLDER):
+            return Elf(arch=self._arch, bits=64, soname=path.rpartition("/")[2])
         if self._host.read_bytes(path, 0, 1) is None:
             return None
         try:
@@ -85,7 +98,7 @@ class Loading:
             return str(error)
 
     def _surroundings(self) -> Surroundings:
-        arch = self._environment.arch or "x86_64"
+        arch = self._arch
         triplet = _TRIPLETS.get(arch, f"{arch}-linux-gnu")
         # Debian and what comes from it builds its loader for directories of the architecture, others for lib64.
         multiarch = is_dir(self._host, f"/usr/lib/{triplet}")

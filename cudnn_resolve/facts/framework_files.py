@@ -1,0 +1,180 @@
+"""What the files and the metadata of an installed framework say of the CUDA and the cuDNN that it was built with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from cudnn_resolve.record import dataclass
+from cudnn_resolve.version import CudaVersion, CudnnVersion
+
+LONGEST_MODULE = 1 << 18
+"""Letters of a generated module of constants; real ones have a few hundred."""
+
+_REQUIREMENT = re.compile(r"nvidia[-_.]cudnn[-_.]cu(\d{2})\d?\s*\(?([^;)]*)")
+_CLAUSE = re.compile(r"(==|>=|~=)\s*(\d{1,3}(?:\.\d{1,4}){0,3})")
+_JAX_LOCAL = re.compile(r"cuda(\d{2})(\d)?(?:\.cudnn(\d)(\d)?(\d)?)?")
+_LOAD_CUDNN = re.compile(r"""_load\(\s*["']cudnn["']\s*,\s*\[\s*["'](libcudnn\.so\.\d{1,2})["']""")
+_RUNTIME = re.compile(r"lib(?:cudart|cublas|cublasLt|nvrtc)\.so\.(\d{1,2})(?:\.(\d{1,2}))?")
+_DIGITS = re.compile(r"cu(?:da)?(\d{1,2})(\d|x)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Required:
+    """What a wheel's metadata says of cuDNN."""
+
+    version: CudnnVersion
+    exact: bool
+    """True for `==`, False where it is only the lowest that is allowed."""
+    cuda: int
+    """CUDA major of the wheel that is named."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CupyWheel:
+    """What a wheel of cupy says of its libraries; None = not said."""
+
+    cuda: str | None = None
+    """As written, `12.x`."""
+    cudnn: str | None = None
+    """`8.8.1`."""
+    files: tuple[str, ...] = ()
+    """Names of cuDNN's libraries that cupy opens itself; empty where it does not."""
+
+
+def parse_constants(text: str) -> Mapping[str, object]:
+    """The constants that a module assigns, without running it; what is computed is left out, and a module that cannot be read is empty.
+
+    `OrderedDict([...])` counts as the dictionary that it is, as in TensorFlow's build_info.py. Sample lines:
+    `cuda: Optional[str] = '12.4'` and `build_info = collections.OrderedDict([('cuda_version', '12.2')])`.
+    """
+    import ast
+
+    if len(text) > LONGEST_MODULE:
+        return {}
+    try:
+        module = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+    found: dict[str, object] = {}
+    for node in module.body:
+        if isinstance(node, ast.Assign):
+            targets, value = node.targets, node.value
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            targets, value = [node.target], node.value
+        else:
+            continue
+        is_mapping = isinstance(value, ast.Call) and len(value.args) == 1 and not value.keywords
+        try:
+            constant = dict(ast.literal_eval(value.args[0])) if is_mapping and isinstance(value, ast.Call) else ast.literal_eval(value)
+        except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+            continue
+        found |= {target.id: constant for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def text_of(constants: Mapping[str, object], name: str) -> str | None:
+    """A constant that is a text with something in it, else None; Paddle writes 'False' for what a build has not."""
+    value = constants.get(name)
+    return value if isinstance(value, str) and value and value != "False" else None
+
+
+def local_label(version: str) -> str | None:
+    """`cu124` for `2.6.0+cu124`, None for a version without a local part."""
+    return version.partition("+")[2] or None
+
+
+def cuda_of_label(label: str | None) -> str | None:
+    """CUDA behind a label such as `cu118`, `cu92`, `cuda12x` or `cuda112`: 11.8, 9.2, 12, 11.2; None for anything else."""
+    found = _DIGITS.fullmatch(label or "")
+    if found is None:
+        return None
+    return found[1] if found[2] == "x" else f"{found[1]}.{found[2]}"
+
+
+def label_of_cuda(cuda: str | None) -> str | None:
+    """`cu118` for CUDA 11.8; None where there is none or only the major is known."""
+    try:
+        version = CudaVersion(cuda) if cuda else None
+    except ValueError:
+        return None
+    return f"cu{version.major}{version.minor}" if version is not None and len(version.parts) > 1 else None
+
+
+def jaxlib_label(label: str) -> tuple[str, str | None] | None:
+    """CUDA and cuDNN in jaxlib's local version, `cuda12.cudnn89` or `cuda111`: ("12", "8.9"), ("11.1", None); None for another label."""
+    found = _JAX_LOCAL.fullmatch(label)
+    if found is None:
+        return None
+    cuda = f"{found[1]}.{found[2]}" if found[2] else found[1]
+    return cuda, ".".join(part for part in found.groups()[2:] if part) or None
+
+
+def required_cudnn(requires: Iterable[str]) -> Required | None:
+    """What `Requires-Dist` lines say of cuDNN, `nvidia-cudnn-cu12==9.1.0.70; …`; None where they say nothing or only an upper bound."""
+    for line in requires:
+        named = _REQUIREMENT.match(line)
+        clauses = dict(_CLAUSE.findall(named[2])) if named else {}
+        if named and clauses:
+            exact = "==" in clauses
+            version = clauses.get("==") or clauses.get(">=") or clauses["~="]
+            return Required(version=CudnnVersion(version), exact=exact, cuda=int(named[1]))
+    return None
+
+
+def cudnn_preloaded_by_jax(text: str) -> str | None:
+    """The library of cuDNN that a JAX plugin opens from NVIDIA's wheel before all else, `libcudnn.so.9`; None where it opens none.
+
+    Sample line of its `__init__.py`: `_load("cudnn", ["libcudnn.so.9"])`.
+    """
+    found = _LOAD_CUDNN.search(text)
+    return found[1] if found else None
+
+
+def runtime_of_needs(needed: Iterable[str]) -> str | None:
+    """CUDA that a library is linked against by the sonames that it needs; None where they do not tell.
+
+    `libcudart.so.10.2` tells the line; `libcudart.so.11.0` is the name in all of CUDA 11, and from 12 on it is the major alone.
+    """
+    for name in sorted(needed, key=lambda one: not one.startswith("libcudart")):
+        found = _RUNTIME.fullmatch(name)
+        if found is not None:
+            return f"{found[1]}.{found[2]}" if found[2] and int(found[1]) < 11 else found[1]
+    return None
+
+
+def cudnn_of_needs(needed: Iterable[str]) -> str | None:
+    """The major of cuDNN that a library is linked against, `9` for `libcudnn.so.9`; None where it is not."""
+    numbers = (name.removeprefix("libcudnn.so.") for name in needed if name.startswith("libcudnn.so."))
+    return next((number for number in numbers if number.isdigit()), None)
+
+
+def parse_cupy_wheel(text: str) -> CupyWheel:
+    """What cupy's `_wheel.json` says; an empty answer where it cannot be read.
+
+    Sample: `{"cuda": "12.x", "packaging": "pip", "cudnn": {"version": "8.8.1", "filenames": ["libcudnn.so.8.8.1"]}}`.
+    """
+    import json
+
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        return CupyWheel()
+    content = content if isinstance(content, dict) else {}
+    cudnn = content.get("cudnn")
+    cudnn = cudnn if isinstance(cudnn, dict) else {}
+    cuda, version, names = content.get("cuda"), cudnn.get("version"), cudnn.get("filenames")
+    listed = names if isinstance(names, list) and content.get("packaging") == "pip" else []
+    return CupyWheel(
+        cuda=cuda if isinstance(cuda, str) else None,
+        cudnn=version if isinstance(version, str) else None,
+        files=tuple(name for name in listed if isinstance(name, str)),
+    )
+
+
+def known_version(text: str | None) -> str | None:
+    """A version made of numbers as it is, None for anything else that a file may hold in its place."""
+    try:
+        return CudaVersion(text).text if text else None
+    except ValueError:
+        return None
