@@ -89,7 +89,7 @@ def accepts(target: Target, build: Build) -> bool:
         return False
     local = any("+" in one.version for one in target.specifier)
     text = build.wheel_version if "+" in build.wheel_version or not local else f"{build.version}+{build.variant}"
-    return target.specifier.contains(text)
+    return target.specifier.contains(text, prereleases=bool(target.specifier.prereleases))
 
 
 def derive(request: Request, companions: Iterable[str] = ()) -> Iterator[Need]:
@@ -110,7 +110,7 @@ def _extra_needs(text: str, origin: str) -> Iterator[Need]:
 
     def test(candidate: object) -> bool:
         payload = candidate.payload  # type: ignore[attr-defined]
-        return not hasattr(payload, "version") or spec.contains(payload.version)
+        return not hasattr(payload, "version") or spec.contains(payload.version, prereleases=bool(spec.prereleases))
 
     yield Need(f"pip:{name}" + (f"[{extras}]" if extras else ""), test, text, f"asked for in {origin}")
 

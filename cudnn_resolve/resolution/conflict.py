@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.record import dataclass, replace
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request
 
-CAUSES = 14
+CAUSES = 8
 """Lines of a conflict; more are not read."""
 
 
@@ -48,7 +48,7 @@ def explain(book: Book, machine: Machine, request: Request) -> Conflict:
         request=request,
         machine=machine,
         message=_message(core),
-        causes=tuple(causes[: CAUSES + len(core)]),
+        causes=tuple(causes),
         relaxations=relaxations(book, machine, request, ids),
     )
 
@@ -176,18 +176,29 @@ def _clashes(failure: Failure, core: list[Condition]) -> list[Cause]:
     """What the candidates met, those that clash with a condition of the core first, alike ones in one line."""
     ids = {condition.id for condition in core}
     merged: dict[tuple[str, str, str], list[Rejection]] = {}
-    for rejection in failure.rejections:
-        if rejection.candidate.kind == "framework" and rejection.about.startswith("pip:"):
-            continue
-        subject = _subject(rejection)
-        merged.setdefault((subject, rejection.about, rejection.need if rejection.about.startswith(("pip:", "cudnn", "cuda")) else ""), []).append(rejection)
+    for rejection in _telling(failure.rejections):
+        about = rejection.about
+        need = rejection.need if about.startswith(("pip:", "cudnn", "cuda")) else ""
+        merged.setdefault((_subject(rejection), about, need), []).append(rejection)
     ordered = sorted(merged.items(), key=lambda item: item[0][1] not in ids)
-    out = [_clash(subject, rejections) for (subject, _, _), rejections in ordered]
-    for reason in failure.causes:
-        line = Cause(what=f"{reason.parent or 'the request'} needs {reason.text}", because=reason.because)
-        if line not in out:
-            out.append(line)
-    return out
+    out = [_clash(subject, rejections) for (subject, _, _), rejections in ordered[:CAUSES]]
+    if not out:
+        out = [Cause(what=f"{reason.parent or 'the request'} needs {reason.text}", because=reason.because) for reason in failure.causes]
+    return list(dict.fromkeys(out))
+
+
+def _telling(rejections: Sequence[Rejection]) -> Iterator[Rejection]:
+    """Rejections that say something: not those that only repeat another one a level higher, and of channels the first that was tried."""
+    first: dict[str, str] = {}
+    for rejection in rejections:
+        candidate = rejection.candidate
+        if candidate.kind == "framework" and rejection.about.startswith("pip:"):
+            continue
+        if candidate.kind == "libraries" and first.setdefault(candidate.name, candidate.version) != candidate.version:
+            continue
+        if candidate.name.startswith("pip:nvidia-cudnn") and rejection.about == "cudnn":
+            continue
+        yield rejection
 
 
 def _subject(rejection: Rejection) -> str:
@@ -197,6 +208,9 @@ def _subject(rejection: Rejection) -> str:
     if build is not None:
         return f"{build.package} {build.version}"
     kind = candidate.name.partition(":")[0]
+    if kind == "libraries":
+        target = candidate.payload
+        return f"{target.package} {target.version} with its CUDA libraries from {candidate.channel}"
     if kind == "cudnn":
         return f"cuDNN {candidate.payload.version.major} for CUDA {candidate.payload.cuda_major} ({candidate.channel})"
     if kind == "cuda":
@@ -212,7 +226,7 @@ def _clash(subject: str, rejections: list[Rejection]) -> Cause:
     named = subject
     if subject.startswith(("cuDNN", "CUDA")) or subject == first.candidate.name.removeprefix("pip:"):
         named += f" ({versions[-1]} to {versions[0]})" if len(versions) > 2 else f" ({', '.join(versions)})"
-    elif len(versions) > 1:
+    elif len(versions) > 1 and first.candidate.kind != "libraries":
         named += f" ({', '.join(versions)})"
     needs = " or ".join(dict.fromkeys(rejection.need for rejection in rejections[:3]))
     against = [reason for reason in first.against if reason.parent is not None or reason.text]

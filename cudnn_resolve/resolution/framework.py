@@ -206,10 +206,11 @@ def _bundled_cudnn(universe: Universe, build: Build, who: str) -> Iterator[Need]
     if build.cudnn is None or build.cuda is None:
         return
     yield runtime.cudnn_limit(build.cudnn, who)
+    book = universe.book
     length = len(build.cudnn.parts)
-    for row in universe.book.cudnn_builds():
+    for row in book.cudnn_builds():
         if row.version.parts[:length] == build.cudnn.parts and row.cuda_major == build.cuda.major:
-            yield from runtime.cudnn_hardware(universe, row)
+            yield from rule.cudnn_hardware(book, universe.machine, row)
             return
 
 

@@ -172,6 +172,9 @@ def _component_needs(universe: Universe, release: Release, who: str) -> Iterator
     if cuda is not None and component.library not in ("nvtx", "nvjitlink", "cupti", "nvcc", "toolkit"):
         yield from rule.library_needs(universe.book, universe.machine, cuda, who)
     if component.library == "cudnn":
+        for build in universe.book.cudnn_builds():
+            if build.wheel == release.package and str(build.version) == release.text:
+                yield from rule.cudnn_hardware(universe.book, universe.machine, build)
         yield Need("cudnn", lambda other: _is_build(other, release), f"cuDNN {release.text}", f"{who} is the cuDNN of this environment")
 
 
@@ -270,6 +273,6 @@ def _within(spec: SpecifierSet, universe: Universe) -> Callable[[Candidate], boo
         here = installed is not None and _is_version(release, installed)
         if release.yanked and not pinned and not here:
             return False
-        return spec.contains(release.version, prereleases=True if here else None)
+        return spec.contains(release.version, prereleases=here or bool(spec.prereleases))
 
     return test

@@ -22,6 +22,8 @@ class Provider(AbstractProvider):  # type: ignore[type-arg]
     def __init__(self, universe: Universe) -> None:
         self._universe = universe
         self._answers: dict[tuple[int, int], bool] = {}
+        self.some: dict[tuple[object, ...], bool] = {}
+        """Whether anything is left of a package under certain needs, as far as that was asked."""
         self._stages: dict[str, tuple[int, int, str]] = {}
         self._order = {f"framework:{target.framework}": number for number, target in enumerate(universe.request.targets)}
 
@@ -54,10 +56,10 @@ class Provider(AbstractProvider):  # type: ignore[type-arg]
         if kind == "pip":
             name = rest.partition("[")[0]
             framework = book.framework_of(name)
-            if framework is not None:
-                return 1, self._order.get(f"framework:{framework}", 99), identifier
+            if f"framework:{framework}" in self._order:
+                return 1, self._order[f"framework:{framework}"], identifier
             if book.component(name) is None:
-                return (3 if book.extra_releases(name) or name.startswith("jax") else 9), 0, identifier
+                return (3 if framework or book.extra_releases(name) or name.startswith("jax") else 9), 0, identifier
             return (6 if name.startswith("nvidia-cudnn") else 7), 0, identifier
         if kind == "cudnn":
             return 6, 1, identifier
@@ -106,7 +108,12 @@ class Matches(Sequence[Candidate]):
         return filter(self._fits, self._provider.universe().candidates(self._name, self._needs))
 
     def __bool__(self) -> bool:
-        return any(map(self._fits, self._provider.universe().unordered(self._name, self._needs)))
+        key = (self._name, self._bad, *map(id, self._needs))
+        answer = self._provider.some.get(key)
+        if answer is None:
+            answer = any(map(self._fits, self._provider.universe().unordered(self._name, self._needs)))
+            self._provider.some[key] = answer
+        return answer
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -14,7 +14,7 @@ from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Build
+    from cudnn_resolve.matrix.row import Build, CudnnBuild
     from cudnn_resolve.requirement.machine import Machine
 
 
@@ -108,6 +108,20 @@ def code_needs(book: Book, machine: Machine, build: Build, who: str) -> Iterator
             yield at_least(
                 own, f"{who} has only PTX for {gpu.label}; to compile it the driver must be as new as CUDA {build.cuda}"
             )
+
+
+def cudnn_hardware(book: Book, machine: Machine, build: CudnnBuild) -> Iterator[Need]:
+    """The needs of a cuDNN for GPUs: machine code for each of them."""
+    who = f"cuDNN {build.version} for CUDA {build.cuda_major}"
+    for number, gpu in enumerate(machine.gpus):
+        if gpu.capability is None or not build.capability:
+            continue
+        if any(one.major == gpu.capability.major and one.minor <= gpu.capability.minor for one in build.capability):
+            continue
+        known = ", ".join(map(str, build.capability))
+        architecture = book.architecture(gpu.capability)
+        last = f"; cuDNN {architecture.cudnn_last} is the last" if architecture and architecture.cudnn_last else ""
+        yield refused(number, f"compute capability {known}", f"{who} has code for these only, none for {gpu.label}{last}")
 
 
 def same_sonames(book: Book, built: CudaVersion, runtime: CudaVersion, libraries: Iterable[str]) -> str | None:

@@ -330,7 +330,9 @@ def cudnn_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
     """What a cuDNN needs: GPUs that it has code for, a CUDA that it works with, a driver, and to be allowed."""
     build: CudnnBuild = candidate.payload
     who = f"cuDNN {build.version} for CUDA {build.cuda_major}"
-    yield from cudnn_hardware(universe, build)
+    yield from rule.cudnn_hardware(universe.book, universe.machine, build)
+    if build.driver is not None and universe.request.driver_policy == "strict":
+        yield rule.at_least(build.driver, f"{who} asks for it")
     yield cudnn_limit(build.version, who)
     with_ = {"pip": ("pip",), "apt": ("apt", "system"), "system": ("system", "apt")}[candidate.channel or "pip"]
     first, last = build.cuda_first, build.cuda_last
@@ -350,22 +352,6 @@ def cudnn_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
         yield Need(
             f"pip:{build.wheel}", lambda other: other.payload.text == text, f"{build.wheel}=={text}", f"the wheel that carries {who}"
         )
-
-
-def cudnn_hardware(universe: Universe, build: CudnnBuild) -> Iterator[Need]:
-    """The needs of a cuDNN for GPUs and driver."""
-    who = f"cuDNN {build.version} for CUDA {build.cuda_major}"
-    for number, gpu in enumerate(universe.machine.gpus):
-        if gpu.capability is None or not build.capability:
-            continue
-        if any(one.major == gpu.capability.major and one.minor <= gpu.capability.minor for one in build.capability):
-            continue
-        known = ", ".join(map(str, build.capability))
-        architecture = universe.book.architecture(gpu.capability)
-        last = f"; cuDNN {architecture.cudnn_last} is the last" if architecture and architecture.cudnn_last else ""
-        yield rule.refused(number, f"compute capability {known}", f"{who} has code for these only, none for {gpu.label}{last}")
-    if build.driver is not None and universe.request.driver_policy == "strict":
-        yield rule.at_least(build.driver, f"{who} asks for it")
 
 
 def cudnn_limit(version: CudnnVersion, who: str) -> Need:
