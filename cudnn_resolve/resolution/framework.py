@@ -342,14 +342,19 @@ def bound_needs(universe: Universe, build: Build) -> Iterator[Need]:
     wheel = universe.build_candidate(build)
     if version is None or wheel is None:
         return
-    required = {canonicalize_name(requirement.name) for requirement, _ in universe.shelf.requirements(wheel.payload)}
+    there = {canonicalize_name(requirement.name) for requirement, _ in universe.shelf.requirements(wheel.payload)}
+    there.update(universe.machine.pip)
+    for extra in universe.request.extras:
+        asked = parse_requirement(extra.text)
+        if asked is not None:
+            there.add(canonicalize_name(asked.name))
     for bound in universe.book.framework(build.framework).bounds:
         if bound.versions and not SpecifierSet(bound.versions).contains(version, prereleases=True):
             continue
         if bound.package not in (None, build.package):
             continue
         requirement = parse_requirement(bound.requirement)
-        if requirement is None or canonicalize_name(requirement.name) not in required | set(universe.machine.pip):
+        if requirement is None or canonicalize_name(requirement.name) not in there:
             continue
         spec = requirement.specifier
 
