@@ -23,11 +23,33 @@ _LARGEST_BYTES = 128 * 1024 * 1024
 
 
 def default_cache() -> TableCache | None:
-    """The cache below `XDG_CACHE_HOME`, else below `~/.cache`; None where the user has no home."""
+    """The cache below `XDG_CACHE_HOME`, else below `~/.cache`, else a directory of this user's below `TMPDIR`.
+
+    The first of them that can be written; None where none can.
+    """
     home = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(home):  # the XDG base directory specification: a relative path counts as unset
         home = os.path.expanduser("~/.cache")
-    return TableCache(os.path.join(home, "cudnn-resolve", FOLDER)) if os.path.isabs(home) else None
+    passing = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"cudnn-resolve-{os.geteuid()}")  # noqa: S108 - see `_private`
+    for folder in (os.path.join(home, "cudnn-resolve"), passing):
+        if os.path.isabs(folder) and _writable(folder) and _private(folder):
+            return TableCache(os.path.join(folder, FOLDER))
+    return None
+
+
+def _writable(folder: str) -> bool:
+    """True where the directory, or the nearest one above it that exists, can be written."""
+    while not os.path.lexists(folder) and folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
+    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
+
+
+def _private(folder: str) -> bool:
+    """False where the directory, or a link in its place, is there and belongs to another user."""
+    try:
+        return os.lstat(folder).st_uid == os.geteuid()
+    except OSError:
+        return True
 
 
 class TableCache:

@@ -380,10 +380,11 @@ class Book:
 
     def _package(self, name: object) -> row.Package | None:
         table = f"wheel/{name}"
-        if table not in self.names():
+        holders = sum(self._has(number, table) for number in range(len(self.layers)))
+        if not holders:
             return None
         releases: tuple[row.WheelRelease, ...] = self._rows(table, "release")
-        if sum(self._has(number, table) for number in range(len(self.layers))) > 1:
+        if holders > 1:
             from packaging.version import Version
 
             releases = tuple(sorted(releases, key=lambda one: Version(one.version)))

@@ -44,6 +44,8 @@ class Page:
         """
         body = [[clean(cell) for cell in row] for row in rows]
         used = [index for index in range(len(header)) if any(row[index] for row in body)]
+        if not used:
+            return
         dropped = []
         for name in least:
             if _width([[header[index] for index in used], *([row[index] for index in used] for row in body)]) <= self.width:

@@ -317,18 +317,43 @@ def test_many_writers_at_once_leave_a_whole_copy(world: Path, cache: TableCache)
     assert cache.table(str(world / "framework" / "alpha.toml")) == results[0]
 
 
-def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def directory() -> str | None:
-        found = default_cache()
-        return found.directory if found else None
+@pytest.fixture
+def places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A home and a directory for temporary files."""
+    for name, variable in (("home", "HOME"), ("tmp", "TMPDIR"), ("xdg", "XDG_CACHE_HOME")):
+        (tmp_path / name).mkdir()
+        monkeypatch.setenv(variable, str(tmp_path / name))
+    return tmp_path
 
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert directory() == f"{tmp_path}/cudnn-resolve/tables-v1"
+
+def cache_directory() -> str | None:
+    found = default_cache()
+    return found.directory if found else None
+
+
+def test_where_the_cache_is(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cache_directory() == f"{places}/xdg/cudnn-resolve/tables-v1"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert directory() == f"{tmp_path}/home/.cache/cudnn-resolve/tables-v1"
+    assert cache_directory() == f"{places}/home/.cache/cudnn-resolve/tables-v1"
     monkeypatch.setenv("HOME", "relative")
-    assert directory() is None
+    assert cache_directory() == f"{places}/tmp/cudnn-resolve-{os.geteuid()}/tables-v1"
+    monkeypatch.setenv("TMPDIR", "relative")
+    assert cache_directory() is None
+
+
+def test_a_home_that_cannot_be_written_is_passed_over(places: Path) -> None:
+    (places / "xdg").rmdir()
+    (places / "xdg").write_text("a file")
+    assert cache_directory() == f"{places}/tmp/cudnn-resolve-{os.geteuid()}/tables-v1"
+
+
+def test_a_directory_of_another_user_is_passed_over(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = os.geteuid()
+    (places / "xdg" / "cudnn-resolve").mkdir()
+    monkeypatch.setattr("cudnn_resolve.host.tablecache.os.geteuid", lambda: mine + 1)
+    assert cache_directory() == f"{places}/tmp/cudnn-resolve-{mine + 1}/tables-v1"
+    (places / "tmp" / f"cudnn-resolve-{mine + 1}").mkdir()
+    assert cache_directory() is None
 
 
 def test_the_same_name_in_two_directories_has_two_copies(world: Path, cache: TableCache, tmp_path: Path) -> None:
