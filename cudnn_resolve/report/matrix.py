@@ -132,8 +132,8 @@ def render_framework(found: Digest, *, style: Style | None = None, width: int = 
     _builds(page, shown)
     rest = len(found.entries) - len(shown)
     if rest:
-        name = found.framework.name
-        page.say(f"{rest} CPU builds and pre-releases are not shown here: `cudnn-resolve matrix show {name} VERSION` shows them.", "")
+        what = "1 CPU build or pre-release" if rest == 1 else f"{rest} CPU builds and pre-releases"
+        page.say(f"Not shown here: {what}; `cudnn-resolve matrix show {found.framework.name} VERSION` shows them.", "")
     _pairs(page, shown)
     _legend(page)
     return page.text()
