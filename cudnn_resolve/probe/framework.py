@@ -20,6 +20,7 @@ from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 TIMEOUT_SECONDS = 10.0
 """For a module that is asked for what it was built with."""
+_SET_BY_USER = (Rule.LD_LIBRARY_PATH, Rule.PRELOAD)
 
 
 def find_frameworks(
@@ -89,15 +90,15 @@ class _Judgement:
             self._complain(because)
             return WouldLoad(because=because)
         library = outcome.library
-        copy = self._copy_of(library)
         version = self._version_of(library)
-        because = self._reason(library)
-        parts = open_parts(outcome.process, library, version or CudnnVersion(str(_soname(library) or 9)))
-        self._judge_parts(library, version, parts)
-        self._judge_version(library, self._effective(version, parts))
-        self._judge_cuda(copy)
+        other = start(self._loading, self._reading, library_path=False).library if library.rule in _SET_BY_USER else None
+        because = self._reason(library, other)
         if outcome.lacks_driver:
             because += "; on this machine only once the driver's libraries are there"
+        parts = open_parts(outcome.process, library, version or CudnnVersion(str(_soname(library) or 9)))
+        self._judge_parts(library, version, parts)
+        self._judge_version(library, self._effective(version, parts), other)
+        self._judge_cuda(self._copy_of(library))
         return WouldLoad(version=version.text if version else None, path=self._place(library), because=because)
 
     # --- which copy it is ---
@@ -124,8 +125,8 @@ class _Judgement:
 
     # --- why it is that one ---
 
-    def _reason(self, library: Loaded) -> str:
-        """The rule of the loader that led to the library, in words."""
+    def _reason(self, library: Loaded, other: Loaded | None) -> str:
+        """The rule of the loader that led to the library, in words; `other` would come without LD_LIBRARY_PATH and LD_PRELOAD."""
         by = library.by.name if library.by else self._reading.name
         if library.rule is Rule.PATH:
             return f"{self._reading.name}'s own code opens it by its path before its libraries ask for it"
@@ -135,7 +136,6 @@ class _Judgement:
             rest = "; LD_LIBRARY_PATH cannot change that" if self._environment.ld_library_path else ""
             return f"RPATH of {self._holder(library)} leads to it{rest}"
         if library.rule is Rule.LD_LIBRARY_PATH:
-            other = start(self._loading, self._reading, library_path=False).library
             if other is None:
                 return f"LD_LIBRARY_PATH={library.where} is the only way by which {by} finds it"
             return f"LD_LIBRARY_PATH={library.where} comes before {self._phrase(other)}"
@@ -174,16 +174,23 @@ class _Judgement:
         if fault.why != "is not found":
             return f"{name} cannot be loaded: it {fault.why}" if fault.name.startswith("/") else f"{by} cannot load {name}: {fault.why}"
         if parse_name(name) is None:
-            return f"{by} needs {name}, which is not found"
+            return f"{by} needs {name}, which is not found{self._elsewhere(name)}"
         asker = next((one for one in outcome.process.objects if one.path == fault.by), None)
-        own = ["its RPATH"] if asker and asker.elf.rpath and asker.elf.runpath is None else []
-        own += ["LD_LIBRARY_PATH" if self._environment.ld_library_path else "LD_LIBRARY_PATH (not set)"]
-        own += ["its RUNPATH"] if asker and asker.elf.runpath else []
-        places = f"{', '.join(own)}, the linker cache and the default directories"
+        places = ["its RPATH"] if asker and asker.elf.rpath and asker.elf.runpath is None else []
+        places.append("LD_LIBRARY_PATH" if self._environment.ld_library_path else "LD_LIBRARY_PATH (not set)")
+        places += ["its RUNPATH"] if asker and asker.elf.runpath else []
+        places.append("the linker cache and the default directories")
+        return f"{by} looks for {name} in {', '.join(places)}, and it is not there{self._elsewhere(name)}"
+
+    def _elsewhere(self, name: str) -> str:
+        """Where a library lies that the loader is not led to; "" where none is known."""
         number = name.rpartition(".so.")[2]
-        others = [copy.path for copy in self._copies if copy.path and str(copy.soname) == number and copy.complete is not False]
-        rest = f"; the copy in {others[0]} is in none of these" if others else ""
-        return f"{by} looks for {name} in {places}, and it is not there{rest}"
+        directories = [copy.path for copy in self._copies if copy.path and str(copy.soname) == number and copy.complete is not False]
+        if parse_name(name) is None:
+            sites = self._environment.site_packages
+            wheels = [f"{site}/nvidia/{folder}/lib" for site in sites for folder in self._loading.names(f"{site}/nvidia")]
+            directories = [directory for directory in wheels if name in self._loading.names(directory)]
+        return f"; nothing leads to the one in {min(directories)}" if directories else ""
 
     # --- whether that fits ---
 
@@ -191,6 +198,7 @@ class _Judgement:
         self.problems.append(Problem(what=f"{self._reading.name} {self._reading.version}", why=why))
 
     def _judge_parts(self, library: Loaded, version: CudnnVersion | None, parts: Parts) -> None:
+        """Parts of another release than libcudnn itself, or parts that are not found."""
         home = self._loading.identify(library.origin)
         strangers: dict[str, list[Loaded]] = {}
         for one in parts.found.values():
@@ -198,7 +206,7 @@ class _Judgement:
             if directory != home and self._version_of(one) != version:
                 strangers.setdefault(directory, []).append(one)
         for directory, ones in strangers.items():
-            names = ", ".join(one.name for one in ones)
+            names = "its parts" if len(ones) == len(parts.found) else ", ".join(one.name for one in ones)
             release = self._version_of(ones[0])
             self._complain(
                 f"two releases of cuDNN in one process: {library.name} {version or ''} from {home}, "
@@ -209,13 +217,18 @@ class _Judgement:
             verb = "is" if len(parts.missing) == 1 else "are"
             self._complain(f"{library.name} would be loaded from {home}, but {', '.join(parts.missing)} {verb} not found{first}")
 
-    def _judge_version(self, library: Loaded, version: CudnnVersion | None) -> None:
+    def _judge_version(self, library: Loaded, version: CudnnVersion | None, other: Loaded | None) -> None:
+        """A release older than the framework was built with, or than the one that lies ready for it."""
         built = self._reading.cudnn_built
-        if version is None or built is None or version.serves(CudnnVersion(built)):
-            return
         where = self._loading.identify(library.origin)
-        rule = "the same major and at least the same minor are needed"
-        self._complain(f"would load cuDNN {version} from {where}, but was built with {built}: {rule}")
+        shadowed = self._version_of(other) if other else None
+        if version is not None and built is not None and not version.serves(CudnnVersion(built)):
+            rule = "the same major and at least the same minor are needed"
+            self._complain(f"would load cuDNN {version} from {where}, but was built with {built}: {rule}")
+        elif version is not None and shadowed is not None and not version.serves(shadowed):
+            self._complain(
+                f"would load cuDNN {version} from {where} ({library.rule.value}) instead of the newer {shadowed} that it comes with"
+            )
 
     def _judge_cuda(self, copy: CudnnCopy | None) -> None:
         built, own = self._reading.cuda_built, copy.cuda if copy else None
