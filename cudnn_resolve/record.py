@@ -53,9 +53,7 @@ else:
                     continue
                 default = body.pop(name, _MISSING)
                 found.append(
-                    _Field(name, default.default, default.default_factory)
-                    if isinstance(default, _Field)
-                    else _Field(name, default)
+                    _Field(name, default.default, default.default_factory) if isinstance(default, _Field) else _Field(name, default)
                 )
             body.pop("__dict__", None)
             body.pop("__weakref__", None)
@@ -84,7 +82,7 @@ else:
             if args:
                 if kw_only or len(args) > len(names):
                     raise TypeError(f"{type(self).__name__} takes {'no' if kw_only else len(names)} positional arguments")
-                kwargs.update(zip(names, args))
+                kwargs.update(zip(names, args, strict=False))
             for one in found:
                 name = one.name
                 if name in kwargs:

@@ -81,4 +81,4 @@ def _cache(resolution: Resolution, facts: Facts) -> Iterator[Environment]:
 def _is_searched(path: str, loader: Loader) -> bool:
     if path in loader.ld_library_path or any(entry.startswith(f"{path}/") for entry in loader.ldconfig):
         return True
-    return any(path == root or path.startswith(f"{root}/") or path.startswith(f"{root}-") for root in _SEARCHED)
+    return any(path == root or path.startswith((f"{root}/", f"{root}-")) for root in _SEARCHED)

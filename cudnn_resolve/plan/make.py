@@ -9,6 +9,7 @@ from cudnn_resolve.plan.environment import environment
 from cudnn_resolve.plan.model import Plan, Stack, StackFramework
 from cudnn_resolve.plan.step import steps
 from cudnn_resolve.plan.warning import warnings
+from cudnn_resolve.record import replace
 from cudnn_resolve.resolution.model import Conflict, Resolution
 from cudnn_resolve.resolution.resolve import loaded_cudnn
 
@@ -24,21 +25,19 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book) -> Plan:
         return Plan(targets=targets, facts=facts, conflict=outcome)
     pip = pip_actions(outcome, book)
     apt = apt_actions(outcome)
-    left = unpinned(outcome)
-    around = environment(outcome, facts)
-    return Plan(
+    draft = Plan(
         targets=targets,
         facts=facts,
         stack=_stack(outcome),
         pip=pip,
-        unpinned=left,
+        unpinned=unpinned(outcome),
         apt=apt,
         overrides=outcome.overrides,
-        environment=around,
-        steps=steps(outcome, facts, book, pip, apt, left, around),
+        environment=environment(outcome, facts),
         warnings=warnings(outcome, facts, book, pip, apt),
         resolution=outcome,
     )
+    return replace(draft, steps=steps(draft, outcome, book))
 
 
 def _stack(resolution: Resolution) -> Stack:

@@ -9,29 +9,15 @@ from cudnn_resolve.plan.model import Step
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.plan.model import AptAction, Environment, PipAction
+    from cudnn_resolve.plan.model import AptAction, Environment, PipAction, Plan
     from cudnn_resolve.resolution.model import Resolution
 
 
-def steps(
-    resolution: Resolution,
-    facts: Facts,
-    book: Book,
-    pip: tuple[PipAction, ...],
-    apt: tuple[AptAction, ...],
-    unpinned: tuple[str, ...],
-    environment: tuple[Environment, ...],
-) -> tuple[Step, ...]:
-    """The steps, those that need root first, then removals, then installs, then the loader."""
-    python = facts.python.path or "python"
-    out = [
-        *_apt(resolution, book, apt),
-        *_pip(python, pip, unpinned),
-        *_loader(environment),
-    ]
-    return tuple(out)
+def steps(draft: Plan, resolution: Resolution, book: Book) -> tuple[Step, ...]:
+    """The steps of a plan that is complete but for them: those that need root first, then removals, installs, the loader."""
+    python = draft.facts.python.path or "python"
+    return (*_apt(resolution, book, draft.apt), *_pip(python, draft.pip, draft.unpinned), *_loader(draft.environment))
 
 
 def _apt(resolution: Resolution, book: Book, apt: tuple[AptAction, ...]) -> Iterator[Step]:
@@ -73,7 +59,9 @@ def _pip(python: str, pip: tuple[PipAction, ...], unpinned: tuple[str, ...]) -> 
     pip_command = (python, "-m", "pip")
     removed = tuple(one.name for one in pip if one.action == "remove")
     if removed:
-        yield Step(id="pip-remove", kind="pip-remove", argv=(*pip_command, "uninstall", "-y", *removed), why="they own files of other packages")
+        yield Step(
+            id="pip-remove", kind="pip-remove", argv=(*pip_command, "uninstall", "-y", *removed), why="they own files of other packages"
+        )
     changed = [one for one in pip if one.action in ("install", "upgrade", "downgrade")]
     for number, index in enumerate(dict.fromkeys(one.index for one in changed)):
         pins = tuple(f"{one.name}=={one.version}" for one in changed if one.index == index)

@@ -39,7 +39,7 @@ def warnings(
     out += _python(resolution, facts)
     for build in resolution.builds:
         out += _extra(resolution, book, build)
-        out += _traps(book, build, resolution)
+        out += _traps(book, build)
         out += _older_toolkit(resolution, build)
     out += _advisories(resolution, book)
     if resolution.dropped:
@@ -60,11 +60,15 @@ def _repository(resolution: Resolution) -> Iterator[Warning]:
     if runtime is None or runtime.repository is None:
         return
     if resolution.machine.os is None:
-        yield Warning(code="os-unknown", message=f"the distribution is not known: the apt packages are those of {runtime.repository}; name one with --os")
+        yield Warning(
+            code="os-unknown",
+            message=f"the distribution is not known: the apt packages are those of {runtime.repository}; name one with --os",
+        )
     elif runtime.foreign:
         yield Warning(
             code="older-repository",
-            message=f"CUDA {runtime.line} is not in the apt repository of {resolution.machine.os}: its libraries come from {runtime.repository}, "
+            message=f"CUDA {runtime.line} is not in the apt repository of {resolution.machine.os}: its libraries come from "
+            f"{runtime.repository}, "
             "that of an older release, which serves for libraries alone",
         )
 
@@ -85,7 +89,8 @@ def _driver(resolution: Resolution) -> Iterator[Warning]:
         yield Warning(
             code="driver-policy",
             message=f"driver {machine.driver} is made for CUDA {native} and runs CUDA {resolution.cuda} by minor-version compatibility "
-            f"(policy minor): PTX that must be compiled by it and features of newer drivers are lost; --driver-policy strict rules this out",
+            f"(policy minor): PTX that must be compiled by it and features of newer drivers are lost; "
+            "--driver-policy strict rules this out",
         )
 
 
@@ -93,7 +98,9 @@ def _gpu(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
     if resolution.machine.gpus:
         for gpu in resolution.machine.gpus:
             if gpu.capability is None:
-                yield Warning(code="gpu-unknown", message=f"the compute capability of {gpu.label} is not known: nothing was excluded for it")
+                yield Warning(
+                    code="gpu-unknown", message=f"the compute capability of {gpu.label} is not known: nothing was excluded for it"
+                )
         return
     state = "there is no GPU here" if facts.gpus == () else "no GPU is known"
     covered = []
@@ -129,14 +136,17 @@ def _majors(resolution: Resolution) -> Iterator[Warning]:
         each = ", ".join(f"{build.package} loads cuDNN {text}" for build, text in loaded.items())
         yield Warning(
             code="cudnn-majors",
-            message=f"one cuDNN cannot serve them all, as its majors are apart: {each}; they can live side by side because the files have other names",
+            message=f"one cuDNN cannot serve them all, as its majors are apart: {each}; "
+            "they can live side by side because the files have other names",
         )
 
 
 def _python(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
     if facts.python.version is None:
         chosen = resolution.machine.python_full
-        yield Warning(code="python-unknown", message=f"the Python is not known: the plan is for Python {chosen}; name one with --python-version")
+        yield Warning(
+            code="python-unknown", message=f"the Python is not known: the plan is for Python {chosen}; name one with --python-version"
+        )
     if facts.python.externally_managed:
         yield Warning(
             code="externally-managed",
@@ -167,7 +177,7 @@ def _extra(resolution: Resolution, book: Book, build: Build) -> Iterator[Warning
             return
 
 
-def _traps(book: Book, build: Build, resolution: Resolution) -> Iterator[Warning]:
+def _traps(book: Book, build: Build) -> Iterator[Warning]:
     version = Version(build.version)
     for trap in book.traps(build.framework):
         if trap.action != "warn" or not SpecifierSet(trap.versions).contains(version, prereleases=True):
@@ -182,7 +192,8 @@ def _older_toolkit(resolution: Resolution, build: Build) -> Iterator[Warning]:
     if CudaVersion(resolution.cuda) < CudaVersion(build.cuda.line):
         yield Warning(
             code="older-toolkit",
-            message=f"{build.package} {build.version} is built with CUDA {build.cuda} as published and lives on the installed {resolution.cuda}; "
+            message=f"{build.package} {build.version} is built with CUDA {build.cuda} as published and lives on "
+            f"the installed {resolution.cuda}; "
             "it is kept because it is what this environment runs on",
         )
 

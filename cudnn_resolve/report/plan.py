@@ -28,7 +28,7 @@ def render(plan: Plan, *, style: Style | None = None, width: int = 100, verbose:
         page.conflict(plan.conflict)
     else:
         if plan.stack is not None:
-            page.stack(plan.stack, plan)
+            page.stack(plan.stack)
         page.changes(plan)
         page.overrides(plan)
         page.environment(plan)
@@ -50,8 +50,14 @@ def machine_line(plan: Plan) -> str:
         platform.arch or (f"{resolved.arch} (assumed)" if resolved else None),
         f"glibc {platform.glibc}" if platform.glibc else None,
         f"Python {python}",
-        "no driver" if facts.driver is None else f"driver {driver.version}" if isinstance(driver, Driver) and driver.version else "driver unknown",
-        "GPU unknown" if facts.gpus is UNKNOWN else ", ".join(gpu.name or gpu.compute_capability or "GPU" for gpu in gpus or ()) or "no GPU",
+        "no driver"
+        if facts.driver is None
+        else f"driver {driver.version}"
+        if isinstance(driver, Driver) and driver.version
+        else "driver unknown",
+        "GPU unknown"
+        if facts.gpus is UNKNOWN
+        else ", ".join(gpu.name or gpu.compute_capability or "GPU" for gpu in gpus or ()) or "no GPU",
     ]
     return clean(", ".join(part for part in parts if part))
 
@@ -69,7 +75,7 @@ class _Page:
         self.lines.append(self._style(f"Plan for {clean(', '.join(plan.targets))}", "bold"))
         self._wrap(f"on {machine_line(plan)}", "  ")
 
-    def stack(self, stack: Stack, plan: Plan) -> None:
+    def stack(self, stack: Stack) -> None:
         self._title("Stack")
         rows = []
         if stack.driver_min:
@@ -113,7 +119,7 @@ class _Page:
         arrow = f"{one.installed} -> {one.version}" if one.action in ("upgrade", "downgrade") else one.version
         source = f"  from {one.index}" if one.index else ""
         self.lines.append(self._style(clean(f"  {sign} {one.name} {arrow}{source}"), _COLORS[one.action]))
-        self._reasons(one.because if one.action != "remove" or self._verbose else one.because, always=one.action == "remove")
+        self._reasons(one.because, always=one.action == "remove")
 
     def _reasons(self, because: Sequence[str], *, always: bool = False) -> None:
         if self._verbose or always:

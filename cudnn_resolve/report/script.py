@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from cudnn_resolve.plan.model import Environment, Plan, Step
 
-_SUDO = "SUDO=; if [ \"$(id -u)\" != 0 ]; then SUDO=sudo; fi"
+_SUDO = 'SUDO=; if [ "$(id -u)" != 0 ]; then SUDO=sudo; fi'
 
 
 def render(plan: Plan) -> str:
@@ -44,8 +44,8 @@ def _driver_check(minimum: str) -> list[str]:
     return [
         "if command -v nvidia-smi >/dev/null 2>&1; then",
         "  driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true)",
-        f"  if [ -n \"$driver\" ] && [ \"$(printf '%s\\n' {minimum} \"$driver\" | sort -V | head -n 1)\" != {minimum} ]; then",
-        f"    echo \"driver $driver is older than {minimum}, which this stack needs\" >&2; exit 1",
+        f'  if [ -n "$driver" ] && [ "$(printf \'%s\\n\' {minimum} "$driver" | sort -V | head -n 1)" != {minimum} ]; then',
+        f'    echo "driver $driver is older than {minimum}, which this stack needs" >&2; exit 1',
         "  fi",
         "fi",
     ]
@@ -73,7 +73,7 @@ def _step(step: Step, plan: Plan) -> Iterator[str]:
 def _preload(entry: Environment) -> Iterator[str]:
     """Writes the two files of the preload into site-packages."""
     source = preload_source(tuple(entry.value.split()))
-    yield "SITE=$(\"$PYTHON\" -c 'import sysconfig; print(sysconfig.get_paths()[\"purelib\"])')"
+    yield 'SITE=$("$PYTHON" -c \'import sysconfig; print(sysconfig.get_paths()["purelib"])\')'
     yield f"cat > \"$SITE/{MODULE}.py\" <<'CUDNN_RESOLVE_END'"
     yield source.rstrip("\n")
     yield "CUDNN_RESOLVE_END"
@@ -84,7 +84,8 @@ def _repository(step: Step) -> Iterator[str]:
     """Installs the keyring package, which brings the repository's signing key and its entry."""
     url = step.why.partition("install ")[2].partition(",")[0]
     yield "KEYRING=$(mktemp --suffix=.deb)"
-    yield f"if command -v curl >/dev/null 2>&1; then curl -fsSLo \"$KEYRING\" {shlex.quote(url)}; else wget -qO \"$KEYRING\" {shlex.quote(url)}; fi"
+    yield f"URL={shlex.quote(url)}"
+    yield 'if command -v curl >/dev/null 2>&1; then curl -fsSLo "$KEYRING" "$URL"; else wget -qO "$KEYRING" "$URL"; fi'
     yield 'chmod 644 "$KEYRING"'
     yield '$SUDO dpkg -i "$KEYRING"'
     yield "$SUDO apt-get update"

@@ -66,7 +66,10 @@ def parse_limit(text: str, option: str) -> Limit:
         specifier = None
     if specifier is None or not plain:
         raise UsageError(
-            f"`{text}` is neither a version nor a specifier", code="bad-limit", context=option, hint="write `12.4`, `>=12,<13` or `!=9.20.0.48`"
+            f"`{text}` is neither a version nor a specifier",
+            code="bad-limit",
+            context=option,
+            hint="write `12.4`, `>=12,<13` or `!=9.20.0.48`",
         )
     return Limit(text=plain, specifier=specifier)
 
@@ -99,7 +102,7 @@ def derive(request: Request, companions: Iterable[str] = ()) -> Iterator[Need]:
     for extra in request.extras:
         yield from _extra_needs(extra.text, extra.origin)
     for name in companions:
-        yield Need(f"pip:{name}", lambda candidate: True, name, "installed, and built for one version of the framework")
+        yield Need(f"pip:{name}", lambda _: True, name, "installed, and built for one version of the framework")
 
 
 def _extra_needs(text: str, origin: str) -> Iterator[Need]:

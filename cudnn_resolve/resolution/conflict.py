@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.record import dataclass, replace
+from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.derive import derive
+from cudnn_resolve.resolution.condition import Condition, conditions
 from cudnn_resolve.resolution.model import Cause, Conflict, Failure, Rejection
 from cudnn_resolve.resolution.relaxation import relaxations
 from cudnn_resolve.resolution.resolve import PYTHONS
@@ -20,17 +21,6 @@ if TYPE_CHECKING:
 
 CAUSES = 8
 """Lines of a conflict; more are not read."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Condition:
-    """A wish or a fact that can be left out to see whether it matters."""
-
-    id: str
-    """`python`, `driver`, `gpu:0`, `limit:cuda`, `target:torch`, …"""
-    what: str
-    because: str
-    without: Callable[[Machine, Request], tuple[Machine, Request]]
 
 
 def explain(book: Book, machine: Machine, request: Request) -> Conflict:
@@ -56,7 +46,7 @@ def explain(book: Book, machine: Machine, request: Request) -> Conflict:
 def minimum(book: Book, machine: Machine, request: Request) -> tuple[list[Condition], Machine, Request]:
     """The conditions none of which can be left out, found by leaving out one after the other and solving again."""
     core = []
-    for condition in _conditions(machine, request):
+    for condition in conditions(machine, request):
         other_machine, other_request = condition.without(machine, request)
         if other_request.targets and _failure(book, other_machine, other_request) is not None:
             machine, request = other_machine, other_request
@@ -69,96 +59,6 @@ def minimum(book: Book, machine: Machine, request: Request) -> tuple[list[Condit
 def _failure(book: Book, machine: Machine, request: Request) -> Failure | None:
     found = solve(Universe(book, machine, request), list(derive(request)))
     return found if isinstance(found, Failure) else None
-
-
-def _conditions(machine: Machine, request: Request) -> Iterator[Condition]:
-    """Every wish and fact, those that least often matter first, so that the core keeps those that a person would name."""
-    for extra in request.extras:
-
-        def without_extra(machine: Machine, request: Request, extra: object = extra) -> tuple[Machine, Request]:
-            return machine, replace(request, extras=tuple(one for one in request.extras if one is not extra))
-
-        yield Condition(id=f"extra:{extra.text}", what=extra.text, because=f"asked for in {extra.origin}", without=without_extra)
-    if machine.glibc is not None:
-        glibc = f"glibc {machine.glibc[0]}.{machine.glibc[1]}"
-        yield Condition(id="glibc", what=glibc, because="the machine's C library", without=lambda m, r: (replace(m, glibc=None), r))
-    if machine.os is not None:
-        yield Condition(
-            id="os", what=machine.os, because="the machine's distribution", without=lambda m, r: (replace(m, os=None), r)
-        )
-    if machine.root is False:
-        yield Condition(id="root", what="no root", because="the user", without=lambda m, r: (replace(m, root=None), r))
-    if machine.pip:
-        yield Condition(
-            id="installed",
-            what="what is installed",
-            because="the environment",
-            without=lambda m, r: (replace(m, pip={}), r),
-        )
-    for number, gpu in enumerate(machine.gpus):
-
-        def without_gpu(machine: Machine, request: Request, label: str = gpu.label) -> tuple[Machine, Request]:
-            gpus = tuple(replace(one, capability=None) if one.label == label else one for one in machine.gpus)
-            return replace(machine, gpus=gpus), request
-
-        yield Condition(id=f"gpu:{number}", what=f"the GPU: {gpu.label}", because="the machine's hardware", without=without_gpu)
-    if machine.driver is not None:
-        yield Condition(
-            id="driver",
-            what=f"driver {machine.driver}",
-            because="the machine's NVIDIA driver, which this program never changes",
-            without=lambda m, r: (replace(m, driver=None, native_cuda=None), r),
-        )
-    yield from _policies(request)
-    if machine.python is not None:
-        text = machine.python_full or ""
-        yield Condition(
-            id="python",
-            what=f"Python {text}",
-            because="the target interpreter",
-            without=lambda m, r: (replace(m, python=None, python_full=None), r),
-        )
-    for target in request.targets:
-
-        def without_target(machine: Machine, request: Request, target: object = target) -> tuple[Machine, Request]:
-            return machine, replace(request, targets=tuple(one for one in request.targets if one is not target))
-
-        yield Condition(id=f"target:{target.framework}", what=target.text, because="asked for", without=without_target)
-
-
-def _policies(request: Request) -> Iterator[Condition]:
-    if request.channel != "auto":
-        yield Condition(
-            id="channel",
-            what=f"CUDA libraries from {request.channel} only",
-            because="--channel",
-            without=lambda m, r: (m, replace(r, channel="auto")),
-        )
-    if request.driver_policy == "strict":
-        yield Condition(
-            id="driver-policy",
-            what="a driver at least as new as the toolkit's own",
-            because="--driver-policy strict",
-            without=lambda m, r: (m, replace(r, driver_policy="minor")),
-        )
-    if request.strict_pins:
-        yield Condition(
-            id="strict-pins",
-            what="every pin of every wheel, as it is written",
-            because="--strict-pins",
-            without=lambda m, r: (m, replace(r, strict_pins=False)),
-        )
-    if request.cuda is not None:
-        yield Condition(
-            id="limit:cuda", what=f"CUDA {request.cuda.text}", because="--cuda", without=lambda m, r: (m, replace(r, cuda=None))
-        )
-    if request.cudnn is not None:
-        yield Condition(
-            id="limit:cudnn",
-            what=f"cuDNN {request.cudnn.text}",
-            because="--cudnn",
-            without=lambda m, r: (m, replace(r, cudnn=None)),
-        )
 
 
 def _message(core: list[Condition]) -> str:
@@ -232,6 +132,8 @@ def _clash(subject: str, rejections: list[Rejection]) -> Cause:
     against = [reason for reason in first.against if reason.parent is not None or reason.text]
     because = first.because if len(rejections) == 1 else last.because if subject.startswith("cuDNN") else first.because
     if against and not first.about.startswith(("gpu", "driver", "python", "glibc", "limit", "arch", "os")):
-        others = "; ".join(dict.fromkeys(f"{reason.parent or 'the request'} wants {reason.text} ({reason.because})" for reason in against[:3]))
+        others = "; ".join(
+            dict.fromkeys(f"{reason.parent or 'the request'} wants {reason.text} ({reason.because})" for reason in against[:3])
+        )
         because = f"{because}; but {others}"
     return Cause(what=f"{named} needs {needs}", because=because)

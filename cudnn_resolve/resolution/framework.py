@@ -96,8 +96,10 @@ def _suits_device(universe: Universe, build: Build) -> bool:
 
 
 def unmet(universe: Universe, build: Build) -> int:
-    """How many requirements of an installed build the environment does not meet: of several builds of one version, the one with
-    the fewest is the one that is there."""
+    """How many requirements of an installed build the environment does not meet.
+
+    Of several builds of one version, the one with the fewest is the one that is there.
+    """
     wheel = universe.build_candidate(build)
     if wheel is None:
         return 99
@@ -147,7 +149,7 @@ def build_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
     for requirement, of in universe.shelf.requirements(release, extras):
         name = canonicalize_name(requirement.name)
         brought = universe.book.component(name) is not None
-        if apart and (brought and (of is not None or build.delivery == "wheel") or name.startswith("tensorrt")):
+        if apart and ((brought and (of is not None or build.delivery == "wheel")) or name.startswith("tensorrt")):
             continue
         yield requirement_need(universe, requirement, by=release, extra=of, who=who)
     yield from bound_needs(universe, build)
@@ -246,9 +248,7 @@ def _runtime_need(universe: Universe, build: Build, who: str, allowed: tuple[str
     return Need(name, test, f"CUDA {lines}{through}", f"{who} is built with CUDA {built}", payload=build)
 
 
-def _cudnn_need(
-    universe: Universe, build: Build, who: str, allowed: tuple[str, ...], name: str = "cudnn"
-) -> Iterator[Need]:
+def _cudnn_need(universe: Universe, build: Build, who: str, allowed: tuple[str, ...], name: str = "cudnn") -> Iterator[Need]:
     """The need for a cuDNN that serves the build: same major, minor at least as new, for the same CUDA major."""
     built = build.cudnn
     if built is None or build.cuda is None:
@@ -324,9 +324,7 @@ def library_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
             if extra is None or universe.book.component(package) is None:
                 continue
             named.add(package)
-            yield requirement_need(
-                universe, requirement, by=wheel.payload, extra=extra, who=who, binding=bool(asked & set(extras))
-            )
+            yield requirement_need(universe, requirement, by=wheel.payload, extra=extra, who=who, binding=bool(asked & set(extras)))
     for need in _loaded_needs(universe, build, who):
         if need.name.removeprefix("pip:") not in named:
             yield need
@@ -342,7 +340,7 @@ def bound_needs(universe: Universe, build: Build) -> Iterator[Need]:
     wheel = universe.build_candidate(build)
     if version is None or wheel is None:
         return
-    there = {canonicalize_name(requirement.name) for requirement, _ in universe.shelf.requirements(wheel.payload)}
+    there: set[str] = {canonicalize_name(requirement.name) for requirement, _ in universe.shelf.requirements(wheel.payload)}
     there.update(universe.machine.pip)
     for extra in universe.request.extras:
         asked = parse_requirement(extra.text)

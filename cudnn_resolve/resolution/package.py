@@ -61,7 +61,7 @@ def ordered(universe: Universe, found: Iterable[Candidate], needs: Sequence[Need
     near = universe.near.get(universe.book.framework_of(package) or "")
     installed = universe.machine.pip.get(package) if universe.request.prefer == "installed" else None
     if universe.book.component(package) is None:
-        return found if installed is None or near is not None else _installed_first(universe, found, package, installed)
+        return found if installed is None or near is not None else _installed_first(found, installed)
     pins = [need.declared for need in needs if need.declared is not None]
     line = universe.chosen["cuda"].payload.cuda if "cuda" in universe.chosen else None
     exact = any("==" in str(pin) for pin in pins)
@@ -83,7 +83,7 @@ def ordered(universe: Universe, found: Iterable[Candidate], needs: Sequence[Need
     return sorted(found, key=key)
 
 
-def _installed_first(universe: Universe, found: Iterable[Candidate], package: str, installed: str) -> Iterator[Candidate]:
+def _installed_first(found: Iterable[Candidate], installed: str) -> Iterator[Candidate]:
     """The candidates with those of the installed version in front, found without making the others."""
     front = [candidate for candidate in found if _is_version(candidate.payload, installed)]
     yield from front

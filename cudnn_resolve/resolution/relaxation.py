@@ -10,9 +10,9 @@ from packaging.specifiers import SpecifierSet
 
 from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.derive import accepts
+from cudnn_resolve.resolution import resolve
 from cudnn_resolve.resolution.model import Failure, Relaxation, Resolution
 from cudnn_resolve.resolution.release import parse_version
-from cudnn_resolve.resolution import resolve
 from cudnn_resolve.resolution.resolve import PYTHONS
 from cudnn_resolve.version import CudaVersion, DriverVersion
 

@@ -90,8 +90,10 @@ class Shelf:
         return found
 
     def plain(self, package: str) -> tuple[Release, ...]:
-        """Releases of a framework that nobody asked for, newest first: the wheels as they are, without what only an extra or the
-        system brings."""
+        """Releases of a framework that nobody asked for, newest first.
+
+        The wheels as they are, without what only an extra or the system brings.
+        """
         found = self._plain.get(package)
         if found is None:
             own = [one for one in self.releases(package) if one.build is None or not _by_hand(one.build)]
@@ -301,7 +303,7 @@ def _python_of(tag: str) -> set[str]:
 def _tags(pythons: tuple[str, ...], arch: tuple[str, ...], glibc: str | None) -> tuple[str, ...]:
     """Wheel tags of a build whose files nobody listed; abi3-free, one for each Python and architecture."""
     platforms = [f"manylinux_{glibc.replace('.', '_')}_{one}" if glibc else f"linux_{one}" for one in arch or ("x86_64",)]
-    out = []
+    out: list[str] = []
     for python in pythons or ("py3",):
         abi = "none" if python.startswith("py") else python
         out.extend(f"{python.rstrip('t')}-{abi}-{platform}" for platform in platforms)
@@ -327,4 +329,3 @@ def _marker_environment(machine: Machine) -> dict[str, str]:
         "python_version": f"{major}.{minor}",
         "sys_platform": "linux",
     }
-

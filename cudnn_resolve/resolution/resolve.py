@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.derive import derive
 from cudnn_resolve.resolution.model import (
     AptPin,
@@ -73,7 +74,7 @@ def attempt(
     return assemble(universe, best, tuple(name for name in companions if name not in kept))
 
 
-def _any_python(book: Book, machine: Machine, request: Request, near: dict[str, str] | None) -> Resolution | Failure:
+def _any_python(book: Book, machine: Machine, request: Request, near: dict[str, str] | None, rounds: int) -> Resolution | Failure:
     failure: Failure | None = None
     for python in PYTHONS:
         text = f"{python[0]}.{python[1]}"
@@ -272,9 +273,5 @@ def _apt_pins(universe: Universe, pins: dict[str, Pin]) -> tuple[AptPin, ...]:
         build: CudnnBuild = cudnn.payload
         because = tuple(f"{reason.text}: {reason.because}" for reason in pins["cudnn"].reasons)
         repository = cuda.payload.repository or next(iter(repositories(universe)), "")
-        out.append(
-            AptPin(name=build.apt_package or "", version=build.apt_version or "", repository=repository, because=because)
-        )
+        out.append(AptPin(name=build.apt_package or "", version=build.apt_version or "", repository=repository, because=because))
     return tuple(out)
-
-

@@ -74,9 +74,7 @@ def library_needs(book: Book, machine: Machine, cuda: CudaVersion, who: str) -> 
         if first is not None and cuda < CudaVersion(first.line):
             yield refused(number, f"a GPU that CUDA {cuda.line} knows", f"{who}: {gpu.label} is first known to CUDA {first.line}")
         if last is not None and CudaVersion(cuda.line) > CudaVersion(last.line):
-            yield refused(
-                number, f"a GPU that CUDA {cuda.line} still knows", f"{who}: CUDA {last.line} is the last for {gpu.label}"
-            )
+            yield refused(number, f"a GPU that CUDA {cuda.line} still knows", f"{who}: CUDA {last.line} is the last for {gpu.label}")
 
 
 def refused(number: int, text: str, because: str) -> Need:
@@ -105,9 +103,7 @@ def code_needs(book: Book, machine: Machine, build: Build, who: str) -> Iterator
             continue
         own = book.toolkit_driver(build.cuda) if build.cuda else None
         if own is not None:
-            yield at_least(
-                own, f"{who} has only PTX for {gpu.label}; to compile it the driver must be as new as CUDA {build.cuda}"
-            )
+            yield at_least(own, f"{who} has only PTX for {gpu.label}; to compile it the driver must be as new as CUDA {build.cuda}")
 
 
 def cudnn_hardware(book: Book, machine: Machine, build: CudnnBuild) -> Iterator[Need]:

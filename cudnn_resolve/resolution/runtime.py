@@ -207,7 +207,10 @@ def component_package(universe: Universe, library: str, major: int) -> str | Non
 
 
 def ordered(universe: Universe, found: Iterable[Candidate], needs: Sequence[Need]) -> Iterable[Candidate]:
-    """CUDA lines or cuDNN builds, best first: the preferred channel, what is installed, what the frameworks were built with, then newest."""
+    """CUDA lines or cuDNN builds, best first.
+
+    The preferred channel; what is installed; what the frameworks were built with; then the newest that the driver knows.
+    """
     rank = {channel: number for number, channel in enumerate(preferred(universe))}
     first = next(iter(found), None)
     if first is None:
@@ -341,9 +344,7 @@ def cudnn_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
         runtime: Runtime = other.payload
         if runtime.channel not in with_ or runtime.cuda.major != build.cuda_major:
             return False
-        return (first is None or runtime.cuda >= CudaVersion(first.line)) and (
-            last is None or runtime.cuda <= CudaVersion(last.line)
-        )
+        return (first is None or runtime.cuda >= CudaVersion(first.line)) and (last is None or runtime.cuda <= CudaVersion(last.line))
 
     span = f"CUDA {first.line if first else build.cuda_major}" + (f" to {last.line}" if last else " or later of that major")
     yield Need("cuda:system" if candidate.name == "cudnn:system" else "cuda", fits, span, f"{who} works with it")

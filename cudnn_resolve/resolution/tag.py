@@ -26,30 +26,25 @@ def serves_python(pythons: str, abis: str, target: Target) -> bool:
     """True where the compressed python and ABI tags (`cp38.cp39`, `abi3`) accept the target's interpreter."""
     if target.python is None:
         return True
-    major, minor = target.python
-    for python in pythons.split("."):
-        found = _PYTHON.fullmatch(python)
-        if found is None:
-            continue
-        kind, wanted_major, wanted_minor = found[1], int(found[2]), int(found[3]) if found[3] else None
-        if wanted_major != major:
-            continue
-        for abi in abis.split("."):
-            if kind == "py":
-                if abi == "none" and (wanted_minor is None or wanted_minor <= minor):
-                    return True
-            elif abi == "none" or abi == "abi3":
-                exact = abi == "none" and wanted_minor == minor
-                stable = abi == "abi3" and not target.free_threaded and wanted_minor is not None and wanted_minor <= minor
-                if exact or stable:
-                    return True
-            elif wanted_minor == minor and abi.endswith("t") == target.free_threaded:
-                return True
-    return False
+    return any(_serves(python, abi, target, target.python) for python in pythons.split(".") for abi in abis.split("."))
+
+
+def _serves(python: str, abi: str, target: Target, wanted: tuple[int, int]) -> bool:
+    found = _PYTHON.fullmatch(python)
+    if found is None or int(found[2]) != wanted[0]:
+        return False
+    minor = int(found[3]) if found[3] else None
+    if abi == "none":
+        return minor == wanted[1] if found[1] == "cp" else minor is None or minor <= wanted[1]
+    if found[1] == "py" or minor is None:
+        return False
+    if abi == "abi3":
+        return minor <= wanted[1] and not target.free_threaded
+    return minor == wanted[1] and abi.endswith("t") == target.free_threaded
 
 
 def platform_floor(platforms: str, arch: str) -> tuple[int, int] | None:
-    """The oldest glibc that one of the compressed platform tags accepts on `arch`, (0, 0) for any; None where none fits the architecture."""
+    """The oldest glibc that one of the compressed platform tags accepts on `arch`: (0, 0) for any, None where none is for it."""
     best: tuple[int, int] | None = None
     for platform in platforms.split("."):
         if platform == "any":

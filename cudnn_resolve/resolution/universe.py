@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.resolution import framework, package, runtime
-from cudnn_resolve.resolution.model import Candidate
 from cudnn_resolve.resolution.kept import Kept
+from cudnn_resolve.resolution.model import Candidate
 from cudnn_resolve.resolution.release import Release, shelf_of
 
 if TYPE_CHECKING:
@@ -111,9 +111,7 @@ class Universe:
         name = package.name_of(release.package, extras)
         return self.once(
             (name, id(release)),
-            Candidate(
-                name=name, version=release.text, kind="pip", payload=release, channel="pip", extras=extras, index=release.index
-            ),
+            Candidate(name=name, version=release.text, kind="pip", payload=release, channel="pip", extras=extras, index=release.index),
         )
 
     def build_candidate(self, build: Build) -> Candidate | None:

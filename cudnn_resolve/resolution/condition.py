@@ -1,0 +1,118 @@
+"""Wishes and facts that can be left out one by one, to see which of them matter to a conflict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.record import dataclass, replace
+
+if TYPE_CHECKING:
+    from cudnn_resolve.requirement.machine import Machine, MachineGpu
+    from cudnn_resolve.requirement.model import Extra, Request, Target
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Condition:
+    """A wish or a fact that can be left out to see whether it matters."""
+
+    id: str
+    """`python`, `driver`, `gpu:0`, `limit:cuda`, `target:torch`, …"""
+    what: str
+    because: str
+    without: Callable[[Machine, Request], tuple[Machine, Request]]
+
+
+def conditions(machine: Machine, request: Request) -> Iterator[Condition]:
+    """Every wish and fact, those that least often matter first, so that what is left are those that a person would name."""
+    for extra in request.extras:
+        yield _extra(extra)
+    yield from _system(machine)
+    for number, gpu in enumerate(machine.gpus):
+        yield _gpu(number, gpu)
+    if machine.driver is not None:
+        yield Condition(
+            id="driver",
+            what=f"driver {machine.driver}",
+            because="the machine's NVIDIA driver, which this program never changes",
+            without=lambda m, r: (replace(m, driver=None, native_cuda=None), r),
+        )
+    yield from _policies(request)
+    if machine.python is not None:
+        yield Condition(
+            id="python",
+            what=f"Python {machine.python_full}",
+            because="the target interpreter",
+            without=lambda m, r: (replace(m, python=None, python_full=None), r),
+        )
+    for target in request.targets:
+        yield _target(target)
+
+
+def _extra(extra: Extra) -> Condition:
+    def without(machine: Machine, request: Request) -> tuple[Machine, Request]:
+        return machine, replace(request, extras=tuple(one for one in request.extras if one is not extra))
+
+    return Condition(id=f"extra:{extra.text}", what=extra.text, because=f"asked for in {extra.origin}", without=without)
+
+
+def _gpu(number: int, gpu: MachineGpu) -> Condition:
+    def without(machine: Machine, request: Request) -> tuple[Machine, Request]:
+        gpus = tuple(replace(one, capability=None) if one is gpu else one for one in machine.gpus)
+        return replace(machine, gpus=gpus), request
+
+    return Condition(id=f"gpu:{number}", what=f"the GPU: {gpu.label}", because="the machine's hardware", without=without)
+
+
+def _target(target: Target) -> Condition:
+    def without(machine: Machine, request: Request) -> tuple[Machine, Request]:
+        return machine, replace(request, targets=tuple(one for one in request.targets if one is not target))
+
+    return Condition(id=f"target:{target.framework}", what=target.text, because="asked for", without=without)
+
+
+def _system(machine: Machine) -> Iterator[Condition]:
+    if machine.glibc is not None:
+        glibc = f"glibc {machine.glibc[0]}.{machine.glibc[1]}"
+        yield Condition(id="glibc", what=glibc, because="the machine's C library", without=lambda m, r: (replace(m, glibc=None), r))
+    if machine.os is not None:
+        yield Condition(id="os", what=machine.os, because="the machine's distribution", without=lambda m, r: (replace(m, os=None), r))
+    if machine.root is False:
+        yield Condition(id="root", what="no root", because="the user", without=lambda m, r: (replace(m, root=None), r))
+    if machine.pip:
+        yield Condition(id="installed", what="what is installed", because="the environment", without=lambda m, r: (replace(m, pip={}), r))
+
+
+def _policies(request: Request) -> Iterator[Condition]:
+    if request.channel != "auto":
+        yield Condition(
+            id="channel",
+            what=f"CUDA libraries from {request.channel} only",
+            because="--channel",
+            without=lambda m, r: (m, replace(r, channel="auto")),
+        )
+    if request.driver_policy == "strict":
+        yield Condition(
+            id="driver-policy",
+            what="a driver at least as new as the toolkit's own",
+            because="--driver-policy strict",
+            without=lambda m, r: (m, replace(r, driver_policy="minor")),
+        )
+    if request.strict_pins:
+        yield Condition(
+            id="strict-pins",
+            what="every pin of every wheel, as it is written",
+            because="--strict-pins",
+            without=lambda m, r: (m, replace(r, strict_pins=False)),
+        )
+    if request.cuda is not None:
+        yield Condition(
+            id="limit:cuda", what=f"CUDA {request.cuda.text}", because="--cuda", without=lambda m, r: (m, replace(r, cuda=None))
+        )
+    if request.cudnn is not None:
+        yield Condition(
+            id="limit:cudnn",
+            what=f"cuDNN {request.cudnn.text}",
+            because="--cudnn",
+            without=lambda m, r: (m, replace(r, cudnn=None)),
+        )
