@@ -8,6 +8,8 @@ import socket
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from cudnn_resolve.errors import ExitCode, MatrixError
 from cudnn_resolve.host.tablecache import TableCache, default_cache
@@ -164,6 +166,50 @@ def test_check_says_columns_before_laws(tmp_path: Path) -> None:
     assert [str(fault) for fault in check_tables([tmp_path])] == [
         f"{tmp_path}/gpu/card.toml: card[0]: removes nothing: there is no such row below it"
     ]
+
+
+HOSTILE = st.binary(max_size=200) | st.lists(
+    st.sampled_from(
+        [
+            "[[card]]",
+            "[card]",
+            "card = [",
+            "]",
+            "{",
+            "}",
+            'name = "T4"',
+            'capability = "7.5"',
+            'class = "geforce"',
+            "remove = true",
+            "source.a.b = 1",
+            "[[card.alias]]",
+            "alias = [[[[",
+            "origin = 3",
+            '"\\u0000" = 1',
+            "name = 1979-05-27T07:32:00Z",
+            "a.b.c.d.e.f = inf",
+            "x = 0x" + "f" * 5000,
+        ]
+    ),
+    max_size=12,
+).map(lambda parts: "\n".join(parts).encode())
+
+
+@given(content=HOSTILE)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_bytes_as_an_overlay_are_used_or_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "gpu").mkdir(exist_ok=True)
+    (tmp_path / "gpu" / "card.toml").write_bytes(content)
+    refusal = None
+    try:
+        cards = open_book([tmp_path]).cards()
+    except MatrixError as error:
+        refusal = error
+    if refusal is None:
+        assert all(one.capability.major > 0 for one in cards)
+    else:
+        assert refusal.faults
+        assert all(line.isprintable() for line in str(refusal).splitlines())
 
 
 # -- the cache ---------------------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cudnn_resolve.matrix.build import Builder, Given
 from cudnn_resolve.matrix.pack import unpack
 from cudnn_resolve.matrix.parse import compile_table, decode
 from cudnn_resolve.matrix.table import TABLES, table_form
@@ -165,5 +166,13 @@ SHAPES = st.dictionaries(
 
 @given(name=st.sampled_from(sorted(WORLD)), raw=SHAPES, overlay=st.booleans())
 def test_any_mapping_gives_faults_and_nothing_else(name: str, raw: dict[str, Any], *, overlay: bool) -> None:
-    for fault in compile_table(name, raw, file="x", overlay=overlay)[1]:
-        assert str(fault).isprintable()
+    compiled, found = compile_table(name, raw, file="x", overlay=overlay)
+    assert all(str(fault).isprintable() for fault in found)
+    table = table_form(name)
+    assert table
+    for form in table.arrays if not found else ():
+        given_ = Given(
+            fields={"framework": "x", "package": "x", "index": "default", "wheel_version": None} if form.array == "build" else {}
+        )
+        packed = compiled["rows"][form.array]
+        assert len({place for place, _ in Builder().rows(form, packed, given=given_)}) <= packed["count"]
