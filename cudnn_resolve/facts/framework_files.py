@@ -49,11 +49,14 @@ def parse_constants(text: str) -> Mapping[str, object]:
     `cuda: Optional[str] = '12.4'` and `build_info = collections.OrderedDict([('cuda_version', '12.2')])`.
     """
     import ast
+    import warnings
 
     if len(text) > LONGEST_MODULE:
         return {}
     try:
-        module = ast.parse(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
     found: dict[str, object] = {}

@@ -1,0 +1,96 @@
+"""Libraries that hold nothing but what the dynamic loader reads; they can be read, not run."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+BASE = 0x10000
+"""Address of the first byte, so that addresses and offsets differ."""
+
+
+def write_elf(
+    soname: str | None = None,
+    needed: Sequence[str] = (),
+    *,
+    rpath: str | None = None,
+    runpath: str | None = None,
+    wants: Sequence[tuple[str, str]] = (),
+    defines: Sequence[str] = (),
+    interpreter: str | None = None,
+    flags_1: int | None = None,
+    machine: int = 62,
+    bits: int = 64,
+    order: str = "<",
+    kind: int = 3,
+    padding: int = 0,
+) -> bytes:
+    """An ELF file with these tags; `padding` bytes lie before its tables."""
+    texts = _Texts()
+    tags = [(1, texts.add(name)) for name in needed]
+    tags += [(tag, texts.add(text)) for tag, text in ((14, soname), (15, rpath), (29, runpath)) if text is not None]
+    if flags_1 is not None:
+        tags.append((0x6FFFFFFB, flags_1))
+    word, pair = ("Q", "qQ") if bits == 64 else ("I", "iI")
+    segments = 2 + (interpreter is not None)
+    header, segment = (64, 56) if bits == 64 else (52, 32)
+    at = header + segments * segment + padding
+    body = b""
+
+    def place(content: bytes) -> int:
+        nonlocal body
+        start = at + len(body)
+        body += content
+        return start
+
+    if wants:
+        tags += [(0x6FFFFFFE, BASE + place(_needs(order, wants, texts))), (0x6FFFFFFF, len({library for library, _ in wants}))]
+    if defines:
+        tags += [(0x6FFFFFFC, BASE + place(_definitions(order, defines, texts))), (0x6FFFFFFD, len(defines))]
+    name_at = place(interpreter.encode() + b"\0") if interpreter is not None else 0
+    tags.append((5, BASE + place(texts.content)))
+    dynamic_at = place(b"".join(struct.pack(order + pair, tag, value) for tag, value in [*tags, (0, 0)]))
+    rows = [(1, 0, at + len(body)), (2, dynamic_at, (len(tags) + 1) * struct.calcsize(order + pair))]
+    if interpreter is not None:
+        rows.append((3, name_at, len(interpreter) + 1))
+    ident = b"\x7fELF" + bytes([2 if bits == 64 else 1, 1 if order == "<" else 2, 1]) + bytes(9)
+    front = ident + struct.pack(f"{order}HHI{word}{word}{word}I", kind, machine, 1, 0, header, 0, 0)
+    front += struct.pack(order + "HHHHHH", header, segment, segments, 0, 0, 0)
+    for segment_kind, offset, size in rows:
+        if bits == 64:
+            front += struct.pack(order + "IIQQQQQQ", segment_kind, 4, offset, BASE + offset, BASE + offset, size, size, 4096)
+        else:
+            front += struct.pack(order + "IIIIIIII", segment_kind, offset, BASE + offset, BASE + offset, size, size, 4, 4096)
+    return front + bytes(padding) + body
+
+
+class _Texts:
+    """A string table that grows."""
+
+    def __init__(self) -> None:
+        self.content = b"\0"
+
+    def add(self, text: str) -> int:
+        at = len(self.content)
+        self.content += text.encode("utf-8", "surrogateescape") + b"\0"
+        return at
+
+
+def _needs(order: str, wants: Sequence[tuple[str, str]], texts: _Texts) -> bytes:
+    libraries = list(dict.fromkeys(library for library, _ in wants))
+    content = b""
+    for index, library in enumerate(libraries):
+        versions = [version for name, version in wants if name == library]
+        size = 16 + 16 * len(versions)
+        content += struct.pack(order + "HHIII", 1, len(versions), texts.add(library), 16, size if index < len(libraries) - 1 else 0)
+        for number, version in enumerate(versions):
+            content += struct.pack(order + "IHHII", 0, 0, 2, texts.add(version), 16 if number < len(versions) - 1 else 0)
+    return content
+
+
+def _definitions(order: str, defines: Sequence[str], texts: _Texts) -> bytes:
+    content = b""
+    for index, version in enumerate(defines):
+        content += struct.pack(order + "HHHHIII", 1, 0, index + 1, 1, 0, 20, 28 if index < len(defines) - 1 else 0)
+        content += struct.pack(order + "II", texts.add(version), 0)
+    return content

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import struct
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cudnn_resolve.facts.elf import Elf, ElfError, read_elf
+from tests.elf_writer import BASE, write_elf
+
+FULL: dict[str, Any] = {
+    "soname": "libcudnn_ops.so.9",
+    "needed": ("libcudnn_graph.so.9", "libz.so.1", "libc.so.6"),
+    "runpath": "$ORIGIN:$ORIGIN/../../cublas/lib",
+    "wants": (("libc.so.6", "GLIBC_2.27"), ("libz.so.1", "ZLIB_1.2"), ("libc.so.6", "GLIBC_2.2.5")),
+    "defines": ("libcudnn_ops.so.9", "OPS_1"),
+}
+
+
+def read(content: bytes) -> Elf:
+    return read_elf(lambda offset, size: content[offset : offset + size])
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_everything_that_the_loader_reads(bits: int, order: str) -> None:
+    elf = read(write_elf(**FULL, bits=bits, order=order, interpreter="/lib64/ld-linux-x86-64.so.2"))
+
+    assert elf == Elf(
+        arch="x86_64",
+        bits=bits,
+        soname="libcudnn_ops.so.9",
+        needed=("libcudnn_graph.so.9", "libz.so.1", "libc.so.6"),
+        runpath="$ORIGIN:$ORIGIN/../../cublas/lib",
+        interpreter="/lib64/ld-linux-x86-64.so.2",
+        defines=("libcudnn_ops.so.9", "OPS_1"),
+        wants=(("libc.so.6", "GLIBC_2.27"), ("libc.so.6", "GLIBC_2.2.5"), ("libz.so.1", "ZLIB_1.2")),
+    )
+
+
+def test_rpath_and_the_flag_against_default_directories() -> None:
+    elf = read(write_elf(rpath="/opt/lib", flags_1=0x800))
+
+    assert (elf.rpath, elf.runpath, elf.soname, elf.no_default) == ("/opt/lib", None, None, True)
+
+
+@pytest.mark.parametrize(("machine", "arch"), [(62, "x86_64"), (183, "aarch64"), (40, "arm"), (8, "machine 8")])
+def test_architectures(machine: int, arch: str) -> None:
+    assert read(write_elf("a", machine=machine)).arch == arch
+
+
+def test_a_large_file_is_not_read_as_a_whole() -> None:
+    content = write_elf(**FULL, padding=64 << 20)
+    pieces: list[int] = []
+
+    def counted(offset: int, size: int) -> bytes:
+        pieces.append(size)
+        return content[offset : offset + size]
+
+    assert read_elf(counted).soname == "libcudnn_ops.so.9"
+    assert sum(pieces) <= 5 * 4096
+
+
+def test_the_running_interpreter() -> None:
+    with open(sys.executable, "rb") as file:
+        content = file.read()
+
+    elf = read(content)
+
+    assert elf.bits == 64
+    assert elf.interpreter is not None
+    assert "/ld-" in elf.interpreter
+    assert any(name.startswith("libc.") for name in elf.needed)
+    assert ("libc.so.6" not in elf.needed) or any(library == "libc.so.6" for library, _ in elf.wants)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "ends too early"),
+        (b"\x7fELF", "ends too early"),
+        (b"/* GNU ld script */ INPUT(libx)", "not an ELF file"),
+        (b"version https://git-lfs.github.com/spec/v1\noid", "not an ELF file"),
+        (write_elf("a")[:100], "ends too early"),
+        (write_elf("a")[:-20], "ends too early"),
+        (write_elf("a", kind=1), "neither a library nor a program"),
+        (b"\x7fELF\x07\x01\x01" + bytes(60), "not one of this world"),
+        (b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHI", 3, 62, 1) + bytes(60), "program headers"),
+    ],
+)
+def test_what_no_loader_could_use(content: bytes, words: str) -> None:
+    with pytest.raises(ElfError, match=words):
+        read(content)
+
+
+def test_a_file_that_cannot_be_read() -> None:
+    with pytest.raises(ElfError, match="ends too early"):
+        read_elf(lambda _offset, _size: None)
+
+
+def patched(content: bytes, tag: int, value: int) -> bytes:
+    """The file with another value in one tag."""
+    at = next(index for index in range(len(content) - 16) if struct.unpack_from("<q", content, index)[0] == tag)
+    return content[: at + 8] + struct.pack("<Q", value) + content[at + 16 :]
+
+
+@pytest.mark.parametrize(
+    ("tag", "value", "words"),
+    [
+        (5, 0x7FFF0000, "outside of the file"),
+        (14, 1 << 40, "outside of the file"),
+        (29, BASE, "outside of the file"),
+        (0x6FFFFFFE, 1, "outside of the file"),
+    ],
+)
+def test_addresses_that_lead_nowhere(tag: int, value: int, words: str) -> None:
+    with pytest.raises(ElfError, match=words):
+        read(patched(write_elf(**FULL), tag, value))
+
+
+def test_tables_beyond_any_real_size_are_cut() -> None:
+    wants = [("libc.so.6", f"V{number}") for number in range(3000)]
+    elf = read(write_elf("a", wants=wants, defines=[f"D{number}" for number in range(3000)]))
+
+    assert len(elf.wants) == len(elf.defines) == 1024
+
+
+def test_names_beyond_any_real_length() -> None:
+    with pytest.raises(ElfError, match="a name has no end"):
+        read(write_elf("a" * 40000))
+    with pytest.raises(ElfError, match="more names than any real library"):
+        read(write_elf(needed=["n" * 30000] * 60))
+
+
+WHOLE = write_elf(**FULL, interpreter="/lib64/ld-linux-x86-64.so.2")
+
+
+@given(
+    changes=st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=8)), max_size=6),
+    cut=st.integers(0, len(WHOLE)) | st.just(len(WHOLE)),
+)
+@example(changes=[(56, b"\xff\xff")], cut=len(WHOLE))
+@example(changes=[(32, b"\xff" * 8)], cut=len(WHOLE))
+def test_a_damaged_file_gives_a_value_or_an_elf_error(changes: list[tuple[int, bytes]], cut: int) -> None:
+    """Whatever the bytes are, nothing else is raised, and never more than 4 MiB are read."""
+    content = bytearray(WHOLE[:cut])
+    for at, piece in changes:
+        content[at : at + len(piece)] = piece
+    total = 0
+
+    def counted(offset: int, size: int) -> bytes:
+        nonlocal total
+        total += size
+        return bytes(content[offset : offset + size])
+
+    try:
+        elf = read_elf(counted)
+    except ElfError:
+        elf = None
+    assert elf is None or all(isinstance(name, str) for name in elf.needed)
+    assert total <= 4 << 20
+
+
+@given(start=st.sampled_from([b"", b"\x7fELF\x02\x01\x01"]), content=st.binary(max_size=400))
+def test_any_bytes_give_a_value_or_an_elf_error(start: bytes, content: bytes) -> None:
+    """A file of anything, with and without the magic number."""
+    try:
+        elf = read(start + content)
+    except ElfError:
+        return
+    assert elf.bits == 64
