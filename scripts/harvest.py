@@ -19,7 +19,8 @@ The form of a release row:
                      PEP 600 spells them, of one wheel only the lowest glibc; x86_64, aarch64 and any, Linux with glibc only;
                      ["sdist"] where there is a source archive and no such wheel; a release with neither is left out
     metadata         id of the [[metadata]] with its Requires-Dist, or one for each architecture where they differ; that of the newest
-                     Python's wheel, or of a source archive that is small and says it; left out where it is not known
+                     Python's wheel, or with `each_python` of all of them, told apart by markers; or of a source archive that is small
+                     and says it; left out where it is not known
 
 Exit: 0 done, or with --check nothing to change; 1 with --check something to change; 2 something could not be read: the tables of
 those packages stay as they are.
@@ -40,7 +41,8 @@ from typing import Any
 from harvest_archive import Metadata
 from harvest_index import CONNECTIONS, Index, IndexFailure, RemoteFile, ask_names_once, configured_index
 from harvest_marker import ARCHITECTURES
-from harvest_table import Content, Release, Span, Table, releases, rendered, table
+from harvest_table import Content, Release, Span, Table, releases, table
+from harvest_text import rendered
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -136,7 +138,18 @@ def _groups(listed: dict[str, Any], only: Sequence[str] | None) -> list[Group]:
 
 def _group(given: dict[str, Any], drop_extras: Sequence[str]) -> Group:
     spans = {key: given[key] for key in ("since", "prereleases") if key in given}
-    known = {"packages", "architectures", "newest", "placeholders", "versions", "drop_extras", "keep_extras", "dates", *spans}
+    known = {
+        "packages",
+        "architectures",
+        "newest",
+        "placeholders",
+        "versions",
+        "drop_extras",
+        "keep_extras",
+        "dates",
+        "each_python",
+        *spans,
+    }
     unknown = given.keys() - known
     if unknown:
         raise SystemExit(f"harvest: no such key of a group: {', '.join(sorted(unknown))}")
@@ -150,6 +163,7 @@ def _group(given: dict[str, Any], drop_extras: Sequence[str]) -> Group:
             drop_extras=frozenset((*drop_extras, *given.get("drop_extras", ()))),
             keep_extras=None if keep is None else frozenset(keep),
             dates=given.get("dates", True),
+            each_python=given.get("each_python", False),
         ),
     )
 
@@ -177,9 +191,10 @@ def _wanted(groups: Iterable[Group], harvest: Harvest) -> Iterator[tuple[str, tu
         for name in group.packages:
             found = harvest.releases.get(name, [])
             for release in found if group.newest is None else found[-group.newest :]:
-                asked = [file for arch in group.architectures if (file := release.speaker(arch))]
-                for file in asked or [file for arch in ARCHITECTURES if (file := release.speaker(arch))]:
-                    yield file.url, (name, file)
+                served = {arch: release.speakers(arch, each_python=group.content.each_python) for arch in ARCHITECTURES}
+                asked = [arch for arch in group.architectures if served[arch]]
+                for arch in asked or ARCHITECTURES:
+                    yield from ((file.url, (name, file)) for _, file in served[arch])
 
 
 def _read_metadata(index: Index, wanted: dict[str, tuple[str, RemoteFile]], harvest: Harvest) -> None:

@@ -19,6 +19,7 @@ from packaging.version import Version
 
 LEGACY = {"manylinux1": "manylinux_2_5", "manylinux2010": "manylinux_2_12", "manylinux2014": "manylinux_2_17"}
 """PEP 600: the names of before, and the glibc that they stand for."""
+OLDEST_PYTHON = Version("3.6")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,6 +30,17 @@ class Wheel:
     interpreters: str
     abis: str
     platforms: tuple[str, ...]
+    build: tuple[int, str] | tuple[()] = ()
+    """Of two otherwise equal wheels the installer takes the one with the higher build tag."""
+
+    def python(self) -> str:
+        """The one Python that it is for, `3.11`; empty where it is for several."""
+        found = re.fullmatch(r"cp(\d)(\d+)", self.interpreters)
+        return f"{found[1]}.{found[2]}" if found and self.abis != "abi3" else ""
+
+    def rank(self) -> tuple[object, ...]:
+        """Orders the wheels of a release by how well they stand for it: its own platform, newest Python, plain ABI, newest build."""
+        return "any" not in self.platforms, _natural(self.interpreters), -len(self.abis), self.build
 
     def serves(self, arch: str) -> bool:
         """True for the architecture's own wheels and for those of any platform."""
@@ -43,15 +55,19 @@ class Release:
     files: tuple[RemoteFile, ...]
     wheels: tuple[Wheel, ...]
 
-    def speaker(self, arch: str) -> RemoteFile | None:
-        """The file whose metadata stands for the architecture; None where no file serves it.
+    def speakers(self, arch: str, *, each_python: bool = False) -> list[tuple[str, RemoteFile]]:
+        """The files whose metadata stands for the architecture, each with its Python; none where no file serves it.
 
-        Its own wheels come before those of any platform, then the newest Python's; where there is no wheel at all, the source archive.
+        One file without a Python, the best wheel or where there is no wheel at all the source archive; with `each_python`, where
+        the best wheel is for one Python only, that of each Python from 3.6 on, oldest first.
         """
-        served = [one for one in self.wheels if one.serves(arch)]
-        if served:
-            return max(served, key=lambda one: ("any" not in one.platforms, _natural(one.interpreters), -len(one.abis))).file
-        return None if self.wheels else self.files[-1]
+        served = sorted((one for one in self.wheels if one.serves(arch)), key=Wheel.rank)
+        if not served:
+            return [] if self.wheels else [("", self.files[-1])]
+        if not each_python or not served[-1].python():
+            return [("", served[-1].file)]
+        best = {one.python(): one.file for one in served}
+        return [(python, file) for python, file in best.items() if python and Version(python) >= OLDEST_PYTHON] or [("", served[-1].file)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,7 +136,8 @@ def _wheel(file: RemoteFile) -> Wheel | None:
         platform = f"{LEGACY.get(found[1], found[1])}_{arch}" if found else "any"
         lowest[arch] = min(lowest.get(arch, (_natural(platform), platform)), (_natural(platform), platform))
     kept = tuple(platform for _, platform in lowest.values())
-    return Wheel(file=file, interpreters=interpreters, abis=abis, platforms=kept) if kept else None
+    build = parse_wheel_filename(file.name)[2]
+    return Wheel(file=file, interpreters=interpreters, abis=abis, platforms=kept, build=build) if kept else None
 
 
 def tags(release: Release) -> list[str]:
@@ -156,6 +173,8 @@ class Content:
     keep_extras: frozenset[str] | None = None
     """The only ones that are not; None = all that are not dropped."""
     dates: bool = True
+    each_python: bool = False
+    """Whether the wheels of the Pythons may differ in what they require."""
 
     def dropped(self, declared: Iterable[str]) -> frozenset[str]:
         """Those that a package loses of the extras that it declares."""
@@ -172,17 +191,42 @@ def table(project: str, found: Sequence[Release], metadata: Callable[[RemoteFile
     for release in found:
         numbers: dict[str, int] = {}
         for arch in ARCHITECTURES:
-            file = release.speaker(arch)
-            known = metadata(file) if file else None
-            if known is None:
+            said = {python: metadata(file) for python, file in release.speakers(arch, each_python=chosen.each_python)}
+            entries_of = {python: _entry(known, chosen.dropped(known.extras)) for python, known in said.items() if known}
+            if not entries_of:
                 continue
-            entry = _entry(known, chosen.dropped(known.extras))
+            entry = merged(entries_of)
             number = ids.setdefault(json.dumps(entry), len(ids) + 1)
             if number > len(entries):
                 entries.append({"id": number, **entry})
             numbers[arch] = number
         rows.append({**_plain_row(release, dates=chosen.dates), **_numbered(numbers)})
     return Table(package=project, release=rows, metadata=entries)
+
+
+def merged(entries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """One entry for the wheels of several Pythons, oldest first: what only some of them require gets a marker that says which."""
+    lines = {python: entry.get("requires", []) for python, entry in entries.items()}
+    newest_first = [line for python in reversed(lines) for line in lines[python]]
+    requires = []
+    for line in dict.fromkeys(newest_first):
+        asking = [python for python in lines if line in lines[python]]
+        requires.append(line if len(asking) == len(lines) else _narrowed(line, asking, list(lines)))
+    extras = sorted({extra for entry in entries.values() for extra in entry.get("extras", [])})
+    return {**({"requires": requires} if requires else {}), **({"extras": extras} if extras else {})}
+
+
+def _narrowed(line: str, asking: Sequence[str], pythons: Sequence[str]) -> str:
+    """The requirement for some of the Pythons only."""
+    if list(asking) == list(pythons[-len(asking) :]):
+        condition = f'python_version >= "{asking[0]}"'
+    elif list(asking) == list(pythons[: len(asking)]):
+        condition = f'python_version <= "{asking[-1]}"'
+    else:
+        condition = " or ".join(f'python_version == "{python}"' for python in asking)
+    requirement = Requirement(line)
+    requirement.marker = Marker(f"({requirement.marker}) and ({condition})" if requirement.marker else condition)
+    return str(requirement)
 
 
 def _plain_row(release: Release, *, dates: bool) -> dict[str, Any]:
@@ -229,47 +273,3 @@ def _entry(known: Metadata, dropped: frozenset[str]) -> dict[str, Any]:
             requirement.marker = Marker(marker) if marker else None
             lines.append(str(requirement))
     return {**({"requires": lines} if lines else {}), **({"extras": extras} if extras else {})}
-
-
-def rendered(written: Table, read: str) -> str:
-    """The TOML text of a table that was read on the day `read`; the same rows always give the same text."""
-    parts = [
-        'origin = "harvested"\nscript = "scripts/harvest.py"\n',
-        f"read = {read}\npackage = {_text(written.package)}\n\nrelease = [\n",
-        *(f"  {_inline(row)},\n" for row in written.release),
-        "]\n",
-    ]
-    for entry in written.metadata:
-        parts.append(f"\n[[metadata]]\nid = {entry['id']}\n")
-        parts.extend(f"{key} = {_lines(entry[key])}\n" for key in ("requires", "extras") if key in entry)
-    return "".join(parts)
-
-
-def _inline(row: Mapping[str, Any]) -> str:
-    fields = [f"{key} = {value if key == 'date' else _value(value)}" for key, value in row.items()]
-    return "{" + ", ".join(fields) + "}"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, str):
-        return _text(value)
-    if isinstance(value, Mapping):
-        return _inline(value)
-    return "[" + ", ".join(_value(one) for one in value) + "]"
-
-
-def _lines(texts: Sequence[str]) -> str:
-    if len(texts) < 2 or sum(map(len, texts)) < 100:
-        return _value(texts)
-    return "[\n" + "".join(f"  {_text(text)},\n" for text in texts) + "]"
-
-
-def _text(text: str) -> str:
-    """A literal string where the text has double quotes, else a basic one."""
-    if '"' in text and "'" not in text and text.isprintable():
-        return f"'{text}'"
-    return json.dumps(text, ensure_ascii=False)

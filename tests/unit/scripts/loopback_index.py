@@ -10,7 +10,7 @@ import re
 import threading
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -108,7 +108,8 @@ def serving(index: LoopbackIndex) -> Iterator[LoopbackIndex]:
             for key, value in {**headers, "Content-Length": str(len(body))}.items():
                 self.send_header(key, value)
             self.end_headers()
-            self.wfile.write(body)
+            with suppress(ConnectionError):  # a client may hang up on what is too much for it
+                self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             pass

@@ -346,6 +346,55 @@ def test_the_only_extras_that_stay(harvest: Harvest, index: LoopbackIndex) -> No
     assert harvest.table()["metadata"][0]["extras"] == ["http"]
 
 
+EACH_PYTHON = 'drop_extras = []\n[[group]]\npackages = ["toy"]\neach_python = true\n'
+
+
+@pytest.mark.parametrize("each", [False, True])
+def test_wheels_of_different_pythons(harvest: Harvest, index: LoopbackIndex, each: bool) -> None:  # noqa: FBT001
+    harvest.choose(EACH_PYTHON if each else LIST)
+    for python, requires in (
+        ("310", "numpy>=1.21"),
+        ("27", "mock"),
+        ("39", "numpy>=1.21"),
+        ("312", "numpy>=1.26"),
+        ("311", "numpy>=1.24; extra == 'x'"),
+    ):
+        index.add(f"toy-1-cp{python}-cp{python}-manylinux2014_x86_64.whl", ["six", requires], extras=["x"])
+    index.add("toy-1-cp312-cp312t-manylinux2014_x86_64.whl", ["other"])
+    index.add("toy-1-py3-none-any.whl", ["other"])
+
+    harvest.run()
+
+    by_python = [
+        'numpy>=1.26; python_version >= "3.12"',
+        'numpy>=1.24; extra == "x" and python_version == "3.11"',
+        'numpy>=1.21; python_version <= "3.10"',
+    ]
+    requires = harvest.table()["metadata"][harvest.rows()["1"]["metadata"]["x86_64"] - 1]["requires"]
+    assert requires == ["six", *(by_python if each else ["numpy>=1.26"])]
+    assert harvest.table()["metadata"][harvest.rows()["1"]["metadata"]["aarch64"] - 1]["requires"] == ["other"]
+
+
+def test_one_wheel_for_all_pythons_stands_for_itself(harvest: Harvest, index: LoopbackIndex) -> None:
+    harvest.choose(EACH_PYTHON)
+    index.add("toy-1-cp38-abi3-manylinux2014_x86_64.whl", ["six"])
+    index.add("toy-1-cp37-cp37m-manylinux2014_x86_64.whl", ["numpy"])
+
+    harvest.run()
+
+    assert harvest.requires("1") == ["six"]
+
+
+def test_the_higher_build_speaks(harvest: Harvest, index: LoopbackIndex) -> None:
+    index.add("toy-1-py3-none-manylinux1_x86_64.whl", ["wheel"])
+    index.add("toy-1-10-py3-none-manylinux1_x86_64.whl", ["numpy"])
+    index.add("toy-1-2-py3-none-manylinux1_x86_64.whl", ["six"])
+
+    harvest.run()
+
+    assert harvest.requires("1") == ["numpy"]
+
+
 def test_a_requirement_that_is_none_is_passed_over(harvest: Harvest, index: LoopbackIndex) -> None:
     index.add("toy-1-py3-none-any.whl", ["pytz (>=2011k)", "numpy"], requires_python=">=3.5.*")
 
