@@ -78,7 +78,7 @@ def _clashes(failure: Failure, core: list[Condition]) -> list[Cause]:
     merged: dict[tuple[str, str, str], list[Rejection]] = {}
     for rejection in _telling(failure.rejections):
         about = rejection.about
-        need = rejection.need if about.startswith(("pip:", "cudnn", "cuda")) else ""
+        need = rejection.need if about.startswith(("pip:", "cudnn", "cuda", "slot:")) else ""
         merged.setdefault((_subject(rejection), about, need), []).append(rejection)
     ordered = sorted(merged.items(), key=lambda item: item[0][1] not in ids)
     out = [_clash(subject, rejections) for (subject, _, _), rejections in ordered[:CAUSES]]
@@ -88,13 +88,12 @@ def _clashes(failure: Failure, core: list[Condition]) -> list[Cause]:
 
 
 def _telling(rejections: Sequence[Rejection]) -> Iterator[Rejection]:
-    """Rejections that say something: not those that only repeat another one a level higher, and of channels the first that was tried."""
-    first: dict[str, str] = {}
+    """Rejections that say something: not those that only repeat another one a level higher, nor channels that nobody asked for."""
     for rejection in rejections:
         candidate = rejection.candidate
         if candidate.kind == "framework" and rejection.about.startswith("pip:"):
             continue
-        if candidate.kind == "libraries" and first.setdefault(candidate.name, candidate.version) != candidate.version:
+        if candidate.kind == "libraries" and candidate.channel != "pip" and len(rejections) > 1:
             continue
         if candidate.name.startswith("pip:nvidia-cudnn") and rejection.about == "cudnn":
             continue
@@ -106,11 +105,11 @@ def _subject(rejection: Rejection) -> str:
     candidate = rejection.candidate
     build = getattr(candidate.payload, "build", None)
     if build is not None:
-        return f"{build.package} {build.version}"
+        return str(build.package)
     kind = candidate.name.partition(":")[0]
     if kind == "libraries":
         target = candidate.payload
-        return f"{target.package} {target.version} with its CUDA libraries from {candidate.channel}"
+        return f"{target.package} with its CUDA libraries from {candidate.channel}"
     if kind == "cudnn":
         return f"cuDNN {candidate.payload.version.major} for CUDA {candidate.payload.cuda_major} ({candidate.channel})"
     if kind == "cuda":
@@ -121,19 +120,27 @@ def _subject(rejection: Rejection) -> str:
 
 
 def _clash(subject: str, rejections: list[Rejection]) -> Cause:
+    """One line for candidates that met the same."""
     first, last = rejections[0], rejections[-1]
-    versions = list(dict.fromkeys(rejection.candidate.version for rejection in rejections))
-    named = subject
-    if subject.startswith(("cuDNN", "CUDA")) or subject == first.candidate.name.removeprefix("pip:"):
-        named += f" ({versions[-1]} to {versions[0]})" if len(versions) > 2 else f" ({', '.join(versions)})"
-    elif len(versions) > 1 and first.candidate.kind != "libraries":
-        named += f" ({', '.join(versions)})"
-    needs = " or ".join(dict.fromkeys(rejection.need for rejection in rejections[:3]))
-    against = [reason for reason in first.against if reason.parent is not None or reason.text]
-    because = first.because if len(rejections) == 1 else last.because if subject.startswith("cuDNN") else first.because
-    if against and not first.about.startswith(("gpu", "driver", "python", "glibc", "limit", "arch", "os")):
-        others = "; ".join(
-            dict.fromkeys(f"{reason.parent or 'the request'} wants {reason.text} ({reason.because})" for reason in against[:3])
+    names = list(dict.fromkeys(_version_of(rejection) for rejection in rejections))
+    named = f"{subject} {names[0]}" if len(names) == 1 else f"{subject} ({', '.join(names)})"
+    if len(names) > _NAMED:
+        named = f"{subject} ({names[0]}, {names[1]} … {names[-1]})"
+    needs = " or ".join(dict.fromkeys(rejection.need for rejection in rejections[:_NAMED]))
+    because = last.because if subject.startswith("cuDNN") else first.because
+    facts = ("gpu", "driver", "python", "glibc", "limit", "arch", "os", "root")
+    if first.against and not first.about.startswith(facts):
+        others = dict.fromkeys(
+            f"{reason.parent or 'the request'} wants {reason.text} ({reason.because})" for reason in first.against[:_NAMED]
         )
-        because = f"{because}; but {others}"
+        because = f"{because}; but {'; '.join(others)}"
     return Cause(what=f"{named} needs {needs}", because=because)
+
+
+def _version_of(rejection: Rejection) -> str:
+    candidate = rejection.candidate
+    return str(candidate.payload.wheel_version) if candidate.kind == "libraries" else candidate.version
+
+
+_NAMED = 3
+"""Versions that are named one by one."""

@@ -188,6 +188,8 @@ def _cuda_needs(universe: Universe, build: Build, who: str) -> Iterator[Need]:
     if build.driver is not None and universe.request.driver_policy == "strict":
         yield rule.at_least(build.driver, f"{who}: its documentation asks for it")
     yield from rule.code_needs(book, machine, build, who)
+    if build.delivery != "bundled":
+        yield from _early_needs(universe, build, who)
     if build.delivery == "bundled":
         need = rule.driver_need(book, build.cuda, universe.request.driver_policy, who)
         if need is not None:
@@ -201,6 +203,28 @@ def _cuda_needs(universe: Universe, build: Build, who: str) -> Iterator[Need]:
         yield _runtime_need(universe, build, who, ("pip",))
         yield from _cudnn_need(universe, build, who, ("pip",))
         yield from _loaded_needs(universe, build, who)
+
+
+def _early_needs(universe: Universe, build: Build, who: str) -> Iterator[Need]:
+    """What any CUDA runtime that serves the build will need, said before one is chosen, so that a hopeless build is dropped at once.
+
+    Frameworks share one CUDA major and one cuDNN major; only an installed one may live on libraries of its own.
+    """
+    assert build.cuda is not None
+    need = rule.driver_need(universe.book, build.cuda, universe.request.driver_policy, who)
+    if need is not None:
+        yield need
+    yield from rule.library_needs(universe.book, universe.machine, build.cuda, who, last_only=True)
+    if runtime.is_installed(universe, build):
+        return
+    yield _shared_major("CUDA", build.cuda.major, f"{who} is built with CUDA {build.cuda}")
+    if build.cudnn is not None:
+        yield _shared_major("cuDNN", build.cudnn.major, f"{who} is built with cuDNN {build.cudnn}")
+
+
+def _shared_major(library: str, major: int, because: str) -> Need:
+    text = str(major)
+    return Need(f"slot:{library} major", lambda other: other.payload == text, f"{library} {major}", because, payload=text)
 
 
 def _bundled_cudnn(universe: Universe, build: Build, who: str) -> Iterator[Need]:

@@ -64,7 +64,7 @@ def ordered(universe: Universe, found: Iterable[Candidate], needs: Sequence[Need
         return found if installed is None or near is not None else _installed_first(found, installed)
     pins = [need.declared for need in needs if need.declared is not None]
     line = universe.chosen["cuda"].payload.cuda if "cuda" in universe.chosen else None
-    exact = any("==" in str(pin) for pin in pins)
+    exact = any(is_exact(pin) for pin in pins)
     position = {id(candidate): number for number, candidate in enumerate(found)}
 
     def key(candidate: Candidate) -> tuple[bool, int, int, int]:
@@ -230,6 +230,11 @@ def is_avoided(universe: Universe, package: str, version: Version) -> bool:
         if not advisory.capability or any(gpu.capability in advisory.capability for gpu in universe.machine.gpus):
             return True
     return False
+
+
+def is_exact(spec: SpecifierSet) -> bool:
+    """True where a specifier pins one version."""
+    return any(one.operator in {"==", "==="} and not one.version.endswith(".*") for one in spec)
 
 
 def abi_range(component: Component, spec: SpecifierSet) -> tuple[str, Callable[[Version], bool]]:

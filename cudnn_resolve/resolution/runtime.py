@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from packaging.utils import canonicalize_name
+
 from cudnn_resolve.matrix.row import Build, CudnnBuild
 from cudnn_resolve.record import dataclass
 from cudnn_resolve.requirement.model import Limit, Need
 from cudnn_resolve.resolution import rule
 from cudnn_resolve.resolution.model import Candidate, Channel
-from cudnn_resolve.resolution.package import is_avoided
+from cudnn_resolve.resolution.package import is_avoided, is_exact
 from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
@@ -218,7 +220,7 @@ def ordered(universe: Universe, found: Iterable[Candidate], needs: Sequence[Need
     if first.kind == "cudnn":
         return sorted(found, key=lambda candidate: (rank.get(candidate.channel or "pip", 9), *_newest(candidate.payload)))
     builds = [need.payload for need in needs if isinstance(need.payload, Build) and need.payload.cuda is not None]
-    pinned = any(build.delivery == "wheel" for build in builds)
+    pinned = any(_pins_libraries(universe, build) for build in builds)
     installed = _installed_line(universe)
     native = universe.machine.native_cuda
 
@@ -231,6 +233,20 @@ def ordered(universe: Universe, found: Iterable[Candidate], needs: Sequence[Need
         return rank.get(runtime.channel, 9), runtime.line != installed, not pinned and beyond, order
 
     return sorted(found, key=key)
+
+
+def _pins_libraries(universe: Universe, build: Build) -> bool:
+    """True where the wheel of a build, or its extra, pins CUDA libraries exactly: then CUDA stays as near as it can."""
+    answer = universe.pinning.get(id(build))
+    if answer is None:
+        wheel = universe.build_candidate(build)
+        extras = tuple(extra.strip() for extra in (build.extra or "").split(",") if extra.strip())
+        found = universe.shelf.requirements(wheel.payload, extras) if wheel is not None else iter(())
+        answer = any(
+            is_exact(requirement.specifier) for requirement, _ in found if universe.book.component(canonicalize_name(requirement.name))
+        )
+        universe.pinning[id(build)] = answer
+    return answer
 
 
 def _newest(build: CudnnBuild) -> tuple[int, ...]:

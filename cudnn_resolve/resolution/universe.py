@@ -43,6 +43,8 @@ class Universe:
         self._candidates: dict[str, Kept[Candidate]] = {}
         self.bad: dict[tuple[str, str], bool] = {}
         """Releases that are to be avoided, as far as that was asked."""
+        self.pinning: dict[int, bool] = {}
+        """Builds, by identity, that pin their CUDA libraries, as far as that was asked."""
         self._made: dict[tuple[object, ...], Candidate] = {}
         self._needs: dict[int, Kept[Need]] = {}
         self._orders: dict[tuple[object, ...], Kept[Candidate]] = {}
