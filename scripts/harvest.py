@@ -119,7 +119,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--cache", metavar="DIR", default=os.path.join(home, "cudnn-resolve-harvest"), help="metadata read before (%(default)s)"
     )
-    parser.add_argument("--most", type=int, metavar="N", default=20_000, help="refuse to ask for the metadata of more files (%(default)s)")
+    parser.add_argument("--most", type=int, metavar="N", default=30_000, help="refuse to ask for the metadata of more files (%(default)s)")
     parser.add_argument("--list", metavar="FILE", default=LIST, help=argparse.SUPPRESS)
     parser.add_argument("--out", metavar="DIR", default=MATRICES, help=argparse.SUPPRESS)
     return parser.parse_args(argv)
