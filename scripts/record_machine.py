@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Records what this machine answers to `detect` into tests/machines/NAME, from where a test can replay it.
 
-usage: record_machine.py NAME [--python PATH] [--about TEXT] [--replace OLD=NEW]... [--into FOLDER]
+usage: record_machine.py NAME [--python PATH] [--about TEXT] [--replace OLD=NEW]... [--hide PATH]... [--into FOLDER]
 
 The folder gets answers.json (every question with its answer), facts.json (what detect made of them) and about.json. What tells about
 the owner is taken out: the home directory becomes /home/user, UUIDs are numbered, only packages that matter stay in the lists of apt
-and of the linker cache, and `--replace` changes any other text; look through the folder before you give it away.
+and of the linker cache. `--replace` changes any other text, `--hide` leaves out a path and all below it. Look through the folder before
+you give it away: where there is a cuDNN or a framework, pieces of their libraries are in it.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ KEPT_PACKAGES = re.compile(
     r"(?:lib)?(?:cuda|cudnn|cublas|cufft|curand|cusolver|cusparse|nccl|nvinfer|nvidia|tensorrt|npp)|libc6$|zlib1g$|gcc$|bash$"
 )
 KEPT_LIBRARIES = re.compile(r"lib(?:cu[bdfprst]|nv|nccl|npp|tensorrt|z\.so|c\.so|m\.so|dl\.so|pthread|rt\.so|stdc\+\+|gcc_s)")
+VERSION_LINE = re.compile(r"#define\s+CUD\w*_(?:VERSION|MAJOR|MINOR|PATCHLEVEL)\b")
+KEPT_LINES = {"/proc/self/status": re.compile(r"Uid:"), "/proc/cpuinfo": re.compile(r"flags|Features")}
 KEPT_FIELDS = ("Package: ", "Status: ", "Architecture: ", "Version: ")
 X86_64, AARCH64, I686 = 0x0303, 0x0A03, 0x0003
 
@@ -75,9 +78,29 @@ def shortened(answers: dict[str, Any]) -> dict[str, Any]:
     for path, text in answers["texts"].items():
         if path.endswith("/dpkg/status") and text:
             answers["texts"][path] = shortened_status(text)
+        elif path.endswith(".h") and text:
+            answers["texts"][path] = lines_of(text, VERSION_LINE)
+        elif path in KEPT_LINES and text:
+            answers["texts"][path] = lines_of(text, KEPT_LINES[path])
     for question, content in answers["bytes"].items():
         if question.startswith("/etc/ld.so.cache:") and content:
             answers["bytes"][question] = base64.b64encode(shortened_cache(base64.b64decode(content))).decode("ascii")
+    return answers
+
+
+def lines_of(text: str, kept: re.Pattern[str]) -> str:
+    """The lines that matter, each once."""
+    return "\n".join(dict.fromkeys(line for line in text.splitlines() if kept.match(line))) + "\n"
+
+
+def without(answers: dict[str, Any], hidden: list[str]) -> dict[str, Any]:
+    """The recording as if nothing were at the hidden paths."""
+    for path in hidden:
+        parent, _, name = path.rstrip("/").rpartition("/")
+        names = answers["directories"].get(parent or "/", [])
+        answers["directories"][parent or "/"] = [one for one in names if one != name]
+        for kind in ("texts", "bytes", "directories", "stats", "realpaths"):
+            answers[kind] = {key: value for key, value in answers[kind].items() if not f"{key}/".startswith(f"{path.rstrip('/')}/")}
     return answers
 
 
@@ -93,11 +116,12 @@ def redacted(text: str, replacements: list[tuple[str, str]]) -> str:
     return UUID.sub(numbered, text)
 
 
-def record(host: Host, python: str | None, replacements: list[tuple[str, str]]) -> tuple[str, Facts]:
+def record(host: Host, python: str | None, replacements: list[tuple[str, str]], hidden: list[str] | None = None) -> tuple[str, Facts]:
     """The recording of a machine, and the facts that come out when it is replayed."""
     recording = RecordingHost(host)
     detect(recording, python)
-    shorter = json.dumps(shortened(json.loads(recording.answers())), indent=1, sort_keys=True) + "\n"
+    kept = without(shortened(json.loads(recording.answers())), hidden or [])
+    shorter = json.dumps(kept, indent=1, sort_keys=True) + "\n"
     text = redacted(shorter, replacements)
     return text, detect(RecordedHost(json.loads(text)), renamed(python, replacements))
 
@@ -122,12 +146,13 @@ def main() -> None:
     parser.add_argument("--python")
     parser.add_argument("--about", default="")
     parser.add_argument("--replace", action="append", default=[], metavar="OLD=NEW")
+    parser.add_argument("--hide", action="append", default=[], metavar="PATH")
     parser.add_argument("--into", type=Path, default=ROOT / "tests/machines")
     options = parser.parse_args()
     replacements = [tuple(pair.split("=", 1)) for pair in options.replace]
     replacements.append((os.path.expanduser("~"), "/home/user"))
     folder = options.into / options.name
-    text, facts = record(LinuxHost(), options.python, replacements)
+    text, facts = record(LinuxHost(), options.python, replacements, options.hide)
     write_recording(str(folder), text)
     (folder / "facts.json").write_text(json.dumps(encode(facts), indent=1) + "\n", "utf-8")
     about = {"about": options.about, "python": renamed(options.python, replacements)}

@@ -61,6 +61,36 @@ def test_a_recording_is_shortened_where_it_holds_lists() -> None:
     assert short["bytes"]["/lib/x:0:4"] == "AAAA"
 
 
+def test_what_is_hidden_is_not_there() -> None:
+    answers: dict[str, Any] = {
+        "texts": {"/opt/own/a": "x", "/opt/owner": "y"},
+        "bytes": {"/opt/own/a:0:4": "AAAA"},
+        "directories": {"/opt": ["own", "owner"], "/opt/own": ["a"]},
+        "stats": {"/opt/own": {}},
+        "realpaths": {},
+    }
+
+    found = record_machine.without(answers, ["/opt/own"])
+
+    assert found == {"texts": {"/opt/owner": "y"}, "bytes": {}, "directories": {"/opt": ["owner"]}, "stats": {}, "realpaths": {}}
+
+
+def test_of_a_header_only_the_version_is_kept() -> None:
+    text = "/* a licence */\n#define CUDART_VERSION  13000\nint f(void);\n"
+    answers: dict[str, Any] = {"texts": {"/usr/local/cuda/include/cuda_runtime_api.h": text}, "bytes": {}}
+
+    assert record_machine.shortened(answers)["texts"].popitem()[1] == "#define CUDART_VERSION  13000\n"
+
+
+def test_of_the_kernels_files_only_what_is_read_is_kept() -> None:
+    cpu = "processor\t: 0\nmodel name\t: X\nflags\t: avx2\n\nprocessor\t: 1\nflags\t: avx2\n"
+    answers: dict[str, Any] = {"texts": {"/proc/cpuinfo": cpu, "/proc/self/status": "Pid:\t7\nUid:\t0\t0\t0\t0\n"}, "bytes": {}}
+
+    short = record_machine.shortened(answers)
+
+    assert short["texts"] == {"/proc/cpuinfo": "flags\t: avx2\n", "/proc/self/status": "Uid:\t0\t0\t0\t0\n"}
+
+
 def test_what_tells_about_the_owner_is_replaced() -> None:
     one, two = "GPU-5a8d6e2c-1111-2222-3333-444455556666", "mig-5a8d6e2c-1111-2222-3333-444455557777"
     text = f'{{"{one}": "/home/me/x", "b": ["{two}", "{one.upper().replace("GPU-", "GPU-")}"]}}'
