@@ -39,7 +39,12 @@ KEPT_PACKAGES = re.compile(
 )
 KEPT_LIBRARIES = re.compile(r"lib(?:cu[bdfprst]|nv|nccl|npp|tensorrt|z\.so|c\.so|m\.so|dl\.so|pthread|rt\.so|stdc\+\+|gcc_s)")
 VERSION_LINE = re.compile(r"#define\s+CUD\w*_(?:VERSION|MAJOR|MINOR|PATCHLEVEL)\b")
-KEPT_LINES = {"/proc/self/status": re.compile(r"Uid:"), "/proc/cpuinfo": re.compile(r"flags|Features")}
+KEPT_LINES = {
+    "/proc/self/status": re.compile(r"Uid:"),
+    "/proc/cpuinfo": re.compile(r"flags|Features"),
+    "/etc/os-release": re.compile(r"(?:VERSION_)?ID="),
+    "/usr/lib/os-release": re.compile(r"(?:VERSION_)?ID="),
+}
 KEPT_FIELDS = ("Package: ", "Status: ", "Architecture: ", "Version: ")
 X86_64, AARCH64, I686 = 0x0303, 0x0A03, 0x0003
 

@@ -49,7 +49,7 @@ def test_only_libraries_that_matter_are_kept() -> None:
 def test_a_recording_is_shortened_where_it_holds_lists() -> None:
     cache = base64.b64encode(record_machine.packed_cache(ENTRIES)).decode()
     answers: dict[str, Any] = {
-        "texts": {"/var/lib/dpkg/status": STATUS, "/etc/os-release": "ID=x\n", "/none": None},
+        "texts": {"/var/lib/dpkg/status": STATUS, "/etc/os-release": "ID=x\nHOME_URL=y\n", "/none": None},
         "bytes": {"/etc/ld.so.cache:0:1": cache, "/lib/x:0:4": "AAAA", "/etc/ld.so.cache:0:2": None},
     }
 
