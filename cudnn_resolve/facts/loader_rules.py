@@ -222,7 +222,7 @@ class Process:
             return Missing(name=path, by=by.path, why=elf or "is not there")
         if self._is_foreign(elf):
             return Missing(name=path, by=by.path, why=f"is for {elf.arch}, {elf.bits} bit")
-        return self._keep(Loaded(path, elf, rule, by), path)
+        return self._keep(Loaded(path, elf, rule, by, path), path)
 
     def _is_foreign(self, elf: Elf) -> bool:
         own = self.program.elf

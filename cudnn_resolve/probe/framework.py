@@ -10,6 +10,7 @@ from cudnn_resolve.facts.loader_rules import Loaded, Rule
 from cudnn_resolve.facts.model import CudnnCopy, InstalledFramework, Problem, WouldLoad
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.probe.child import answer_of, payload_path
+from cudnn_resolve.probe.cudnn_owner import same_release
 from cudnn_resolve.probe.environment import TargetEnvironment
 from cudnn_resolve.probe.framework_loading import Outcome, Parts, open_parts, start
 from cudnn_resolve.probe.framework_reading import read_framework
@@ -203,14 +204,14 @@ class _Judgement:
         strangers: dict[str, list[Loaded]] = {}
         for one in parts.found.values():
             directory = self._loading.identify(one.origin)
-            if directory != home and self._version_of(one) != version:
+            if directory != home and not _is_same(self._version_of(one), version):
                 strangers.setdefault(directory, []).append(one)
         for directory, ones in strangers.items():
             names = "its parts" if len(ones) == len(parts.found) else ", ".join(one.name for one in ones)
             release = self._version_of(ones[0])
             self._complain(
                 f"two releases of cuDNN in one process: {library.name} {version or ''} from {home}, "
-                f"but {names} {release or ''} from {directory}, to which {ones[0].rule.value} leads ({_search(library)})"
+                f"but {names} {release or ''} from {directory}, to which {ones[0].rule.value} leads ({_search(ones[0].by or library)})"
             )
         if parts.missing:
             first = f"; {parts.faults[0].by.rpartition('/')[2]} needs {parts.faults[0].name}, which is not found" if parts.faults else ""
@@ -226,9 +227,7 @@ class _Judgement:
             rule = "the same major and at least the same minor are needed"
             self._complain(f"would load cuDNN {version} from {where}, but was built with {built}: {rule}")
         elif version is not None and shadowed is not None and not version.serves(shadowed):
-            self._complain(
-                f"would load cuDNN {version} from {where} ({library.rule.value}) instead of the newer {shadowed} that it comes with"
-            )
+            self._complain(f"would load cuDNN {version} from {where} ({library.rule.value}), though a newer {shadowed} lies ready for it")
 
     def _judge_cuda(self, copy: CudnnCopy | None) -> None:
         built, own = self._reading.cuda_built, copy.cuda if copy else None
@@ -245,8 +244,13 @@ def _soname(one: Loaded) -> int | None:
     return None
 
 
+def _is_same(one: CudnnVersion | None, other: CudnnVersion | None) -> bool:
+    """True where both are known and of one release."""
+    return one is not None and other is not None and same_release(one, other)
+
+
 def _search(library: Loaded) -> str:
-    """How a libcudnn looks for its parts."""
+    """How libcudnn or a part of it looks for others."""
     if library.elf.runpath is not None:
         return f"{library.name} has only a RUNPATH"
     return f"{library.name} has an RPATH" if library.elf.rpath else f"{library.name} names no directory"
