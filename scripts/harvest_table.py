@@ -54,6 +54,8 @@ class Release:
     version: Version
     files: tuple[RemoteFile, ...]
     wheels: tuple[Wheel, ...]
+    has_archive: bool = False
+    """True where there is a source archive, too."""
 
     def speakers(self, arch: str, *, each_python: bool = False) -> list[tuple[str, RemoteFile]]:
         """The files whose metadata stands for the architecture, each with its Python; none where no file serves it.
@@ -106,6 +108,7 @@ def releases(project: str, files: Iterable[RemoteFile], span: Span) -> list[Rele
             version=version,
             wheels=tuple(wheels.get(version, ())),
             files=tuple(one.file for one in wheels.get(version, ())) or tuple(archives[version]),
+            has_archive=version in archives,
         )
         for version in sorted(kept)
     )
@@ -141,12 +144,17 @@ def _wheel(file: RemoteFile) -> Wheel | None:
 
 
 def tags(release: Release) -> list[str]:
-    """Compressed tag sets, the wheels of one interpreter and ABI joined over their platforms; `sdist` where there is no wheel."""
+    """Compressed tag sets, the wheels of one interpreter and ABI joined over their platforms.
+
+    `sdist` stands where there is a source archive and no wheel, or none for Python 3 (clang 5.0).
+    """
     joined: dict[tuple[str, str], set[str]] = {}
     for wheel in release.wheels:
         joined.setdefault((wheel.interpreters, wheel.abis), set()).update(wheel.platforms)
     keys = sorted(joined, key=lambda key: (_natural(key[0]), _natural(key[1])))
-    return [f"{key[0]}-{key[1]}-{'.'.join(sorted(joined[key], key=_natural))}" for key in keys] or ["sdist"]
+    found = [f"{key[0]}-{key[1]}-{'.'.join(sorted(joined[key], key=_natural))}" for key in keys]
+    modern = any(re.search(r"(?:cp|py)3", key[0]) for key in keys)
+    return found if modern or not release.has_archive else [*found, "sdist"]
 
 
 def _natural(text: str) -> list[tuple[int, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -26,11 +27,15 @@ VERBS = MappingProxyType(
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 """128 + signal number, as shells report programs that ended so."""
+_GC_THRESHOLD = 100_000
+"""New objects between two collections: tables are thousands of values that live until the end."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code of one command line (default: that of the process); prints, and never raises."""
     words = list(sys.argv[1:] if argv is None else argv)
+    gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD)
     terminal.prepare_output()
     try:
         code = _run(words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import UsageError
+from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.model import Extra, Request, Target
 
 if TYPE_CHECKING:
@@ -69,13 +70,11 @@ def _framework(extra: Extra, book: Book) -> Target | None:
     requirement = Requirement(extra.text)
     if book.framework_of(requirement.name) is None or requirement.marker is not None:
         return None
-    return parse_target(extra.text, book)
+    return replace(parse_target(extra.text, book), origin=extra.origin)
 
 
 def _merged(targets: list[Target]) -> tuple[Target, ...]:
     """Targets of one framework as one, with all its specifiers and extras."""
-    from cudnn_resolve.record import replace
-
     out: dict[str, Target] = {}
     for target in targets:
         old = out.get(target.framework)
@@ -93,6 +92,7 @@ def _merged(targets: list[Target]) -> tuple[Target, ...]:
             specifier=old.specifier & target.specifier,
             package=package,
             extras=tuple(sorted({*old.extras, *target.extras})),
+            origin=old.origin or target.origin,
         )
     return tuple(out.values())
 

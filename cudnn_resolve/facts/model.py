@@ -179,7 +179,7 @@ class Facts:
 
     platform: Platform = Platform()
     python: Python = Python()
-    driver: Driver | None | Unknown = UNKNOWN
+    driver: Driver | Unknown | None = UNKNOWN
     """None = there is no driver."""
     gpus: tuple[Gpu, ...] | Unknown = UNKNOWN
     cuda_toolkits: tuple[Toolkit, ...] | Unknown = UNKNOWN
@@ -187,7 +187,7 @@ class Facts:
     frameworks: tuple[InstalledFramework, ...] | Unknown = UNKNOWN
     loader: Loader | Unknown = UNKNOWN
     packages: Packages = Packages()
-    container: str | None | Unknown = UNKNOWN
+    container: str | Unknown | None = UNKNOWN
     """`docker`, `colab`, `kaggle`, `wsl`; None = none of them."""
     root: bool | None = None
     """True where the user may become root (is root, or sudo without a password); None = unknown."""

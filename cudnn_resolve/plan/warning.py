@@ -13,7 +13,7 @@ from cudnn_resolve.facts.model import UNKNOWN, Facts
 from cudnn_resolve.plan.model import Warning
 from cudnn_resolve.resolution.framework import extras_of
 from cudnn_resolve.resolution.package import abi_range
-from cudnn_resolve.resolution.release import Shelf
+from cudnn_resolve.resolution.release import Release, Shelf
 from cudnn_resolve.resolution.resolve import loaded_cudnn
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
@@ -42,6 +42,7 @@ def warnings(
         out += _traps(book, build)
         out += _older_toolkit(resolution, build)
     out += _advisories(resolution, book)
+    out += _from_source(resolution)
     if resolution.dropped:
         names = ", ".join(resolution.dropped)
         out.append(Warning(code="companion-left", message=f"no release of {names} fits the new framework; it will not work with it"))
@@ -221,6 +222,19 @@ def _holds(spec: str, version: str | None) -> bool:
         return version is not None and SpecifierSet(spec).contains(Version(version), prereleases=True)
     except InvalidVersion:
         return False
+
+
+def _from_source(resolution: Resolution) -> Iterator[Warning]:
+    """Packages without a wheel that the target could use."""
+    names = []
+    for pin in resolution.pins.values():
+        release = pin.candidate.payload
+        if isinstance(release, Release) and "sdist" in release.tags and resolution.machine.pip.get(release.package) != release.text:
+            names.append(f"{release.package} {release.text}")
+    if names:
+        yield Warning(
+            code="from-source", message=f"no wheel exists for {', '.join(sorted(set(names)))}: the installer builds it from source"
+        )
 
 
 def _broken(resolution: Resolution, book: Book, pip: tuple[PipAction, ...]) -> Iterator[Warning]:

@@ -34,6 +34,7 @@ class Machine:
     python_full: str | None
     free_threaded: bool
     arch: str
+    """`x86_64` or `aarch64`; empty only where a search leaves it open to see whether it matters."""
     glibc: tuple[int, int] | None
     os: str | None
     """Distribution and release, `ubuntu22.04`."""

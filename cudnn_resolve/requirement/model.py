@@ -27,6 +27,8 @@ class Target:
     package: str | None = None
     """The distribution, where the user named one that is not the framework's own name (`tensorflow-gpu`, `cupy-cuda12x`)."""
     extras: tuple[str, ...] = ()
+    origin: str | None = None
+    """File and line where it stands; None = the command line."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

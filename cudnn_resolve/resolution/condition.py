@@ -75,6 +75,7 @@ def _system(machine: Machine) -> Iterator[Condition]:
     if machine.glibc is not None:
         glibc = f"glibc {machine.glibc[0]}.{machine.glibc[1]}"
         yield Condition(id="glibc", what=glibc, because="the machine's C library", without=lambda m, r: (replace(m, glibc=None), r))
+    yield Condition(id="arch", what=machine.arch, because="the machine's architecture", without=lambda m, r: (replace(m, arch=""), r))
     if machine.os is not None:
         yield Condition(id="os", what=machine.os, because="the machine's distribution", without=lambda m, r: (replace(m, os=None), r))
     if machine.root is False:

@@ -187,6 +187,7 @@ def _cuda_needs(universe: Universe, build: Build, who: str) -> Iterator[Need]:
     book, machine = universe.book, universe.machine
     if build.driver is not None and universe.request.driver_policy == "strict":
         yield rule.at_least(build.driver, f"{who}: its documentation asks for it")
+    yield from rule.card_driver_needs(book, machine)
     yield from rule.code_needs(book, machine, build, who)
     if build.delivery != "bundled":
         yield from _early_needs(universe, build, who)

@@ -213,7 +213,12 @@ def requirement_need(
 
 
 def bad_release(universe: Universe, package: str, release: Release) -> bool:
-    """True where an advisory of the matrix says to avoid the release on this machine, or its index withdrew it."""
+    """True where an advisory of the matrix says to avoid the release on this machine, or its index withdrew it.
+
+    Never where the user wants the wheels' own pins to hold.
+    """
+    if universe.request.strict_pins:
+        return False
     key = (package, release.text)
     answer = universe.bad.get(key)
     if answer is None:

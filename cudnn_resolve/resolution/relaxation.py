@@ -53,8 +53,10 @@ def command(request: Request, targets: tuple[str, ...] | None = None, *, change:
     """The command line of a request, with other targets or with single options changed (None: left out)."""
     change = dict(change or {})
     words = ["cudnn-resolve", "plan"]
-    for target in targets if targets is not None else [target.text for target in request.targets]:
-        words += ["-f", target]
+    for number, target in enumerate(request.targets):
+        text = targets[number] if targets is not None else target.text
+        if target.origin is None or "--requirement" in change:
+            words += ["-f", text]
     options: dict[str, str | None] = {}
     if request.cuda is not None:
         options["--cuda"] = request.cuda.text
@@ -140,9 +142,12 @@ def _versions(book: Book, machine: Machine, request: Request, core: frozenset[st
             build = found.builds[request.targets.index(target)]
             text = f"{target.package or target.framework}=={build.version}"
             texts = tuple(text if one is target else one.text for one in request.targets)
+            from_file = {"--requirement": None} if target.origin is not None else None
+            line = command(request, texts, change=from_file)
             distance = 1 if _minor(build.version) == _minor(wanted) else 2
-            change = f"{text} instead of {target.text} (the nearest {word} release that fits)"
-            yield Relaxation(change=change, result=result(found), command=command(request, texts), distance=distance)
+            where = f" in {target.origin}" if target.origin is not None else ""
+            change = f"{text} instead of {target.text}{where} (the nearest {word} release that fits)"
+            yield Relaxation(change=change, result=result(found), command=line, distance=distance)
 
 
 def _minor(version: str) -> tuple[int, ...]:
@@ -262,8 +267,9 @@ def _glibc(book: Book, machine: Machine, request: Request, core: frozenset[str])
 
 def _cpu(book: Book, machine: Machine, request: Request) -> list[Relaxation]:
     """No GPU at all, said as such."""
-    found = attempt(book, machine, replace(request, device="cpu"))
+    found = attempt(book, machine, replace(request, device="cpu", cuda=None, cudnn=None))
     if request.device == "cpu" or isinstance(found, Failure):
         return []
     text = "--device cpu: builds without GPU"
-    return [Relaxation(change=text, result=result(found), command=command(request, change={"--device": "cpu"}), distance=9)]
+    change = {"--device": "cpu", "--gpu": None, "--driver": None, "--cuda": None, "--cudnn": None}
+    return [Relaxation(change=text, result=result(found), command=command(request, change=change), distance=9)]

@@ -96,7 +96,7 @@ class Shelf:
         """
         found = self._plain.get(package)
         if found is None:
-            own = [one for one in self.releases(package) if one.build is None or not _by_hand(one.build)]
+            own = [one for one in self.releases(package) if one.fit.arch and (one.build is None or not _by_hand(one.build))]
             installed = self._machine.pip.get(package)
             kept = {one.text: one for one in reversed(own) if one.index == "default" or one.text == installed}
             table = self._book.package(package)
@@ -104,7 +104,7 @@ class Shelf:
                 release = None if row.version in kept else self._from_row(package, row)
                 if release is not None:
                     kept[row.version] = release
-            found = tuple(sorted(kept.values(), key=lambda release: release.version, reverse=True))
+            found = tuple(sorted(kept.values(), key=_order, reverse=True))
             self._plain[package] = found
         return found
 
@@ -178,7 +178,7 @@ class Shelf:
                 seen.add(extra.version)
                 out.append(release)
         out += self._installed(package, seen, framework_known=bool(builds))
-        yield from sorted(out, key=lambda release: release.version, reverse=True)
+        yield from sorted(out, key=_order, reverse=True)
 
     def _from_extra(self, extra: ExtraRelease, rows: Mapping[str, WheelRelease]) -> Release | None:
         version = parse_version(extra.version)
@@ -239,12 +239,12 @@ class Shelf:
         version = parse_version(build.wheel_version)
         if version is None:
             return None
-        if build.arch and self._machine.arch not in build.arch:
-            return None
         requires = self._like(build.requires, build.requires_like, self._requires(row) if row else None)
         tags = _tags(build.pythons, build.arch, build.glibc)
         if row is not None and build.index == "default":
             tags = tuple(tag for tag in row.tags if not build.pythons or _python_of(tag) & set(build.pythons))
+        if build.arch and self._machine.arch and self._machine.arch not in build.arch:
+            tags = _tags(build.pythons, build.arch, build.glibc)
         return Release(
             package=build.package,
             version=version,
@@ -280,7 +280,12 @@ class Shelf:
     def _requires(self, row: WheelRelease) -> tuple[str, ...] | None:
         if row.requires is None:
             return None
-        return row.requires.get(self._machine.arch) or row.requires.get("x86_64") or ()
+        return row.requires.get(self._machine.arch or "x86_64") or row.requires.get("x86_64") or ()
+
+
+def _order(release: Release) -> tuple[Version, bool, Version]:
+    """Newest first; of one public version the configured index before those that name a local part."""
+    return Version(release.version.public), release.index == "default", release.version
 
 
 def shelf_of(book: Book, machine: Machine) -> Shelf:
@@ -320,7 +325,7 @@ def _marker_environment(machine: Machine) -> dict[str, str]:
         "implementation_name": "cpython",
         "implementation_version": full,
         "os_name": "posix",
-        "platform_machine": machine.arch,
+        "platform_machine": machine.arch or "x86_64",
         "platform_python_implementation": "CPython",
         "platform_release": "",
         "platform_system": "Linux",

@@ -173,8 +173,9 @@ def driver_minimum(pins: dict[str, Pin]) -> tuple[str | None, str | None]:
     best: DriverVersion | None = None
     why: str | None = None
     for reason in pins["driver"].reasons if "driver" in pins else ():
-        text = reason.text.rpartition(" ")[2]
-        version = DriverVersion(text)
+        if not reason.text.startswith("driver >= "):
+            continue
+        version = DriverVersion(reason.text.removeprefix("driver >= "))
         if best is None or version > best:
             best, why = version, reason.because
     return (str(best) if best else None), why

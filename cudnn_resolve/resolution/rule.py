@@ -77,6 +77,26 @@ def library_needs(book: Book, machine: Machine, cuda: CudaVersion, who: str, *, 
             yield refused(number, f"a GPU that CUDA {cuda.line} still knows", f"{who}: CUDA {last.line} is the last for {gpu.label}")
 
 
+def card_driver_needs(book: Book, machine: Machine) -> Iterator[Need]:
+    """The needs for a driver that knows each GPU: from the branch that introduced it to the last that supports it."""
+    for gpu in machine.gpus:
+        row = book.architecture(gpu.capability) if gpu.capability is not None else None
+        if row is None:
+            continue
+        if row.driver_first is not None:
+            own = book.toolkit_driver(row.cuda_first)
+            first = own if own is not None and own.major == row.driver_first else DriverVersion(str(row.driver_first))
+            yield at_least(first, f"{gpu.label} is first known to driver branch R{row.driver_first}")
+        if row.driver_last is not None:
+            last = row.driver_last
+            yield Need(
+                "driver",
+                lambda candidate, last=last: candidate.payload is None or candidate.payload.major <= last,  # type: ignore[misc]
+                f"driver of branch R{last} or older",
+                f"R{last} is the last branch that supports {gpu.label}",
+            )
+
+
 def refused(number: int, text: str, because: str) -> Need:
     """A need that a GPU of this machine is known not to meet."""
     return Need(f"gpu:{number}", lambda candidate: candidate.payload is None, text, because)

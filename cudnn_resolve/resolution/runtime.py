@@ -178,7 +178,7 @@ def _apt_lines(universe: Universe) -> Iterator[Candidate]:
 def repositories(universe: Universe) -> list[str]:
     """Names of the apt repositories that could serve, the distribution's own first, then older ones, the newest of them first."""
     machine = universe.machine
-    rows = [row for row in universe.book.repositories() if row.arch == machine.arch]
+    rows = [row for row in universe.book.repositories() if not machine.arch or row.arch == machine.arch]
     if machine.os is None:
         return [row.name for row in reversed(rows) if row.os.startswith("ubuntu")]
     distribution = _distribution(machine.os)

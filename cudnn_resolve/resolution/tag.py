@@ -50,7 +50,7 @@ def platform_floor(platforms: str, arch: str) -> tuple[int, int] | None:
         if platform == "any":
             return (0, 0)
         found = _PLATFORM.fullmatch(platform)
-        if found is None or found[5] != arch:
+        if found is None or (arch and found[5] != arch):
             continue
         floor = (0, 0) if found[4] else _MANYLINUX[found[1]] if found[1] else (int(found[2]), int(found[3]))
         if best is None or floor < best:
