@@ -145,7 +145,7 @@ def order(source: Source) -> Iterator[str]:
         yield f"{source.room} has no place in the import law"
         return
     for line, name in imports(source):
-        if name.startswith(".") or name == "?":
+        if name.startswith(".") or (name == "?" and not source.is_payload):
             yield f"line {line}: import by its full name"
         room = name.removeprefix(f"{PACKAGE}.").partition(".")[0]
         if not within(name, (PACKAGE,)) or room in (PACKAGE, "__version__", "__file__"):
@@ -204,7 +204,7 @@ def dependencies(source: Source) -> Iterator[str]:
 
 
 def payloads(source: Source) -> Iterator[str]:
-    """A program for the target's interpreter is Python 3.6 and needs the standard library only."""
+    """A program for the target's interpreter is Python 3.6 and needs the standard library only; it may import what it is asked about."""
     if not source.is_payload:
         return
     try:
@@ -212,7 +212,7 @@ def payloads(source: Source) -> Iterator[str]:
     except SyntaxError as error:
         yield f"line {error.lineno}: not Python 3.6: {error.msg}"
     for line, name in imports(source):
-        if name.partition(".")[0] not in sys.stdlib_module_names or within(name, ("__future__.annotations",)):
+        if name.partition(".")[0] not in sys.stdlib_module_names | {"?"} or name == "__future__.annotations":
             yield f"line {line}: imports {name}"
 
 
@@ -316,6 +316,8 @@ def test_law_sees(law: Callable[[Source], Iterator[str]], name: str, text: str, 
         (specialists, "matrix.parse", "import tomli"),
         (dependencies, "resolution.resolve", "import resolvelib, json, tomli"),
         (payloads, "probe.payload", "import json\nx: int = 1\nf'{x}'"),
+        (payloads, "probe.payload", "import sys\n__import__(sys.argv[1])"),
+        (order, "probe.payload", "import sys\n__import__(sys.argv[1])"),
         (docstrings, "plan.order", "'''Doc.'''\ndef _f(): pass\nclass A:\n  '''Doc.'''\n  def __len__(self): pass"),
     ],
 )
