@@ -19,6 +19,8 @@ _CONDA = re.compile(r"((?:lib)?cudnn(?:-jit)?)-(\d{1,3}(?:\.\d{1,4}){1,3})-([^-]
 _CONDA_CUDA = re.compile(r"cuda(\d{1,2})(?:\.?(\d))?")
 _DEFINE = re.compile(r"^#define\s+CUDNN_(MAJOR|MINOR|PATCHLEVEL)\s+(\d{1,4})\b", re.MULTILINE)
 
+NEWEST_KNOWN = 9
+"""The newest major whose parts are known here."""
 _PARTS_8 = ("ops_infer", "ops_train", "cnn_infer", "cnn_train", "adv_infer", "adv_train")
 _PARTS_9 = ("graph", "ops", "cnn", "adv", "heuristic", "engines_precompiled", "engines_runtime_compiled")
 _ENGINES = "engines_tensor_ir"
@@ -86,15 +88,16 @@ def parse_name(file: str) -> LibraryName | None:
 
 
 def parts_of(version: CudnnVersion, *, jit: bool = False) -> tuple[str, ...]:
-    """The sub-libraries that a release consists of besides libcudnn itself; of a later release than any known, those of the newest.
+    """The sub-libraries that a release consists of besides libcudnn itself; empty for a major that nobody here knows.
 
-    Source: member lists of the wheels and redistributable archives; 9.21 brought the tensor engines, 9.22 the extensions.
+    Of a later minor than any known, those of the newest. Source: member lists of the wheels and redistributable archives; 9.21 brought
+    the tensor engines, 9.22 the extensions.
     """
-    if version.major < 8:
-        return ()
     if version.major == 8:
         return _PARTS_8
-    later = [part for part, first in ((_ENGINES, (9, 21)), ("ext", (9, 22))) if (version.major, version.minor) >= first]
+    if version.major != 9:
+        return ()
+    later = [part for part, first in ((_ENGINES, 21), ("ext", 22)) if version.minor >= first]
     return tuple(part for part in (*_PARTS_9, *later) if not (jit and part == "engines_precompiled"))
 
 
@@ -106,7 +109,7 @@ def openings_of(version: CudnnVersion, *, jit: bool = False) -> tuple[Opening, .
     parts = parts_of(version, jit=jit)
     if version.major < 9:
         return tuple(Opening(by="", part=part, names=(f"libcudnn_{part}.so.{version.major}",)) for part in parts)
-    if version.minor in (19, 20) and version.major == 9 and _ENGINES not in parts:
+    if version.major == 9 and version.minor in (19, 20):
         parts = (*parts, _ENGINES)  # these two look for it and do not bring it
     found = []
     for part in parts:

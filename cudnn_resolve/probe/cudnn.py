@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from cudnn_resolve.facts.cudnn_files import LibraryName, companions_of, parse_header, parse_name, parts_of
+from cudnn_resolve.facts.cudnn_files import NEWEST_KNOWN, LibraryName, companions_of, parse_header, parse_name, parts_of
 from cudnn_resolve.facts.elf import Elf
 from cudnn_resolve.facts.loader_rules import Loaded, Missing
 from cudnn_resolve.facts.model import CudnnCopy, Problem
@@ -40,7 +40,8 @@ class Draft:
     @property
     def can_answer(self) -> bool:
         """False where the part that knows the version does not lie beside libcudnn, which ends the process when it is asked then."""
-        return self.soname < 8 or "graph" in self.files or "ops_infer" in self.files
+        teller = {8: "ops_infer", 9: "graph"}.get(self.soname)
+        return teller is None or teller in self.files
 
 
 def find_copies(host: Host, environment: TargetEnvironment) -> tuple[tuple[CudnnCopy, ...], tuple[Problem, ...]]:
@@ -132,11 +133,17 @@ class _Examination:
             cuda=cuda,
             path=real,
             source=owner.source,
-            complete=self._draft.library is not None and not missing and not self._is_mixed,
+            complete=self._is_complete(missing),
             owner=owner.name,
             problems=tuple(self._faults),
         )
         return copy, self._problems
+
+    def _is_complete(self, missing: tuple[str, ...]) -> bool | None:
+        """None for a generation of cuDNN whose parts nobody here knows."""
+        if self._draft.library is None or missing or self._is_mixed:
+            return False
+        return None if self._draft.soname > NEWEST_KNOWN else True
 
     def _real_directory(self) -> str:
         """The directory with links resolved: where a link leads to a library elsewhere, it is still this one."""

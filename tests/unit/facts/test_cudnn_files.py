@@ -57,7 +57,8 @@ def test_soname_and_release_in_a_name() -> None:
         ("9.21.0", 8, "engines_tensor_ir"),
         ("9.22.0", 9, "ext"),
         ("9.28.0.42", 9, "ext"),
-        ("10.0.0", 9, "ext"),
+        ("9.99.0", 9, "ext"),
+        ("10.0.0", 0, ""),
     ],
 )
 def test_parts_of_releases(version: str, count: int, last: str) -> None:

@@ -112,6 +112,14 @@ def test_cudnn_7_is_one_library() -> None:
     assert (copy.version, copy.soname, copy.cuda, copy.complete, copy.problems) == ("7.6.5", 7, "10.2", True, ())
 
 
+def test_a_generation_that_is_newer_than_this_program() -> None:
+    files: Files = {"/opt/cudnn/lib/libcudnn.so.10": write_elf("libcudnn.so.10")}
+
+    copy = only(machine(files, {"/opt/cudnn/lib/libcudnn.so.10": tells(100100, 14000)}))
+
+    assert (copy.version, copy.soname, copy.cuda, copy.complete, copy.problems) == ("10.1.0", 10, "14.0", None, ())
+
+
 # --- which release it is, where the library does not say ---
 
 
