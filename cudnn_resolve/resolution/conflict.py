@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.derive import derive
 from cudnn_resolve.resolution.condition import Condition, conditions
+from cudnn_resolve.resolution.family import search
 from cudnn_resolve.resolution.model import Cause, Conflict, Failure, Rejection
 from cudnn_resolve.resolution.relaxation import relaxations
 from cudnn_resolve.resolution.resolve import PYTHONS
-from cudnn_resolve.resolution.solve import describe, solve
+from cudnn_resolve.resolution.solve import describe
 from cudnn_resolve.resolution.universe import Universe
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request
 
+ROUNDS = 3000
+"""Steps of each search for the conditions that matter."""
 CAUSES = 8
 """Lines of a conflict; more are not read."""
 
@@ -57,7 +60,7 @@ def minimum(book: Book, machine: Machine, request: Request) -> tuple[list[Condit
 
 
 def _failure(book: Book, machine: Machine, request: Request) -> Failure | None:
-    found = solve(Universe(book, machine, request), list(derive(request)))
+    found = search(Universe(book, machine, request), list(derive(request)), ROUNDS)
     return found if isinstance(found, Failure) else None
 
 
@@ -107,6 +110,8 @@ def _subject(rejection: Rejection) -> str:
     if build is not None:
         return str(build.package)
     kind = candidate.name.partition(":")[0]
+    if kind == "framework":
+        return str(candidate.payload.package)
     if kind == "libraries":
         target = candidate.payload
         return f"{target.package} with its CUDA libraries from {candidate.channel}"

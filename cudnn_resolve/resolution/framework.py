@@ -128,9 +128,14 @@ _WHEELS_THERE = 5
 
 
 def framework_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
-    """A framework's build needs its wheel."""
+    """A framework's build needs its wheel; what the wheel needs of the machine is said first, which drops a hopeless one at once."""
     build: Build = candidate.payload
     wheel = universe.build_candidate(build)
+    if wheel is not None:
+        who = _who(wheel.payload, build)
+        yield from file_needs(universe, wheel.payload, who)
+        if build.cuda is not None:
+            yield from _machine_needs(universe, build, who)
     text = f"{build.package}=={build.wheel_version}"
     yield Need(name_of(build.package), lambda other: other is wheel, text, f"{text} is that build")
 
@@ -140,7 +145,7 @@ def build_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
     release: Release = candidate.payload
     build = release.build
     assert build is not None
-    who = f"{build.package} {release.text}" + (f" ({build.variant})" if "+" not in release.text else "")
+    who = _who(release, build)
     yield from file_needs(universe, release, who)
     if build.cuda is not None:
         yield from _cuda_needs(universe, build, who)
@@ -153,6 +158,10 @@ def build_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
             continue
         yield requirement_need(universe, requirement, by=release, extra=of, who=who)
     yield from bound_needs(universe, build)
+
+
+def _who(release: Release, build: Build) -> str:
+    return f"{build.package} {release.text}" + (f" ({build.variant})" if "+" not in release.text else "")
 
 
 def _separate(universe: Universe, build: Build) -> bool:
@@ -185,16 +194,8 @@ def extras_of(build: Build) -> tuple[str, ...]:
 def _cuda_needs(universe: Universe, build: Build, who: str) -> Iterator[Need]:
     assert build.cuda is not None
     book, machine = universe.book, universe.machine
-    if build.driver is not None and universe.request.driver_policy == "strict":
-        yield rule.at_least(build.driver, f"{who}: its documentation asks for it")
-    yield from rule.card_driver_needs(book, machine)
-    yield from rule.code_needs(book, machine, build, who)
-    if build.delivery != "bundled":
-        yield from _early_needs(universe, build, who)
+    yield from _machine_needs(universe, build, who)
     if build.delivery == "bundled":
-        need = rule.driver_need(book, build.cuda, universe.request.driver_policy, who)
-        if need is not None:
-            yield need
         yield from rule.library_needs(book, machine, build.cuda, who)
         yield runtime.cuda_limit(build.cuda, (), who)
         yield from _bundled_cudnn(universe, build, who)
@@ -204,6 +205,22 @@ def _cuda_needs(universe: Universe, build: Build, who: str) -> Iterator[Need]:
         yield _runtime_need(universe, build, who, ("pip",))
         yield from _cudnn_need(universe, build, who, ("pip",))
         yield from _loaded_needs(universe, build, who)
+
+
+def _machine_needs(universe: Universe, build: Build, who: str) -> Iterator[Need]:
+    """What a GPU build needs of driver and GPUs whatever else is chosen, and of the majors that all frameworks share."""
+    assert build.cuda is not None
+    book, machine = universe.book, universe.machine
+    if build.driver is not None and universe.request.driver_policy == "strict":
+        yield rule.at_least(build.driver, f"{who}: its documentation asks for it")
+    yield from rule.card_driver_needs(book, machine)
+    yield from rule.code_needs(book, machine, build, who)
+    if build.delivery == "bundled":
+        need = rule.driver_need(book, build.cuda, universe.request.driver_policy, who)
+        if need is not None:
+            yield need
+    else:
+        yield from _early_needs(universe, build, who)
 
 
 def _early_needs(universe: Universe, build: Build, who: str) -> Iterator[Need]:
@@ -216,11 +233,22 @@ def _early_needs(universe: Universe, build: Build, who: str) -> Iterator[Need]:
     if need is not None:
         yield need
     yield from rule.library_needs(universe.book, universe.machine, build.cuda, who, last_only=True)
+    yield from runtime.early_limits(universe, build, who)
     if runtime.is_installed(universe, build):
         return
     yield _shared_major("CUDA", build.cuda.major, f"{who} is built with CUDA {build.cuda}")
     if build.cudnn is not None:
         yield _shared_major("cuDNN", build.cudnn.major, f"{who} is built with cuDNN {build.cudnn}")
+        yield _file_major(build.cudnn.major, build.cuda.major, who)
+
+
+def _file_major(soname: int, cuda: int, who: str) -> Need:
+    """The need that every libcudnn of one name in the process is for one CUDA: the first that is loaded serves all."""
+    text = str(cuda)
+    because = f"{who} loads libcudnn.so.{soname} for CUDA {cuda}, and a process keeps the first library of a name"
+    return Need(
+        f"slot:libcudnn.so.{soname}", lambda other: other.payload == text, f"libcudnn.so.{soname} for CUDA {cuda}", because, payload=text
+    )
 
 
 def _shared_major(library: str, major: int, because: str) -> Need:
@@ -233,6 +261,8 @@ def _bundled_cudnn(universe: Universe, build: Build, who: str) -> Iterator[Need]
     if build.cudnn is None or build.cuda is None:
         return
     yield runtime.cudnn_limit(build.cudnn, who)
+    if not runtime.is_installed(universe, build):
+        yield _file_major(build.cudnn.major, build.cuda.major, who)
     book = universe.book
     length = len(build.cudnn.parts)
     for row in book.cudnn_builds():

@@ -171,6 +171,18 @@ def _component_needs(universe: Universe, release: Release, who: str) -> Iterator
     cuda = universe.book.cuda_of(release.package, release.text)
     if cuda is not None and component.library not in ("nvtx", "nvjitlink", "cupti", "nvcc", "toolkit"):
         yield from rule.library_needs(universe.book, universe.machine, cuda, who)
+    if cuda is not None and component.library == "cudart":
+        line = cuda.line
+        yield Need("cuda", lambda other: other.channel == "pip" and other.version == line, f"CUDA {line}", f"{who} is its runtime library")
+    if cuda is not None and universe.request.cuda is not None:
+        limit = universe.request.cuda.specifier
+        texts = (cuda.line, str(cuda))
+        yield Need(
+            "limit:cuda",
+            lambda _: any(limit.contains(text, prereleases=True) for text in texts),
+            f"CUDA {cuda} allowed",
+            f"{who} is of that CUDA",
+        )
     if component.library == "cudnn":
         for build in universe.book.cudnn_builds():
             if build.wheel == release.package and str(build.version) == release.text:

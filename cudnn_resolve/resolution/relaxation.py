@@ -142,7 +142,7 @@ def _versions(book: Book, machine: Machine, request: Request, core: frozenset[st
             build = found.builds[request.targets.index(target)]
             text = f"{target.package or target.framework}=={build.version}"
             texts = tuple(text if one is target else one.text for one in request.targets)
-            from_file = {"--requirement": None} if target.origin is not None else None
+            from_file: dict[str, str | None] = {"--requirement": None} if target.origin is not None else {}
             line = command(request, texts, change=from_file)
             distance = 1 if _minor(build.version) == _minor(wanted) else 2
             where = f" in {target.origin}" if target.origin is not None else ""
@@ -187,9 +187,9 @@ def _separate(book: Book, machine: Machine, request: Request) -> Iterator[Relaxa
         alone = replace(request, targets=(target,))
         first, second = attempt(book, machine, rest), attempt(book, replace(machine, pip={}, requires={}), alone)
         if isinstance(first, Resolution) and isinstance(second, Resolution):
-            commands = f"{command(rest)}  and in another environment  {command(alone)}"
+            commands = f"{command(rest)} && {command(alone, change={'--python': None})}"
             yield Relaxation(
-                change=f"{target.text} in an environment of its own",
+                change=f"{target.text} in an environment of its own: two plans instead of one",
                 result=f"{result(first)}; apart: {result(second)}",
                 command=commands,
                 distance=3,
@@ -230,11 +230,11 @@ def _drivers(book: Book, machine: Machine, request: Request, core: frozenset[str
                 command=command(request, change={"--driver": str(driver)}),
                 distance=5,
             )
-            yield from _forward(book, machine, request, found)
+            yield from _forward(book, machine, found)
             return
 
 
-def _forward(book: Book, machine: Machine, request: Request, found: Resolution) -> Iterator[Relaxation]:
+def _forward(book: Book, machine: Machine, found: Resolution) -> Iterator[Relaxation]:
     if machine.driver is None or found.cuda is None or not machine.gpus:
         return
     needed = CudaVersion(found.cuda)
@@ -242,9 +242,10 @@ def _forward(book: Book, machine: Machine, request: Request, found: Resolution) 
         fits = row.base == machine.driver.major and row.cuda.line == needed.line and row.status == "compatible"
         if fits and all(gpu.kind in row.classes for gpu in machine.gpus):
             yield Relaxation(
-                change=f"apt package {row.package} (forward compatibility: data-center GPUs on a driver of branch R{row.base})",
-                result=result(found),
-                command=f"apt-get install {row.package}, then {command(request, change={'--driver': found.driver_min})}",
+                change=f"apt package {row.package}, a newer user-mode driver beside the installed one (forward compatibility: "
+                f"data-center GPUs on branch R{row.base})",
+                result=result(replace(found, driver_min=None)),
+                command=f"apt-get install {row.package}",
                 distance=4,
             )
             return

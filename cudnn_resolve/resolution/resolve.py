@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.derive import derive
+from cudnn_resolve.resolution.family import search
 from cudnn_resolve.resolution.model import (
     AptPin,
     Candidate,
@@ -20,7 +21,7 @@ from cudnn_resolve.resolution.model import (
 )
 from cudnn_resolve.resolution.release import Release
 from cudnn_resolve.resolution.runtime import Runtime, repositories
-from cudnn_resolve.resolution.solve import ROUNDS, Solved, solve
+from cudnn_resolve.resolution.solve import ROUNDS, Solved
 from cudnn_resolve.resolution.universe import Universe
 from cudnn_resolve.version import DriverVersion
 
@@ -56,18 +57,18 @@ def attempt(
         return _any_python(book, machine, request, near, rounds)
     universe = Universe(book, machine, request, near=near)
     companions = installed_companions(book, machine, request)
-    found = solve(universe, list(derive(request, companions)), rounds)
+    found = search(universe, list(derive(request, companions)), rounds)
     if isinstance(found, Solved):
         return assemble(universe, found, ())
     if not companions:
         return found
-    alone = solve(universe, list(derive(request)), rounds)
+    alone = search(universe, list(derive(request)), rounds)
     if isinstance(alone, Failure):
         return alone
     kept: list[str] = []
     best = alone
     for name in companions:
-        with_ = solve(universe, list(derive(request, [*kept, name])), rounds)
+        with_ = search(universe, list(derive(request, [*kept, name])), rounds)
         if isinstance(with_, Solved):
             kept.append(name)
             best = with_

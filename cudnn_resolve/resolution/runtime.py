@@ -286,9 +286,36 @@ def cuda_limit(cuda: CudaVersion, releases: Sequence[str], who: str) -> Need:
 
     def test(candidate: Candidate) -> bool:
         limit: Limit | None = candidate.payload
-        return limit is None or any(limit.specifier.contains(text, prereleases=True) for text in (cuda.line, *releases))
+        return limit is None or _allows(limit, cuda.line, *releases)
 
     return Need("limit:cuda", test, f"CUDA {cuda.line} allowed", f"{who} is that CUDA")
+
+
+def early_limits(universe: Universe, build: Build, who: str) -> Iterator[Need]:
+    """The needs that the user's limits leave something for a build, said before a CUDA or a cuDNN is chosen."""
+    built, cudnn = build.cuda, build.cudnn
+    if built is None:
+        return
+    cuda_limit_, cudnn_limit_ = universe.request.cuda, universe.request.cudnn
+    if cuda_limit_ is not None:
+        lines = [one for one in universe.book.cuda_releases() if one.cuda.major == built.major and one.cuda >= CudaVersion(built.line)]
+        if not any(_allows(cuda_limit_, one.line, str(one.cuda)) for one in lines):
+            text = f"CUDA {built.line} to {built.major}.x allowed"
+            yield Need("limit:cuda", lambda other: other.payload is None, text, f"{who} is built with CUDA {built}")
+    if cudnn_limit_ is not None and cudnn is not None:
+        serving = [one.version for one in universe.book.cudnn_builds() if one.cuda_major == built.major and one.version.serves(cudnn)]
+        if not any(_allows(cudnn_limit_, str(one), _short(one)) for one in serving):
+            text = f"cuDNN {cudnn.major}.{cudnn.minor} or newer of {cudnn.major}.x allowed"
+            yield Need("limit:cudnn", lambda other: other.payload is None, text, f"{who} is built with cuDNN {cudnn}")
+
+
+def _allows(limit: Limit, *texts: str) -> bool:
+    return any(limit.specifier.contains(text, prereleases=True) for text in texts)
+
+
+def _short(version: CudnnVersion) -> str:
+    """`9.3.0` of `9.3.0.75`."""
+    return ".".join(map(str, version.parts[:3]))
 
 
 def cudnn_candidates(universe: Universe, name: str) -> Iterator[Candidate]:
@@ -376,7 +403,6 @@ def cudnn_limit(version: CudnnVersion, who: str) -> Need:
 
     def test(candidate: Candidate) -> bool:
         limit: Limit | None = candidate.payload
-        short = ".".join(map(str, version.parts[:3]))
-        return limit is None or any(limit.specifier.contains(text, prereleases=True) for text in (str(version), short))
+        return limit is None or _allows(limit, str(version), _short(version))
 
     return Need("limit:cudnn", test, f"cuDNN {version} allowed", f"{who} is that cuDNN")

@@ -64,6 +64,8 @@ def _rejections(notes: Notes) -> tuple[Rejection, ...]:
 
 def _reasons(information: Iterable[Any], chosen: Candidate | None) -> Iterator[Reason]:
     for need, parent in information:
+        if need.requested_by == "family":
+            continue
         release = chosen.payload if chosen is not None else None
         version = getattr(release, "version", None)
         obeyed = True

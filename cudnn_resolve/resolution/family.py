@@ -1,0 +1,132 @@
+"""Families: the CUDA and cuDNN majors that a set of frameworks could share.
+
+Frameworks that load their libraries from outside share one CUDA major and one cuDNN major. There are only a handful of pairs, and
+within one every target keeps few builds; a search that has to find the majors on the way tries each release of each framework
+against each of every other. So each pair is solved by itself, and the answers are compared in the order of preference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from cudnn_resolve.requirement.derive import accepts
+from cudnn_resolve.requirement.model import Need
+from cudnn_resolve.resolution import runtime
+from cudnn_resolve.resolution.model import Candidate, Failure
+from cudnn_resolve.resolution.solve import ROUNDS, Solved, solve
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.row import Build
+    from cudnn_resolve.resolution.universe import Universe
+
+FEW = 300
+"""Steps of a search that is known to fail, and runs only to see what clashes."""
+
+
+class Family(NamedTuple):
+    """The majors that builds share; None = no build of it loads such a library from outside."""
+
+    cuda: int | None
+    cudnn: int | None
+
+
+def search(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> Solved | Failure:
+    """The best consistent choice over all families, or what stood in the way."""
+    if len(universe.request.targets) < 2 or universe.request.device == "cpu":
+        return solve(universe, needs, rounds)
+    found = _families(universe)
+    if not found:
+        return solve(universe, needs, min(rounds, FEW))
+    best: tuple[tuple[int, ...], Solved] | None = None
+    failures: list[Failure] = []
+    for family in found:
+        answer = solve(universe, [*needs, *_family_needs(universe, family)], rounds)
+        if isinstance(answer, Failure):
+            failures.append(answer)
+            continue
+        key = _preference(universe, answer)
+        if best is None or key < best[0]:
+            best = key, answer
+    return best[1] if best is not None else _merged(failures)
+
+
+def _families(universe: Universe) -> list[Family]:
+    """The families in which every target has a build, the newest majors first."""
+    each = [_of_target(universe, number) for number in range(len(universe.request.targets))]
+    pairs = {family for families, _ in each for family in families}
+    kept = {family for family in pairs if all(free or any(_agree(family, one) for one in families) for families, free in each)}
+    if not kept and all(free for _, free in each):
+        kept = {Family(None, None)}
+    return sorted(_widest(kept), key=lambda family: (-(family.cuda or 0), -(family.cudnn or 0)))
+
+
+def _of_target(universe: Universe, number: int) -> tuple[set[Family], bool]:
+    """The families of one target's builds, and whether a build of it belongs to none."""
+    target = universe.request.targets[number]
+    families: set[Family] = set()
+    free = False
+    for candidate in universe.unordered(f"framework:{target.framework}", ()):
+        build: Build = candidate.payload
+        if not accepts(target, build):
+            continue
+        if _is_free(universe, build):
+            free = True
+        elif build.cuda is not None:
+            families.add(Family(build.cuda.major, build.cudnn.major if build.cudnn else None))
+    return families, free
+
+
+def _is_free(universe: Universe, build: Build) -> bool:
+    """True for a build that shares nothing: its libraries are inside, or it is installed and may live on its own."""
+    return build.delivery == "bundled" or build.cuda is None or runtime.is_installed(universe, build)
+
+
+def _agree(one: Family, other: Family) -> bool:
+    """True where builds of both could stand in one environment."""
+    return one.cuda == other.cuda and (one.cudnn == other.cudnn or one.cudnn is None or other.cudnn is None)
+
+
+def _widest(families: set[Family]) -> set[Family]:
+    """The families without those that another one includes: CUDA 12 without cuDNN is part of CUDA 12 with any."""
+    return {
+        family
+        for family in families
+        if family.cudnn is not None or not any(other.cuda == family.cuda and other.cudnn is not None for other in families)
+    }
+
+
+def _family_needs(universe: Universe, family: Family) -> list[Need]:
+    text = f"CUDA {family.cuda}" + (f" and cuDNN {family.cudnn}" if family.cudnn else "")
+
+    def test(candidate: Candidate) -> bool:
+        build: Build = candidate.payload
+        if _is_free(universe, build):
+            return True
+        own = Family(build.cuda.major if build.cuda else None, build.cudnn.major if build.cudnn else None)
+        return _agree(own, family)
+
+    because = "the frameworks of one environment share them"
+    return [
+        Need(f"framework:{target.framework}", test, f"a build for {text}", because, requested_by="family")
+        for target in universe.request.targets
+    ]
+
+
+def _preference(universe: Universe, answer: Solved) -> tuple[int, ...]:
+    """The place of each target's build in its order of preference; smaller is better, the first target counts most."""
+    key = []
+    for target in universe.request.targets:
+        name = f"framework:{target.framework}"
+        chosen = answer.pins[name].candidate
+        key.append(next(number for number, candidate in enumerate(universe.unordered(name, ())) if candidate is chosen))
+    return tuple(key)
+
+
+def _merged(failures: Sequence[Failure]) -> Failure:
+    return Failure(
+        rejections=tuple(rejection for failure in failures for rejection in failure.rejections),
+        causes=tuple(cause for failure in failures for cause in failure.causes),
+        rounds=sum(failure.rounds for failure in failures),
+        exhausted=any(failure.exhausted for failure in failures),
+    )
