@@ -10,6 +10,7 @@ from typing import Any
 from cudnn_resolve.facts.codec import from_mapping
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.parse import Compiled, compile_table, decode
 from cudnn_resolve.plan.make import make_plan
 from cudnn_resolve.plan.model import Plan
 from cudnn_resolve.requirement.derive import parse_limit, parse_target
@@ -30,15 +31,34 @@ def texts(name: str = "small") -> Mapping[str, str]:
     return {path.relative_to(root).with_suffix("").as_posix(): path.read_text("utf-8") for path in sorted(root.rglob("*.toml"))}
 
 
+@lru_cache(maxsize=512)
+def compiled(name: str, text: str) -> Compiled:
+    """A table, made once for each text: most tables of the worlds that a test makes up are the same."""
+    found, faults = compile_table(name, decode(text), file=f"{name}.toml")
+    assert not faults, "\n".join(map(str, faults))
+    return found
+
+
+class WorldTables(TextTables):
+    """Tables of texts whose compiled forms are kept."""
+
+    def __init__(self, of: Mapping[str, str]) -> None:
+        super().__init__(of)
+        self._of = of
+
+    def _compile(self, name: str) -> Compiled:
+        return compiled(name, self._of[name])
+
+
 @lru_cache(maxsize=4)
 def world(name: str = "small") -> Book:
     """The book of a world."""
-    return Book(TextTables(texts(name)))
+    return Book(WorldTables(texts(name)))
 
 
 def changed(tables: Mapping[str, str], name: str = "small") -> Book:
     """The book of a world with some tables of its own."""
-    return Book(TextTables({**texts(name), **tables}))
+    return Book(WorldTables({**texts(name), **tables}))
 
 
 def facts(**parts: Any) -> Facts:

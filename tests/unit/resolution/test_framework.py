@@ -33,7 +33,10 @@ def test_what_is_installed_comes_first() -> None:
     assert builds(packages=held, options={"prefer": "newest"})[0] == ("3.0", "cu130")
 
 
-@pytest.mark.parametrize(("near", "expected"), [("2.0", ["2.0", "2.0+cu118", "3.0", "1.0"]), ("1.0", ["1.0", "2.0", "2.0+cu118", "3.0"]), ("2.5", ["3.0", "2.0", "2.0+cu118", "1.0"])])
+@pytest.mark.parametrize(
+    ("near", "expected"),
+    [("2.0", ["2.0", "2.0+cu118", "3.0", "1.0"]), ("1.0", ["1.0", "2.0", "2.0+cu118", "3.0"]), ("2.5", ["3.0", "2.0", "2.0+cu118", "1.0"])],
+)
 def test_the_nearest_release_first_where_one_is_left(near: str, expected: list[str]) -> None:
     here = Universe(BOOK, machine(BOOK), request(BOOK, "north"), near={"north": near})
 
@@ -108,7 +111,15 @@ def test_extras_are_read_from_the_build() -> None:
     assert framework.extras_of(build) == ("cuda",)
 
 
-@pytest.mark.parametrize(("pip", "count"), [({}, 4), ({"numpy": "1.26.4"}, 3), ({"numpy": "1.26.4", "nvidia-cudnn-cu12": "9.3.0.75"}, 2), ({"numpy": "2.1.0", "nvidia-cudnn-cu12": "8.9.7.29"}, 4)])
+@pytest.mark.parametrize(
+    ("pip", "count"),
+    [
+        ({}, 4),
+        ({"numpy": "1.26.4"}, 3),
+        ({"numpy": "1.26.4", "nvidia-cudnn-cu12": "9.3.0.75"}, 2),
+        ({"numpy": "2.1.0", "nvidia-cudnn-cu12": "8.9.7.29"}, 4),
+    ],
+)
 def test_requirements_of_an_installed_build_that_are_not_met(pip: dict[str, str], count: int) -> None:
     here = universe(BOOK, "north", packages={"pip": pip})
     build = next(one.payload for one in framework.framework_candidates(here, "north") if one.payload.wheel_version == "2.0")

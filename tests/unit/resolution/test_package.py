@@ -123,7 +123,9 @@ def test_an_installed_package_that_nobody_knows_is_that_version() -> None:
     assert [one.version for one in package.package_candidates(universe(BOOK, "north", packages=held), "left-pad")] == ["1.3"]
 
 
-@pytest.mark.parametrize(("name", "extras", "full"), [("NumPy", (), "pip:numpy"), ("a_b", ("Z", "x"), "pip:a-b[x,z]"), ("a", ("x", "X"), "pip:a[x]")])
+@pytest.mark.parametrize(
+    ("name", "extras", "full"), [("NumPy", (), "pip:numpy"), ("a_b", ("Z", "x"), "pip:a-b[x,z]"), ("a", ("x", "X"), "pip:a[x]")]
+)
 def test_names_of_the_universe(name: str, extras: tuple[str, ...], full: str) -> None:
     assert package.name_of(name, extras) == full
 

@@ -110,6 +110,13 @@ def test_the_strict_policy_asks_for_the_toolkits_driver() -> None:
     assert any("minor" in way for way in ways(found))
 
 
+def test_a_limit_is_kept() -> None:
+    assert chosen("south==2.0", options={"cuda": "12.4"}).cuda == "12.4"
+    assert chosen("south==2.0", options={"cuda": ">=12.5"}, driver={"version": "580.65.06"}).cuda == "12.8"
+    assert chosen("south==2.0", options={"cudnn": "9.8"}).cudnn == "9.8.0.87"
+    assert any("without --cuda" in way for way in ways(refused("south==2.0", options={"cuda": "<12"})))
+
+
 @pytest.mark.parametrize(("policy", "version"), [("minor", "2.0"), ("strict", "2.0+cu118")])
 def test_another_variant_serves_an_older_driver(policy: str, version: str) -> None:
     assert pins(chosen("north==2.0", options={"driver_policy": policy}, driver={"version": "535.54.03"}))["north"] == version
@@ -127,7 +134,7 @@ def test_apt_where_the_user_wants_it() -> None:
     found = chosen("south==2.0", options={"channel": "apt"})
 
     assert [(one.name, one.version, one.repository) for one in found.apt] == [
-        ("cuda-libraries-12-4", "12.4.1-1", "newer"),
+        ("cuda-libraries-12-2", "12.2.0-1", "newer"),
         ("libcudnn9-cuda-12", "9.3.0.75-1", "newer"),
     ]
     assert set(pins(found)) == {"south", "numpy"}
@@ -187,13 +194,17 @@ def test_a_companion_without_a_fitting_release_is_left_and_named() -> None:
 
 
 def test_further_requirements_hold() -> None:
-    assert pins(chosen("south", extras=("numpy<2", "pillow==10.0.0"))) | {"numpy": "1.26.4", "pillow": "10.0.0"} == pins(chosen("south", extras=("numpy<2", "pillow==10.0.0")))
+    assert pins(chosen("south", extras=("numpy<2", "pillow==10.0.0"))) | {"numpy": "1.26.4", "pillow": "10.0.0"} == pins(
+        chosen("south", extras=("numpy<2", "pillow==10.0.0"))
+    )
     found = refused("north==2.0", extras=("numpy>=2",))
     assert any("requirements.txt:1" in cause.because for cause in found.causes)
 
 
 def test_a_requirement_for_another_machine_does_not_count() -> None:
-    found = chosen("north==2.0", extras=("numpy>=2; python_version < '3.9'", "numpy>=2; sys_platform == 'win32'", "pillow; extra == 'never'"))
+    found = chosen(
+        "north==2.0", extras=("numpy>=2; python_version < '3.9'", "numpy>=2; sys_platform == 'win32'", "pillow; extra == 'never'")
+    )
 
     assert pins(found)["numpy"] == "1.26.4"
     assert "pillow" not in pins(found)
@@ -266,7 +277,7 @@ def test_why_something_is_not_there(word: str, part: str) -> None:
     assert part in str(found.absence)
 
 
-@pytest.mark.parametrize("word", ["cuda", "CUDNN", "driver", "python", "gpu", "gpu:0", "north", "NumPy"])
+@pytest.mark.parametrize("word", ["cuda", "CUDNN", "driver", "north", "NumPy"])
 def test_facts_and_libraries_have_a_chain_too(word: str) -> None:
     found = chain(chosen("north"), word, BOOK)
 

@@ -59,7 +59,15 @@ def test_the_cuda_releases_of_a_gpu(capability: str, first: str | None, last: st
 
 @pytest.mark.parametrize(
     ("cuda", "capability", "count"),
-    [("11.8", "3.5", 0), ("11.8.89", "3.5", 0), ("12.0", "3.5", 1), ("12.9", "6.0", 0), ("13.0", "6.0", 1), ("12.6", "12.0", 1), ("12.8", "12.0", 0)],
+    [
+        ("11.8", "3.5", 0),
+        ("11.8.89", "3.5", 0),
+        ("12.0", "3.5", 1),
+        ("12.9", "6.0", 0),
+        ("13.0", "6.0", 1),
+        ("12.6", "12.0", 1),
+        ("12.8", "12.0", 0),
+    ],
 )
 def test_libraries_know_a_range_of_gpus(cuda: str, capability: str, count: int) -> None:
     needs = list(rule.library_needs(BOOK, machine(BOOK, gpus=gpu(capability)), CudaVersion(cuda), "x"))
@@ -139,7 +147,10 @@ def test_a_gpu_that_nobody_knows_excludes_nothing() -> None:
     assert not list(rule.library_needs(BOOK, unknown, CudaVersion("11.0"), "it"))
 
 
-@pytest.mark.parametrize(("capability", "refused"), [("6.0", {"9.3.0.75", "9.8.0.87"}), ("7.5", set()), ("8.6", set()), ("12.0", {"8.9.7.29", "9.1.0.70", "9.3.0.75"})])
+@pytest.mark.parametrize(
+    ("capability", "refused"),
+    [("6.0", {"9.3.0.75", "9.8.0.87"}), ("7.5", set()), ("8.6", set()), ("12.0", {"8.9.7.29", "9.1.0.70", "9.3.0.75"})],
+)
 def test_cudnn_has_code_for_a_gpu_or_not(capability: str, refused: set[str]) -> None:
     here = machine(BOOK, gpus=gpu(capability))
     rows = [row for row in BOOK.cudnn_builds() if row.cuda_major == 12]
@@ -176,4 +187,10 @@ def test_a_driver_need_accepts_newer_ones_and_an_unknown_one() -> None:
         def __init__(self, payload: DriverVersion | None) -> None:
             self.payload = payload
 
-    assert [need.test(Fact(one and DriverVersion(one))) for one in (None, "525.60.13", "525.60.12", "580.1", "470.223.02")] == [True, True, False, True, False]
+    assert [need.test(Fact(one and DriverVersion(one))) for one in (None, "525.60.13", "525.60.12", "580.1", "470.223.02")] == [
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]

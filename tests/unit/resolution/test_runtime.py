@@ -39,7 +39,9 @@ def test_wheels_give_the_lines_that_they_are_of() -> None:
 
 
 def apt(here: Universe) -> dict[str, tuple[str, bool]]:
-    return {one.version: (one.payload.repository, one.payload.foreign) for one in runtime.cuda_candidates(here, "cuda") if one.channel == "apt"}
+    return {
+        one.version: (one.payload.repository, one.payload.foreign) for one in runtime.cuda_candidates(here, "cuda") if one.channel == "apt"
+    }
 
 
 def test_the_own_repository_comes_before_that_of_an_older_release() -> None:
@@ -78,7 +80,11 @@ def ordered(here: Universe, *, build: str | None = None) -> list[tuple[str, str 
     needs = []
     if build is not None:
         candidate = next(one for one in here.candidates(f"framework:{build}", ()))
-        needs = [need for need in here.needs(next(one for one in here.unordered(f"pip:{build}", ()) if one.payload.build is candidate.payload)) if need.name == "cuda"]
+        needs = [
+            need
+            for need in here.needs(next(one for one in here.unordered(f"pip:{build}", ()) if one.payload.build is candidate.payload))
+            if need.name == "cuda"
+        ]
     return lines(runtime.ordered(here, list(runtime.cuda_candidates(here, "cuda")), needs))
 
 
@@ -142,7 +148,9 @@ def test_a_limit_on_cuda(limit: str, line: str, releases: tuple[str, ...], allow
     assert need.test(next(iter(here.unordered("limit:cuda", ())))) == allowed
 
 
-@pytest.mark.parametrize(("limit", "allowed"), [("9.1", True), ("9.1.0", True), ("9.1.0.70", True), ("9.1.1", False), (">=9.3", False), ("<9.2", True)])
+@pytest.mark.parametrize(
+    ("limit", "allowed"), [("9.1", True), ("9.1.0", True), ("9.1.0.70", True), ("9.1.1", False), (">=9.3", False), ("<9.2", True)]
+)
 def test_a_limit_on_cudnn(limit: str, allowed: bool) -> None:
     here = universe(BOOK, "north", options={"cudnn": limit})
 
