@@ -9,9 +9,11 @@ from typing import Any
 
 from cudnn_resolve.facts.cudnn_files import parts_of
 from cudnn_resolve.facts.ldconfig import CacheEntry
-from cudnn_resolve.facts.model import UNKNOWN, Python, Unknown
+from cudnn_resolve.facts.model import UNKNOWN, InstalledFramework, Problem, Python, Unknown
 from cudnn_resolve.host.port import CommandResult
+from cudnn_resolve.probe.cudnn import find_copies
 from cudnn_resolve.probe.environment import Distribution, TargetEnvironment
+from cudnn_resolve.probe.framework import find_frameworks
 from cudnn_resolve.version import CudnnVersion
 from tests.elf_writer import write_elf
 from tests.fake_host import FakeHost
@@ -111,3 +113,35 @@ def answering(said: Mapping[str, Mapping[str, Any]]) -> Callable[[tuple[str, ...
 def tells(version: int, cuda: int = 12040, **checks: int) -> dict[str, Any]:
     """What a healthy library answers."""
     return {"loaded": True, "version": version, "cuda": cuda, "checks": checks, "done": True, "ended": "exit", "said": ""}
+
+
+# --- frameworks ---
+
+Found = tuple[InstalledFramework, tuple[Problem, ...]]
+
+
+def look(host: FakeHost, *distributions: Distribution, **more: Any) -> Found:
+    """The only framework, and what is wrong with it."""
+    environment = environment_of(*distributions, **more)
+    copies, _ = find_copies(host, environment)
+    frameworks, problems = find_frameworks(host, environment, copies)
+    assert len(frameworks) == 1, frameworks
+    return frameworks[0], problems
+
+
+def loaded(found: Found) -> tuple[str | None, str | None, str]:
+    """Version, path and reason of what would be loaded."""
+    would = found[0].would_load
+    assert would is not None
+    return would.version, would.path, would.because
+
+
+def whys(found: Found) -> list[str]:
+    return [problem.why for problem in found[1]]
+
+
+def wheel(version: str, build: str, cuda: int = 12) -> tuple[Distribution, Files]:
+    """NVIDIA's wheel in the environment."""
+    files = cudnn_files(WHEEL, version)
+    one, record = record_of(files, f"nvidia-cudnn-cu{cuda}", f"{version}.{build}")
+    return one, {**files, **record}

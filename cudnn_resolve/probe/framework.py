@@ -215,8 +215,8 @@ class _Judgement:
             )
         if parts.missing:
             first = f"; {parts.faults[0].by.rpartition('/')[2]} needs {parts.faults[0].name}, which is not found" if parts.faults else ""
-            verb = "is" if len(parts.missing) == 1 else "are"
-            self._complain(f"{library.name} would be loaded from {home}, but {', '.join(parts.missing)} {verb} not found{first}")
+            names = f"{', '.join(parts.missing)} cannot be opened" if parts.found else "none of its parts can be opened"
+            self._complain(f"{library.name} would be loaded from {home}, but {names}, which ends the program that uses it{first}")
 
     def _judge_version(self, library: Loaded, version: CudnnVersion | None, other: Loaded | None) -> None:
         """A release older than the framework was built with, or than the one that lies ready for it."""
