@@ -272,12 +272,13 @@ def _bundled_cudnn(universe: Universe, build: Build, who: str) -> Iterator[Need]
 
 
 def _runtime_need(universe: Universe, build: Build, who: str, allowed: tuple[str, ...], name: str = "cuda") -> Need:
-    """The need for a CUDA runtime that serves the build: its major, not older than what it was built with, the same library names.
+    """The need for a CUDA runtime that serves the build: its major, not older than it can do with, the same library names.
 
     An older minor of the same major is let pass only for what is installed and lives on it already.
     """
     built = build.cuda
     assert built is not None
+    floor = runtime.oldest_line(universe, build)
     libraries = [name for name in (build.loads or rule.LIBRARIES) if name in rule.LIBRARIES]
     lenient = runtime.is_installed(universe, build)
     answers: dict[str, bool] = {}
@@ -285,7 +286,7 @@ def _runtime_need(universe: Universe, build: Build, who: str, allowed: tuple[str
     def serves(cuda: CudaVersion, channel: str) -> bool:
         if cuda.major != built.major:
             return False
-        if cuda < CudaVersion(built.line) and not (lenient and channel == "system" and built.major >= 11):
+        if cuda < floor and not (lenient and channel == "system" and built.major >= 11):
             return False
         return rule.same_sonames(universe.book, built, cuda, libraries) is None
 
@@ -298,7 +299,7 @@ def _runtime_need(universe: Universe, build: Build, who: str, allowed: tuple[str
             answers[key] = serves(found.cuda, found.channel)
         return answers[key]
 
-    lines = f">= {built.line}, < {built.major + 1}" if built.major >= 11 else f"{built.line}"
+    lines = f">= {floor}, < {built.major + 1}" if built.major >= 11 else f"{built.line}"
     through = "" if len(allowed) > 1 else {"pip": " as pip wheels", "apt": " from apt", "system": " of the system"}[allowed[0]]
     return Need(name, test, f"CUDA {lines}{through}", f"{who} is built with CUDA {built}", payload=build)
 
@@ -395,7 +396,8 @@ def bound_needs(universe: Universe, build: Build) -> Iterator[Need]:
     wheel = universe.build_candidate(build)
     if version is None or wheel is None:
         return
-    there: set[str] = {canonicalize_name(requirement.name) for requirement, _ in universe.shelf.requirements(wheel.payload)}
+    # setuptools is counted in: what a framework requires (tensorboard) brings it where nothing else does.
+    there: set[str] = {"setuptools", *(canonicalize_name(one.name) for one, _ in universe.shelf.requirements(wheel.payload))}
     there.update(universe.machine.pip)
     for extra in universe.request.extras:
         asked = parse_requirement(extra.text)

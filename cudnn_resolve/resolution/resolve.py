@@ -20,6 +20,7 @@ from cudnn_resolve.resolution.model import (
     Resolution,
 )
 from cudnn_resolve.resolution.release import Release
+from cudnn_resolve.resolution.rule import LIBRARIES
 from cudnn_resolve.resolution.runtime import Runtime, repositories
 from cudnn_resolve.resolution.solve import ROUNDS, Solved
 from cudnn_resolve.resolution.universe import Universe
@@ -27,7 +28,7 @@ from cudnn_resolve.version import DriverVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Build, CudnnBuild
+    from cudnn_resolve.matrix.row import AptPattern, Build, CudnnBuild
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request
 
@@ -250,6 +251,12 @@ def _overrides(pins: dict[str, Pin]) -> list[Override]:
     return out
 
 
+def _is_pinned(pattern: AptPattern) -> bool:
+    """True for the package of all runtime libraries, and for one whose name several CUDA lines share, so that apt would take the newest."""
+    shared = "{major}" not in pattern.name and "*" not in pattern.version
+    return pattern.library == "libraries" or (shared and pattern.library in LIBRARIES)
+
+
 def _apt_pins(universe: Universe, pins: dict[str, Pin]) -> tuple[AptPin, ...]:
     out: list[AptPin] = []
     cuda = pins["cuda"].candidate if "cuda" in pins else None
@@ -259,7 +266,7 @@ def _apt_pins(universe: Universe, pins: dict[str, Pin]) -> tuple[AptPin, ...]:
         release = runtime.releases[-1]
         for pattern in universe.book.apt_patterns():
             last = pattern.last
-            if pattern.library != "libraries" or not pattern.first <= runtime.cuda or (last is not None and runtime.cuda > last):
+            if not pattern.first <= runtime.cuda or (last is not None and runtime.cuda > last) or not _is_pinned(pattern):
                 continue
             fields = {"major": runtime.cuda.major, "minor": runtime.cuda.minor, "release": release}
             out.append(

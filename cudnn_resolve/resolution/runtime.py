@@ -13,7 +13,7 @@ from cudnn_resolve.requirement.model import Limit, Need
 from cudnn_resolve.resolution import rule
 from cudnn_resolve.resolution.model import Candidate, Channel
 from cudnn_resolve.resolution.package import is_avoided, is_exact
-from cudnn_resolve.resolution.release import parse_version
+from cudnn_resolve.resolution.release import Release, parse_version
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 if TYPE_CHECKING:
@@ -249,6 +249,41 @@ def _pins_libraries(universe: Universe, build: Build) -> bool:
     return answer
 
 
+def oldest_line(universe: Universe, build: Build) -> CudaVersion:
+    """The oldest CUDA line whose runtime serves a build.
+
+    That which it was built with, unless its own metadata gives a lower bound instead of a pin for the runtime library (JAX does):
+    then its authors vouch for older ones.
+    """
+    assert build.cuda is not None
+    line = CudaVersion(build.cuda.line)
+    wheel = universe.build_candidate(build)
+    package = component_package(universe, "cudart", build.cuda.major)
+    if wheel is None or package is None:
+        return line
+    extras = tuple(extra.strip() for extra in (build.extra or "").split(",") if extra.strip())
+    for name in (wheel.payload, *_plugins(universe, wheel.payload, extras)):
+        for requirement, _ in universe.shelf.requirements(name, (*extras, "with-cuda")):
+            if canonicalize_name(requirement.name) != package or is_exact(requirement.specifier):
+                continue
+            for one in requirement.specifier:
+                bound = universe.book.cuda_of(package, one.version) if one.operator == ">=" else None
+                if bound is not None and bound.major == line.major:
+                    return min(line, CudaVersion(bound.line))
+    return line
+
+
+def _plugins(universe: Universe, release: Release, extras: tuple[str, ...]) -> Iterator[Release]:
+    """Releases of the packages that an extra adds to a framework's own code, the newest that it accepts of each."""
+    for requirement, extra in universe.shelf.requirements(release, extras):
+        if extra is None or universe.book.component(canonicalize_name(requirement.name)) is not None:
+            continue
+        for other in universe.shelf.releases(canonicalize_name(requirement.name)):
+            if requirement.specifier.contains(other.version, prereleases=True):
+                yield other
+                break
+
+
 def _newest(build: CudnnBuild) -> tuple[int, ...]:
     parts = (*build.version.parts, 0, 0, 0)[:4]
     return (*(-part for part in parts), -build.cuda_major)
@@ -298,7 +333,8 @@ def early_limits(universe: Universe, build: Build, who: str) -> Iterator[Need]:
         return
     cuda_limit_, cudnn_limit_ = universe.request.cuda, universe.request.cudnn
     if cuda_limit_ is not None:
-        lines = [one for one in universe.book.cuda_releases() if one.cuda.major == built.major and one.cuda >= CudaVersion(built.line)]
+        floor = oldest_line(universe, build)
+        lines = [one for one in universe.book.cuda_releases() if one.cuda.major == built.major and one.cuda >= floor]
         if not any(_allows(cuda_limit_, one.line, str(one.cuda)) for one in lines):
             text = f"CUDA {built.line} to {built.major}.x allowed"
             yield Need("limit:cuda", lambda other: other.payload is None, text, f"{who} is built with CUDA {built}")
