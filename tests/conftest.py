@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -75,6 +75,25 @@ def _guard(event: str, arguments: tuple[object, ...]) -> None:
 
 
 sys.addaudithook(_guard)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The option that writes tests/golden/ anew instead of comparing with it."""
+    parser.addoption("--update-golden", action="store_true", help="write the expected texts of tests/golden/ anew; look at the difference")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """A function that holds a text against the file of that name in tests/golden/."""
+
+    def compare(name: str, text: str) -> None:
+        path = Path(__file__).parent / "golden" / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, "utf-8")
+        assert text == path.read_text("utf-8"), f"tests/golden/{name} differs; --update-golden writes it anew"
+
+    return compare
 
 
 @pytest.fixture(autouse=True)

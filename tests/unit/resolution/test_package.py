@@ -11,7 +11,6 @@ from packaging.version import Version
 
 from cudnn_resolve.matrix.row import Component
 from cudnn_resolve.resolution import package
-from cudnn_resolve.resolution.model import Candidate
 from cudnn_resolve.resolution.universe import Universe
 from tests.worlds.load import gpu, universe, world
 
@@ -77,7 +76,7 @@ def test_known_bad_releases_are_not_accepted() -> None:
 
 
 @pytest.mark.parametrize(("capability", "avoided"), [("9.0", True), ("8.0", False)])
-def test_an_advisory_may_be_about_some_gpus_only(capability: str, avoided: bool) -> None:
+def test_an_advisory_may_be_about_some_gpus_only(capability: str, *, avoided: bool) -> None:
     here = universe(BOOK, "north", gpus=gpu(capability))
 
     assert package.is_avoided(here, "nvidia-cudnn-cu12", Version("9.3.0.75")) == avoided
@@ -139,7 +138,7 @@ def needs_of(version: str, **parts: Any) -> dict[str, str]:
 
 def fits(here: Universe, name: str, test: Any) -> bool:
     found = here.unordered(name, ()) if not name.startswith("slot:") else ()
-    return all(test(one) for one in found if isinstance(one, Candidate))
+    return all(test(one) for one in found)
 
 
 def test_files_for_another_python_another_c_library_another_architecture() -> None:

@@ -176,7 +176,7 @@ def test_the_ceiling_of_an_old_gpu_is_named() -> None:
         ("12.2", "12.8", ("a library that no table names",), True),
     ],
 )
-def test_libraries_keep_their_names_or_not(built: str, runtime: str, libraries: tuple[str, ...], same: bool) -> None:
+def test_libraries_keep_their_names_or_not(built: str, runtime: str, libraries: tuple[str, ...], *, same: bool) -> None:
     assert (rule.same_sonames(BOOK, CudaVersion(built), CudaVersion(runtime), libraries) is None) == same
 
 
@@ -187,7 +187,7 @@ def test_a_driver_need_accepts_newer_ones_and_an_unknown_one() -> None:
         def __init__(self, payload: DriverVersion | None) -> None:
             self.payload = payload
 
-    assert [need.test(Fact(one and DriverVersion(one))) for one in (None, "525.60.13", "525.60.12", "580.1", "470.223.02")] == [
+    assert [need.test(Fact(DriverVersion(one) if one else None)) for one in (None, "525.60.13", "525.60.12", "580.1", "470.223.02")] == [
         True,
         True,
         False,

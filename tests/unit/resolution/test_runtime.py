@@ -141,7 +141,7 @@ def test_only_whole_copies_of_the_system_count() -> None:
         ("!=12.8", "12.8", (), False),
     ],
 )
-def test_a_limit_on_cuda(limit: str, line: str, releases: tuple[str, ...], allowed: bool) -> None:
+def test_a_limit_on_cuda(limit: str, line: str, releases: tuple[str, ...], *, allowed: bool) -> None:
     here = universe(BOOK, "north", options={"cuda": limit})
     need = runtime.cuda_limit(CudaVersion(line), releases, "x")
 
@@ -151,7 +151,7 @@ def test_a_limit_on_cuda(limit: str, line: str, releases: tuple[str, ...], allow
 @pytest.mark.parametrize(
     ("limit", "allowed"), [("9.1", True), ("9.1.0", True), ("9.1.0.70", True), ("9.1.1", False), (">=9.3", False), ("<9.2", True)]
 )
-def test_a_limit_on_cudnn(limit: str, allowed: bool) -> None:
+def test_a_limit_on_cudnn(limit: str, *, allowed: bool) -> None:
     here = universe(BOOK, "north", options={"cudnn": limit})
 
     assert runtime.cudnn_limit(CudnnVersion("9.1.0.70"), "x").test(next(iter(here.unordered("limit:cudnn", ())))) == allowed

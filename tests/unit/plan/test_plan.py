@@ -1,0 +1,282 @@
+"""From facts and a resolution to actions, loader, steps and warnings, on the toy world."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cudnn_resolve.plan.model import Plan
+from tests.worlds.load import facts, gpu, plan, request, versions, world
+
+BOOK = world()
+OLD_PYTHON = {"version": "3.10", "path": "/env/bin/python"}
+
+
+def planned(*targets: str, options: dict[str, Any] | None = None, extras: tuple[str, ...] = (), **parts: Any) -> Plan:
+    found = plan(BOOK, facts(**parts), request(BOOK, *targets, extras=extras, **(options or {})))
+    assert found.is_satisfiable, found.conflict
+    return found
+
+
+def actions(found: Plan) -> dict[str, str]:
+    return {one.name: one.action for one in found.pip}
+
+
+def warned(found: Plan, code: str) -> list[str]:
+    return [one.message for one in found.warnings if one.code == code]
+
+
+def test_every_action() -> None:
+    held = {"north": "1.0", "numpy": "2.1.0", "nvidia-cudnn-cu12": "9.1.0.70", "nvidia-cudnn-cu13": "9.13.0.50"}
+
+    assert actions(planned("north==2.0", packages={"pip": held})) == {
+        "north": "upgrade",
+        "numpy": "downgrade",
+        "nvidia-cudnn-cu12": "keep",
+        "nvidia-cublas-cu12": "install",
+        "nvidia-cuda-runtime-cu12": "install",
+        "nvidia-cudnn-cu13": "remove",
+    }
+
+
+@pytest.mark.parametrize(
+    ("installed", "target", "action"),
+    [
+        ("2.0", "north==2.0", "keep"),
+        ("2.0+cu124", "north==2.0", "keep"),  # the index of the variant gives it a local part, the default index does not
+        ("2.0+cu118", "north==2.0+cu118", "keep"),
+        ("2.0+cu118", "north==2.0+cu124", "upgrade"),
+        ("2.0+made.here", "north==2.0", "upgrade"),
+        ("3.0", "north==2.0", "downgrade"),
+        ("not a version", "north==2.0", "upgrade"),
+    ],
+)
+def test_one_version_under_several_names(installed: str, target: str, action: str) -> None:
+    assert actions(planned(target, packages={"pip": {"north": installed}}))["north"] == action
+
+
+def test_what_is_kept_keeps_the_name_that_it_has() -> None:
+    assert versions(planned("north==2.0", packages={"pip": {"north": "2.0+cu124"}}))["north"] == "2.0+cu124"
+
+
+def test_a_removed_package_says_for_whom() -> None:
+    found = planned("north==2.0", packages={"pip": {"nvidia-cudnn-cu13": "9.13.0.50"}})
+
+    (one,) = [one for one in found.pip if one.action == "remove"]
+    assert (one.name, one.version) == ("nvidia-cudnn-cu13", "9.13.0.50")
+    assert "nvidia-cudnn-cu12" in one.because[0]
+
+
+def test_the_stack_comes_first() -> None:
+    assert [one.name for one in planned("north==2.0").pip] == ["north", "nvidia-cudnn-cu12", "nvidia-cublas-cu12", "nvidia-cuda-runtime-cu12", "numpy"]
+
+
+def test_every_pin_has_its_reason() -> None:
+    because = {one.name: one.because for one in planned("north").pip}
+
+    assert all(because.values())
+    assert any("north 2.0" in one for one in because["nvidia-cudnn-cu12"])
+
+
+def kinds(found: Plan) -> list[tuple[str, str]]:
+    return [(one.kind, one.value) for one in found.environment]
+
+
+def test_how_libraries_are_found() -> None:
+    assert kinds(planned("north==2.0")) == [("none", "")]
+    assert kinds(planned("south==2.0")) == [("none", "")]
+    assert kinds(planned("south==1.1", python=OLD_PYTHON)) == [("preload", "south")]
+    assert kinds(planned("south==1.1", python=OLD_PYTHON, options={"channel": "apt"})) == [("none", "")]
+    assert "RPATH" in planned("north==2.0").environment[0].why
+    assert "inside its own wheel" in planned("north==2.0+cu118").environment[0].why
+
+
+SYSTEM: dict[str, Any] = {
+    "options": {"channel": "apt"},
+    "cuda_toolkits": [{"version": "12.2", "path": "/usr/local/cuda-12.2", "source": "runfile"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "loader", "kind"),
+    [
+        ("/opt/cudnn-9.3/lib", {}, "ldconfig"),
+        ("/opt/cudnn-9.3/lib", {"ld_library_path": ["/opt/cudnn-9.3/lib"]}, "none"),
+        ("/opt/cudnn-9.3/lib", {"ldconfig": ["/opt/cudnn-9.3/lib/libcudnn.so.9"]}, "none"),
+        ("/usr/lib/x86_64-linux-gnu", {}, "none"),
+    ],
+)
+def test_a_copy_outside_the_loaders_places_gets_a_cache_file(path: str, loader: dict[str, Any], kind: str) -> None:
+    copy = {"version": "9.3.0.75", "soname": 9, "cuda": "12", "path": path, "source": "other", "complete": True}
+    found = planned("south==2.0", cudnn=[copy], loader=loader, **SYSTEM)
+
+    assert [one.kind for one in found.environment] == [kind]
+    assert kind != "ldconfig" or found.environment[0].value == path
+    assert [step.kind for step in found.steps if step.needs_root] == (["ldconfig"] if kind == "ldconfig" else [])
+
+
+def test_steps_in_a_safe_order() -> None:
+    held = {"pip": {"nvidia-cudnn-cu12": "9.1.0.70", "nvidia-cudnn-cu13": "9.13.0.50", "north": "2.0"}, "apt": {}}
+    found = planned("north==2.0+cu118", "south==2.0", extras=("left-pad",), options={"channel": "apt"}, packages=held)
+
+    assert [step.kind for step in found.steps] == ["apt-repository", "apt", "apt", "pip", "pip", "pip-unpinned"]
+    assert [step.needs_root for step in found.steps] == [True, True, True, False, False, False]
+    assert len({step.id for step in found.steps}) == len(found.steps)
+
+
+def test_removals_come_before_installs() -> None:
+    found = planned("north==2.0", packages={"pip": {"nvidia-cudnn-cu13": "9.13.0.50"}})
+
+    assert [step.kind for step in found.steps] == ["pip-remove", "pip"]
+    assert found.steps[0].argv == ("/env/bin/python", "-m", "pip", "uninstall", "-y", "nvidia-cudnn-cu13")
+
+
+def test_each_index_has_its_own_command() -> None:
+    found = planned("north==2.0+cu118")
+    commands = [" ".join(step.argv or ()) for step in found.steps]
+
+    assert any("--index-url https://index.example/cu118" in one and "north==2.0+cu118" in one and "numpy" not in one for one in commands)
+    assert any("--index-url" not in one and "numpy==1.26.4" in one for one in commands)
+    assert all("--no-deps" in one for one in commands)
+
+
+def test_apt_packages_are_pinned_and_held() -> None:
+    found = planned("south==2.0", options={"channel": "apt"})
+    install, hold = [step.argv for step in found.steps if step.kind == "apt"]
+
+    assert install is not None
+    assert set(install[-2:]) == {"cuda-libraries-12-2=12.2.0-1", "libcudnn9-cuda-12=9.3.0.75-1"}
+    assert hold == ("apt-mark", "hold", "cuda-libraries-12-2", "libcudnn9-cuda-12")
+
+
+def test_apt_packages_that_are_there_need_no_step() -> None:
+    here = {"pip": {}, "apt": {"cuda-libraries-12-2": "12.2.0-1", "libcudnn9-cuda-12": "9.3.0.75-1"}}
+    found = planned("south==2.0", options={"channel": "apt"}, packages=here)
+
+    assert {one.action for one in found.apt} == {"keep"}
+    assert not [step for step in found.steps if step.kind.startswith("apt")]
+    assert not warned(found, "needs-root")
+
+
+def test_nothing_to_do() -> None:
+    done = planned("north==2.0", packages={"pip": versions(planned("north==2.0"))})
+
+    assert not done.steps
+    assert not done.changes
+
+
+REQUIRES = {
+    "app": ["numpy>=2"],
+    "old": ["numpy<1.20"],
+    "fine": ["numpy"],
+    "optional": ["numpy>=2; extra == 'x'"],
+    "elsewhere": ["numpy>=2; sys_platform == 'win32'"],
+    "garbled": ["numpy >>> 2"],
+    "torchlike": ["nvidia-cudnn-cu12==9.1.0.70"],
+}
+
+
+def test_what_a_plan_breaks_is_told_from_what_was_broken() -> None:
+    held = {**dict.fromkeys(REQUIRES, "1.0"), "numpy": "2.1.0", "nvidia-cudnn-cu12": "9.1.0.70"}
+    found = planned("north==2.0", "south==2.0", packages={"pip": held, "requires": REQUIRES})
+
+    (breaks,) = warned(found, "breaks")
+    (before,) = warned(found, "broken-before")
+    assert "app 1.0 requires numpy>=2" in breaks
+    assert "2.1.0 becomes 1.26.4" in breaks
+    assert "old 1.0 requires numpy<1.20" in before
+
+
+def test_a_library_within_its_abi_range_breaks_nothing() -> None:
+    held = {"torchlike": "1.0", "nvidia-cudnn-cu12": "9.1.0.70"}
+    found = planned("south==2.0", packages={"pip": held, "requires": REQUIRES})
+
+    assert actions(found)["nvidia-cudnn-cu12"] == "upgrade"
+    assert not warned(found, "breaks")
+
+
+def test_a_removal_breaks_what_needs_the_package() -> None:
+    held = {"app": "1.0", "nvidia-cudnn-cu13": "9.13.0.50"}
+    found = planned("north==2.0", packages={"pip": held, "requires": {"app": ["nvidia-cudnn-cu13>=9.12"]}})
+
+    assert "is removed" in warned(found, "breaks")[0]
+
+
+def test_the_policy_is_named_where_it_costs_something() -> None:
+    found = planned("north==2.0", driver={"version": "535.54.03"})
+
+    assert found.stack is not None
+    assert found.stack.driver_policy == "minor"
+    assert "PTX" in warned(found, "driver-policy")[0]
+    assert not warned(planned("north==2.0"), "driver-policy")
+
+
+@pytest.mark.parametrize(
+    ("parts", "code", "words"),
+    [
+        ({"driver": None}, "driver-unknown", "the driver is not known: the target machine must have driver 525.60.13"),
+        ({"gpus": None}, "gpu-unknown", "no GPU is known"),
+        ({"gpus": []}, "gpu-unknown", "there is no GPU here"),
+        ({"gpus": [{"name": "a new one"}]}, "gpu-unknown", "a new one"),
+        ({"python": None}, "python-unknown", "the plan is for Python 3.11"),
+        ({"python": {"version": "3.11", "externally_managed": True}}, "externally-managed", "PEP 668"),
+    ],
+)
+def test_what_is_not_known_is_said(parts: dict[str, Any], code: str, words: str) -> None:
+    found = planned("north==2.0", **parts)
+
+    assert [words in one for one in warned(found, code)] == [True]
+
+
+def test_no_driver_is_not_an_unknown_one() -> None:
+    from cudnn_resolve.facts.codec import from_mapping
+
+    none = from_mapping({"driver": None, "gpus": [], "python": {"version": "3.11"}, "platform": {"arch": "x86_64"}}, "a test")
+    found = plan(BOOK, none, request(BOOK, "north==2.0"))
+
+    assert "there is no NVIDIA driver here" in warned(found, "driver-unknown")[0]
+
+
+def test_a_sound_machine_gets_no_warning() -> None:
+    assert planned("north==2.0").warnings == ()
+
+
+def test_advisories_that_were_avoided_are_named() -> None:
+    found = planned("north==3.0", driver={"version": "580.65.06"})
+
+    assert "nvidia-cudnn-cu13 9.12.0.46" in warned(found, "advisory")[0]
+    assert "a part is missing" in warned(found, "advisory")[0]
+
+
+def test_advisories_for_other_gpus_are_not() -> None:
+    assert not warned(planned("south==2.0", gpus=gpu("8.0")), "advisory")
+
+
+def test_traps_of_the_version_alone() -> None:
+    assert warned(planned("south==1.1", python=OLD_PYTHON), "trap-south-old") == ["it is old; take 2.0"]
+    assert not warned(planned("south==2.0"), "trap-south-old")
+
+
+def test_a_copy_that_is_found_first_is_named() -> None:
+    copy = {"version": "9.1.0.70", "soname": 9, "cuda": "12", "path": "/opt/cudnn/lib", "source": "other", "complete": True}
+    parts: dict[str, Any] = {"cudnn": [copy], "loader": {"ld_library_path": ["/opt/cudnn/lib"]}}
+
+    assert "/opt/cudnn/lib with cuDNN 9.1.0.70" in warned(planned("south==2.0", **parts), "shadowed-cudnn")[0]
+    assert not warned(planned("north==2.0", **parts), "shadowed-cudnn")  # an RPATH comes before LD_LIBRARY_PATH
+
+
+def test_a_cpu_plan_speaks_of_no_gpu() -> None:
+    found = planned("north", options={"device": "cpu"}, gpus=[], driver=None)
+
+    assert found.stack is not None
+    assert (found.stack.driver_min, found.stack.cuda, found.stack.cudnn) == (None, None, None)
+    assert not [one for one in found.warnings if one.code.startswith(("gpu", "driver"))]
+
+
+def test_a_conflict_is_a_plan_without_anything_to_do() -> None:
+    found = plan(BOOK, facts(), request(BOOK, "north==3.0"))
+
+    assert not found.is_satisfiable
+    assert (found.pip, found.apt, found.steps, found.stack) == ((), (), (), None)
+    assert found.targets == ("north==3.0",)

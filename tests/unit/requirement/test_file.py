@@ -1,0 +1,129 @@
+"""Requirements files as pip writes them, and files that want to do harm."""
+
+from __future__ import annotations
+
+import posixpath
+import time
+from collections.abc import Mapping
+
+import pytest
+
+from cudnn_resolve.errors import InputError
+from cudnn_resolve.requirement.file import read_requirements
+
+
+class Files:
+    """Files that are a dictionary; counts how often one is read."""
+
+    def __init__(self, files: Mapping[str, str], most: int = 2000) -> None:
+        self._files = files
+        self._left = most
+
+    def __call__(self, path: str, base: str | None) -> tuple[str, str]:
+        self._left -= 1
+        assert self._left >= 0, "it reads on and on"
+        where = posixpath.normpath(posixpath.join(posixpath.dirname(base or ""), path))
+        return where, self._files[where]
+
+
+def read(text: str, **more: str) -> list[tuple[str, str]]:
+    files = Files({"r.txt": text, **{name.replace("__", "/") + ".txt": one for name, one in more.items()}})
+    return [(one.text, one.origin) for one in read_requirements("r.txt", files)]
+
+
+def texts(text: str, **more: str) -> list[str]:
+    return [one for one, _ in read(text, **more)]
+
+
+def test_lines_with_their_numbers() -> None:
+    assert read("numpy<2\n\n# a comment\npandas >= 2  # why\n") == [("numpy<2", "r.txt:1"), ("pandas >= 2", "r.txt:4")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("numpy \\\n  <2\nscipy", ["numpy   <2", "scipy"]),
+        ("numpy==1.26.4 \\\n    --hash=sha256:abc \\\n    --hash=sha256:def\nscipy", ["numpy==1.26.4", "scipy"]),
+        ("numpy<2\r\nscipy\r\n", ["numpy<2", "scipy"]),
+        ("numpy<2 \\", ["numpy<2"]),
+        ("\ufeffnumpy<2\n", ["numpy<2"]),
+        ("", []),
+        ("\n \n\t\n#\n", []),
+        ("a#b", None),
+        ("numpy; python_version >= '3.8'", ["numpy; python_version >= '3.8'"]),
+        ("numpy[all]>=1", ["numpy[all]>=1"]),
+    ],
+)
+def test_what_a_line_may_be(text: str, expected: list[str] | None) -> None:
+    if expected is None:
+        with pytest.raises(InputError):
+            texts(text)
+        return
+    assert [" ".join(one.split()) for one in texts(text)] == [" ".join(one.split()) for one in expected]
+
+
+def test_files_name_further_files_relative_to_themselves() -> None:
+    found = read("-r sub/more.txt\nlast", sub__more="first\n--requirement=../other.txt\n", other="second")
+
+    assert found == [("first", "sub/more.txt:1"), ("second", "other.txt:1"), ("last", "r.txt:2")]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("--index-url https://index.example/simple", ["--index-url", "r.txt:1"]),
+        ("numpy\n-e .", ["-e", "r.txt:2"]),
+        ("--pre", ["--pre"]),
+        ("not a requirement", ["not a requirement", "r.txt:1"]),
+        ("numpy==", ["numpy==", "PEP 508"]),
+        ("./wheels/x.whl", ["./wheels/x.whl"]),
+        ("x @ https://files.example/x.whl", ["URL"]),
+        ("\x00", ["r.txt:1"]),
+        ("<<<<<<< HEAD", ["r.txt:1"]),
+    ],
+)
+def test_what_is_no_requirement_is_said_with_its_line(text: str, words: list[str]) -> None:
+    with pytest.raises(InputError) as caught:
+        texts(text)
+
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_files_that_name_one_another_end() -> None:
+    with pytest.raises(InputError, match="without end"):
+        texts("-r a.txt", a="-r b.txt", b="-r a.txt")
+    with pytest.raises(InputError, match="without end"):
+        texts("-r r.txt\n-r r.txt\n")
+
+
+def test_files_that_multiply_end() -> None:
+    chain = {f"f{number}": f"-r f{number + 1}.txt\n" * 8 for number in range(18)}
+
+    with pytest.raises(InputError):
+        texts("-r f0.txt", **chain, f18="numpy")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "numpy" + " " * 60_000 + "<2",
+        "numpy" + " " * 60_000 + "x",
+        "numpy" + "\t" * 500_000 + "# comment",
+        "a" * 1_000_000,
+        "a==" + "1." * 500_000 + "0",
+        "a[" + "b," * 300_000 + "b]",
+        "a;" + "(" * 100_000,
+        "a --hash" + " --hash" * 100_000,
+        "\\\n" * 200_000 + "numpy",
+        "#" * 1_000_000,
+    ],
+    ids=["blanks", "blanks-x", "tabs", "name", "version", "extras", "marker", "hashes", "continuations", "comment"],
+)
+def test_a_monstrous_line_takes_no_time(text: str) -> None:
+    start = time.monotonic()
+    try:
+        texts(text)
+    except InputError as error:
+        assert len(str(error)) < 5000, "the message is as monstrous as the line"
+    assert time.monotonic() - start < 5
