@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from cudnn_resolve.facts.cudnn_files import NEWEST_KNOWN, LibraryName, companions_of, parse_header, parse_name, parts_of
+from cudnn_resolve.facts.cudnn_files import NEWEST_KNOWN, LibraryName, parse_header, parse_name, parts_of
 from cudnn_resolve.facts.elf import Elf
-from cudnn_resolve.facts.loader_rules import Loaded, Missing
 from cudnn_resolve.facts.model import CudnnCopy, Problem
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.probe.cudnn_ask import Said, ask_libraries
+from cudnn_resolve.probe.cudnn_needs import find_lacks
 from cudnn_resolve.probe.cudnn_owner import Owner, choose_owner, find_owners, same_release
 from cudnn_resolve.probe.cudnn_places import find_directories
 from cudnn_resolve.probe.environment import TargetEnvironment
-from cudnn_resolve.probe.loader import DRIVER_LIBRARIES, Loading
+from cudnn_resolve.probe.loader import Loading
 from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import CudnnVersion
 
@@ -238,28 +238,7 @@ class _Examination:
     def _judge_needs(self, version: CudnnVersion | None, cuda: str | None) -> None:
         """Libraries that it needs, or opens when it is used, and that the loader would not find from here."""
         library = self._draft.library
-        if library is None or not isinstance(self._loading.look(library), Elf):
-            return
-        process = self._loading.process()
-        lacks: dict[str, list[str]] = {}
-        objects: dict[str, Loaded] = {}
-        for part, path in self._draft.files.items():
-            found = process.open(path, objects.get(""))
-            if isinstance(found, Loaded):
-                objects[part] = found
-            elif parse_name(found.name) is None:
-                lacks.setdefault(found.name, []).append(found.by.rpartition("/")[2])
-        for name, by in lacks.items():
-            where = "which comes with the driver and is not found" if name in DRIVER_LIBRARIES else "which is not found"
-            verb = "needs" if len(set(by)) == 1 else "need"
-            self._faults.append(f"{', '.join(dict.fromkeys(by))} {verb} {name}, {where}")
-        release = version or CudnnVersion(str(self._draft.soname))
-        major = int(cuda.partition(".")[0]) if cuda else None
-        opened = []
-        for opening in companions_of(release, major):
-            asker, name = objects.get(opening.by), opening.names[0]
-            if asker is not None and name not in lacks and isinstance(process.find(name, asker), Missing):
-                opened.append(name)
-        if opened:
-            names = " and ".join(opened)
-            self._faults.append(f"opens {names} when it is used, not found from here unless the program has loaded it before")
+        if library is not None and isinstance(self._loading.look(library), Elf):
+            release = version or CudnnVersion(str(self._draft.soname))
+            major = int(cuda.partition(".")[0]) if cuda else None
+            self._faults += find_lacks(self._host, self._environment, self._loading, self._draft.files, (release, major))

@@ -84,9 +84,11 @@ class _Judgement:
             would_load=self._would_load() if reading.steps else None,
         )
 
-    def _would_load(self) -> WouldLoad:
+    def _would_load(self) -> WouldLoad | None:
         outcome = start(self._loading, self._reading)
-        if outcome.library is None:
+        if outcome.library is None and outcome.fault is None:
+            return None
+        if outcome.library is None or outcome.fault is not None:
             because = self._failure(outcome)
             self._complain(because)
             return WouldLoad(because=because)
@@ -169,8 +171,7 @@ class _Judgement:
     def _failure(self, outcome: Outcome) -> str:
         """Why no libcudnn would be loaded."""
         fault = outcome.fault
-        if fault is None:
-            return "its libraries do not ask for cuDNN"
+        assert fault is not None
         by, name = fault.by.rpartition("/")[2], fault.name.rpartition("/")[2]
         if fault.why != "is not found":
             return f"{name} cannot be loaded: it {fault.why}" if fault.name.startswith("/") else f"{by} cannot load {name}: {fault.why}"

@@ -344,9 +344,27 @@ def test_needs_that_are_not_found() -> None:
 
     problems = only(machine({**files, **CUDA}, said)).problems
 
-    assert "libcudnn_graph.so.9 needs libz.so.1, which is not found" in problems
-    assert "libcudnn_adv.so.9 needs libcuda.so.1, which comes with the driver and is not found" in problems
-    assert not any("libz" in problem for problem in only(machine({**files, **CUDA, **LIBZ}, said)).problems)
+    assert problems == ("libcudnn_graph.so.9 needs libz.so.1, which is not found",)
+    assert only(machine({**files, **CUDA, **LIBZ}, said)).problems == ()
+
+
+def test_the_drivers_library_is_missed_where_there_is_a_driver() -> None:
+    files = cudnn_files("/opt/cudnn/lib", "9.1.0", needs={"engines_runtime_compiled": ("libcuda.so.1",)})
+    said = {"/opt/cudnn/lib/libcudnn.so.9": tells(90100)}
+    driver: Files = {"/dev/nvidiactl": b""}
+
+    there = only(machine({**files, **CUDA, **driver}, said))
+
+    assert there.problems == ("libcudnn_engines_runtime_compiled.so.9 needs libcuda.so.1, which comes with the driver and is not found",)
+    assert only(machine({**files, **CUDA}, said)).problems == ()
+    assert only(machine({**files, **CUDA, **driver}, said), cache={"libcuda.so.1": "/usr/lib/libcuda.so.1"}).problems == there.problems
+    assert (
+        only(
+            machine({**files, **CUDA, **driver, "/usr/lib64-nvidia/libcuda.so.1": write_elf("libcuda.so.1")}, said),
+            library_path=("/usr/lib64-nvidia",),
+        ).problems
+        == ()
+    )
 
 
 def test_what_is_opened_when_it_is_used() -> None:
@@ -356,6 +374,14 @@ def test_what_is_opened_when_it_is_used() -> None:
 
     assert only(machine(files, said)).problems == (wanted,)
     assert only(machine({**files, **CUDA}, said)).problems == ()
+
+
+def test_what_frameworks_load_first_from_other_wheels_is_not_missed() -> None:
+    files = cudnn_files(WHEEL, "9.19.0")
+    for name in ("libnvrtc.so.13", "libcublasLt.so.13"):
+        files[f"{SITE}/nvidia/cu13/lib/{name}"] = write_elf(name)
+
+    assert only(machine(files, {f"{WHEEL}/libcudnn.so.9": tells(91900, 13010)})).problems == ()
 
 
 # --- children that fail ---

@@ -173,6 +173,29 @@ def test_a_cudnn_for_another_cuda() -> None:
     assert whys(found) == [f"was built for CUDA 12.4, but would load a cuDNN for CUDA 13.1 ({WHEEL})"]
 
 
+@pytest.mark.parametrize(
+    ("content", "because"),
+    [
+        (
+            b"version https://git-lfs.github.com/spec/v1",
+            "libtorch_python.so cannot load libtorch_cuda.so: {} cannot be used: it is not an ELF file",
+        ),
+        (write_elf(machine=183), "libtorch_python.so cannot load libtorch_cuda.so: only files of another architecture are found"),
+    ],
+)
+def test_torch_with_a_damaged_library(content: bytes, because: str) -> None:
+    path = f"{SITE}/torch/lib/libtorch_cuda.so"
+
+    assert loaded(look(machine({**torch_files(), path: content}), TORCH))[2] == because.format(path)
+
+
+def test_torch_without_its_module() -> None:
+    files = torch_files()
+    del files[f"{SITE}/torch/_C.cpython-311-x86_64-linux-gnu.so"]
+
+    assert loaded(look(machine(files), TORCH))[2] == "_C.so cannot be loaded: it is not there"
+
+
 # --- TensorFlow ---
 
 TF = distribution("tensorflow", "2.15.1")

@@ -250,6 +250,41 @@ def test_mxnet() -> None:
     assert loaded(found)[2] == "RPATH of libmxnet.so leads to it; on this machine only once the driver's libraries are there"
 
 
+def test_a_ctranslate2_that_needs_no_cudnn_loads_none() -> None:
+    files: Files = {f"{SITE}/ctranslate2/_ext.cpython-311-x86_64-linux-gnu.so": write_elf()}
+
+    found = look(machine(files), distribution("ctranslate2", "3.0.0"))
+
+    assert (found[0].variant, found[0].would_load, found[1]) == (None, None, ())
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "files", "variant"),
+    [
+        ("ctranslate2", "4.6.0", {}, None),
+        ("paddlepaddle", "2.6.2", {}, None),
+        ("paddlepaddle", "2.6.2", {"paddle/version/__init__.py": "cuda_version = 'False'\ncudnn_version = 'False'\n"}, "cpu"),
+        ("paddlepaddle-gpu", "2.6.2", {"paddle/version/__init__.py": "cuda_version = '11.2'\ncudnn_version = '8.1.1'\n"}, "cu112"),
+        ("mxnet", "1.9.1", {"mxnet/libmxnet.so": write_elf("libmxnet.so")}, "cpu"),
+        ("mxnet-cu102mkl", "1.5.0", {"mxnet/libmxnet.so": write_elf("libmxnet.so", ("libcudart.so.10.2",))}, "cu102"),
+        ("cupy", "12.3.0", {"cupy/.data/_wheel.json": '{"cuda": "11.x"}'}, None),
+        ("tf-nightly", "2.22.0", {}, None),
+    ],
+)
+def test_builds_that_load_no_cudnn_or_lack_their_files(name: str, version: str, files: dict[str, str | bytes], variant: str | None) -> None:
+    found = look(machine({f"{SITE}/{path}": content for path, content in files.items()}), distribution(name, version))
+
+    assert (found[0].name, found[0].variant, found[0].would_load) == (name, variant, None)
+
+
+@pytest.mark.parametrize(
+    ("jaxlib", "variant"),
+    [("0.1.75+cuda111", "cuda111"), ("0.3.25+cuda11.cudnn82", "cuda11_cudnn82"), ("0.4.25+cuda12.cudnn89", "cuda12_local")],
+)
+def test_variants_of_the_local_versions(jaxlib: str, variant: str) -> None:
+    assert look(machine({}), distribution("jax", "0.4.25"), distribution("jaxlib", jaxlib))[0].variant == variant
+
+
 def test_other_distributions_are_no_frameworks() -> None:
     names = (
         "numpy",
