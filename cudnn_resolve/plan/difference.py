@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.plan.model import AptAction, PipAction
+from cudnn_resolve.record import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,7 +20,17 @@ def pip_actions(resolution: Resolution, book: Book) -> tuple[PipAction, ...]:
     """What happens to each pip package of the resolution, and to those that must make room for them."""
     installed = resolution.machine.pip
     out = [_pip_action(pin, installed, book) for pin in resolution.pip if pin.version is not None]
-    return (*out, *_removals(resolution, book))
+    removed = tuple(_removals(resolution, book))
+    slots = {book.slot(one.name): one.name for one in removed}
+    return (*(_laid_again(one, slots.get(book.slot(one.name) or "")) for one in out), *removed)
+
+
+def _laid_again(action: PipAction, other: str | None) -> PipAction:
+    """The action, or where it keeps a package whose files go with a removed one, its installation."""
+    if other is None or action.action != "keep":
+        return action
+    because = f"{other} owns the same files and is removed, which takes them away"
+    return replace(action, action="install", reinstall=True, because=(because, *action.because))
 
 
 def unpinned(resolution: Resolution) -> tuple[str, ...]:
@@ -33,11 +44,13 @@ def _pip_action(pin: PipPin, installed: Mapping[str, str], book: Book) -> PipAct
     action = _compare(here, version, pin)
     if action == "keep" and here is not None:
         version = here
+    row = book.index(pin.index) if pin.index is not None else None
     return PipAction(
         name=pin.name,
         version=version,
         action=action,
-        index=book.index(pin.index).url if pin.index is not None else None,
+        index=row.url if row is not None else None,
+        page=row is not None and row.kind == "find-links",
         because=reasons(pin.reasons),
         installed=here,
     )

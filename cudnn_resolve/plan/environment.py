@@ -53,7 +53,7 @@ def _found(build: Build, resolution: Resolution) -> str:
     if channel in ("apt", "system"):
         return f"{who} finds the system's libraries through the linker cache"
     ways = {
-        "rpath": "finds the NVIDIA wheels by its RPATH, which LD_LIBRARY_PATH cannot overrule",
+        "rpath": "finds the NVIDIA wheels by its RPATH",
         "runpath": "finds the NVIDIA wheels by its RUNPATH, unless LD_LIBRARY_PATH names another copy",
         "self": "loads the NVIDIA wheels by its own code",
     }

@@ -51,6 +51,10 @@ class PipAction:
     """Address of the index it must come from; None = the configured one."""
     because: tuple[str, ...]
     installed: str | None = None
+    page: bool = False
+    """True where the address is a page of links (`--find-links`) and no index."""
+    reinstall: bool = False
+    """True where it is installed in this version and its files must be laid down again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

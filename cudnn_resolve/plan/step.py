@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 def steps(draft: Plan, resolution: Resolution, book: Book) -> tuple[Step, ...]:
     """The steps of a plan that is complete but for them: those that need root first, then removals, installs, the loader."""
     python = draft.facts.python.path or "python"
+    if draft.facts.python.externally_managed and draft.pip:
+        why = "the system manages its own environment and pip refuses to change it (PEP 668): a new one beside it"
+        first = Step(id="venv", kind="venv", argv=(python, "-m", "venv", ".venv"), why=why)
+        python = ".venv/bin/python"
+        return (*_apt(resolution, book, draft.apt), first, *_pip(python, draft.pip, draft.unpinned), *_loader(draft.environment))
     return (*_apt(resolution, book, draft.apt), *_pip(python, draft.pip, draft.unpinned), *_loader(draft.environment))
 
 
@@ -63,14 +68,17 @@ def _pip(python: str, pip: tuple[PipAction, ...], unpinned: tuple[str, ...]) -> 
             id="pip-remove", kind="pip-remove", argv=(*pip_command, "uninstall", "-y", *removed), why="they own files of other packages"
         )
     changed = [one for one in pip if one.action in ("install", "upgrade", "downgrade")]
-    for number, index in enumerate(dict.fromkeys(one.index for one in changed)):
-        pins = tuple(f"{one.name}=={one.version}" for one in changed if one.index == index)
-        source = () if index is None else ("--index-url", index)
+    groups = dict.fromkeys((one.index, one.page, one.reinstall) for one in changed)
+    for number, (index, page, again) in enumerate(groups):
+        pins = tuple(f"{one.name}=={one.version}" for one in changed if (one.index, one.page, one.reinstall) == (index, page, again))
+        source = () if index is None else ("--find-links" if page else "--index-url", index)
         why = "exact versions, without their own dependencies: the plan holds them"
+        if again:
+            why = "their files went with the packages that were removed"
         yield Step(
             id=f"pip-{number + 1}",
             kind="pip",
-            argv=(*pip_command, "install", "--no-deps", *source, *pins),
+            argv=(*pip_command, "install", "--no-deps", *(("--force-reinstall",) if again else ()), *source, *pins),
             why=why if index is None else f"{why}; from the index that has this variant",
         )
     if unpinned:

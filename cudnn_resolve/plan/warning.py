@@ -46,6 +46,8 @@ def warnings(
     if resolution.dropped:
         names = ", ".join(resolution.dropped)
         out.append(Warning(code="companion-left", message=f"no release of {names} fits the new framework; it will not work with it"))
+    out += _collisions(pip)
+    out += _unserved(resolution, book, pip)
     out += _broken(resolution, book, pip)
     if any(one.action != "keep" for one in apt):
         root = resolution.machine.root
@@ -114,20 +116,28 @@ def _gpu(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
 
 
 def _shadowed(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
-    """Copies on LD_LIBRARY_PATH that are found before the planned one."""
+    """Copies on LD_LIBRARY_PATH that are found before the planned one.
+
+    A RUNPATH gives way to it; an RPATH does not, but up to 9.20 the outer library of the wheel looks for its parts by a RUNPATH, so
+    that those would come from the other copy (read in the wheels, see facts of the matrix on cuDNN).
+    """
     if facts.loader is UNKNOWN or resolution.cudnn is None or "pip" not in resolution.channels.values():
         return
-    if all(build.finds == "rpath" for build in resolution.builds):
-        return
-    for copy in resolution.machine.cudnn:
-        if copy.path in facts.loader.ld_library_path and copy.version and copy.source != "pip":
-            planned, found = CudnnVersion(resolution.cudnn), CudnnVersion(copy.version)
-            if found.major == planned.major and found != planned:
-                yield Warning(
-                    code="shadowed-cudnn",
-                    message=f"LD_LIBRARY_PATH names {copy.path} with cuDNN {copy.version}, which is found before the planned {planned}: "
-                    "take it out of LD_LIBRARY_PATH before Python starts",
-                )
+    planned = CudnnVersion(resolution.cudnn)
+    for directory in facts.loader.ld_library_path:
+        for copy in resolution.machine.cudnn:
+            if copy.path is None or copy.version is None or copy.path.rstrip("/") != directory.rstrip("/"):
+                continue
+            found = CudnnVersion(copy.version)
+            parts_only = all(build.finds == "rpath" for build in resolution.builds)
+            if found.major != planned.major or found == planned or (parts_only and planned >= CudnnVersion("9.21")):
+                continue
+            what = "whose parts are loaded into" if parts_only else "which is loaded instead of"
+            yield Warning(
+                code="shadowed-cudnn",
+                message=f"LD_LIBRARY_PATH names {copy.path} with cuDNN {copy.version}, {what} the planned {planned}: "
+                "take it out of LD_LIBRARY_PATH before Python starts",
+            )
 
 
 def _majors(resolution: Resolution) -> Iterator[Warning]:
@@ -151,7 +161,7 @@ def _python(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
     if facts.python.externally_managed:
         yield Warning(
             code="externally-managed",
-            message="the environment is managed by the system (PEP 668): pip will refuse to change it; use a virtual environment",
+            message="the environment is managed by the system (PEP 668) and pip refuses to change it: the plan makes a new one, .venv",
         )
 
 
@@ -270,6 +280,59 @@ def _broken(resolution: Resolution, book: Book, pip: tuple[PipAction, ...]) -> I
                 before_broken.append(f"{text} and finds {was}")
     for text in before_broken:
         yield Warning(code="broken-before", message=f"{text}: it was so before this plan")
+
+
+def _collisions(pip: tuple[PipAction, ...]) -> Iterator[Warning]:
+    again = [one.name for one in pip if one.reinstall]
+    if again:
+        gone = ", ".join(one.name for one in pip if one.action == "remove")
+        message = f"{', '.join(again)} is installed again: {gone} owns the same files, and removing it takes them away"
+        yield Warning(code="collision", message=message)
+
+
+def _unserved(resolution: Resolution, book: Book, pip: tuple[PipAction, ...]) -> Iterator[Warning]:
+    """Installed frameworks outside the plan whose CUDA libraries it would take away or replace by ones that do not serve them."""
+    machine = resolution.machine
+    after = {**machine.pip, **{one.name: one.version for one in pip}}
+    for one in pip:
+        if one.action == "remove":
+            after.pop(one.name, None)
+    planned = {build.package for build in resolution.builds}
+    for framework in book.frameworks():
+        packages = [name for name in book.head(f"framework/{framework}").get("packages", ()) if name in machine.pip and name not in planned]
+        for name in packages:
+            build = _installed_build(book, framework, name, machine.pip[name])
+            library = build and build.cuda and build.cudnn and _cudnn_wheel(book, build)
+            if build is None or build.cudnn is None or build.delivery == "bundled" or not library:
+                continue
+            if _cudnn_serves(build, machine.pip.get(library)) and not _cudnn_serves(build, after.get(library)):
+                becomes = f"becomes {after[library]}" if library in after else "is removed"
+                need = f"{build.cudnn.major}.{build.cudnn.minor}"
+                yield Warning(
+                    code="breaks",
+                    message=f"{name} {machine.pip[name]} is built with cuDNN {need} and lives on {library} {machine.pip[library]}, "
+                    f"which {becomes}",
+                )
+
+
+def _installed_build(book: Book, framework: str, package: str, version: str) -> Build | None:
+    """A GPU build of an installed framework, by its public version and where it is told its variant."""
+    public, _, local = version.partition("+")
+    builds = [one for one in book.framework(framework).builds if one.package == package and one.version == public and one.cuda is not None]
+    exact = [one for one in builds if one.wheel_version == version or one.variant == local]
+    return next(iter(exact or builds), None)
+
+
+def _cudnn_wheel(book: Book, build: Build) -> str | None:
+    major = build.cuda.major if build.cuda else 0
+    return next((one.package for one in book.components(major) if one.library == "cudnn"), None)
+
+
+def _cudnn_serves(build: Build, version: str | None) -> bool:
+    try:
+        return version is not None and build.cudnn is not None and CudnnVersion(version).serves(build.cudnn)
+    except ValueError:
+        return False
 
 
 def _requires(resolution: Resolution, book: Book, shelf: Shelf) -> Mapping[str, tuple[str, ...]]:

@@ -23,7 +23,8 @@ def render(plan: Plan) -> str:
     ]
     if plan.stack and plan.stack.driver_min:
         lines.append(f"# needs NVIDIA driver {plan.stack.driver_min} or newer")
-    lines += [f"--extra-index-url {index}" for index in dict.fromkeys(one.index for one in plan.pip if one.index)]
+    sources = dict.fromkeys((one.page, one.index) for one in plan.pip if one.index)
+    lines += [f"{'--find-links' if page else '--extra-index-url'} {index}" for page, index in sources]
     overrides = {one.package: one for one in plan.overrides}
     for one in plan.pip:
         if one.action == "remove":

@@ -57,6 +57,9 @@ def _step(step: Step, plan: Plan) -> Iterator[str]:
         words = list(step.argv)
         if step.kind.startswith("pip"):
             yield f'"$PYTHON" {shlex.join(words[1:])}'
+        elif step.kind == "venv":
+            yield f'"$PYTHON" {shlex.join(words[1:])}'
+            yield "PYTHON=.venv/bin/python"
         else:
             yield f"{root}{shlex.join(words)}"
     elif step.kind == "preload":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -95,12 +95,13 @@ def accepts(target: Target, build: Build) -> bool:
     return target.specifier.contains(text, prereleases=bool(target.specifier.prereleases))
 
 
-def derive(request: Request, companions: Iterable[str] = ()) -> Iterator[Need]:
-    """The needs at the root: each target, each further requirement, and installed packages that must move along."""
+def derive(request: Request, companions: Iterable[str], applies: Callable[[str], bool]) -> Iterator[Need]:
+    """The needs at the root: each target, each further requirement that applies to the target, and what must move along."""
     for target in request.targets:
         yield target_need(target)
     for extra in request.extras:
-        yield from _extra_needs(extra.text, extra.origin)
+        if applies(extra.text):
+            yield from _extra_needs(extra.text, extra.origin)
     for name in companions:
         yield Need(f"pip:{name}", lambda _: True, name, "installed, and built for one version of the framework")
 

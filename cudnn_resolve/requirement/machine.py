@@ -75,7 +75,8 @@ def machine_of(facts: Facts, book: Book) -> Machine:
         native_cuda=native,
         gpus=_gpus(facts, book),
         root=facts.root,
-        pip=or_none(facts.packages.pip) or {},
+        # Nothing may be installed into an environment that the system manages: the plan is for a new one beside it (PEP 668).
+        pip={} if facts.python.externally_managed else or_none(facts.packages.pip) or {},
         apt=or_none(facts.packages.apt) or {},
         requires=facts.packages.requires,
         toolkits=() if facts.cuda_toolkits is UNKNOWN else facts.cuda_toolkits,

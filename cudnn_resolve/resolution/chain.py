@@ -40,11 +40,23 @@ def chain(resolution: Resolution, word: str, book: Book) -> Chain:
     """The reasons behind a package, a fact or `cuda`, `cudnn`, `driver` in a resolution."""
     names = [name for name in _names(word) if name in resolution.pins]
     if not names:
+        fact = _fact(resolution, word)
+        if fact is not None:
+            return Chain(package=word, chosen=fact, links=(), absence=None)
         return Chain(package=word, chosen=None, links=(), absence=_absence(resolution, word, book))
     links: list[Link] = []
     for name in names:
         links += [_link(resolution, reason, frozenset({name})) for reason in resolution.pins[name].reasons]
     return Chain(package=word, chosen=resolution.pins[names[0]].candidate.version, links=tuple(dict.fromkeys(links)))
+
+
+def _fact(resolution: Resolution, word: str) -> str | None:
+    """A fact that excluded nothing."""
+    machine = resolution.machine
+    known = {"python": machine.python_full, "arch": machine.arch, "os": machine.os, "driver": str(machine.driver or "unknown")}
+    if word.lower().startswith("gpu") and machine.gpus:
+        return machine.gpus[0].label
+    return known.get(word.lower())
 
 
 def _names(word: str) -> tuple[str, ...]:

@@ -60,7 +60,8 @@ def minimum(book: Book, machine: Machine, request: Request) -> tuple[list[Condit
 
 
 def _failure(book: Book, machine: Machine, request: Request) -> Failure | None:
-    found = search(Universe(book, machine, request), list(derive(request)), ROUNDS)
+    universe = Universe(book, machine, request)
+    found = search(universe, list(derive(request, (), universe.shelf.applies)), ROUNDS)
     return found if isinstance(found, Failure) else None
 
 
@@ -72,7 +73,7 @@ def _message(core: list[Condition]) -> str:
         return f"{wish} cannot be had with {', '.join(others)}"
     if len(targets) > 1:
         return f"{wish} cannot share one environment"
-    return f"there is no release that is {wish}" if targets else f"{wish} cannot be met"
+    return f"{wish} cannot be had for any machine that the tables know" if targets else f"{wish} cannot be met"
 
 
 def _clashes(failure: Failure, core: list[Condition]) -> list[Cause]:

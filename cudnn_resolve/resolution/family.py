@@ -33,7 +33,8 @@ class Family(NamedTuple):
 
 def search(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> Solved | Failure:
     """The best consistent choice over all families, or what stood in the way."""
-    if len(universe.request.targets) < 2 or universe.request.device == "cpu":
+    alone = len(universe.request.targets) < 2 and _wheels_major(universe) is None
+    if alone or universe.request.device == "cpu":
         return solve(universe, needs, rounds)
     found = _families(universe)
     if not found:
@@ -114,13 +115,32 @@ def _family_needs(universe: Universe, family: Family) -> list[Need]:
 
 
 def _preference(universe: Universe, answer: Solved) -> tuple[int, ...]:
-    """The place of each target's build in its order of preference; smaller is better, the first target counts most."""
-    key = []
+    """How far an answer is from the best: smaller is better.
+
+    Installed targets that would change; then library wheels of another CUDA major that would have to go, on which other installed
+    packages live; then the place of each target's build in its order of preference, the first target counting most.
+    """
+    changed = 0
+    places = []
     for target in universe.request.targets:
         name = f"framework:{target.framework}"
         chosen = answer.pins[name].candidate
-        key.append(next(number for number, candidate in enumerate(universe.unordered(name, ())) if candidate is chosen))
-    return tuple(key)
+        changed += universe.holds(target.framework) and not runtime.is_installed(universe, chosen.payload)
+        places.append(next(number for number, candidate in enumerate(universe.unordered(name, ())) if candidate is chosen))
+    major = _wheels_major(universe)
+    cuda = answer.pins.get("cuda")
+    replaced = major is not None and cuda is not None and cuda.candidate.channel == "pip" and cuda.candidate.payload.cuda.major != major
+    return changed, int(replaced), *places
+
+
+def _wheels_major(universe: Universe) -> int | None:
+    """CUDA major of the installed cuDNN wheel, where what is installed is preferred."""
+    if universe.request.prefer != "installed":
+        return None
+    for major in (13, 12, 11):
+        if runtime.component_package(universe, "cudnn", major) in universe.machine.pip:
+            return major
+    return None
 
 
 def _merged(failures: Sequence[Failure]) -> Failure:

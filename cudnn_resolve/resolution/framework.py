@@ -37,14 +37,19 @@ def framework_candidates(universe: Universe, name: str) -> Iterator[Candidate]:
     near = universe.near.get(name)
     position = {id(build): number for number, build in enumerate(builds)}
 
-    def key(build: Build) -> tuple[bool, bool, int, _Descending, bool, tuple[int, int], int]:
+    native = universe.machine.native_cuda
+
+    def key(build: Build) -> tuple[bool, bool, int, _Descending, bool, bool, bool, tuple[int, int], int]:
         version = parse_version(build.version)
         assert version is not None
         keep = near is None and runtime.is_installed(universe, build)
         exact = keep and universe.machine.pip.get(build.package) == build.wheel_version
         cuda = (-build.cuda.major, -build.cuda.minor) if build.cuda else (0, 0)
         missing = unmet(universe, build) if keep else 0
-        return not keep, not exact, missing, _Descending(version), build.index != "default", cuda, position[id(build)]
+        beyond = native is not None and build.cuda is not None and build.cuda > native
+        vague = not build.targets and build.capability_first is None
+        other = build.index != "default"
+        return not keep, not exact, missing, _Descending(version), other, other and vague, other and beyond, cuda, position[id(build)]
 
     usable = [build for build in builds if parse_version(build.version) is not None]
     if near is not None:

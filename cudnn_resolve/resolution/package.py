@@ -239,7 +239,12 @@ def bad_release(universe: Universe, package: str, release: Release) -> bool:
 
 
 def is_avoided(universe: Universe, package: str, version: Version) -> bool:
-    """True where an advisory says to avoid this version of a package on this machine."""
+    """True where an advisory says to avoid this version of a package on this machine.
+
+    Not where the user's limit leaves nothing else: then it is chosen, and named.
+    """
+    if universe.request.cudnn is not None and "cudnn" in package and universe.only_bad_cudnn():
+        return False
     for advisory in universe.book.advisories(package):
         spec = specifier(advisory.versions)
         if advisory.action != "avoid" or spec is None or not spec.contains(version, prereleases=True):

@@ -25,7 +25,8 @@ class Provider(AbstractProvider):  # type: ignore[type-arg]
         self.some: dict[tuple[object, ...], bool] = {}
         """Whether anything is left of a package under certain needs, as far as that was asked."""
         self._stages: dict[str, tuple[int, int, str]] = {}
-        self._order = {f"framework:{target.framework}": number for number, target in enumerate(universe.request.targets)}
+        targets = sorted(universe.request.targets, key=lambda target: not universe.holds(target.framework))
+        self._order = {f"framework:{target.framework}": number for number, target in enumerate(targets)}
 
     def identify(self, requirement_or_candidate: Need | Candidate) -> str:
         """The package of the universe that a need or a candidate is about."""

@@ -32,6 +32,7 @@ def relaxations(book: Book, machine: Machine, request: Request, core: frozenset[
     found = [
         *_options(book, machine, request, core),
         *_versions(book, machine, request, core),
+        *_extras(book, machine, request, core),
         *_pythons(book, machine, request, core),
         *_separate(book, machine, request),
         *_gpus(book, machine, request, core),
@@ -219,19 +220,50 @@ def _drivers(book: Book, machine: Machine, request: Request, core: frozenset[str
     if "driver" not in core or machine.driver is None:
         return
     floors = [floor for major in range(9, 20) if (floor := book.floor(major)) is not None]
-    own = [row.driver for row in book.minimums()]
-    for driver in sorted({one for one in (*floors, *own) if one > machine.driver}):
-        changed = replace(machine, driver=driver, native_cuda=book.native_cuda(driver))
-        found = attempt(book, changed, request)
-        if isinstance(found, Resolution):
+    known = sorted({*floors, *(row.driver for row in book.minimums())})
+    newer = [one for one in known if one > machine.driver]
+    older = [one for one in reversed(known) if one < machine.driver]
+    for word, candidates in (("newer", newer), ("older", _of_last_branches(book, machine, older))):
+        for driver in candidates:
+            changed = replace(machine, driver=driver, native_cuda=book.native_cuda(driver))
+            found = attempt(book, changed, request)
+            if not isinstance(found, Resolution):
+                continue
+            what = f"driver {driver} or newer" if word == "newer" else f"a driver of branch R{driver.major}"
             yield Relaxation(
-                change=f"driver {driver} or newer instead of {machine.driver}, which only the machine's administrator can install",
+                change=f"{what} instead of {machine.driver}, which only the machine's administrator can install",
                 result=result(found),
                 command=command(request, change={"--driver": str(driver)}),
                 distance=5,
             )
-            yield from _forward(book, machine, found)
-            return
+            if word == "newer":
+                yield from _forward(book, machine, found)
+            break
+
+
+def _of_last_branches(book: Book, machine: Machine, older: list[DriverVersion]) -> list[DriverVersion]:
+    """Of older drivers those of branches that still support every GPU, where the installed one does not."""
+    rows = [book.architecture(gpu.capability) for gpu in machine.gpus if gpu.capability is not None]
+    lasts = [row.driver_last for row in rows if row is not None and row.driver_last is not None]
+    if not lasts or machine.driver is None or machine.driver.major <= min(lasts):
+        return []
+    return [driver for driver in older if driver.major <= min(lasts)]
+
+
+def _extras(book: Book, machine: Machine, request: Request, core: frozenset[str]) -> Iterator[Relaxation]:
+    """A line of a requirements file left out."""
+    for extra in request.extras:
+        if f"extra:{extra.text}" not in core:
+            continue
+        rest = tuple(one for one in request.extras if one is not extra)
+        found = attempt(book, machine, replace(request, extras=rest))
+        if isinstance(found, Resolution):
+            yield Relaxation(
+                change=f"without `{extra.text}` ({extra.origin})",
+                result=result(found),
+                command=command(request, change={"--requirement": None}),
+                distance=1,
+            )
 
 
 def _forward(book: Book, machine: Machine, found: Resolution) -> Iterator[Relaxation]:

@@ -108,6 +108,11 @@ class Shelf:
             self._plain[package] = found
         return found
 
+    def applies(self, text: str) -> bool:
+        """True where the marker of a requirement holds for the target, or there is none."""
+        requirement = parse_requirement(text)
+        return requirement is None or requirement.marker is None or self._holds(requirement, str(requirement.marker), "")
+
     def requirements(self, release: Release, extras: tuple[str, ...] = ()) -> Iterator[tuple[Requirement, str | None]]:
         """Requirements of the release on this machine, each with the extra that brings it (None: it always holds)."""
         for line in release.requires:
@@ -223,11 +228,14 @@ class Shelf:
         if version is None:
             return None
         requires = self._requires(row)
+        found = fit(row.tags, self._target) if row.tags else Fit(python=True, arch=True, glibc=(0, 0))
+        if "sdist" in row.tags and self._too_old(package, row):
+            found = Fit(python=False, arch=True, glibc=None)
         return Release(
             package=package,
             version=version,
             text=row.version,
-            fit=fit(row.tags, self._target) if row.tags else Fit(python=True, arch=True, glibc=(0, 0)),
+            fit=found,
             tags=row.tags,
             requires=requires or (),
             requires_python=row.requires_python,
@@ -259,6 +267,20 @@ class Shelf:
             index="default" if row is not None and version.local is None else build.index,
             build=build,
         )
+
+    def _too_old(self, package: str, row: WheelRelease) -> bool:
+        """True for a source archive of compiled code that knows nothing of the target's Python.
+
+        Told by the next release with compiled wheels: where even that one has none for this Python, the older source will not build.
+        """
+        table = self._book.package(package)
+        rows = table.releases if table else ()
+        newer = rows[rows.index(row) + 1 :] if row in rows else ()
+        for one in newer:
+            compiled = tuple(tag for tag in one.tags if tag.startswith("cp") and not tag.endswith("any"))
+            if compiled:
+                return not fit(compiled, self._target).python
+        return False
 
     def _like(self, own: tuple[str, ...] | None, like: str | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
         """The requirements of a release: its own, and where it says so those of the default index's wheel but for the NVIDIA part."""

@@ -58,18 +58,18 @@ def attempt(
         return _any_python(book, machine, request, near, rounds)
     universe = Universe(book, machine, request, near=near)
     companions = installed_companions(book, machine, request)
-    found = search(universe, list(derive(request, companions)), rounds)
+    found = search(universe, list(derive(request, companions, universe.shelf.applies)), rounds)
     if isinstance(found, Solved):
         return assemble(universe, found, ())
     if not companions:
         return found
-    alone = search(universe, list(derive(request)), rounds)
+    alone = search(universe, list(derive(request, (), universe.shelf.applies)), rounds)
     if isinstance(alone, Failure):
         return alone
     kept: list[str] = []
     best = alone
     for name in companions:
-        with_ = search(universe, list(derive(request, [*kept, name])), rounds)
+        with_ = search(universe, list(derive(request, [*kept, name], universe.shelf.applies)), rounds)
         if isinstance(with_, Solved):
             kept.append(name)
             best = with_

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.matrix.row import Build, CudnnBuild
+from cudnn_resolve.matrix.row import Build, CudaRelease, CudnnBuild
 from cudnn_resolve.record import dataclass
 from cudnn_resolve.requirement.model import Limit, Need
 from cudnn_resolve.resolution import rule
@@ -158,9 +158,8 @@ def _apt_lines(universe: Universe) -> Iterator[Candidate]:
     seen: set[str] = set()
     for number, repository in enumerate(repositories(universe)):
         lines: dict[str, list[str]] = {}
-        for release in universe.book.cuda_releases():
-            if repository in release.repositories:
-                lines.setdefault(release.line, []).append(str(release.cuda))
+        for release in _carried(universe, repository):
+            lines.setdefault(release.line, []).append(str(release.cuda))
         for line, releases in lines.items():
             if line in seen:
                 continue
@@ -173,6 +172,17 @@ def _apt_lines(universe: Universe) -> Iterator[Candidate]:
                 foreign=number > 0 and universe.machine.os is not None,
             )
             yield Candidate(name="cuda", version=line, kind="cuda", payload=runtime, channel="apt")
+
+
+def _carried(universe: Universe, repository: str) -> list[CudaRelease]:
+    """The releases that a repository carries: those that name it, or where none does, those within its span."""
+    releases = universe.book.cuda_releases()
+    named = [one for one in releases if repository in one.repositories]
+    row = next((one for one in universe.book.repositories() if one.name == repository), None)
+    if named or row is None or row.cuda_first is None:
+        return named
+    last = row.cuda_last
+    return [one for one in releases if one.repositories and row.cuda_first <= one.cuda and (last is None or one.line <= last.line)]
 
 
 def repositories(universe: Universe) -> list[str]:

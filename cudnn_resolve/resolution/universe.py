@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from cudnn_resolve.resolution import framework, package, runtime
 from cudnn_resolve.resolution.kept import Kept
 from cudnn_resolve.resolution.model import Candidate
-from cudnn_resolve.resolution.release import Release, shelf_of
+from cudnn_resolve.resolution.release import Release, shelf_of, specifier
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
@@ -45,6 +45,7 @@ class Universe:
         """Releases that are to be avoided, as far as that was asked."""
         self.pinning: dict[int, bool] = {}
         """Builds, by identity, that pin their CUDA libraries, as far as that was asked."""
+        self._only_bad: bool | None = None
         self._made: dict[tuple[object, ...], Candidate] = {}
         self._needs: dict[int, Kept[Need]] = {}
         self._orders: dict[tuple[object, ...], Kept[Candidate]] = {}
@@ -104,6 +105,21 @@ class Universe:
             return package.package_needs(self, candidate)
         return iter(())
 
+    def holds(self, framework: str) -> bool:
+        """True where the environment has a distribution of the framework and what is installed is preferred."""
+        packages = self.book.framework(framework).packages
+        return self.request.prefer == "installed" and any(name in self.machine.pip for name in packages)
+
+    def only_bad_cudnn(self) -> bool:
+        """True where every cuDNN that the user's limit allows is to be avoided."""
+        if self._only_bad is None:
+            limit = self.request.cudnn
+            allowed = [one for one in self.book.cudnn_builds() if limit is None or limit.specifier.contains(str(one.version))]
+            spec = [row.versions for name in _CUDNN_NAMES for row in self.book.advisories(name) if row.action == "avoid"]
+            bad = [one for one in allowed if any(_in(text, str(one.version)) for text in spec)]
+            self._only_bad = bool(allowed) and len(bad) == len(allowed)
+        return self._only_bad
+
     def once(self, key: tuple[object, ...], candidate: Candidate) -> Candidate:
         """The candidate that was made first for the key."""
         return self._made.setdefault(key, candidate)
@@ -132,6 +148,14 @@ class Universe:
             yield from runtime.cuda_candidates(self, name)
         elif kind == "cudnn":
             yield from runtime.cudnn_candidates(self, name)
+
+
+_CUDNN_NAMES = ("cudnn", "nvidia-cudnn-cu11", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13")
+
+
+def _in(text: str, version: str) -> bool:
+    spec = specifier(text)
+    return spec is not None and spec.contains(version, prereleases=True)
 
 
 def _facts(machine: Machine, request: Request) -> dict[str, Candidate]:
