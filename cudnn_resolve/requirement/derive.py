@@ -22,9 +22,9 @@ def parse_target(text: str, book: Book) -> Target:
     """The framework requirement in a user's words; UsageError for other text, an unknown framework or an unsupported form."""
     try:
         requirement = Requirement(text)
-    except InvalidRequirement as error:
+    except (InvalidRequirement, RecursionError) as error:
         raise UsageError(
-            f"`{text}` is not a framework requirement: {str(error).splitlines()[0]}",
+            f"`{text[:200]}` is not a framework requirement: {(str(error) or type(error).__name__).splitlines()[0][:200]}",
             code="bad-requirement",
             context="--framework",
             hint="write it as `tensorflow==2.15`, `torch>=2.4` or `jax`",

@@ -14,52 +14,72 @@ from packaging.requirements import InvalidRequirement, Requirement
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.requirement.model import Extra
 
-_COMMENT = re.compile(r"(^|\s+)#.*$")
-_NESTED = re.compile(r"(?:-r|--requirement)[=\s]\s*(.+)")
-_HASHES = re.compile(r"\s+--hash[=\s]\S+")
-DEPTH = 20
-"""Files that may name one another in a row."""
+_NESTED = re.compile(r"(?:-r|--requirement)[=\s]\s*(\S.*)")
+_HASH = re.compile(r"--hash[=\s]\S+")
+FILES = 200
+"""Files that may be read for one request."""
+LONGEST = 20_000
+"""Characters of one line."""
+
+Reader = Callable[[str, "str | None"], tuple[str, str]]
+"""Gives a file's own path and its text, its name being relative to the file of the second argument."""
 
 
-def read_requirements(path: str, read: Callable[[str, str | None], tuple[str, str]], depth: int = 0) -> Iterator[Extra]:
-    """The requirements of a file and of those that it names.
+def read_requirements(path: str, read: Reader) -> Iterator[Extra]:
+    """The requirements of a file and of those that it names, in their order.
 
-    `read(path, base)` gives a file's own path and its text, with `path` relative to the file `base`. InputError with file and line for
-    what is no requirement.
+    InputError with file and line for what is no requirement, and for files that name one another without end.
     """
-    yield from _read(path, None, read, depth)
+    waiting: list[Iterator[Extra | tuple[str, str]]] = [_read(path, None, read)]
+    count = 1
+    while waiting:
+        found = next(waiting[-1], None)
+        if found is None:
+            waiting.pop()
+        elif isinstance(found, Extra):
+            yield found
+        else:
+            count += 1
+            if count > FILES:
+                raise InputError(f"more than {FILES} requirements files name one another", code="requirements-invalid", context=found[1])
+            waiting.append(_read(*found, read))
 
 
-def _read(path: str, base: str | None, read: Callable[[str, str | None], tuple[str, str]], depth: int) -> Iterator[Extra]:
+def _read(path: str, base: str | None, read: Reader) -> Iterator[Extra | tuple[str, str]]:
+    """Requirements, and names of further files with the file that names them."""
     where, text = read(path, base)
-    if depth > DEPTH:
-        raise InputError("requirement files name one another without end", code="requirements-invalid", context=where)
     for number, line in _lines(text):
         origin = f"{where}:{number}"
+        if len(line) > LONGEST:
+            raise InputError(f"the line has {len(line)} characters, which no requirement has", code="requirements-invalid", context=origin)
         nested = _NESTED.fullmatch(line)
         if nested:
-            yield from _read(nested[1].strip(), where, read, depth + 1)
-            continue
-        if line.startswith("-"):
-            raise InputError(
-                f"the option `{line.split()[0]}` is not understood in a requirements file",
-                code="requirements-invalid",
-                context=origin,
-                hint="give index options on the command line; leave editable and constraint lines out of this file",
-            )
-        plain = _HASHES.sub("", line).strip()
-        try:
-            requirement = Requirement(plain)
-        except InvalidRequirement as error:
-            raise InputError(
-                f"`{plain}` is no requirement: {str(error).splitlines()[0]}",
-                code="requirements-invalid",
-                context=origin,
-                hint="write one PEP 508 requirement a line, such as `numpy<2`",
-            ) from error
-        if requirement.url:
-            raise InputError(f"`{requirement.name}` comes from a URL, which cannot be judged", code="requirements-invalid", context=origin)
-        yield Extra(text=plain, origin=origin)
+            yield nested[1].strip(), where
+        else:
+            yield _requirement(line, origin)
+
+
+def _requirement(line: str, origin: str) -> Extra:
+    if line.startswith("-"):
+        raise InputError(
+            f"the option `{line.split(maxsplit=1)[0]}` is not understood in a requirements file",
+            code="requirements-invalid",
+            context=origin,
+            hint="give index options on the command line; leave editable and constraint lines out of this file",
+        )
+    plain = _HASH.sub("", line).strip()
+    try:
+        requirement = Requirement(plain)
+    except (InvalidRequirement, RecursionError) as error:
+        raise InputError(
+            f"`{plain[:200]}` is no requirement: {(str(error) or type(error).__name__).splitlines()[0][:200]}",
+            code="requirements-invalid",
+            context=origin,
+            hint="write one PEP 508 requirement a line, such as `numpy<2`",
+        ) from error
+    if requirement.url:
+        raise InputError(f"`{requirement.name}` comes from a URL, which cannot be judged", code="requirements-invalid", context=origin)
+    return Extra(text=plain, origin=origin)
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -67,7 +87,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
     held, start = "", 0
     for number, raw in enumerate(text.splitlines(), 1):
         start = start or number
-        line = _COMMENT.sub("", raw)
+        line = _without_comment(raw)
         if line.endswith("\\"):
             held += line[:-1] + " "
             continue
@@ -77,3 +97,11 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
         held, start = "", 0
     if held.strip():
         yield start, held.strip()
+
+
+def _without_comment(line: str) -> str:
+    """The line up to a `#` that stands at its start or after a blank."""
+    at = line.find("#")
+    while at > 0 and not line[at - 1].isspace():
+        at = line.find("#", at + 1)
+    return line if at < 0 else line[:at].rstrip()
