@@ -204,6 +204,34 @@ def test_the_prediction_is_what_happens(tag: str, search: str, venv: Path, tmp_p
     assert split == (len({os.path.dirname(path) for path in real}) > 1) == (rpath and search == RUNPATH)
 
 
+@pytest.mark.parametrize("version", sorted(interpreters()))
+def test_every_python_can_ask_what_jax_was_built_with(version: str, tmp_path: Path) -> None:
+    make_environment(version, tmp_path / "venv")
+    give_jax(tmp_path / "venv", "def cudnn_build_version(): return 90800\ndef cuda_runtime_build_version(): return 12090\n")
+
+    found = framework(look(tmp_path / "venv"))
+
+    assert (found.name, found.cuda_built, found.cudnn_built) == ("jax", "12.9", "9.8.0")
+
+
+def test_a_module_that_crashes_leaves_the_word_to_the_metadata(venv: Path) -> None:
+    give_jax(venv, "import os\nos.abort()\n")
+
+    found = framework(look(venv))
+
+    assert (found.name, found.cuda_built, found.cudnn_built) == ("jax", "12", "9.1")
+
+
+def give_jax(venv: Path, versions: str) -> None:
+    """JAX with its plugin, whose module of versions is this source."""
+    site = site_packages(venv)
+    for name in ("jax", "jaxlib"):
+        install(site, name, "0.4.38")
+    install(site, "jax-cuda12-plugin", "0.4.38", "nvidia-cudnn-cu12>=9.1,<10.0; extra == 'with_cuda'")
+    (site / "jax_cuda12_plugin").mkdir()
+    (site / "jax_cuda12_plugin/_versions.py").write_text(versions, "utf-8")
+
+
 # --- NVIDIA's own wheels ---
 
 WHEELS = ("nvidia-cudnn-cu11==8.9.6.50", "nvidia-cudnn-cu12==9.1.0.70", "nvidia-cudnn-cu12==9.28.0.42", "nvidia-cudnn-cu13==9.19.0.56")
