@@ -32,15 +32,18 @@ def find_frameworks(
     Nothing is imported: their files are read, and the dynamic loader is simulated. Only JAX's module of versions is asked in a child.
     """
     loading = Loading(host, environment)
-    found, problems = [], []
+    found: list[InstalledFramework] = []
+    wrong: list[Problem] = []
+    absent: list[Problem] = []
     for distribution in environment.distributions:
         reading = read_framework(Shelf(host, environment, loading, distribution))
         if reading is None:
             continue
         judgement = _Judgement(environment, loading, copies, _ask(host, environment, reading))
         found.append(judgement.framework())
-        problems += judgement.problems
-    return tuple(sorted(found, key=lambda one: one.name)), tuple(problems)
+        # A wrong cuDNN fails in ways that nobody understands; one that is not there says so itself.
+        (wrong if judgement.loads else absent).extend(judgement.problems)
+    return tuple(sorted(found, key=lambda one: one.name)), (*wrong, *absent)
 
 
 def _ask(host: Host, environment: TargetEnvironment, reading: Reading) -> Reading:
@@ -71,6 +74,8 @@ class _Judgement:
         self._reading = reading
         self._by_place: Mapping[tuple[str | None, int | None], CudnnCopy] = {(copy.path, copy.soname): copy for copy in copies}
         self.problems: list[Problem] = []
+        self.loads = False
+        """True where it would load some cuDNN."""
 
     def framework(self) -> InstalledFramework:
         """The framework with what it would load."""
@@ -93,6 +98,7 @@ class _Judgement:
             self._complain(because)
             return WouldLoad(because=because)
         library = outcome.library
+        self.loads = True
         version = self._version_of(library)
         other = start(self._loading, self._reading, library_path=False).library if library.rule in _SET_BY_USER else None
         because = self._reason(library, other)

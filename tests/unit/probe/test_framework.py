@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cudnn_resolve.facts.model import Problem
+from cudnn_resolve.probe.cudnn import find_copies
+from cudnn_resolve.probe.framework import find_frameworks
 from tests.elf_writer import write_elf
 from tests.library_tree import (
     SITE,
@@ -12,6 +14,7 @@ from tests.library_tree import (
     Files,
     cudnn_files,
     distribution,
+    environment_of,
     loaded,
     look,
     machine,
@@ -310,6 +313,19 @@ def test_a_part_that_lacks_a_library() -> None:
 
     end = "libcudnn_cnn.so.9 cannot be opened, which ends the program that uses it; libcudnn_cnn.so.9 needs libz.so.1, which is not found"
     assert whys(found) == [f"libcudnn.so.9 would be loaded from {WHEEL}, but {end}"]
+
+
+def test_a_wrong_cudnn_is_told_before_one_that_is_not_there() -> None:
+    nvidia, files = wheel("9.1.0", "70")
+    files |= {**torch_files(), **tensorflow_files(), **cudnn_files(OTHER, "9.0.0")}
+    said = {f"{WHEEL}/libcudnn.so.9": tells(90100), f"{OTHER}/libcudnn.so.9": tells(90000)}
+    environment = environment_of(TF, TORCH, nvidia, library_path=(OTHER,))
+    host = machine(files, said)
+
+    frameworks, problems = find_frameworks(host, environment, find_copies(host, environment)[0])
+
+    assert [one.name for one in frameworks] == ["tensorflow", "torch"]
+    assert [problem.what for problem in problems] == ["torch 2.6.0", "torch 2.6.0", "tensorflow 2.15.1"]
 
 
 def test_an_interpreter_that_is_a_script_is_taken_for_one_without_a_search_path() -> None:
