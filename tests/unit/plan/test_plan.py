@@ -28,13 +28,14 @@ def warned(found: Plan, code: str) -> list[str]:
 
 
 def test_every_action() -> None:
-    held = {"north": "1.0", "numpy": "2.1.0", "nvidia-cudnn-cu12": "9.1.0.70", "nvidia-cudnn-cu13": "9.13.0.50"}
+    held = {"north": "1.0", "numpy": "2.1.0", "nvidia-cublas-cu12": "12.4.5.8"}
+    held |= {"nvidia-cudnn-cu12": "9.1.0.70", "nvidia-cudnn-cu13": "9.13.0.50"}
 
     assert actions(planned("north==2.0", packages={"pip": held})) == {
         "north": "upgrade",
         "numpy": "downgrade",
-        "nvidia-cudnn-cu12": "keep",
-        "nvidia-cublas-cu12": "install",
+        "nvidia-cudnn-cu12": "install",  # again: the removal below takes files of it along
+        "nvidia-cublas-cu12": "keep",
         "nvidia-cuda-runtime-cu12": "install",
         "nvidia-cudnn-cu13": "remove",
     }
@@ -47,6 +48,7 @@ def test_every_action() -> None:
         ("2.0+cu124", "north==2.0", "keep"),  # the index of the variant gives it a local part, the default index does not
         ("2.0+cu118", "north==2.0+cu118", "keep"),
         ("2.0+cu118", "north==2.0+cu124", "upgrade"),
+        ("2.0", "north==2.0+cu118", "upgrade"),  # without a local part it is the default index's build, of CUDA 12.4
         ("2.0+made.here", "north==2.0", "upgrade"),
         ("3.0", "north==2.0", "downgrade"),
         ("not a version", "north==2.0", "upgrade"),
@@ -69,7 +71,13 @@ def test_a_removed_package_says_for_whom() -> None:
 
 
 def test_the_stack_comes_first() -> None:
-    assert [one.name for one in planned("north==2.0").pip] == ["north", "nvidia-cudnn-cu12", "nvidia-cublas-cu12", "nvidia-cuda-runtime-cu12", "numpy"]
+    assert [one.name for one in planned("north==2.0").pip] == [
+        "north",
+        "nvidia-cudnn-cu12",
+        "nvidia-cublas-cu12",
+        "nvidia-cuda-runtime-cu12",
+        "numpy",
+    ]
 
 
 def test_every_pin_has_its_reason() -> None:
@@ -117,7 +125,7 @@ def test_a_copy_outside_the_loaders_places_gets_a_cache_file(path: str, loader: 
 
 
 def test_steps_in_a_safe_order() -> None:
-    held = {"pip": {"nvidia-cudnn-cu12": "9.1.0.70", "nvidia-cudnn-cu13": "9.13.0.50", "north": "2.0"}, "apt": {}}
+    held = {"pip": {"north": "1.0"}, "apt": {}}
     found = planned("north==2.0+cu118", "south==2.0", extras=("left-pad",), options={"channel": "apt"}, packages=held)
 
     assert [step.kind for step in found.steps] == ["apt-repository", "apt", "apt", "pip", "pip", "pip-unpinned"]

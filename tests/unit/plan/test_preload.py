@@ -25,11 +25,10 @@ def test_the_source_is_python_36(frameworks: tuple[str, ...]) -> None:
 
 
 def test_the_names_are_those_of_modules() -> None:
-    namespace: dict[str, object] = {}
     source = preload_source(("paddlepaddle", "tensorflow"))
-    exec(compile(source.replace("sys.meta_path.insert", "str"), "x", "exec"), namespace)  # noqa: S102 - our own text, without its effect
 
-    assert namespace["NAMES"] == ("paddle", "tensorflow")
+    assert "NAMES = ('paddle', 'tensorflow')\n" in source
+    assert "NAMES = ('jax',)\n" in preload_source(("jax",))
 
 
 def site(tmp_path: Path, *frameworks: str) -> Path:
@@ -56,14 +55,24 @@ def library(folder: Path, name: str, value: int, *needed: Path) -> Path:
     source = folder / f"{name}.c"
     source.write_text(C.format(name=name.replace(".", "_"), value=value), "utf-8")
     target = folder / f"lib{name}.so.9"
-    argv = [compiler, "-shared", "-fPIC", "-Wl,--no-as-needed", f"-Wl,-soname,{target.name}", "-o", str(target), str(source), *map(str, needed)]
+    argv = [
+        compiler,
+        "-shared",
+        "-fPIC",
+        "-Wl,--no-as-needed",
+        f"-Wl,-soname,{target.name}",
+        "-o",
+        str(target),
+        str(source),
+        *map(str, needed),
+    ]
     subprocess.run(argv, check=True, timeout=60)
     source.unlink()
     return target
 
 
 def test_libraries_are_loaded_when_the_framework_is_imported(tmp_path: Path) -> None:
-    folder = site(tmp_path / "site", "tensorflow") if (tmp_path / "site").mkdir() is None else tmp_path
+    folder = site(tmp_path, "tensorflow")
     cublas = library(folder / "nvidia/cublas/lib", "cublas", 1)
     library(folder / "nvidia/cudnn/lib", "cudnn", 7, cublas)
     (folder / "tensorflow.py").write_text("import ctypes\nVALUE = ctypes.CDLL('libcudnn.so.9').cudnn_answer()\n", "utf-8")

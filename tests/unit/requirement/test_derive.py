@@ -109,7 +109,10 @@ def test_needs_at_the_root() -> None:
     assert "requirements.txt:1" in needs[2].because
 
 
-@pytest.mark.parametrize(("spec", "version", "accepted"), [("<2", "1.26.4", True), ("<2", "2.0", False), (">=1", "2.0rc1", False), (">=2.0rc1", "2.0rc1", True), ("", "1", True)])
+@pytest.mark.parametrize(
+    ("spec", "version", "accepted"),
+    [("<2", "1.26.4", True), ("<2", "2.0", False), (">=1", "2.0rc1", False), (">=2.0rc1", "2.0rc1", True), ("", "1", True)],
+)
 def test_a_further_requirement_tests_versions(spec: str, version: str, *, accepted: bool) -> None:
     class Release:
         def __init__(self) -> None:

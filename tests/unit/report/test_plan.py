@@ -1,0 +1,275 @@
+"""A plan as text, JSON, script and requirements file."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+from cudnn_resolve.facts.codec import encode
+from cudnn_resolve.plan.model import Plan
+from cudnn_resolve.record import replace
+from cudnn_resolve.report import plan as text_report
+from cudnn_resolve.report import requirements, script, why
+from cudnn_resolve.report.plan_json import encode_plan
+from cudnn_resolve.report.text import Style
+from cudnn_resolve.resolution.chain import chain
+from cudnn_resolve.resolution.model import Resolution
+from tests.worlds.load import facts, outcome, plan, request, world
+
+BOOK = world()
+HELD: dict[str, Any] = {
+    "packages": {"pip": {"numpy": "2.1.0", "app": "1.0", "nvidia-cudnn-cu13": "9.13.0.50"}, "requires": {"app": ["numpy>=2"]}},
+    "driver": {"version": "535.54.03"},
+}
+
+
+def planned(*targets: str, options: dict[str, Any] | None = None, extras: tuple[str, ...] = (), **parts: Any) -> Plan:
+    return plan(BOOK, facts(**parts), request(BOOK, *targets, extras=extras, **(options or {})))
+
+
+PLANS: dict[str, Callable[[], Plan]] = {
+    "joint": lambda: planned("north", "south", extras=("left-pad",), **HELD),
+    "apt": lambda: planned("south==1.1", options={"channel": "apt"}, python={"version": "3.10", "path": "/env/bin/python"}, root=False),
+    "preload": lambda: planned("south-gpu", python={"version": "3.10"}, gpus=None),
+    "cpu": lambda: planned("north", options={"device": "cpu"}),
+    "conflict": lambda: planned("north==3.0", "south==2.0", driver={"version": "580.65.06"}),
+    "done": lambda: planned("north==2.0+cu118", packages={"pip": {"north": "2.0+cu118", "numpy": "1.26.4"}}),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_text(name: str, golden: Callable[[str, str], None]) -> None:
+    golden(f"plan-{name}.txt", text_report.render(PLANS[name](), width=100))
+
+
+def test_every_reason_on_demand(golden: Callable[[str, str], None]) -> None:
+    golden("plan-joint-verbose.txt", text_report.render(PLANS["joint"](), width=100, verbose=True))
+
+
+def test_the_script(golden: Callable[[str, str], None]) -> None:
+    golden("plan-apt.sh", script.render(PLANS["apt"]()))
+
+
+def test_the_requirements(golden: Callable[[str, str], None]) -> None:
+    golden("plan-joint.requirements.txt", requirements.render(PLANS["joint"]()))
+
+
+def test_the_chain(golden: Callable[[str, str], None]) -> None:
+    found = outcome(BOOK, facts(), request(BOOK, "north", "south"))
+    assert isinstance(found, Resolution)
+    golden("why.txt", why.render(chain(found, "nvidia-cudnn-cu12", BOOK), width=100))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+@pytest.mark.parametrize("name", PLANS)
+def test_lines_are_as_wide_as_the_terminal(name: str, width: int) -> None:
+    lines = text_report.render(PLANS[name](), width=width).splitlines()
+    too_long = [line for line in lines if len(line) > width and not line.strip().startswith(("cudnn-resolve ", "http"))]
+
+    assert not [line for line in too_long if max(map(len, line.split())) <= width - 12], too_long
+
+
+def test_colour_changes_nothing_but_colour() -> None:
+    coloured = text_report.render(PLANS["joint"](), width=100, style=Style(color=True))
+
+    assert "\x1b[" in coloured
+    assert len(re.sub(r"\x1b\[[0-9;]*m", "", coloured).split()) == len(text_report.render(PLANS["joint"](), width=100).split())
+
+
+EVIL = "a\x1b]0;owned\x07\u202e\nb"
+
+
+def hostile() -> Plan:
+    """A plan in which every text that comes from somebody else's file wants to act on the terminal."""
+    found = PLANS["joint"]()
+    of = found.facts
+    return replace(
+        found,
+        targets=(EVIL,),
+        facts=replace(of, platform=replace(of.platform, distribution=EVIL), python=replace(of.python, path=EVIL, version=EVIL)),
+        pip=tuple(replace(one, name=EVIL, version=EVIL, because=(EVIL,)) for one in found.pip),
+        unpinned=(EVIL,),
+        overrides=tuple(replace(one, package=EVIL, requested_by=EVIL, reason=EVIL) for one in found.overrides),
+        environment=tuple(replace(one, why=EVIL) for one in found.environment),
+        steps=tuple(replace(one, why=EVIL, argv=(EVIL, *(one.argv or ())[1:])) for one in found.steps),
+        warnings=tuple(replace(one, message=EVIL) for one in found.warnings),
+    )
+
+
+@pytest.mark.parametrize("render", [text_report.render, script.render, requirements.render])
+def test_names_do_not_reach_the_terminal_as_they_are(render: Callable[[Plan], str]) -> None:
+    shown = render(hostile())
+
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", shown)
+    assert not [line for line in shown.splitlines() if line.startswith("b")]
+
+
+SHAPE: dict[str, Any] = {
+    "schema": str,
+    "status": str,
+    "targets": [str],
+    "facts": dict,
+    "stack": {
+        "driver_min": (str, None),
+        "cuda": (str, None),
+        "cudnn": (str, None),
+        "cudnn_soname": (int, None),
+        "frameworks": [{"name": str, "version": str, "variant": str, "cuda_built": (str, None), "cudnn_built": (str, None)}],
+    },
+    "pip": [
+        {
+            "name": str,
+            "version": str,
+            "action": ("install", "upgrade", "downgrade", "keep", "remove"),
+            "index": (str, None),
+            "because": [str],
+        }
+    ],
+    "unpinned": [str],
+    "apt": [{"name": str, "version": str, "repository": str, "action": str, "because": [str]}],
+    "overrides": [{"package": str, "requested_by": str, "declared": str, "chosen": str, "reason": str}],
+    "environment": [{"kind": ("ldconfig", "preload", "env", "none"), "value": str, "why": str}],
+    "steps": [{"id": str, "kind": str, "argv": ([str], None), "why": str, "needs_root": bool}],
+    "warnings": [{"code": str, "message": str}],
+    "conflict": (
+        {"message": str, "causes": [{"what": str, "because": str}], "relaxations": [{"change": str, "result": str, "command": str}]},
+        None,
+    ),
+}
+"""What the interface fixes; a tuple holds alternatives, a text in one is a value."""
+
+
+def check(value: Any, shape: Any, where: str) -> None:
+    if isinstance(shape, tuple):
+        faults = []
+        for one in shape:
+            if isinstance(one, str):
+                if value == one:
+                    return
+                continue
+            if one is None:
+                if value is None:
+                    return
+                continue
+            try:
+                check(value, one, where)
+            except AssertionError as error:
+                faults.append(str(error))
+            else:
+                return
+        pytest.fail(f"{where} is {value!r}: {faults}")
+    if isinstance(shape, dict):
+        assert isinstance(value, dict), where
+        missing = set(shape) - set(value)
+        assert not missing, f"{where} lacks {missing}"
+        for key, one in shape.items():
+            check(value[key], one, f"{where}.{key}")
+    elif isinstance(shape, list):
+        assert isinstance(value, list), where
+        for number, one in enumerate(value):
+            check(one, shape[0], f"{where}[{number}]")
+    else:
+        assert type(value) is shape, f"{where} is {value!r}"
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_json_is_what_the_interface_says(name: str) -> None:
+    found = PLANS[name]()
+    encoded = json.loads(json.dumps(encode_plan(found, encode(found.facts))))
+
+    shape = {**SHAPE, "stack": (SHAPE["stack"], None)}
+    check(encoded, shape, "plan")
+    assert set(encoded) == set(SHAPE)
+    assert encoded["schema"] == "cudnn-resolve/plan/1"
+    assert encoded["facts"]["schema"] == "cudnn-resolve/detect/1"
+    assert (encoded["status"] == "ok") == (encoded["conflict"] is None) == (encoded["stack"] is not None)
+
+
+@pytest.mark.parametrize("name", [name for name in PLANS if name != "conflict"])
+def test_a_script_that_bash_can_read(name: str) -> None:
+    shell = shutil.which("bash")
+    assert shell
+    done = subprocess.run([shell, "-n"], input=script.render(PLANS[name]()), text=True, capture_output=True, check=False, timeout=20)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+STUB = '#!/bin/bash\nprintf "%s\\n" "$0" "$@" >> "$LOG"\n'
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/tmp/a b/python", "/tmp/$(touch owned)/python", "/tmp/`id`'\"/python", "/tmp/x;y&z|/python", "/tmp/}/python", "/tmp/\\/python"],
+)
+def test_a_script_does_not_run_what_stands_in_a_path(path: str, tmp_path: Path) -> None:
+    python = str(tmp_path) + path[4:]
+    Path(python).parent.mkdir(parents=True, exist_ok=True)
+    Path(python).write_text(STUB)
+    Path(python).chmod(0o755)
+    log = tmp_path / "log"
+    shown = script.render(planned("north==2.0+cu118", python={"version": "3.11.9", "path": python}, driver={"version": "535.54.03"}))
+    env = {"PATH": "/usr/bin:/bin", "LOG": str(log)}
+
+    done = subprocess.run(["bash", "-c", shown], cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=20)
+
+    assert done.returncode == 0, done.stderr
+    words = log.read_text("utf-8").splitlines()
+    assert words[0] == python
+    assert "north==2.0+cu118" in words
+    assert not (tmp_path / "owned").exists()
+
+
+def test_a_script_stops_at_the_first_failure(tmp_path: Path) -> None:
+    shown = script.render(planned("north==2.0+cu118", python={"version": "3.11.9", "path": "/bin/false"}, driver={"version": "535.54.03"}))
+    done = subprocess.run(
+        ["bash", "-c", shown], cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False, timeout=20
+    )
+
+    assert done.returncode != 0
+
+
+@pytest.mark.parametrize(("driver", "code"), [("535.104.05", 0), ("525.60.13", 0), ("470.57.02", 1), ("525.9.1", 1)])
+def test_a_script_looks_at_the_driver(driver: str, code: int, tmp_path: Path) -> None:
+    for name, text in (("nvidia-smi", f"#!/bin/sh\necho {driver}\n"), ("python", STUB)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    shown = script.render(planned("north==2.0", python={"version": "3.11", "path": str(tmp_path / "python")}))
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "LOG": str(tmp_path / "log")}
+    done = subprocess.run(["bash", "-c", shown], env=env, capture_output=True, text=True, check=False, timeout=20)
+
+    assert done.returncode == code, done.stderr
+    assert (tmp_path / "log").exists() == (code == 0)
+    assert code == 0 or driver in done.stderr
+
+
+def test_a_script_writes_a_preload_that_is_python(tmp_path: Path) -> None:
+    (tmp_path / "python").write_text('#!/bin/bash\nif [ "$1" = -c ]; then echo "$SITE_PACKAGES"; fi\n')
+    (tmp_path / "python").chmod(0o755)
+    shown = script.render(planned("south==1.1", python={"version": "3.10", "path": str(tmp_path / "python")}))
+    env = {"PATH": "/usr/bin:/bin", "SITE_PACKAGES": str(tmp_path)}
+    done = subprocess.run(["bash", "-c", shown], env=env, capture_output=True, text=True, check=False, timeout=20)
+
+    assert done.returncode == 0, done.stderr
+    module = tmp_path / "_cudnn_resolve_preload.py"
+    compile(module.read_text("utf-8"), str(module), "exec")
+    assert (tmp_path / "_cudnn_resolve_preload.pth").read_text("utf-8") == "import _cudnn_resolve_preload\n"
+
+
+@pytest.mark.parametrize("name", [name for name in PLANS if name != "conflict"])
+def test_requirements_that_pip_can_read(name: str) -> None:
+    found = PLANS[name]()
+    lines = requirements.render(found).splitlines()
+    pins = [Requirement(line) for line in lines if line and not line.startswith(("#", "--"))]
+
+    wanted = {one.name: f"=={one.version}" for one in found.pip if one.action != "remove"} | dict.fromkeys(found.unpinned, "")
+    assert {pin.name: str(pin.specifier) for pin in pins} == wanted
+    options = [line for line in lines if line.startswith("--")]
+    assert options == [f"--extra-index-url {index}" for index in dict.fromkeys(one.index for one in found.pip if one.index)]
