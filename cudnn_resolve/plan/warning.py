@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.facts.model import UNKNOWN, Facts
 from cudnn_resolve.plan.model import Warning
-from cudnn_resolve.resolution.framework import extras_of
+from cudnn_resolve.resolution.framework import extras_of, is_vague
 from cudnn_resolve.resolution.package import abi_range
 from cudnn_resolve.resolution.release import Release, Shelf
 from cudnn_resolve.resolution.resolve import loaded_cudnn
@@ -41,6 +41,7 @@ def warnings(
         out += _extra(resolution, book, build)
         out += _traps(book, build)
         out += _older_toolkit(resolution, build)
+        out += _known_in_part(resolution, build)
     out += _advisories(resolution, book)
     out += _from_source(resolution)
     if resolution.dropped:
@@ -126,7 +127,8 @@ def _shadowed(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
     planned = CudnnVersion(resolution.cudnn)
     for directory in facts.loader.ld_library_path:
         for copy in resolution.machine.cudnn:
-            if copy.path is None or copy.version is None or copy.path.rstrip("/") != directory.rstrip("/"):
+            folder = directory.rstrip("/")
+            if copy.path is None or copy.version is None or not (copy.path == folder or copy.path.startswith(f"{folder}/")):
                 continue
             found = CudnnVersion(copy.version)
             parts_only = all(build.finds == "rpath" for build in resolution.builds)
@@ -140,8 +142,21 @@ def _shadowed(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
             )
 
 
+def _cuda_majors(resolution: Resolution) -> Iterator[Warning]:
+    """Frameworks that bring another CUDA major inside their wheels."""
+    majors = {build.cuda.major for build in resolution.builds if build.cuda is not None}
+    if len(majors) > 1:
+        each = ", ".join(f"{build.package} {build.wheel_version} on CUDA {build.cuda}" for build in resolution.builds if build.cuda)
+        yield Warning(
+            code="cuda-majors",
+            message=f"two CUDA majors meet in one process: {each}; libcurand.so.10 and, of 11 and 12, libcusolver.so.11 have one name in both, "
+            "and the first that is loaded serves all",
+        )
+
+
 def _majors(resolution: Resolution) -> Iterator[Warning]:
     """Frameworks that load different majors of cuDNN."""
+    yield from _cuda_majors(resolution)
     loaded = {build: text for build in resolution.builds if (text := loaded_cudnn(resolution, build)) is not None}
     if len({text.partition(".")[0] for text in loaded.values()}) > 1:
         each = ", ".join(f"{build.package} loads cuDNN {text}" for build, text in loaded.items())
@@ -206,6 +221,16 @@ def _older_toolkit(resolution: Resolution, build: Build) -> Iterator[Warning]:
             message=f"{build.package} {build.version} is built with CUDA {build.cuda} as published and lives on "
             f"the installed {resolution.cuda}; "
             "it is kept because it is what this environment runs on",
+        )
+
+
+def _known_in_part(resolution: Resolution, build: Build) -> Iterator[Warning]:
+    """A build whose wheel nobody read: its libraries are those that its release is known to load."""
+    if is_vague(build) and resolution.channels.get(build.framework) == "pip":
+        yield Warning(
+            code="known-in-part",
+            message=f"the requirements of {build.package} {build.wheel_version} are known in part only (its index was not read): "
+            "`pip check` after the installation names what else it wants",
         )
 
 

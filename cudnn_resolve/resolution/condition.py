@@ -27,7 +27,7 @@ def conditions(machine: Machine, request: Request) -> Iterator[Condition]:
     """Every wish and fact, those that least often matter first, so that what is left are those that a person would name."""
     for extra in request.extras:
         yield _extra(extra)
-    yield from _system(machine)
+    yield from _system(machine, alone=len(request.targets) == 1)
     for number, gpu in enumerate(machine.gpus):
         yield _gpu(number, gpu)
     if machine.driver is not None:
@@ -71,11 +71,12 @@ def _target(target: Target) -> Condition:
     return Condition(id=f"target:{target.framework}", what=target.text, because="asked for", without=without)
 
 
-def _system(machine: Machine) -> Iterator[Condition]:
+def _system(machine: Machine, *, alone: bool) -> Iterator[Condition]:
     if machine.glibc is not None:
         glibc = f"glibc {machine.glibc[0]}.{machine.glibc[1]}"
         yield Condition(id="glibc", what=glibc, because="the machine's C library", without=lambda m, r: (replace(m, glibc=None), r))
-    yield Condition(id="arch", what=machine.arch, because="the machine's architecture", without=lambda m, r: (replace(m, arch=""), r))
+    if alone:  # of several frameworks another architecture would only offer other builds, which is beside the point
+        yield Condition(id="arch", what=machine.arch, because="the machine's architecture", without=lambda m, r: (replace(m, arch=""), r))
     if machine.os is not None:
         yield Condition(id="os", what=machine.os, because="the machine's distribution", without=lambda m, r: (replace(m, os=None), r))
     if machine.root is False:

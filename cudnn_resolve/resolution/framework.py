@@ -39,7 +39,7 @@ def framework_candidates(universe: Universe, name: str) -> Iterator[Candidate]:
 
     native = universe.machine.native_cuda
 
-    def key(build: Build) -> tuple[bool, bool, int, _Descending, bool, bool, bool, tuple[int, int], int]:
+    def key(build: Build) -> tuple[bool, bool, int, bool, _Descending, bool, bool, tuple[int, int], int]:
         version = parse_version(build.version)
         assert version is not None
         keep = near is None and runtime.is_installed(universe, build)
@@ -47,9 +47,9 @@ def framework_candidates(universe: Universe, name: str) -> Iterator[Candidate]:
         cuda = (-build.cuda.major, -build.cuda.minor) if build.cuda else (0, 0)
         missing = unmet(universe, build) if keep else 0
         beyond = native is not None and build.cuda is not None and build.cuda > native
-        vague = not build.targets and build.capability_first is None
         other = build.index != "default"
-        return not keep, not exact, missing, _Descending(version), other, other and vague, other and beyond, cuda, position[id(build)]
+        vague = other and is_vague(build)
+        return not keep, not exact, missing, vague, _Descending(version), other, other and beyond, cuda, position[id(build)]
 
     usable = [build for build in builds if parse_version(build.version) is not None]
     if near is not None:
@@ -58,6 +58,14 @@ def framework_candidates(universe: Universe, name: str) -> Iterator[Candidate]:
         usable.sort(key=key)
     for build in usable:
         yield Candidate(name=f"framework:{name}", version=build.wheel_version, kind="framework", payload=build, index=build.index)
+
+
+def is_vague(build: Build) -> bool:
+    """True for a GPU build whose wheel nobody read: its code or its pins are not known, so that any other build comes first."""
+    if build.cuda is None:
+        return False
+    unread = build.delivery == "wheel" and build.extra is None and bool(build.loads)
+    return unread or (not build.targets and build.capability_first is None)
 
 
 class _Descending:
