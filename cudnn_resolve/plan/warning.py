@@ -119,8 +119,8 @@ def _gpu(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
 def _shadowed(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
     """Copies on LD_LIBRARY_PATH that are found before the planned one.
 
-    A RUNPATH gives way to it; an RPATH does not, but up to 9.20 the outer library of the wheel looks for its parts by a RUNPATH, so
-    that those would come from the other copy (read in the wheels, see facts of the matrix on cuDNN).
+    A RUNPATH gives way to it; an RPATH does not, but the libraries of the cuDNN wheel find one another by a RUNPATH, so that its
+    parts come from the other copy (up to 9.20 all of them, later the engines; read in the wheels).
     """
     if facts.loader is UNKNOWN or resolution.cudnn is None or "pip" not in resolution.channels.values():
         return
@@ -132,7 +132,7 @@ def _shadowed(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
                 continue
             found = CudnnVersion(copy.version)
             parts_only = all(build.finds == "rpath" for build in resolution.builds)
-            if found.major != planned.major or found == planned or (parts_only and planned >= CudnnVersion("9.21")):
+            if found.major != planned.major or found == planned:
                 continue
             what = "whose parts are loaded into" if parts_only else "which is loaded instead of"
             yield Warning(
@@ -149,8 +149,8 @@ def _cuda_majors(resolution: Resolution) -> Iterator[Warning]:
         each = ", ".join(f"{build.package} {build.wheel_version} on CUDA {build.cuda}" for build in resolution.builds if build.cuda)
         yield Warning(
             code="cuda-majors",
-            message=f"two CUDA majors meet in one process: {each}; libcurand.so.10 and, of 11 and 12, libcusolver.so.11 have one name in both, "
-            "and the first that is loaded serves all",
+            message=f"two CUDA majors meet in one process: {each}; libcurand.so.10 and, of 11 and 12, libcusolver.so.11 have one "
+            "name in both, and the first that is loaded serves all",
         )
 
 

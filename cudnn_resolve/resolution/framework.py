@@ -38,6 +38,7 @@ def framework_candidates(universe: Universe, name: str) -> Iterator[Candidate]:
     position = {id(build): number for number, build in enumerate(builds)}
 
     native = universe.machine.native_cuda
+    known = {build.version for build in builds if not is_vague(build)}
 
     def key(build: Build) -> tuple[bool, bool, int, bool, _Descending, bool, bool, tuple[int, int], int]:
         version = parse_version(build.version)
@@ -48,7 +49,7 @@ def framework_candidates(universe: Universe, name: str) -> Iterator[Candidate]:
         missing = unmet(universe, build) if keep else 0
         beyond = native is not None and build.cuda is not None and build.cuda > native
         other = build.index != "default"
-        vague = other and is_vague(build)
+        vague = is_vague(build) and build.version in known
         return not keep, not exact, missing, vague, _Descending(version), other, other and beyond, cuda, position[id(build)]
 
     usable = [build for build in builds if parse_version(build.version) is not None]
@@ -61,7 +62,10 @@ def framework_candidates(universe: Universe, name: str) -> Iterator[Candidate]:
 
 
 def is_vague(build: Build) -> bool:
-    """True for a GPU build whose wheel nobody read: its code or its pins are not known, so that any other build comes first."""
+    """True for a GPU build whose wheel nobody read: its code or its pins are not known.
+
+    Where another build of its version is known, every known build comes first.
+    """
     if build.cuda is None:
         return False
     unread = build.delivery == "wheel" and build.extra is None and bool(build.loads)
