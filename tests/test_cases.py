@@ -167,13 +167,23 @@ def check_laws(found: Plan) -> None:
         assert not step["needs_root"] or step["kind"] == "ldconfig" or all(before["needs_root"] for before in found["steps"][:number])
 
 
+ANSWERS: dict[Path, Plan] = {}
+"""What was answered to a case; a conflict takes long enough not to work it out twice."""
+
+
+def answered(path: Path, case: Case, plan: Callable[[list[str]], Plan]) -> Plan:
+    """The answer to a case, with its files in the current directory."""
+    for name, text in case.files.items():
+        Path(name).write_text(text, "utf-8")
+    if path not in ANSWERS:
+        ANSWERS[path] = plan(case.argv)
+    return ANSWERS[path]
+
+
 @pytest.mark.parametrize("path", CASES, ids=[f"{path.parent.name}/{path.stem}" for path in CASES])
 def test_a_case(path: Path, plan: Callable[[list[str]], Plan]) -> None:
     case = Case(path)
-    for name, text in case.files.items():
-        Path(name).write_text(text, "utf-8")
-
-    found = plan(case.argv)
+    found = answered(path, case, plan)
 
     message = found["conflict"] and json.dumps(found["conflict"], indent=1, ensure_ascii=False)
     assert (found["status"] == "ok") == case.fits, message or pinned(found)
@@ -187,10 +197,7 @@ def test_a_case(path: Path, plan: Callable[[list[str]], Plan]) -> None:
 @pytest.mark.parametrize("path", [path for path in CASES if path.parent.name == "conflicts"], ids=lambda path: path.stem)
 def test_what_a_conflict_proposes_works(path: Path, plan: Callable[[list[str]], Plan]) -> None:
     case = Case(path)
-    for name, text in case.files.items():
-        Path(name).write_text(text, "utf-8")
-
-    for relaxation in plan(case.argv)["conflict"]["relaxations"]:
+    for relaxation in answered(path, case, plan)["conflict"]["relaxations"]:
         for words in commands(relaxation["command"]):
             assert words[:2] == ["cudnn-resolve", "plan"]
             found = plan(words[2:])

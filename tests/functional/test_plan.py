@@ -50,11 +50,10 @@ class Program:
             "stdin": subprocess.DEVNULL,
             "text": True,
             "timeout": 60,
-            "check": False,
             **more,
         }
         environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "XDG_CACHE_HOME": self._cache, **(env or {})}
-        done: subprocess.CompletedProcess[str] = subprocess.run([*ARGV, *words], env=environ, cwd=self.cwd, **settings)
+        done: subprocess.CompletedProcess[str] = subprocess.run([*ARGV, *words], env=environ, cwd=self.cwd, check=False, **settings)
         assert "Traceback" not in (done.stderr or "")
         assert "internal error" not in (done.stderr or "")
         return done
@@ -167,7 +166,7 @@ def test_files_that_name_one_another(program: Program) -> None:
     (program.cwd / "a.txt").write_text("-r b.txt\n", "utf-8")
     (program.cwd / "b.txt").write_text("numpy\n-r a.txt\n", "utf-8")
 
-    is_explained(program("plan", "-f", "torch", "-r", "a.txt", *ELSEWHERE), 2, "without end", ".txt")
+    is_explained(program("plan", "-f", "torch", "-r", "a.txt", *ELSEWHERE), 2, "name one another", ".txt")
 
 
 def test_an_overlay_that_is_broken_names_file_row_and_field(program: Program) -> None:
@@ -254,7 +253,7 @@ def test_a_failure_leaves_the_old_file(program: Program) -> None:
     assert (program.cwd / "plan.sh").read_text("utf-8") == "old"
 
 
-def test_a_reader_that_has_seen_enough(program: Program) -> None:
+def test_a_reader_that_has_seen_enough() -> None:
     words = " ".join([*ARGV, "plan", "-f", "torch==2.6.0", *ELSEWHERE, "--format", "json"])
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     shell = shutil.which("bash")
@@ -269,11 +268,9 @@ def test_a_reader_that_has_seen_enough(program: Program) -> None:
 
 
 def test_a_closed_standard_output(program: Program) -> None:
-    words = " ".join([*ARGV, "plan", "-f", "torch==2.6.0", *ELSEWHERE])
+    argv = ["bash", "-c", " ".join([*ARGV, "plan", "-f", "torch==2.6.0", *ELSEWHERE, ">&-"])]
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(
-        ["bash", "-c", f"{words} >&-"], env=environ, cwd=program.cwd, capture_output=True, text=True, check=False, timeout=60
-    )
+    done = subprocess.run(argv, env=environ, cwd=program.cwd, capture_output=True, text=True, check=False, timeout=60)
 
     assert done.returncode == 3
     assert "standard output is closed" in done.stderr

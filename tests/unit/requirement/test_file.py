@@ -91,9 +91,9 @@ def test_what_is_no_requirement_is_said_with_its_line(text: str, words: list[str
 
 
 def test_files_that_name_one_another_end() -> None:
-    with pytest.raises(InputError, match="without end"):
+    with pytest.raises(InputError, match="name one another"):
         texts("-r a.txt", a="-r b.txt", b="-r a.txt")
-    with pytest.raises(InputError, match="without end"):
+    with pytest.raises(InputError, match="name one another"):
         texts("-r r.txt\n-r r.txt\n")
 
 
@@ -121,9 +121,11 @@ def test_files_that_multiply_end() -> None:
     ids=["blanks", "blanks-x", "tabs", "name", "version", "extras", "marker", "hashes", "continuations", "comment"],
 )
 def test_a_monstrous_line_takes_no_time(text: str) -> None:
+    message = ""
     start = time.monotonic()
     try:
         texts(text)
     except InputError as error:
-        assert len(str(error)) < 5000, "the message is as monstrous as the line"
+        message = str(error)
     assert time.monotonic() - start < 5
+    assert len(message) < 5000, "the message is as monstrous as the line"
