@@ -288,7 +288,8 @@ def test_a_full_disk(program: Program) -> None:
 def test_the_python_api_gives_what_the_command_prints(program: Program) -> None:
     shown = json.loads(program("plan", "-f", "torch==2.6.0", *ELSEWHERE, "--format", "json").stdout)
     code = (
-        "import cudnn_resolve, json, sys; json.dump(cudnn_resolve.plan('torch==2.6.0', driver='550.54.15', gpu='T4', python_version='3.11', "
+        "import cudnn_resolve, json, sys; "
+        "json.dump(cudnn_resolve.plan('torch==2.6.0', driver='550.54.15', gpu='T4', python_version='3.11', "
         "platform='linux_x86_64', glibc='2.35', offline=True), sys.stdout)"
     )
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}

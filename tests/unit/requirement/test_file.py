@@ -46,7 +46,6 @@ def test_lines_with_their_numbers() -> None:
         ("numpy==1.26.4 \\\n    --hash=sha256:abc \\\n    --hash=sha256:def\nscipy", ["numpy==1.26.4", "scipy"]),
         ("numpy<2\r\nscipy\r\n", ["numpy<2", "scipy"]),
         ("numpy<2 \\", ["numpy<2"]),
-        ("\ufeffnumpy<2\n", ["numpy<2"]),
         ("", []),
         ("\n \n\t\n#\n", []),
         ("a#b", None),
