@@ -41,7 +41,7 @@ def unpinned(resolution: Resolution) -> tuple[str, ...]:
 def _pip_action(pin: PipPin, installed: Mapping[str, str], book: Book) -> PipAction:
     here = installed.get(pin.name)
     version = pin.version or ""
-    action = _compare(here, version, pin)
+    action = _compare(here, version, pin, book)
     if action == "keep" and here is not None:
         version = here
     row = book.index(pin.index) if pin.index is not None else None
@@ -56,7 +56,7 @@ def _pip_action(pin: PipPin, installed: Mapping[str, str], book: Book) -> PipAct
     )
 
 
-def _compare(here: str | None, wanted: str, pin: PipPin) -> str:
+def _compare(here: str | None, wanted: str, pin: PipPin, book: Book) -> str:
     if here is None:
         return "install"
     if here == wanted:
@@ -69,9 +69,18 @@ def _compare(here: str | None, wanted: str, pin: PipPin) -> str:
         return "keep"
     if old.public == new.public:
         # The default index serves a variant under its bare version: 2.6.0 there and 2.6.0+cu124 of the variant's index are one build.
-        same = pin.build is not None and (old.local or pin.build.variant) == (new.local or pin.build.variant)
-        return "keep" if same else "upgrade"
+        bare = _default_variant(pin, old.public, book)
+        return "keep" if bare is not None and (old.local or bare) == (new.local or bare) else "upgrade"
     return "upgrade" if new > old else "downgrade"
+
+
+def _default_variant(pin: PipPin, version: str, book: Book) -> str | None:
+    """The variant that the configured index serves under the bare version of a framework."""
+    if pin.build is None:
+        return None
+    builds = book.framework(pin.build.framework).builds
+    found = (one for one in builds if one.package == pin.name and one.version == version and one.index == "default")
+    return next((one.variant for one in found if (one.cuda is None) == (pin.build.cuda is None)), None)
 
 
 def _removals(resolution: Resolution, book: Book) -> Iterator[PipAction]:

@@ -291,7 +291,7 @@ def _broken(resolution: Resolution, book: Book, pip: tuple[PipAction, ...]) -> I
                 continue
             target = canonicalize_name(requirement.name)
             action = changed.get(target)
-            if action is None or (requirement.marker is not None and "extra" in str(requirement.marker)):
+            if action is None or not shelf.applies(line):
                 continue
             after = None if action.action == "remove" else action.version
             if _satisfied(book, requirement, target, after):

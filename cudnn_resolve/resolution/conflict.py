@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.record import replace
-from cudnn_resolve.requirement.derive import derive
+from cudnn_resolve.requirement.derive import accepts, derive
 from cudnn_resolve.resolution.condition import Condition, conditions
-from cudnn_resolve.resolution.family import search
+from cudnn_resolve.resolution.family import apart, search
 from cudnn_resolve.resolution.model import Cause, Conflict, Failure, Rejection
 from cudnn_resolve.resolution.relaxation import relaxations
 from cudnn_resolve.resolution.resolve import PYTHONS
@@ -34,13 +34,14 @@ def explain(book: Book, machine: Machine, request: Request) -> Conflict:
     core, core_machine, core_request = minimum(book, machine, request)
     failure = _failure(book, core_machine, core_request)
     causes = [Cause(what=condition.what, because=condition.because) for condition in core]
+    causes += apart(Universe(book, core_machine, core_request))
     if failure is not None:
         causes += _clashes(failure, core)
     ids = frozenset(condition.id for condition in core)
     return Conflict(
         request=request,
         machine=machine,
-        message=_message(core),
+        message=_unknown(book, request) or _message(core),
         causes=tuple(causes),
         relaxations=relaxations(book, machine, request, ids),
     )
@@ -63,6 +64,14 @@ def _failure(book: Book, machine: Machine, request: Request) -> Failure | None:
     universe = Universe(book, machine, request)
     found = search(universe, list(derive(request, (), universe.shelf.applies)), ROUNDS)
     return found if isinstance(found, Failure) else None
+
+
+def _unknown(book: Book, request: Request) -> str | None:
+    """That a target names a release which nobody made, where one does."""
+    for target in request.targets:
+        if not any(accepts(target, build) for build in book.framework(target.framework).builds):
+            return f"there is no release of {target.framework} that is {target.text}"
+    return None
 
 
 def _message(core: list[Condition]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.requirement.model import Need
 from cudnn_resolve.resolution import runtime
-from cudnn_resolve.resolution.model import Candidate, Failure
+from cudnn_resolve.resolution.model import Candidate, Cause, Failure
 from cudnn_resolve.resolution.solve import ROUNDS, Solved, solve
 
 if TYPE_CHECKING:
@@ -76,6 +76,24 @@ def _of_target(universe: Universe, number: int) -> tuple[set[Family], bool]:
         elif build.cuda is not None:
             families.add(Family(build.cuda.major, build.cudnn.major if build.cudnn else None))
     return families, free
+
+
+def apart(universe: Universe) -> list[Cause]:
+    """The pairs of targets whose builds share no majors, in words."""
+    out = []
+    each = [(target, _of_target(universe, number)[0]) for number, target in enumerate(universe.request.targets)]
+    for number, (target, own) in enumerate(each):
+        for other, others in each[number + 1 :]:
+            if own and others and not any(_agree(one, two) for one in own for two in others):
+                because = f"{other.text} needs {_words(others)}, and frameworks of one environment share both majors"
+                out.append(Cause(what=f"{target.text} needs {_words(own)}", because=because))
+    return out
+
+
+def _words(families: set[Family]) -> str:
+    """`CUDA 12 with cuDNN 9 or CUDA 11 with cuDNN 9`."""
+    ordered = sorted(families, key=lambda family: (family.cuda or 0, family.cudnn or 0), reverse=True)
+    return " or ".join(f"CUDA {one.cuda}" + (f" with cuDNN {one.cudnn}" if one.cudnn else "") for one in ordered)
 
 
 def _is_free(universe: Universe, build: Build) -> bool:

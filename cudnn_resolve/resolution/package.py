@@ -184,6 +184,11 @@ def _component_needs(universe: Universe, release: Release, who: str) -> Iterator
             f"{who} is of that CUDA",
         )
     if component.library == "cudnn":
+        if universe.request.cudnn is not None:
+            allowed = universe.request.cudnn.specifier.contains(release.version, prereleases=True) or (
+                universe.request.cudnn.specifier.contains(".".join(map(str, release.version.release[:3])), prereleases=True)
+            )
+            yield Need("limit:cudnn", lambda _: allowed, f"cuDNN {release.text} allowed", f"{who} is that cuDNN")
         for build in universe.book.cudnn_builds():
             if build.wheel == release.package and str(build.version) == release.text:
                 yield from rule.cudnn_hardware(universe.book, universe.machine, build)

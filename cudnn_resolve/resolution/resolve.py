@@ -237,7 +237,9 @@ def _overrides(pins: dict[str, Pin]) -> list[Override]:
         for reason in pin.reasons:
             if reason.obeyed or not reason.binding or reason.declared is None:
                 continue
-            wanted = next((one.because for one in why if one.text != reason.text), None)
+            others = [one for one in why if one.text != reason.text]
+            others.sort(key=lambda one: one.parent_name == reason.parent_name)
+            wanted = next((one.because for one in others), None)
             text = f"read as {reason.text.removeprefix(candidate.payload.package)}, which is what the ABI promises"
             out.append(
                 Override(

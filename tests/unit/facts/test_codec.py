@@ -45,9 +45,9 @@ def test_a_machine_is_read_and_written_without_loss(path: Path) -> None:
 
     assert decode(json.dumps(encode(facts))) == facts
     written, stated = encode(facts), json.loads(text)
-    assert {key: written[key] for key in ("schema", "note", "platform", "python", "driver", "loader", "container", "root", "sources")} == {
-        key: stated[key] for key in ("schema", "note", "platform", "python", "driver", "loader", "container", "root", "sources")
-    }
+    plain = ("schema", "note", "platform", "python", "driver", "loader", "container", "root", "sources")
+    assert {key: written[key] for key in plain if key in stated} == {key: stated[key] for key in plain if key in stated}
+    assert {"schema", "platform", "python", "driver"} <= stated.keys()
 
 
 def test_there_are_machines() -> None:

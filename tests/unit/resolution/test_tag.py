@@ -75,6 +75,11 @@ def test_fit_joins_python_and_platform_of_one_file() -> None:
 
 
 def test_pythons_of_names_what_there_is_for_the_architecture() -> None:
-    tags = ("cp39-cp39-manylinux1_x86_64", "cp311-cp311-manylinux1_x86_64", "cp312-cp312-manylinux2014_aarch64", "cp38-abi3-manylinux1_x86_64")
+    tags = (
+        "cp39-cp39-manylinux1_x86_64",
+        "cp311-cp311-manylinux1_x86_64",
+        "cp312-cp312-manylinux2014_aarch64",
+        "cp38-abi3-manylinux1_x86_64",
+    )
 
     assert pythons_of(tags, "x86_64") == (">=3.8", "3.9", "3.11")
