@@ -69,7 +69,7 @@ def configured_index() -> str:
     configured = dict(re.findall(r"^(\S+)\.index-url='(.*)'$", done.stdout, re.MULTILINE))
     for place in (":env:", "install", "global"):
         if configured.get(place):
-            return configured[place]
+            return str(configured[place])
     done = subprocess.run([*pip, "install", "--help"], capture_output=True, text=True, check=False)
     found = re.search(r"--index-url\b.*?\(default\s+(\S+?)\)", done.stdout, re.DOTALL)
     if found is None:

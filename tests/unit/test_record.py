@@ -51,7 +51,8 @@ def test_equality_is_by_value_and_type() -> None:
     assert Pair(1, 2) == Pair(1, right=2)
     assert Pair(1, 2) != Pair(2, 2)
     assert hash(Pair(1, 2)) == hash(Pair(1, 2))
-    assert Pair(1, 2) != (1, 2)
+    other: object = (1, 2)
+    assert Pair(1, 2) != other
     assert Thing("a") != Thing("a")
     assert len({Thing("a"), Thing("a")}) == 2
 
@@ -72,7 +73,7 @@ def test_wrong_arguments_are_named() -> None:
     with pytest.raises(TypeError, match="no field z"):
         Point(x=1, z=2)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="no positional"):
-        Point(1)  # type: ignore[misc]
+        Point(1)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="positional"):
         Pair(1, 2, 3)  # type: ignore[call-arg]
 
