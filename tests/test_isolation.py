@@ -26,7 +26,7 @@ def test_settings_of_the_machine_are_gone() -> None:
 def test_settings_of_the_machine_were_there() -> None:
     """The test above, run with settings to lose: it would fail if the fixture left any."""
     planted = ["LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDNN_RESOLVE_FACTS", "PIP_INDEX_URL", "UV_INDEX_URL", "VIRTUAL_ENV"]
-    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "settings_of_the_machine_are_gone"]
+    argv = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", __file__, "-k", "settings_of_the_machine_are_gone"]
 
     done = subprocess.run(argv, env={**os.environ, **dict.fromkeys(planted, "planted")}, capture_output=True, text=True, check=False)
 
