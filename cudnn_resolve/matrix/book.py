@@ -7,6 +7,7 @@ are made once and kept in the instance.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
@@ -103,6 +104,13 @@ class Book:
     def slot(self, package: str) -> str | None:
         """The identity of the files that a package shares with others, None where it has them for itself."""
         return self._keep("slots", None, lambda _: self._slots()).get(_normalized(package))
+
+    def owners(self, slot: str) -> int:
+        """How many packages own the files of a slot; an identity that one package has alone excludes nothing."""
+        counted: dict[str, int] = self._keep(
+            "owners", None, lambda _: dict(Counter(self._keep("slots", None, lambda _: self._slots()).values()))
+        )
+        return counted.get(slot, 0)
 
     def cuda_of(self, package: str, version: str) -> CudaVersion | None:
         """The CUDA release that one version of a component package belongs to, None where that is not known."""

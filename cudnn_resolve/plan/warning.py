@@ -13,7 +13,7 @@ from cudnn_resolve.facts.model import UNKNOWN, Facts
 from cudnn_resolve.plan.model import Warning
 from cudnn_resolve.resolution.framework import extras_of, is_vague
 from cudnn_resolve.resolution.package import abi_range
-from cudnn_resolve.resolution.release import Release, Shelf
+from cudnn_resolve.resolution.release import Release, Shelf, shelf_of
 from cudnn_resolve.resolution.resolve import loaded_cudnn
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
@@ -184,7 +184,7 @@ def _extra(resolution: Resolution, book: Book, build: Build) -> Iterator[Warning
     """An extra that cannot be installed as it was published, and which the plan therefore spells out."""
     if not build.extra or resolution.channels.get(build.framework) != "pip":
         return
-    shelf = Shelf(book, resolution.machine)
+    shelf = shelf_of(book, resolution.machine)
     release = next((one for one in shelf.releases(build.package) if one.build is build), None)
     if release is None:
         return
@@ -279,7 +279,7 @@ def _broken(resolution: Resolution, book: Book, pip: tuple[PipAction, ...]) -> I
     if not changed:
         return
     planned = {one.name for one in pip}
-    shelf = Shelf(book, machine)
+    shelf = shelf_of(book, machine)
     before_broken: list[str] = []
     for name, lines in sorted(_requires(resolution, book, shelf).items()):
         if name in planned:

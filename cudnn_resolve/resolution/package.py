@@ -136,7 +136,7 @@ def file_needs(universe: Universe, release: Release, who: str) -> Iterator[Need]
             payload=floor,
         )
     slot = universe.book.slot(release.package)
-    if slot is not None:
+    if slot is not None and universe.book.owners(slot) > 1:
         owner = release.package
         yield Need(
             f"slot:{slot}",

@@ -275,8 +275,8 @@ class Shelf:
         """
         table = self._book.package(package)
         rows = table.releases if table else ()
-        newer = rows[rows.index(row) + 1 :] if row in rows else ()
-        for one in newer:
+        place = next((number for number, one in enumerate(rows) if one is row), len(rows))
+        for one in rows[place + 1 :]:
             compiled = tuple(tag for tag in one.tags if tag.startswith("cp") and not tag.endswith("any"))
             if compiled:
                 return not fit(compiled, self._target).python
