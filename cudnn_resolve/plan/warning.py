@@ -209,7 +209,7 @@ def _traps(book: Book, build: Build) -> Iterator[Warning]:
         if trap.action != "warn" or not SpecifierSet(trap.versions).contains(version, prereleases=True):
             continue
         remedy = f"; {trap.remedy}" if trap.remedy else ""
-        yield Warning(code=f"trap-{trap.id}", message=f"{trap.summary}{remedy}")
+        yield Warning(code=f"trap-{trap.id}", message=f"{build.package} {build.version}: {trap.summary}{remedy}")
 
 
 def _older_toolkit(resolution: Resolution, build: Build) -> Iterator[Warning]:
