@@ -89,9 +89,13 @@ def lives_on_system(universe: Universe, build: Build) -> bool:
 
 
 def _wheels_serve(universe: Universe, build: Build) -> bool:
-    """True where installed library wheels are what the build needs."""
+    """True where installed library wheels are all that the build needs; half a set is none."""
     if build.cuda is None:
         return True
+    if build.delivery == "system":
+        wanted = (component_package(universe, library, build.cuda.major) for library in build.loads)
+        if not all(package in universe.machine.pip for package in wanted if package is not None):
+            return False
     package = component_package(universe, "cudnn" if build.cudnn else "cudart", build.cuda.major)
     installed = universe.machine.pip.get(package or "")
     if installed is None:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # south==1.1
 # for ubuntu 22.04, x86_64, glibc 2.35, Python 3.10, driver 550.54.15, Tesla T4
-# it is old; take 2.0
+# south 1.1: it is old; take 2.0
 # CUDA 11.8 is not in the apt repository of ubuntu22.04: its libraries come from older, that of an older release, which serves for libraries alone
 # the apt packages need root, which this user is not: hand the commands to an administrator
 set -euo pipefail
