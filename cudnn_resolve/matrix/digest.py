@@ -112,6 +112,14 @@ def pythons_of(tags: Iterable[str], arch: Iterable[str] = ()) -> tuple[str, ...]
     return tuple(sorted(filter(None, found), key=_python_key))
 
 
+def _bounded(pythons: tuple[str, ...], release: WheelRelease | None) -> tuple[str, ...]:
+    """The Python versions; where the files are for every Python 3, from the one on that the metadata asks for."""
+    least = re.search(r">=\s*(3\.\d+)", release.requires_python or "") if release else None
+    if least is None or not any(one.endswith(".0+") for one in pythons):
+        return pythons
+    return tuple(f"{least[1]}+" if one == "3.0+" else one for one in pythons if one != "2.0+")
+
+
 def _python(interpreter: str, abis: str) -> str | None:
     match = _INTERPRETER.fullmatch(interpreter)
     if match is None:
@@ -139,7 +147,7 @@ def _entry(book: Book, build: Build, release: WheelRelease | None, companions: t
         requires = next((harvested.requires[one] for one in (*build.arch, "x86_64", "aarch64") if one in harvested.requires), None)
     return Entry(
         build=build,
-        pythons=given or (pythons_of(harvested.tags, build.arch) if harvested else ()),
+        pythons=_bounded(given or (pythons_of(harvested.tags, build.arch) if harvested else ()), release),
         driver_minor=_newest(min(floors, default=None), build.driver),
         driver_strict=_newest(strict, build.driver),
         requires=requires,
