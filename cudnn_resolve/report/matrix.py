@@ -299,7 +299,7 @@ def _remarks(page: Page, book: Book, found: Digest, version: str) -> None:
     if traps:
         page.title("Traps")
         for trap in traps:
-            page.say(f"{trap.summary}{f' Instead: {trap.remedy}' if trap.remedy else ''}", "  - ")
+            page.say(f"{trap.versions}: {trap.summary}{f'; instead: {trap.remedy}' if trap.remedy else ''}", "  - ")
     table_name = f"framework/{framework.name}"
     ids = dict.fromkeys(id_ for one in found.entries if one.build.version == version for id_ in one.build.source)
     ids |= dict.fromkeys(id_ for one in bounds for id_ in one.source)
