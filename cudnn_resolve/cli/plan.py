@@ -6,7 +6,7 @@ import argparse
 
 from cudnn_resolve.cli.gather import gather_book, gather_facts, gather_options
 from cudnn_resolve.cli.options import Options, add_common_options
-from cudnn_resolve.cli.printing import emit, style_of, width_of
+from cudnn_resolve.cli.printing import emit, say, style_of, width_of
 from cudnn_resolve.cli.request import request_of
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.plan.model import Plan
@@ -24,6 +24,10 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan; 1 where there is none."""
     options = gather_options(args)
     plan = plan_of(options)
+    if not plan.is_satisfiable and options.format in ("sh", "requirements"):
+        # Whoever asked for a script or a file to install from gets none, and reads why where messages go.
+        say(_render(plan, options), options)
+        return ExitCode.NO
     emit(_render(plan, options), options)
     return ExitCode.OK if plan.is_satisfiable else ExitCode.NO
 

@@ -85,11 +85,13 @@ class Step:
 
     id: str
     kind: str
-    """`apt-repository`, `apt`, `pip-remove`, `pip`, `pip-unpinned`, `preload` or `ldconfig`."""
+    """`apt-repository`, `apt`, `venv`, `pip-remove`, `pip`, `pip-unpinned`, `preload` or `ldconfig`."""
     argv: tuple[str, ...] | None
     """None where it is not one command."""
     why: str
     needs_root: bool = False
+    url: str | None = None
+    """For `apt-repository`: the keyring package."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -249,7 +249,8 @@ def _advisories(resolution: Resolution, book: Book) -> Iterator[Warning]:
             if _holds(advisory.versions, pin.version) and (
                 not advisory.capability or any(gpu.capability in advisory.capability for gpu in resolution.machine.gpus)
             ):
-                yield Warning(code="advisory", message=f"{pin.name} {pin.version}: {advisory.summary}")
+                remedy = f"; {advisory.remedy}" if advisory.remedy else ""
+                yield Warning(code="advisory", message=f"{pin.name} {pin.version}: {advisory.summary}{remedy}")
 
 
 def _holds(spec: str, version: str | None) -> bool:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.report.plan import machine_line
 from cudnn_resolve.report.text import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cudnn_resolve.plan.model import Plan
+
+
+def _by_hand(plan: Plan) -> Iterator[str]:
+    """What this file cannot do, as comments."""
+    steps = [one for one in plan.steps if not one.kind.startswith("pip") or one.kind == "pip-remove"]
+    if steps:
+        yield "# pip cannot do all of this plan; besides this file (`--format sh` prints a script that does everything):"
+    for one in steps:
+        root = " (root)" if one.needs_root else ""
+        yield clean(f"#   {shlex.join(one.argv)}{root}" if one.argv is not None else f"#   {one.why}{root}")
 
 
 def render(plan: Plan) -> str:
@@ -23,6 +36,8 @@ def render(plan: Plan) -> str:
     ]
     if plan.stack and plan.stack.driver_min:
         lines.append(f"# needs NVIDIA driver {plan.stack.driver_min} or newer")
+    lines += [f"# {clean(one.message)}" for one in plan.warnings]
+    lines += _by_hand(plan)
     sources = dict.fromkeys((one.page, one.index) for one in plan.pip if one.index)
     lines += [f"{'--find-links' if page else '--extra-index-url'} {index}" for page, index in sources]
     overrides = {one.package: one for one in plan.overrides}

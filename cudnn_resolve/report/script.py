@@ -85,9 +85,8 @@ def _preload(entry: Environment) -> Iterator[str]:
 
 def _repository(step: Step) -> Iterator[str]:
     """Installs the keyring package, which brings the repository's signing key and its entry."""
-    url = step.why.partition("install ")[2].partition(",")[0]
     yield "KEYRING=$(mktemp --suffix=.deb)"
-    yield f"URL={shlex.quote(url)}"
+    yield f"URL={shlex.quote(clean(step.url or ''))}"
     yield 'if command -v curl >/dev/null 2>&1; then curl -fsSLo "$KEYRING" "$URL"; else wget -qO "$KEYRING" "$URL"; fi'
     yield 'chmod 644 "$KEYRING"'
     yield '$SUDO dpkg -i "$KEYRING"'

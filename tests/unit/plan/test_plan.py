@@ -262,7 +262,7 @@ def test_advisories_for_other_gpus_are_not() -> None:
 
 
 def test_traps_of_the_version_alone() -> None:
-    assert warned(planned("south==1.1", python=OLD_PYTHON), "trap-south-old") == ["it is old; take 2.0"]
+    assert warned(planned("south==1.1", python=OLD_PYTHON), "trap-south-old") == ["south 1.1: it is old; take 2.0"]
     assert not warned(planned("south==2.0"), "trap-south-old")
 
 
