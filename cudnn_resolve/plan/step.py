@@ -42,6 +42,7 @@ def _apt(resolution: Resolution, book: Book, apt: tuple[AptAction, ...]) -> Iter
             argv=None,
             why=f"NVIDIA's repository {repository.name}: install {repository.url}{repository.keyring}, then `apt-get update`",
             needs_root=True,
+            url=f"{repository.url}{repository.keyring}",
         )
     names = tuple(f"{one.name}={one.version}" for one in wanted)
     yield Step(
