@@ -5,6 +5,7 @@
     ├── InputError             2  a file that the user named is wrong
     │   └── MatrixError        2  a matrix table or overlay is wrong
     └── WorldError             3  the machine, the disk or the network refused
+        └── IndexUnavailableError  3  a package index did not answer, or not with what can be used
 
 A request without a solution is a value (`resolution.Conflict`), not an exception.
 This module imports nothing of ours.
@@ -86,3 +87,7 @@ class WorldError(CudnnResolveError):
     """The machine, the disk or the network refused."""
 
     exit_code = ExitCode.WORLD
+
+
+class IndexUnavailableError(WorldError):
+    """A package index did not answer, refused, or answered with what cannot be used."""

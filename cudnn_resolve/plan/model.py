@@ -9,6 +9,7 @@ from cudnn_resolve.record import dataclass
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.resolution.model import Conflict, Override, Resolution
+    from cudnn_resolve.resolution.source import File
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +56,8 @@ class PipAction:
     """True where the address is a page of links (`--find-links`) and no index."""
     reinstall: bool = False
     """True where it is installed in this version and its files must be laid down again."""
+    file: File | None = None
+    """What is to be installed: one file with its address and hashes; None where no index was asked."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build, CudnnBuild
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request
+    from cudnn_resolve.resolution.source import File, Offer
 
 Channel = Literal["pip", "apt", "system", "bundled"]
 
@@ -70,6 +71,12 @@ class PipPin:
     """Id of the index that it must come from; None = the configured one."""
     reasons: tuple[Reason, ...]
     build: Build | None = None
+    offer: Offer | None = None
+    """Its files on the index, all of them; None where no index was asked."""
+    file: File | None = None
+    """The file of them that fits the machine best: a wheel, or a source archive where there is no wheel."""
+    requires: tuple[str, ...] = ()
+    """Names of the pins that it requires on this machine, sorted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

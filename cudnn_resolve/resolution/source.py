@@ -1,0 +1,103 @@
+"""What a resolution asks of package indexes, and the values that come back; the room `index/` answers.
+
+A source is handed to a resolution and does all the reading: the resolution itself stays without effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from cudnn_resolve.record import dataclass
+
+
+class Place(NamedTuple):
+    """An index that the matrix names for a variant, and its form."""
+
+    url: str
+    kind: str
+    """`simple`: an index in the usual form; `find-links`: one page of links."""
+
+
+class File(NamedTuple):
+    """One file of a release, as an index, a folder or a direct reference offers it."""
+
+    filename: str
+    url: str
+    """Where it is, without credentials: an address or a `file://` one."""
+    hashes: Mapping[str, str]
+    """Algorithm to hexadecimal digest; empty where the index gives none."""
+    size: int | None = None
+    """Bytes."""
+    requires_python: str | None = None
+    yanked: str | None = None
+    """The reason for its withdrawal, perhaps empty; None = it is not withdrawn."""
+    uploaded: str | None = None
+    """ISO 8601 time of its upload, in UTC."""
+    origin: str | None = None
+    """Address of the index that lists it, without credentials; None for a folder or a direct reference."""
+    metadata: Mapping[str, str] | None = None
+    """Hashes of the METADATA file that is served beside it (PEP 658), perhaps empty; None = not served."""
+
+    @property
+    def is_wheel(self) -> bool:
+        """True for a wheel; anything else that is offered is a source archive."""
+        return self.filename.endswith(".whl")
+
+    @property
+    def tag(self) -> str:
+        """Its compressed tags, `cp311-cp311-manylinux_2_28_x86_64`; `sdist` for a source archive."""
+        return "-".join(self.filename[:-4].rsplit("-", 3)[1:]) if self.is_wheel else "sdist"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Offer:
+    """One release of a package on the indexes."""
+
+    version: str
+    """As its files write it; PEP 440."""
+    files: tuple[File, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Listing:
+    """Every release of a package that the indexes offer and the user's settings admit."""
+
+    name: str
+    offers: Sequence[Offer]
+    """Newest first, by PEP 440; may be worked out as it is walked through. Empty where no index has the package."""
+    only_prereleases: bool = False
+    """True where there is no final release among them."""
+    left_out: tuple[str, ...] = ()
+    """What settings left out, in words: `12 releases newer than 2024-01-01`."""
+
+
+class Metadata(NamedTuple):
+    """What one file says of itself."""
+
+    requires: tuple[str, ...]
+    """Requires-Dist lines."""
+    requires_python: str | None
+    extras: tuple[str, ...]
+    """Names of its extras."""
+    guessed: str | None = None
+    """Why this may not be all, in words: for a source archive whose build could change it."""
+
+
+class Source(Protocol):
+    """Package indexes, asked by a resolution."""
+
+    def listing(self, name: str, place: Place | None = None) -> Listing | None:
+        """What the configured indexes offer of a package (its normalized name), or the one index at `place`.
+
+        None where that is not known: offline, and nothing about it in the cache. `IndexUnavailableError` where an index does not answer.
+        """
+
+    def metadata(self, name: str, file: File) -> Metadata | None:
+        """What a file says of itself; None where that is not known: offline, and not in the cache."""
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Starts to ask for packages that will be needed; returns at once."""
+
+    def expect_metadata(self, name: str, file: File) -> None:
+        """Starts to ask for the metadata of a file; returns at once."""
