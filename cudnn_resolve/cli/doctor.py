@@ -1,0 +1,67 @@
+"""`cudnn-resolve doctor`: what is wrong, how that is known, and what to type."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.cli.gather import gather_book, gather_options
+from cudnn_resolve.cli.options import (
+    Options,
+    add_assumption_options,
+    add_choice_options,
+    add_index_options,
+    add_machine_options,
+    add_output_options,
+    add_target_options,
+)
+from cudnn_resolve.cli.printing import emit, style_of, width_of
+from cudnn_resolve.errors import ExitCode
+
+if TYPE_CHECKING:
+    from cudnn_resolve.diagnosis.model import Diagnosis
+
+FORMATS = ("text", "json", "markdown")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `doctor`."""
+    parser.add_argument("log", metavar="LOG", nargs="?", help="a log file, `-` for standard input; without it the machine alone is judged")
+    parser.add_argument("--no-facts", action="store_true", help="judge the log alone: it came from another machine")
+    parser.add_argument("--fix", action="store_true", help="hand the remedy of the first finding to `apply`")
+    add_target_options(parser)
+    add_machine_options(parser)
+    add_assumption_options(parser)
+    add_choice_options(parser)
+    add_index_options(parser)
+    add_output_options(parser, FORMATS)
+    parser.epilog = "Exit code 0: nothing of severity error was found; 1: something was; 2: the log cannot be read."
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the findings; 1 where one of them is an error."""
+    options = gather_options(args)
+    diagnosis = diagnose(options, args.log, no_facts=args.no_facts)
+    emit(_render(diagnosis, options), options)
+    return ExitCode.NO if diagnosis.is_error else ExitCode.OK
+
+
+def diagnose(options: Options, log: str | None, *, no_facts: bool) -> Diagnosis:
+    """The findings behind the options."""
+    from cudnn_resolve.diagnosis.diagnose import diagnose_log
+    from cudnn_resolve.diagnosis.read import Reader
+    from cudnn_resolve.host.log import read_log
+
+    book = gather_book(options)
+    reader = Reader(book.symptoms()).read(read_log(log) if log is not None else ())
+    return diagnose_log(reader, book)
+
+
+def _render(diagnosis: Diagnosis, options: Options) -> str:
+    from cudnn_resolve.report import doctor as report
+
+    if options.format == "json":
+        from cudnn_resolve.report.json import render
+
+        return render(report.encode(diagnosis))
+    return report.render(diagnosis, style=style_of(options), width=width_of(options))
