@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.diagnosis.derive import derive, features_of
+from cudnn_resolve.diagnosis.context import context_of
+from cudnn_resolve.diagnosis.derive import Case, derive, features_of
 from cudnn_resolve.diagnosis.model import Diagnosis, Evidence, Finding, Match
 from cudnn_resolve.diagnosis.weigh import FINDING, Suspect, evidence_of, is_active, rank, suspects
 
@@ -21,13 +22,15 @@ def diagnose_log(reader: Reader, book: Book) -> Diagnosis:
     """The findings of a log by itself."""
     causes = book.causes()
     matches = list(reader.every())
-    features = features_of(matches)
-    found = derive(suspects(matches, features), matches, features, book)
+    context = context_of(matches, book)
+    features = features_of(matches, context)
+    case = Case(matches=tuple(matches), features=features, context=context, book=book)
+    found = derive(suspects(matches, features), case)
     ranked = rank(found, causes)
     findings = [_finding(one, causes[one.cause], strong=one.weight >= FINDING) for one in ranked]
     loud = [one for one in findings if one.severity != "info"]
     if not loud:
-        findings = [*_harmless(reader, matches, features), *findings]
+        findings = [*findings, *_harmless(reader, matches, features)]
     return Diagnosis(findings=tuple(findings), lines=reader.lines)
 
 

@@ -46,7 +46,7 @@ class Finding:
     """What the log and the facts leave open, and what would decide it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Match:
     """A symptom that was found in a log."""
 

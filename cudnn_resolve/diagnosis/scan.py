@@ -51,9 +51,20 @@ _NEWLINES = (b"\n", b"\r")
 _ANSI = re.compile(r"\x1b\[[0-9;:?]{0,40}[A-Za-z]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b[@-Z\\-_]|[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _QUOTES = str.maketrans({"‘": "'", "’": "'", "‛": "'", "´": "'", "“": '"', "”": '"', "«": '"', "»": '"', "\xa0": " ", "…": "..."})
 _PREFIX = re.compile(
-    r"^\s*(?:(?:\[(?:rank ?)?\d{1,5}\](?:\[[^\]]{0,30}\])?:?|\(?[\w./-]{1,40}(?:\[\d{1,7}\]|\(\d{1,7}\)|-\d{1,4})?\)? ?\||"
-    r"\[[\d,]{1,9}\]<std(?:out|err)>:|\([\w ]{1,40}pid=\d{1,9}[^)]{0,40}\)|\d{1,5}:)\s?)"
+    r"\s{0,8}(?:"
+    r"\[(?:rank ?)?\d{1,5}\](?:\[[^\]]{0,30}\])?:?"
+    r"|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d [\w.-]{1,60} [\w./@-]{1,60}(?:\[\d{1,9}\])?:"
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?(?: (?:std(?:out|err) [FP]|\|))?"
+    r"|[\w./-]{1,40}(?:\[\d{1,7}\]|-\d{1,4}|_\d{1,4})? {0,20}\|"
+    r"|\[[\d,]{1,9}\]<std(?:out|err)>:"
+    r"|\([\w ]{1,40}pid=\d{1,9}[^)]{0,40}\)"
+    r"|\[\w{1,20}\] (?:std(?:out|err))?:?"
+    r"|\d{1,4}:"
+    r"|#\d{1,4} [\d.]{1,9}"
+    r")\s?"
 )
+"""What launchers, init systems and containers write before each line."""
+_NUMBERS = re.compile(r"\d{1,20}")
 
 
 class Line(NamedTuple):
@@ -81,11 +92,18 @@ def plain(raw: bytes) -> str:
 
 def joined(line: Line, span: int) -> str:
     """A line and the `span - 1` lines after it as one text, without what a launcher writes before the lines of each rank."""
-    prefix = found[0] if (found := _PREFIX.match(line.text)) else ""
     rest = [plain(one) for one in line.rest.splitlines()[: 12 * span]]
+    prefix = _PREFIX.match(line.text)
     if prefix:
-        rest = [one[len(prefix) :] for one in rest if one.startswith(prefix)]
-    return " ".join([line.text, *(one.strip() for one in rest[: span - 1])])
+        rest = [one[found.end() :] for one in rest if (found := _PREFIX.match(one)) and _same(found[0], prefix[0])] or rest
+    return " ".join([line.text, *(one.strip() for one in rest if one.strip())][:span])
+
+
+def _same(one: str, other: str) -> bool:
+    """True for prefixes of one kind: those of a rank are equal, those with a time differ in their numbers only."""
+    if ":" in one and len(one) > 14:
+        return _NUMBERS.sub("0", one) == _NUMBERS.sub("0", other)
+    return one == other
 
 
 class Scanner:

@@ -91,6 +91,7 @@ KINDS: dict[str, FieldKind] = {
     "decimal": FieldKind(pattern=r"\d{1,2}\.\d", take=CodeTarget.parse),
     "cudnndotted": FieldKind(pattern=r"\d{1,2}(?:\.\d{1,3}){1,3}", take=CudnnVersion),
     "pep": FieldKind(pattern=r"\d{1,4}(?:\.\d{1,6}){1,3}(?:[.\w+-]{0,30})", take=str),
+    "versionlist": FieldKind(pattern=r"\d[\w., +-]{0,9000}", take=str),
     "path": FieldKind(pattern=r"[^\s'\"`,;:()<>|]{0,300}", take=str),
     "winpath": FieldKind(pattern=r"(?:[A-Za-z]:)?[\\/][^'\"`,;:<>|\n]{0,300}", take=str),
     "word": FieldKind(pattern=r"[\w.+-]{1,80}", take=str),
@@ -101,7 +102,7 @@ KINDS: dict[str, FieldKind] = {
     "name": FieldKind(pattern=r"[\w][\w .()/+-]{0,60}?", take=str),
     "text": FieldKind(pattern=r".{0,400}?", take=str),
 }
-_MACRO = re.compile(r"\{([a-z_]\w{0,30}):([a-z]{1,12})\}")
+_MACRO = re.compile(r"\{([a-z_]\w{0,30}):([a-z]{1,24})\}")
 
 
 def fields_of(pattern: str) -> dict[str, str]:
