@@ -10,6 +10,8 @@ from cudnn_resolve.record import dataclass
 
 FINDING = 30
 """From this weight on a cause is a finding of its own severity; below it is mentioned (info) where there is nothing else."""
+_FAR = 20
+"""A cause that weighs less by more than this explains nothing of the other."""
 _MORE = 3
 _MOST_MORE = 9
 
@@ -70,7 +72,7 @@ def rank(found: Mapping[str, Suspect], causes: Mapping[str, Cause]) -> list[Susp
         for other in names:
             if other != one.cause and other in causes[one.cause].explains and not _above(one.cause, other, taken):
                 strong = found[other].weight
-                if one.weight >= FINDING and one.weight >= strong - 40:
+                if one.weight >= FINDING and one.weight >= strong - _FAR:
                     taken.setdefault(other, one.cause)
     roots = [one for one in left if one.cause not in taken]
     return [_with_effects(one, taken, found) for one in roots]
