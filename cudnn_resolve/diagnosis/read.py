@@ -8,18 +8,19 @@ from typing import Any
 
 from cudnn_resolve.diagnosis.compare import holds
 from cudnn_resolve.diagnosis.model import Match
-from cudnn_resolve.diagnosis.scan import Line, Scanner, joined, triggers_for
+from cudnn_resolve.diagnosis.scan import Line, Scanner, joined
 from cudnn_resolve.matrix.message import KINDS, expand, fields_of
 from cudnn_resolve.matrix.symptom import Symptom
 
 KEPT = 12
 """Different matches of one symptom that are kept, the first ones; the others are counted."""
 _MOST_IN_LINE = 8
-_IDLE = 8192
-"""Shapes of lines without any symptom that are remembered, so that a million of them cost little."""
+_IDLE = 4096
+"""Shapes of lines with a symptom that are counted."""
+_OFTEN = 300
+"""Lines of one shape that are looked at, each of which may have other numbers in it."""
 _GLUED_LINES = 20_000
 """Up to this line, one that says nothing is tried once more with the next one, in case a terminal has wrapped it."""
-_DIGITS = {ord(digit): None for digit in "0123456789"}
 _EVIDENCE = 320
 
 
@@ -29,10 +30,10 @@ class Reader:
     def __init__(self, symptoms: Sequence[Symptom]) -> None:
         self.matches: dict[str, list[Match]] = {}
         self.counts: dict[str, int] = {}
+        self._often: dict[bytes, int] = {}
         self._forms = [_Form(one) for one in symptoms]
         self._anchors = _by_anchor(self._forms)
-        self._scanner = Scanner(triggers_for(anchor for anchor, _ in self._anchors))
-        self._idle: set[str] = set()
+        self._scanner = Scanner(anchor for anchor, _ in self._anchors)
 
     @property
     def lines(self) -> int:
@@ -54,19 +55,24 @@ class Reader:
             yield from found
 
     def _line(self, line: Line) -> None:
-        shape = line.text[:400].translate(_DIGITS)
-        if shape in self._idle:
+        if self._look(line, line.text):
+            if self._enough(line):
+                self._scanner.forget(line)
             return
-        if self._look(line, line.text, line.rest):
-            return
-        if line.number <= _GLUED_LINES and line.rest and 40 <= len(line.text) < 400:
-            following = line.rest[:400].decode("utf-8", "replace").lstrip("\r\n").split("\n", 1)[0].strip("\r")
-            if following and self._look(line, line.text + following, b"", glued=True):
+        if line.number <= _GLUED_LINES and 40 <= len(line.text) < 400:
+            following = line.following(1)
+            if following and following[0] and self._look(line, line.text + following[0], glued=True):
                 return
-        if len(self._idle) < _IDLE and len(line.text) <= 400:
-            self._idle.add(shape)
+        self._scanner.forget(line)
 
-    def _look(self, line: Line, text: str, rest: bytes, *, glued: bool = False) -> bool:
+    def _enough(self, line: Line) -> bool:
+        """True for a line that came so often that further ones like it say nothing new."""
+        count = self._often.get(line.shape, 0) + 1
+        if len(self._often) < _IDLE:
+            self._often[line.shape] = count
+        return count > _OFTEN
+
+    def _look(self, line: Line, text: str, *, glued: bool = False) -> bool:
         """True where something was found, or where a message that goes over lines may begin."""
         low = text.lower()
         found = False
@@ -81,7 +87,7 @@ class Reader:
                 span = form.symptom.span
                 if glued and (span > 1 or form.symptom.role == "context"):
                     continue
-                whole = joined(Line(line.number, text, rest), span) if span > 1 else text
+                whole = joined(line, span) if span > 1 else text
                 found |= span > 1
                 for fields, at in form.find(whole):
                     found = True

@@ -1,54 +1,32 @@
-"""A log of any size, cut into the few lines that can mean anything.
+"""A log of any size, cut into the lines that are worth a look.
 
-Bytes come in chunks of any size and are looked through for a handful of words; only lines that hold one are decoded. What is kept in
-memory does not grow with the log, nor with a line that never ends.
+Bytes come in chunks of any size. Training prints the same lines again and again with other numbers in them; a line whose shape, without
+its digits, said nothing before is passed over without being decoded. What is kept in memory does not grow with the log, nor with a
+line that never ends.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
-
-TRIGGERS = (
-    "cuda",
-    "cudn",
-    "nvidia",
-    "libc",
-    "could not",
-    "cannot",
-    "failed to",
-    "has failed",
-    "not found",
-    "unable",
-    "torch",
-    "tensorflow",
-    "jax",
-    "numpy",
-    "descriptors",
-    "_pubkey",
-    "depends",
-    "requirement",
-    "assert",
-    "gpu",
-    "dll",
-    "/content",
-    "memory",
-    "device",
-    "undefined symbol",
-    "wsl",
-    "pip",
-)
-"""Words (in lower case) of which a line must hold one to be looked at. An anchor of the tables without one is a word of its own."""
+from collections.abc import Iterable, Iterator, Sequence
 
 LONGEST_LINE = 12_000
-"""Bytes of a line that are looked at around a word; longer lines are looked at in pieces."""
-LOOK_AHEAD = 6_000
-"""Bytes after a line that may belong to its message."""
+"""Bytes of a line that are looked at as one piece; longer lines are looked at in pieces that overlap."""
+_OVERLAP = 600
+LOOK_AHEAD = 80
+"""Lines after one that may belong to its message."""
+_AHEAD_BYTES = 12_000
 _BLOCK = 1 << 18
-_NEWLINES = (b"\n", b"\r")
-_ANSI = re.compile(r"\x1b\[[0-9;:?]{0,40}[A-Za-z]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b[@-Z\\-_]|[\x00-\x08\x0b\x0e-\x1f\x7f]")
+_ENDLESS = 1 << 20
+"""Bytes without a line's end after which the line is cut."""
+_SHAPES = 20_000
+_SHAPE_BYTES = 400
+_SAME = b"0123456789#=>.-"
+"""What progress bars and numbers are made of."""
+_PLAIN_BYTES = 200_000
+"""Bytes of lines of new shapes from which on compiling one expression of all anchors pays."""
+_ANSI = re.compile(r"\x1b\[[0-9;:?]{0,40}[A-Za-z]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b[@-Z\\-_]|[\x00-\x08\x0b-\x1f\x7f]")
 _QUOTES = str.maketrans({"‘": "'", "’": "'", "‛": "'", "´": "'", "“": '"', "”": '"', "«": '"', "»": '"', "\xa0": " ", "…": "..."})
 _PREFIX = re.compile(
     r"\s{0,8}(?:"
@@ -67,19 +45,27 @@ _PREFIX = re.compile(
 _NUMBERS = re.compile(r"\d{1,20}")
 
 
-class Line(NamedTuple):
-    """One line of a log and what follows it."""
+class Line:
+    """One line of a log, with what follows it."""
 
-    number: int
-    text: str
-    rest: bytes
-    """What stands after it, bounded."""
+    __slots__ = ("_at", "_pieces", "number", "shape", "text")
 
+    def __init__(self, number: int, raw: bytes, pieces: Sequence[bytes] = (), at: int = 0) -> None:
+        self.number = number
+        self.text = plain(raw)
+        self.shape = shape_of(raw)
+        self._pieces = pieces
+        self._at = at
 
-def triggers_for(anchors: Iterable[str]) -> tuple[bytes, ...]:
-    """The words that every line with one of `anchors` holds one of."""
-    own = {anchor for anchor in anchors if not any(word in anchor for word in TRIGGERS)}
-    return tuple(word.encode() for word in (*TRIGGERS, *sorted(own)))
+    def following(self, count: int) -> list[str]:
+        """Up to `count` lines after this one."""
+        out, used = [], 0
+        for raw in self._pieces[self._at + 1 : self._at + 1 + count]:
+            used += len(raw)
+            if used > _AHEAD_BYTES:
+                break
+            out.append(plain(raw))
+        return out
 
 
 def plain(raw: bytes) -> str:
@@ -87,12 +73,17 @@ def plain(raw: bytes) -> str:
     text = raw.decode("utf-8", "replace")
     if not text.isascii():
         text = text.translate(_QUOTES)
-    return _ANSI.sub("", text) if not text.isprintable() else text
+    return text if text.isprintable() else _ANSI.sub("", text).expandtabs(4)
+
+
+def shape_of(raw: bytes) -> bytes:
+    """A line without what changes from one line of a progress bar or a table to the next."""
+    return raw.translate(None, _SAME)
 
 
 def joined(line: Line, span: int) -> str:
     """A line and the `span - 1` lines after it as one text, without what a launcher writes before the lines of each rank."""
-    rest = [plain(one) for one in line.rest.splitlines()[: 12 * span]]
+    rest = line.following(12 * span)
     prefix = _PREFIX.match(line.text)
     if prefix:
         rest = [one[found.end() :] for one in rest if (found := _PREFIX.match(one)) and _same(found[0], prefix[0])] or rest
@@ -107,29 +98,37 @@ def _same(one: str, other: str) -> bool:
 
 
 class Scanner:
-    """The lines of a log that hold a trigger; `feed` takes its bytes, `finish` says that there are no more."""
+    """The lines of a log whose shape is new; `feed` takes its bytes, `finish` says that there are no more."""
 
-    def __init__(self, triggers: tuple[bytes, ...]) -> None:
-        self.triggers = triggers
+    def __init__(self, anchors: Iterable[str]) -> None:
         self.lines = 0
         """Lines seen so far."""
+        self._anchors = sorted({anchor.encode() for anchor in anchors})
+        self._any: re.Pattern[bytes] | None = None
+        self._looked = 0
         self._rest = b""
         self._decoder: codecs.IncrementalDecoder | None = None
         self._begun = False
+        self._idle: set[bytes] = set()
+
+    def forget(self, line: Line) -> None:
+        """Nothing; further lines of this shape are passed over."""
+        if len(self._idle) < _SHAPES and len(line.shape) <= _SHAPE_BYTES:
+            self._idle.add(line.shape)
 
     def feed(self, chunk: bytes) -> Iterator[Line]:
         """The lines that can be told so far."""
         chunk = self._bytes(chunk)
         for start in range(0, len(chunk), _BLOCK):
             self._rest += chunk[start : start + _BLOCK]
-            yield from self._work(final=False)
+            if len(self._rest) >= _BLOCK:
+                yield from self._work(final=False)
 
     def finish(self) -> Iterator[Line]:
         """The lines that were held back."""
+        if self._decoder is not None:
+            self._rest += self._decoder.decode(b"", final=True).encode("utf-8", "replace")
         yield from self._work(final=True)
-        if self._rest:
-            self.lines += 1
-        self._rest = b""
 
     def _bytes(self, chunk: bytes) -> bytes:
         """UTF-8 for UTF-16, which a byte order mark or its zeros announce; other bytes as they are."""
@@ -143,50 +142,83 @@ class Scanner:
 
     def _work(self, *, final: bool) -> Iterator[Line]:
         block = self._rest
-        limit = len(block) if final else self._limit(block)
-        if limit <= 0:
+        if not block:
             return
-        low = block.lower()
-        done = 0
-        counted = 0
-        for place in sorted(self._places(low, limit)):
-            if place < done:
-                continue
-            start, end = _bounds(block, place)
-            self.lines += block.count(b"\n", counted, start)
-            counted = max(counted, start)
-            yield Line(self.lines + 1, plain(block[start:end]), block[end + 1 : end + 1 + LOOK_AHEAD])
-            done = end
-        self.lines += block.count(b"\n", counted, limit)
-        self._rest = block[limit:]
+        if b"\r" in block:
+            # A line that was drawn over counts as one, and each of its states is looked at.
+            block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n\r")
+        pieces = block.split(b"\n")
+        stop = len(pieces) if final else max(len(pieces) - 1 - LOOK_AHEAD, 0)
+        if not stop and len(block) > _ENDLESS:
+            stop = max(len(pieces) - 1, 0)
+            if not stop:
+                yield from self._long(block[: _ENDLESS - _OVERLAP])
+                self._rest = block[_ENDLESS - 2 * _OVERLAP :]
+                return
+        yield from self._new(pieces, stop)
+        self._rest = b"" if final else b"\n".join(pieces[stop:]).replace(b"\n\r", b"\r")
 
-    def _limit(self, block: bytes) -> int:
-        """Where to stop for now: at a line's end, with enough after it to look ahead."""
-        if len(block) <= LOOK_AHEAD:
-            return 0
-        safe = len(block) - LOOK_AHEAD
-        cut = max(block.rfind(mark, 0, safe) for mark in _NEWLINES) + 1
-        if cut == 0 and len(block) > _BLOCK:
-            return safe
-        return cut
+    def _new(self, pieces: list[bytes], stop: int) -> Iterator[Line]:
+        idle = self._idle
+        drawn = [one.startswith(b"\r") for one in pieces[:stop]] if any(one.startswith(b"\r") for one in pieces[:stop]) else None
+        shapes = b"\n".join(pieces[:stop]).translate(None, _SAME).split(b"\n") if stop else []
+        base, over, last = self.lines, 0, 0
+        for at in [place for place, shape in enumerate(shapes) if shape not in idle]:
+            if drawn:
+                over += sum(drawn[last : at + 1])
+                last = at + 1
+            raw, number = pieces[at], base + at + 1 - over
+            if len(raw) > LONGEST_LINE:
+                for start in range(0, len(raw), LONGEST_LINE - _OVERLAP):
+                    part = raw[start : start + LONGEST_LINE]
+                    if self._interests(part):
+                        yield Line(number, part, pieces, at)
+            elif shapes[at] not in idle:
+                if self._interests(raw):
+                    yield Line(number, raw, pieces, at)
+                elif len(idle) < _SHAPES and len(raw) <= _SHAPE_BYTES:
+                    idle.add(shapes[at])
+        self.lines = base + stop - (sum(drawn) if drawn else 0)
+        if stop and stop == len(pieces) and not pieces[-1]:
+            self.lines -= 1
 
-    def _places(self, low: bytes, limit: int) -> set[int]:
-        places = set()
-        for word in self.triggers:
-            place = low.find(word, 0, limit)
-            while place >= 0:
-                places.add(place)
-                line_end = low.find(b"\n", place)
-                place = low.find(word, min(line_end if line_end >= 0 else limit, place + LONGEST_LINE // 2), limit)
-        return places
+    def _long(self, raw: bytes) -> Iterator[Line]:
+        """The pieces of a line without an end that may mean something."""
+        for start in range(0, len(raw), LONGEST_LINE - _OVERLAP):
+            part = raw[start : start + LONGEST_LINE]
+            if self._interests(part):
+                yield Line(self.lines + 1, part)
+
+    def _interests(self, raw: bytes) -> bool:
+        """True where a line holds an anchor, as far as that is told fast."""
+        self._looked += len(raw)
+        if self._looked < _PLAIN_BYTES:
+            return True
+        if self._any is None:
+            self._any = re.compile(_alternation(self._anchors))
+        return self._any.search(raw.lower()) is not None
 
 
-def _bounds(block: bytes, place: int) -> tuple[int, int]:
-    start = max(place - LONGEST_LINE // 2, 0)
-    end = min(place + LONGEST_LINE, len(block))
-    first = max(block.rfind(mark, start, place) for mark in _NEWLINES)
-    last = min((found for mark in _NEWLINES if (found := block.find(mark, place, end)) >= 0), default=end)
-    return (first + 1 if first >= 0 else start), last
+def _alternation(words: Sequence[bytes]) -> bytes:
+    """One expression that finds any of the words, written as a tree so that common beginnings are looked at once."""
+    tree: dict[int, dict[int, object]] = {}
+    for word in words:
+        node: dict[int, object] = tree  # type: ignore[assignment]
+        for byte in word[:8]:  # what follows is told by the anchors themselves
+            if -1 in node:
+                break
+            node = node.setdefault(byte, {})  # type: ignore[assignment]
+        else:
+            node.clear()
+            node[-1] = {}
+    return _branch(tree)  # type: ignore[arg-type]
+
+
+def _branch(node: dict[int, object]) -> bytes:
+    if -1 in node:
+        return b""
+    parts = [re.escape(bytes([byte])) + _branch(below) for byte, below in sorted(node.items())]  # type: ignore[arg-type]
+    return parts[0] if len(parts) == 1 else b"(?:" + b"|".join(parts) + b")"
 
 
 def _encoding(head: bytes) -> str | None:
