@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.cli.gather import gather_book, gather_options
+from cudnn_resolve.cli.gather import gather_book, gather_facts, gather_options
 from cudnn_resolve.cli.options import (
     Options,
     add_assumption_options,
@@ -16,7 +16,7 @@ from cudnn_resolve.cli.options import (
     add_target_options,
 )
 from cudnn_resolve.cli.printing import emit, style_of, width_of
-from cudnn_resolve.errors import ExitCode
+from cudnn_resolve.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Diagnosis
@@ -48,13 +48,18 @@ def run(args: argparse.Namespace) -> int:
 
 def diagnose(options: Options, log: str | None, *, no_facts: bool) -> Diagnosis:
     """The findings behind the options."""
-    from cudnn_resolve.diagnosis.diagnose import diagnose_log
+    from cudnn_resolve.diagnosis.diagnose import diagnose as weigh
     from cudnn_resolve.diagnosis.read import Reader
     from cudnn_resolve.host.log import read_log
 
+    if log is None and no_facts:
+        raise UsageError("--no-facts without a log leaves nothing to judge", code="usage-contradiction", hint="name a log, or `-`")
+    if log == "-" and options.facts == "-":
+        raise UsageError("the log and the facts cannot both come from standard input", code="usage-contradiction")
     book = gather_book(options)
-    reader = Reader(book.symptoms()).read(read_log(log) if log is not None else ())
-    return diagnose_log(reader, book)
+    reader = Reader(book.symptoms()).read(read_log(log)) if log is not None else None
+    facts = None if no_facts else gather_facts(options, book)
+    return weigh(reader, facts, book)
 
 
 def _render(diagnosis: Diagnosis, options: Options) -> str:

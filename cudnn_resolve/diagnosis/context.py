@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.matrix.library import Library
 from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import Capability, CodeTarget, CudnnVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Match
+    from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build
 
@@ -26,7 +28,9 @@ class Present:
 
     major: int
     version: CudnnVersion | None
-    match: Match
+    match: Match | None
+    """The line that shows it; None where the facts do."""
+    path: str | None = None
     wheel: bool = False
     """True where it is in a pip wheel."""
 
@@ -49,17 +53,17 @@ class Context:
         return next((version for one, version in self.frameworks if one == name), None)
 
 
-def context_of(matches: Iterable[Match], book: Book) -> Context:
-    """The context of a log."""
+def context_of(matches: Iterable[Match], book: Book, facts: Facts | None = None) -> Context:
+    """The context of a log, on the machine of the facts where it is known."""
     matches = list(matches)
-    frameworks = tuple(dict.fromkeys(_frameworks(matches)))
+    frameworks = tuple(dict.fromkeys((*_frameworks(matches), *(_installed(facts, book) if facts is not None else ()))))
     cards = tuple(dict.fromkeys(one.fields["card"] for one in matches if "card" in one.fields))
     missing = {one.line for one in matches if one.symptom.cause in ("cudnn_missing", "lib_not_on_path")}
     return Context(
-        capabilities=tuple(_capabilities(matches, cards, book)),
+        capabilities=(*_capabilities(matches, cards, book), *(_gpus(facts) if facts is not None else ())),
         frameworks=frameworks,
         builds=tuple(_builds(frameworks, book)),
-        cudnn=tuple(_present([one for one in matches if one.line not in missing])),
+        cudnn=(*_present([one for one in matches if one.line not in missing]), *(_copies(facts) if facts is not None else ())),
         cards=cards,
         driver=next((str(one.fields[name]) for one in matches for name in ("driver", "driver2") if name in one.fields), None),
     )
@@ -106,6 +110,29 @@ def _present(matches: list[Match]) -> Iterable[Present]:
                 yield Present(major=value.major, version=value, match=one, wheel=name == "wheel")
         if one.symptom.id == "context-cudnn-package" and isinstance(one.fields.get("major"), int) and one.fields["major"] < 20:
             yield Present(major=one.fields["major"], version=None, match=one)
+
+
+def _copies(facts: Facts) -> Iterable[Present]:
+    for copy in or_none(facts.cudnn) or ():
+        version = _full(copy.version)
+        major = copy.soname if copy.soname is not None else version.major if version else None
+        if major is not None:
+            yield Present(major=major, version=version, match=None, path=copy.path, wheel=copy.source == "pip")
+
+
+def _gpus(facts: Facts) -> Iterable[Capability]:
+    for gpu in or_none(facts.gpus) or ():
+        if gpu.compute_capability:
+            try:
+                yield Capability.parse(gpu.compute_capability)
+            except ValueError:
+                continue
+
+
+def _installed(facts: Facts, book: Book) -> Iterable[tuple[str, str]]:
+    for name, version in (or_none(facts.packages.pip) or {}).items():
+        if book.framework_of(name) is not None:
+            yield name, version
 
 
 def _full(text: str | None) -> CudnnVersion | None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.diagnosis.context import NEWEST, OLDEST, Context
+from cudnn_resolve.diagnosis.context import NEWEST, OLDEST, Context, Present
 from cudnn_resolve.diagnosis.model import Match
 from cudnn_resolve.diagnosis.package import part_pip
 from cudnn_resolve.diagnosis.weigh import Suspect
+from cudnn_resolve.facts.model import Unknown, or_none
 from cudnn_resolve.matrix.library import Library
 from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.version import Capability
 
 if TYPE_CHECKING:
+    from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
 
 Suspects = dict[str, Suspect]
@@ -29,10 +31,12 @@ class Case:
     book: Book
 
 
-def features_of(matches: Iterable[Match], context: Context) -> frozenset[str]:
-    """What the log says of the machine."""
+def features_of(matches: Iterable[Match], context: Context, facts: Facts | None = None) -> frozenset[str]:
+    """What the log, and the facts where there are any, say of the machine."""
     matches = list(matches)
     features = {one.symptom.feature for one in matches if one.symptom.feature and one.symptom.role == "context"}
+    if facts is not None:
+        features |= set(_of_facts(facts))
     features |= _gpu_age(context, features)
     if _is_cpu_machine(matches, features):
         features.add("cpu-machine")
@@ -41,6 +45,22 @@ def features_of(matches: Iterable[Match], context: Context) -> frozenset[str]:
     if any(name in ("torch", "onnxruntime-gpu", "ctranslate2") for name, _ in context.frameworks):
         features.add("other-framework-works")
     return frozenset(features)
+
+
+def _of_facts(facts: Facts) -> Iterable[str]:
+    if isinstance(facts.container, str):
+        yield "hosted-notebook" if facts.container in ("colab", "kaggle") else facts.container
+    if facts.platform.system == "windows":
+        yield "windows"
+    if facts.driver is not None and not isinstance(facts.driver, Unknown):
+        yield "driver-seen"
+    gpus = or_none(facts.gpus) or ()
+    if gpus:
+        yield from ("gpu-named", "gpu-seen")
+        if all(one.hidden for one in gpus):
+            yield "visible-devices-set"
+    if facts.driver is None and not gpus:
+        yield "no-driver"
 
 
 def _gpu_age(context: Context, features: set[str]) -> set[str]:
@@ -103,13 +123,13 @@ def _part_cudnn(found: Suspects, case: Case) -> Suspects:
     brought = {build.cudnn.major for build in case.context.builds if build.cudnn is not None and build.delivery in ("wheel", "bundled")}
     lib = next(one.fields["lib"].file for one in missing.matches if isinstance(one.fields.get("lib"), Library))
     if same or (brought & majors and not other):
-        shown = f"cuDNN {same[0].version or same[0].major} is there" if same else "the wheel of PyTorch brings it along"
+        shown = f"cuDNN {same[0].version or same[0].major} is {_where(same[0])}" if same else "the wheel of PyTorch brings it along"
         text = f"{lib} is wanted and not found, although {shown}: the loader does not look in its directory"
-        found["lib_not_on_path"] = _move(missing, "lib_not_on_path", 6, text, found, [one.match for one in same[:2]])
+        found["lib_not_on_path"] = _move(missing, "lib_not_on_path", 6, text, found, [one.match for one in same[:2] if one.match])
     elif other or (brought and majors and not brought & majors):
         seen = other[0].version or other[0].major if other else min(brought)
         text = f"{lib} is wanted, a file of cuDNN {_words(majors)}, and what the log shows is cuDNN {seen}, whose files have other names"
-        found["cudnn_major_mismatch"] = _move(missing, "cudnn_major_mismatch", 8, text, found, [one.match for one in other[:2]])
+        found["cudnn_major_mismatch"] = _move(missing, "cudnn_major_mismatch", 8, text, found, [one.match for one in other[:2] if one.match])
     elif "hosted-notebook" in case.features and majors:
         text = f"{lib} is wanted, a file of cuDNN {_words(majors)}; hosted notebooks come with a cuDNN, so theirs is of another major version"
         found["cudnn_major_mismatch"] = _move(missing, "cudnn_major_mismatch", 2, text, found, [])
@@ -120,6 +140,10 @@ def _part_cudnn(found: Suspects, case: Case) -> Suspects:
         text = f"{lib}, the name without a version, is not found although CUDA works: only names with a version are installed, or the loader does not look there"
         found["lib_not_on_path"] = _move(missing, "lib_not_on_path", 3, text, found, [])
     return found
+
+
+def _where(present: Present) -> str:
+    return f"in {present.path}" if present.path else "there"
 
 
 def _words(majors: Iterable[int]) -> str:
@@ -143,7 +167,7 @@ def _part_shadowing(found: Suspects, case: Case) -> Suspects:
     newer = [one for one in case.context.cudnn if one.version is not None and one.version.serves(built) and one.version > loaded]
     if newer:
         text = f"cuDNN {loaded} is loaded although {newer[0].version} is installed, which would serve: the older copy is found first"
-        found["ld_path_shadowing"] = _move(old, "ld_path_shadowing", 4, text, found, [newer[0].match])
+        found["ld_path_shadowing"] = _move(old, "ld_path_shadowing", 4, text, found, [newer[0].match] if newer[0].match else [])
     return found
 
 

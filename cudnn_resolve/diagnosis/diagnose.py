@@ -2,36 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.diagnosis.context import context_of
 from cudnn_resolve.diagnosis.derive import Case, derive, features_of
-from cudnn_resolve.diagnosis.model import Diagnosis, Evidence, Finding, Match
+from cudnn_resolve.diagnosis.machine import diagnose_facts
+from cudnn_resolve.diagnosis.model import SEVERITIES, Diagnosis, Evidence, Finding, Match
 from cudnn_resolve.diagnosis.weigh import FINDING, Suspect, evidence_of, is_active, rank, suspects
+from cudnn_resolve.record import replace
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.read import Reader
+    from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.symptom import Cause
 
 _CERTAIN = 0.98
+_SURE = 0.9
+"""From here on nothing is said to be undecided."""
+
+
+def diagnose(reader: Reader | None, facts: Facts | None, book: Book) -> Diagnosis:
+    """The findings of a log, of facts, or of both together: what the facts show decides what the log leaves open."""
+    machine = diagnose_facts(facts, book) if facts is not None else []
+    findings = _of_log(reader, facts, book) if reader is not None else []
+    return Diagnosis(findings=tuple(_together(findings, machine)), lines=reader.lines if reader is not None else 0)
 
 
 def diagnose_log(reader: Reader, book: Book) -> Diagnosis:
     """The findings of a log by itself."""
+    return diagnose(reader, None, book)
+
+
+def _of_log(reader: Reader, facts: Facts | None, book: Book) -> list[Finding]:
     causes = book.causes()
     matches = list(reader.every())
-    context = context_of(matches, book)
-    features = features_of(matches, context)
+    context = context_of(matches, book, facts)
+    features = features_of(matches, context, facts)
     case = Case(matches=tuple(matches), features=features, context=context, book=book)
     found = derive(suspects(matches, features), case)
     ranked = rank(found, causes)
     findings = [_finding(one, causes[one.cause], strong=one.weight >= FINDING) for one in ranked]
-    loud = [one for one in findings if one.severity != "info"]
-    if not loud:
+    findings = _open(findings, causes, facts is not None)
+    if all(one.severity == "info" for one in findings):
         findings = [*findings, *_harmless(reader, matches, features)]
-    return Diagnosis(findings=tuple(findings), lines=reader.lines)
+    return findings
+
+
+def _open(findings: list[Finding], causes: Mapping[str, Cause], has_facts: bool) -> list[Finding]:  # noqa: FBT001
+    """The first finding with what is not decided between it and what looks alike, and the command that decides it."""
+    if not findings or findings[0].severity == "info" or findings[0].confidence >= _SURE:
+        return findings
+    first = findings[0]
+    cause = causes[first.cause]
+    if not cause.confused:
+        return findings
+    alike = " or ".join(causes[one].title for one in cause.confused[:2] if one in causes)
+    who = "" if has_facts else "; on the machine itself `cudnn-resolve doctor LOG` looks"
+    told = f"it may also be that {alike}; `{cause.decide}` tells{who}" if cause.decide else f"it may also be that {alike}"
+    return [replace(first, undecided=told), *findings[1:]]
+
+
+def _together(log: list[Finding], machine: list[Finding]) -> list[Finding]:
+    """Findings of both, one for each cause: the log's come first, since they are what happened."""
+    out: list[Finding] = []
+    rest = list(machine)
+    for one in log:
+        same = [other for other in rest if other.cause == one.cause and one.cause != "harmless"]
+        for other in same:
+            rest.remove(other)
+        extra = tuple(evidence for other in same for evidence in other.evidence)
+        sure = max([one.confidence, *(other.confidence for other in same)])
+        out.append(replace(one, evidence=(*one.evidence, *extra[:4]), confidence=sure, undecided=None if same else one.undecided))
+    rest.sort(key=lambda one: (SEVERITIES.index(one.severity), -one.confidence))
+    if log and any(one.severity != "info" for one in log):
+        rest = [one for one in rest if one.cause != "harmless"]
+    merged = [*out, *rest]
+    # A proven fault of the machine goes before what the log only suggests.
+    return sorted(merged, key=lambda one: SEVERITIES.index(one.severity))
 
 
 def _finding(suspect: Suspect, cause: Cause, *, strong: bool) -> Finding:
