@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.cli.gather import gather_book, gather_facts, gather_options
@@ -15,7 +18,8 @@ from cudnn_resolve.cli.options import (
     add_output_options,
     add_target_options,
 )
-from cudnn_resolve.cli.printing import emit, style_of, width_of
+from cudnn_resolve.cli.parser import Parser
+from cudnn_resolve.cli.printing import emit, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -43,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
     options = gather_options(args)
     diagnosis = diagnose(options, args.log, no_facts=args.no_facts)
     emit(_render(diagnosis, options), options)
+    if args.fix:
+        return fix(diagnosis, options)
     return ExitCode.NO if diagnosis.is_error else ExitCode.OK
 
 
@@ -62,6 +68,24 @@ def diagnose(options: Options, log: str | None, *, no_facts: bool) -> Diagnosis:
     return weigh(reader, facts, book)
 
 
+def fix(diagnosis: Diagnosis, options: Options) -> int:
+    """The exit code of `apply` for the first remedy that it can carry out; 1 with what to type where there is none."""
+    if not diagnosis.is_error:
+        return ExitCode.OK
+    commands = [one.command for finding in diagnosis.findings if finding.severity == "error" for one in finding.remedy if one.command]
+    words = next((found for command in commands if (found := shlex.split(command))[:2] == ["cudnn-resolve", "apply"] and "FRAMEWORK" not in found), None)
+    if words is None or find_spec("cudnn_resolve.cli.apply") is None:
+        say("nothing here can be carried out by `apply`; what helps is:" if words is None else "what helps is:", options)
+        for command in commands or ["cudnn-resolve detect"]:
+            say(f"  {command}", options)
+        return ExitCode.NO
+    apply = import_module("cudnn_resolve.cli.apply")
+    parser = Parser(prog="cudnn-resolve apply", description="")
+    apply.add_arguments(parser)
+    more = ["--python", options.python] if options.python else []
+    return int(apply.run(parser.parse([*words[2:], *more])))
+
+
 def _render(diagnosis: Diagnosis, options: Options) -> str:
     from cudnn_resolve.report import doctor as report
 
@@ -69,4 +93,6 @@ def _render(diagnosis: Diagnosis, options: Options) -> str:
         from cudnn_resolve.report.json import render
 
         return render(report.encode(diagnosis))
+    if options.format == "markdown":
+        return report.markdown(diagnosis)
     return report.render(diagnosis, style=style_of(options), width=width_of(options))

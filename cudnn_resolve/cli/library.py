@@ -28,6 +28,15 @@ def plan(words: Mapping[str, Any]) -> dict[str, Any]:
     return encode_plan(found, encode(found.facts))
 
 
+def doctor(words: Mapping[str, Any]) -> dict[str, Any]:
+    """The findings as `doctor --format json` prints them."""
+    from cudnn_resolve.cli.doctor import diagnose
+    from cudnn_resolve.report.doctor import encode
+
+    rest = {name: value for name, value in words.items() if name not in ("log", "no_facts")}
+    return encode(diagnose(_options(rest), words.get("log"), no_facts=bool(words.get("no_facts"))))
+
+
 def _options(words: Mapping[str, Any]) -> Options:
     """The options that the command line would give for these words; UsageError as there."""
     from cudnn_resolve.cli.gather import gather_options

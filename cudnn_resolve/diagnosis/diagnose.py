@@ -9,6 +9,7 @@ from cudnn_resolve.diagnosis.context import context_of
 from cudnn_resolve.diagnosis.derive import Case, derive, features_of
 from cudnn_resolve.diagnosis.machine import diagnose_facts
 from cudnn_resolve.diagnosis.model import SEVERITIES, Diagnosis, Evidence, Finding, Match
+from cudnn_resolve.diagnosis.remedy import Situation, remedies
 from cudnn_resolve.diagnosis.weigh import FINDING, Suspect, evidence_of, is_active, rank, suspects
 from cudnn_resolve.record import replace
 
@@ -26,8 +27,20 @@ _SURE = 0.9
 def diagnose(reader: Reader | None, facts: Facts | None, book: Book) -> Diagnosis:
     """The findings of a log, of facts, or of both together: what the facts show decides what the log leaves open."""
     machine = diagnose_facts(facts, book) if facts is not None else []
-    findings = _of_log(reader, facts, book) if reader is not None else []
-    return Diagnosis(findings=tuple(_together(findings, machine)), lines=reader.lines if reader is not None else 0)
+    matches = list(reader.every()) if reader is not None else []
+    context = context_of(matches, book, facts)
+    features = features_of(matches, context, facts)
+    case = Case(matches=tuple(matches), features=features, context=context, book=book)
+    ranked = _ranked(case)
+    findings = _together(_of_log(reader, ranked, case, facts) if reader is not None else [], machine)
+    situation = Situation(
+        features=features,
+        frameworks=context.frameworks,
+        facts=facts,
+        python=facts.python.path if facts is not None else None,
+        matches={one.cause: one.matches for one in ranked},
+    )
+    return Diagnosis(findings=tuple(remedies(findings, situation, book)), lines=reader.lines if reader is not None else 0)
 
 
 def diagnose_log(reader: Reader, book: Book) -> Diagnosis:
@@ -35,18 +48,16 @@ def diagnose_log(reader: Reader, book: Book) -> Diagnosis:
     return diagnose(reader, None, book)
 
 
-def _of_log(reader: Reader, facts: Facts | None, book: Book) -> list[Finding]:
-    causes = book.causes()
-    matches = list(reader.every())
-    context = context_of(matches, book, facts)
-    features = features_of(matches, context, facts)
-    case = Case(matches=tuple(matches), features=features, context=context, book=book)
-    found = derive(suspects(matches, features), case)
-    ranked = rank(found, causes)
+def _ranked(case: Case) -> list[Suspect]:
+    return rank(derive(suspects(case.matches, case.features), case), case.book.causes())
+
+
+def _of_log(reader: Reader, ranked: list[Suspect], case: Case, facts: Facts | None) -> list[Finding]:
+    causes = case.book.causes()
     findings = [_finding(one, causes[one.cause], strong=one.weight >= FINDING) for one in ranked]
     findings = _open(findings, causes, facts is not None)
     if all(one.severity == "info" for one in findings):
-        findings = [*findings, *_harmless(reader, matches, features)]
+        findings = [*findings, *_harmless(reader, case.matches, case.features)]
     return findings
 
 

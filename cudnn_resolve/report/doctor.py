@@ -1,10 +1,12 @@
-"""A diagnosis as JSON and as text."""
+"""A diagnosis as JSON, as text and as Markdown."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from cudnn_resolve.diagnosis.model import Diagnosis, Finding
+from cudnn_resolve.report.level import level
 from cudnn_resolve.report.text import Style, clean, shorten, wrap
 
 SCHEMA = "cudnn-resolve/doctor/1"
@@ -49,3 +51,33 @@ def _text(finding: Finding, style: Style, width: int) -> list[str]:
         if one.command:
             lines.append(f"     $ {clean(one.command)}")
     return lines
+
+
+def markdown(diagnosis: Diagnosis) -> str:
+    """The findings for an issue or a chat: secrets, user names and home directories are left out."""
+    if not diagnosis.findings:
+        return "**cudnn-resolve doctor**: nothing wrong was found.\n"
+    parts = ["### cudnn-resolve doctor"]
+    for one in diagnosis.findings:
+        parts.append("\n".join(_markdown(one)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown(finding: Finding) -> list[str]:
+    lines = [f"**{finding.severity}: `{finding.cause}`** ({finding.confidence:.0%})", "", _prose(finding.summary)]
+    if finding.evidence:
+        shown = [f"{one.line if one.line is not None else one.source}: {level(clean(one.text))}" for one in finding.evidence]
+        fence = "`" * max(3, 1 + max(len(run) for text in shown for run in re.findall("`*", text)))
+        lines += ["", f"{fence}text", *shown, fence]
+    if finding.undecided:
+        lines += ["", f"Not decided: {_prose(finding.undecided)}"]
+    for number, one in enumerate(finding.remedy, 1):
+        lines += ["", f"{number}. {_prose(one.text)}"]
+        if one.command:
+            lines += ["   ```sh", f"   {level(clean(one.command))}", "   ```"]
+    return lines
+
+
+def _prose(text: str) -> str:
+    """A sentence in which nothing is markup but what is code already."""
+    return re.sub(r"([<>*_|\[\]])", r"\\\1", level(clean(text)))
