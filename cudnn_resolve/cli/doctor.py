@@ -21,9 +21,12 @@ from cudnn_resolve.cli.options import (
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.cli.printing import emit, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
+from cudnn_resolve.facts.model import or_none
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Diagnosis
+    from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.matrix.book import Book
 
 FORMATS = ("text", "json", "markdown")
 
@@ -64,8 +67,20 @@ def diagnose(options: Options, log: str | None, *, no_facts: bool) -> Diagnosis:
         raise UsageError("the log and the facts cannot both come from standard input", code="usage-contradiction")
     book = gather_book(options)
     reader = Reader(book.symptoms()).read(read_log(log)) if log is not None else None
-    facts = None if no_facts else gather_facts(options, book)
+    facts = None if no_facts else _facts(options, book)
     return weigh(reader, facts, book)
+
+
+def _facts(options: Options, book: Book) -> Facts:
+    """The facts, on this machine with a look at wheels that share files."""
+    facts = gather_facts(options, book)
+    if options.facts is not None or options.given is not None or options.assumptions.elsewhere:
+        return facts
+    from cudnn_resolve.host.linux import LinuxHost
+    from cudnn_resolve.probe.overwritten import with_overwritten
+
+    shared = [name for name in or_none(facts.packages.pip) or {} if book.slot(name) is not None]
+    return with_overwritten(LinuxHost(), facts, shared) if shared else facts
 
 
 def fix(diagnosis: Diagnosis, options: Options) -> int:

@@ -5,11 +5,12 @@ An error is said only of what cannot work by a rule of the matrix; what works al
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.diagnosis.installed import Installed, installed_of
-from cudnn_resolve.diagnosis.model import Evidence, Finding
+from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, Loader, Toolkit, Unknown, or_none
 from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import Capability, CudaVersion, CudnnVersion, DriverVersion
@@ -242,7 +243,7 @@ def _cudnn_borrowed(machine: Machine) -> Iterator[Finding]:
         version = _cudnn(copy.version)
         if copy.source != "pip" or version is None:
             continue
-        for advisory in machine.book.advisories("cudnn"):
+        for advisory in (*machine.book.advisories("cudnn"), *machine.book.advisories(copy.owner or f"nvidia-cudnn-cu{(copy.cuda or '12')[:2]}")):
             if "SUBLIBRARY_VERSION_MISMATCH" not in advisory.summary or not _within(advisory.versions, copy.version):
                 continue
             system = [other for other in machine.cudnn if other.source != "pip" and (newer := _cudnn(other.version)) and newer > version]
@@ -278,8 +279,9 @@ def _shared_files(machine: Machine) -> Iterator[Finding]:
         slot = machine.book.slot(name)
         if slot is not None:
             slots.setdefault(slot, []).append(name)
+    told = {problem.what.removeprefix("packages.pip.") for problem in machine.facts.problems if "overwritten" in problem.why}
     for names in slots.values():
-        if len(names) < 2 or not any(name.startswith(("nvidia-", "cupy-")) for name in names):
+        if told & set(names) or len(names) < 2 or not any(name.startswith(("nvidia-", "cupy-")) for name in names):
             continue
         each = " and ".join(f"{name} {machine.pip[name]}" for name in sorted(names))
         cudnn = any("cudnn" in name for name in names)
@@ -303,8 +305,26 @@ def _overwritten(machine: Machine) -> Iterator[Finding]:
                 severity="error" if cudnn else "warning",
                 summary=f"files of {name} are not those that it installed: {problem.why}",
                 evidence=(_fact(problem.what, problem.why),),
+                remedy=tuple(_restore(machine, name, problem.why)),
                 confidence=0.93,
             )
+
+
+def _restore(machine: Machine, name: str, why: str) -> Iterator[Remedy]:
+    """Both away, the wanted one back: removing one of two takes the files of the other along."""
+    python = shlex.quote(machine.facts.python.path or "python")
+    other = next((one for one in machine.pip if f"overwritten by {one}:" in why), None)
+    if other:
+        yield Remedy(
+            text=f"if {name} is the one that is wanted: remove both, then install it again (removing one alone takes the files of the other along)",
+            command=f"{python} -m pip uninstall -y {other} {name} && {python} -m pip install --no-deps {name}=={machine.pip[name]}",
+        )
+        yield Remedy(
+            text=f"if it is {other}: remove {name}, then install {other} again",
+            command=f"{python} -m pip uninstall -y {name} && {python} -m pip install --force-reinstall --no-deps {other}=={machine.pip[other]}",
+        )
+    else:
+        yield Remedy(text=f"install {name} again", command=f"{python} -m pip install --force-reinstall --no-deps {name}=={machine.pip[name]}")
 
 
 def _abi(machine: Machine) -> Iterator[Finding]:

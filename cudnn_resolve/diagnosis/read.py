@@ -8,7 +8,7 @@ from typing import Any
 
 from cudnn_resolve.diagnosis.compare import holds
 from cudnn_resolve.diagnosis.model import Match
-from cudnn_resolve.diagnosis.scan import Line, Scanner, joined
+from cudnn_resolve.diagnosis.scan import Index, Line, Scanner, joined, words_of
 from cudnn_resolve.matrix.message import KINDS, expand, fields_of
 from cudnn_resolve.matrix.symptom import Symptom
 
@@ -33,7 +33,8 @@ class Reader:
         self._often: dict[bytes, int] = {}
         self._forms = [_Form(one) for one in symptoms]
         self._anchors = _by_anchor(self._forms)
-        self._scanner = Scanner(anchor for anchor, _ in self._anchors)
+        self._index = Index(self._anchors)
+        self._scanner = Scanner(self._index)
 
     @property
     def lines(self) -> int:
@@ -77,10 +78,11 @@ class Reader:
         low = text.lower()
         found = False
         tried: set[int] = set()
-        for anchor, forms in self._anchors:
+        near = dict.fromkeys(anchor for word in words_of(low.encode("utf-8", "replace")) for anchor in self._index.anchors(word))
+        for anchor in (*near, *self._index.always):
             if anchor not in low:
                 continue
-            for form in forms:
+            for form in self._anchors[anchor]:
                 if id(form) in tried:
                     continue
                 tried.add(id(form))
@@ -140,12 +142,12 @@ class _Form:
         return out
 
 
-def _by_anchor(forms: Iterable[_Form]) -> list[tuple[str, list[_Form]]]:
+def _by_anchor(forms: Iterable[_Form]) -> dict[str, list[_Form]]:
     found: dict[str, list[_Form]] = {}
     for form in forms:
         for anchor in form.symptom.anchor:
             found.setdefault(anchor, []).append(form)
-    return list(found.items())
+    return found
 
 
 def excerpt(text: str, at: int) -> str:

@@ -32,6 +32,8 @@ _FREE = frozenset(
     }
 )
 """Causes that the installed version itself may be at fault for: any version of the framework will do."""
+_NEWER_PROTOBUF = ("older than the linked gencode", "'builder'", "'runtime_version'", "Gencode/Runtime")
+"""What messages say where the installed protobuf is older than the code that was generated."""
 _CUDA_KEYS = ("A4B469963BF863CC", "3BF863CC", "F60F4B3D7FA2AF80", "7FA2AF80")
 
 
@@ -68,7 +70,7 @@ def _of(finding: Finding, situation: Situation, book: Book) -> Iterator[Remedy]:
             yield Remedy(text=row.text)
             continue
         command = _filled(row.command, values)
-        if command is None:
+        if command is None or (finding.remedy and "FRAMEWORK" in command):
             continue
         if command.startswith("cudnn-resolve apply -f ") and situation.facts is not None:
             yield from planned(row.text, command, situation.facts, book)
@@ -104,7 +106,7 @@ def _features(matches: Iterable[Match], situation: Situation) -> set[str]:
             found.add("jax")
         if str(match.fields.get("key", "")).upper() in _CUDA_KEYS:
             found.add("nvidia-cuda-key")
-        if "gencode" in match.fields or "older than the linked gencode" in match.text:
+        if "gencode" in match.fields or any(word in match.text for word in _NEWER_PROTOBUF):
             found.add("protobuf-too-old")
         api, has = match.fields.get("built"), match.fields.get("found")
         new = match.symptom.id.startswith("numpy-") and not (isinstance(api, int) and isinstance(has, int) and api > has)

@@ -24,8 +24,19 @@ _SHAPES = 20_000
 _SHAPE_BYTES = 400
 _SAME = b"0123456789#=>.-"
 """What progress bars and numbers are made of."""
-_PLAIN_BYTES = 200_000
-"""Bytes of lines of new shapes from which on compiling one expression of all anchors pays."""
+_DIGITS = b"0123456789"
+_WORDS = bytes(byte if bytes([byte]).isalnum() or byte in b"_+" or byte >= 0x80 else 0x20 for byte in range(256))
+"""What is no part of a word becomes a blank."""
+_COMMON = frozenset(
+    b"all already and another because binary blas but cannot capable command compiled content could create defined device does enabled "
+    b"error failed file find following for found from gpu have ignore initialize installed invalid is kernel launch lib library load loaded "
+    b"loading lost manager match memory module name needed not num number only out package please process public release removed "
+    b"require required requires root running runtime satisfy select should signed size software source string such support symbol system "
+    b"that the this to too unable unknown unsupported using usr value version versions wait was wheels which with you your".split()
+)
+"""Words that are in many a line, and so are no key where an anchor has a better one."""
+_VOCABULARY = 100_000
+"""Words without a key that are remembered."""
 _ANSI = re.compile(r"\x1b\[[0-9;:?]{0,40}[A-Za-z]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b[@-Z\\-_]|[\x00-\x08\x0b-\x1f\x7f]")
 _QUOTES = str.maketrans({"‘": "'", "’": "'", "‛": "'", "´": "'", "“": '"', "”": '"', "«": '"', "»": '"', "\xa0": " ", "…": "..."})
 _PREFIX = re.compile(
@@ -100,12 +111,10 @@ def _same(one: str, other: str) -> bool:
 class Scanner:
     """The lines of a log whose shape is new; `feed` takes its bytes, `finish` says that there are no more."""
 
-    def __init__(self, anchors: Iterable[str]) -> None:
+    def __init__(self, index: Index) -> None:
         self.lines = 0
         """Lines seen so far."""
-        self._anchors = sorted({anchor.encode() for anchor in anchors})
-        self._any: re.Pattern[bytes] | None = None
-        self._looked = 0
+        self._index = index
         self._rest = b""
         self._decoder: codecs.IncrementalDecoder | None = None
         self._begun = False
@@ -190,35 +199,47 @@ class Scanner:
                 yield Line(self.lines + 1, part)
 
     def _interests(self, raw: bytes) -> bool:
-        """True where a line holds an anchor, as far as that is told fast."""
-        self._looked += len(raw)
-        if self._looked < _PLAIN_BYTES:
-            return True
-        if self._any is None:
-            self._any = re.compile(_alternation(self._anchors))
-        return self._any.search(raw.lower()) is not None
+        """True where a line has a word that an anchor may have."""
+        anchors = self._index.anchors
+        return any(anchors(word) for word in words_of(raw.lower()))
 
 
-def _alternation(words: Sequence[bytes]) -> bytes:
-    """One expression that finds any of the words, written as a tree so that common beginnings are looked at once."""
-    tree: dict[int, dict[int, object]] = {}
-    for word in words:
-        node: dict[int, object] = tree  # type: ignore[assignment]
-        for byte in word[:8]:  # what follows is told by the anchors themselves
-            if -1 in node:
-                break
-            node = node.setdefault(byte, {})  # type: ignore[assignment]
-        else:
-            node.clear()
-            node[-1] = {}
-    return _branch(tree)  # type: ignore[arg-type]
+def words_of(text: bytes) -> list[bytes]:
+    """The words of a text in lower case, without digits."""
+    return text.translate(_WORDS, _DIGITS).split()
 
 
-def _branch(node: dict[int, object]) -> bytes:
-    if -1 in node:
-        return b""
-    parts = [re.escape(bytes([byte])) + _branch(below) for byte, below in sorted(node.items())]  # type: ignore[arg-type]
-    return parts[0] if len(parts) == 1 else b"(?:" + b"|".join(parts) + b")"
+def key_of(anchor: str) -> bytes | None:
+    """The word of an anchor that says most: a line that holds the anchor has a word with that in it. None where it has no word."""
+    words = [word for word in words_of(anchor.encode()) if len(word) > 1]
+    return max(words, key=lambda word: (word not in _COMMON and len(word) > 2, len(word))) if words else None
+
+
+class Index:
+    """Anchors by their keys, and what each word of a log may be the beginning of; words are remembered within a bound."""
+
+    def __init__(self, anchors: Iterable[str]) -> None:
+        self.always: list[str] = []
+        """Anchors without a word, which are found in lines that are looked at for another reason."""
+        self._by_key: dict[bytes, list[str]] = {}
+        self._known: dict[bytes, tuple[str, ...]] = {}
+        for anchor in dict.fromkeys(anchors):
+            key = key_of(anchor)
+            if key is None:
+                self.always.append(anchor)
+            else:
+                self._by_key.setdefault(key, []).append(anchor)
+
+    def anchors(self, word: bytes) -> tuple[str, ...]:
+        """The anchors that a word may belong to."""
+        found = self._known.get(word)
+        if found is None:
+            # A word of hundreds of letters is no message.
+            near = (anchors for key, anchors in self._by_key.items() if key in word) if len(word) <= _SHAPE_BYTES else ()
+            found = tuple(anchor for anchors in near for anchor in anchors)
+            if len(self._known) < _VOCABULARY:
+                self._known[word] = found
+        return found
 
 
 def _encoding(head: bytes) -> str | None:
