@@ -88,7 +88,10 @@ def fix(diagnosis: Diagnosis, options: Options) -> int:
     if not diagnosis.is_error:
         return ExitCode.OK
     commands = [one.command for finding in diagnosis.findings if finding.severity == "error" for one in finding.remedy if one.command]
-    words = next((found for command in commands if (found := shlex.split(command))[:2] == ["cudnn-resolve", "apply"] and "FRAMEWORK" not in found), None)
+    words = next(
+        (found for command in commands if (found := shlex.split(command))[:2] == ["cudnn-resolve", "apply"] and "FRAMEWORK" not in found),
+        None,
+    )
     if words is None or find_spec("cudnn_resolve.cli.apply") is None:
         say("nothing here can be carried out by `apply`; what helps is:" if words is None else "what helps is:", options)
         for command in commands or ["cudnn-resolve detect"]:

@@ -40,7 +40,7 @@ def features_of(matches: Iterable[Match], context: Context, facts: Facts | None 
     features |= _gpu_age(context, features)
     if _is_cpu_machine(matches, features):
         features.add("cpu-machine")
-    if _is_cpu_tensorflow(context, features):
+    if _is_cpu_tensorflow(context):
         features.add("tf-cpu-on-windows")
     if any(name in ("torch", "onnxruntime-gpu", "ctranslate2") for name, _ in context.frameworks):
         features.add("other-framework-works")
@@ -96,7 +96,7 @@ def _is_cpu_machine(matches: list[Match], features: set[str]) -> bool:
     return no_runtime and no_driver and "tf-cannot-dlopen" not in names
 
 
-def _is_cpu_tensorflow(context: Context, features: set[str]) -> bool:
+def _is_cpu_tensorflow(context: Context) -> bool:
     version = context.version("tensorflow")
     if version is None:
         return False
@@ -129,16 +129,24 @@ def _part_cudnn(found: Suspects, case: Case) -> Suspects:
     elif other or (brought and majors and not brought & majors):
         seen = other[0].version or other[0].major if other else min(brought)
         text = f"{lib} is wanted, a file of cuDNN {_words(majors)}, and what the log shows is cuDNN {seen}, whose files have other names"
-        found["cudnn_major_mismatch"] = _move(missing, "cudnn_major_mismatch", 8, text, found, [one.match for one in other[:2] if one.match])
+        found["cudnn_major_mismatch"] = _move(
+            missing, "cudnn_major_mismatch", 8, text, found, [one.match for one in other[:2] if one.match]
+        )
     elif "hosted-notebook" in case.features and majors:
-        text = f"{lib} is wanted, a file of cuDNN {_words(majors)}; hosted notebooks come with a cuDNN, so theirs is of another major version"
+        text = (
+            f"{lib} is wanted, a file of cuDNN {_words(majors)}; hosted notebooks come with a cuDNN, so theirs is of another major version"
+        )
         found["cudnn_major_mismatch"] = _move(missing, "cudnn_major_mismatch", 2, text, found, [])
     elif any(one.symptom.id == "loader-cudnn-9-parts" for one in missing.matches):
-        text = f"the parts of cuDNN 9 ({lib} and its other names) are not found: an older cuDNN is installed, or its directory is not searched"
+        text = (
+            f"the parts of cuDNN 9 ({lib} and its other names) are not found: an older cuDNN is installed, or its directory is not searched"
+        )
         found["cudnn_major_mismatch"] = _move(missing, "cudnn_major_mismatch", 2, text, found, [])
     elif None in wanted and not majors and "gpu-seen" in case.features:
-        text = f"{lib}, the name without a version, is not found although CUDA works: only names with a version are installed, or the loader does not look there"
-        found["lib_not_on_path"] = _move(missing, "lib_not_on_path", 3, text, found, [])
+        text = (
+            f"{lib}, the name without a version, is not found although CUDA works: "
+            "only names with a version are installed, or the loader does not look there"
+        )
     return found
 
 
@@ -171,7 +179,7 @@ def _part_shadowing(found: Suspects, case: Case) -> Suspects:
     return found
 
 
-def _part_runtime(found: Suspects, case: Case) -> Suspects:
+def _part_runtime(found: Suspects, _: Case) -> Suspects:
     """CUDA libraries missing besides cuDNN: the whole of CUDA is not there, and cuDNN is only part of it."""
     runtime, cudnn = found.get("cuda_runtime_missing"), found.get("cudnn_missing")
     if runtime and cudnn and runtime.weight < 98 and any(isinstance(one.fields.get("lib"), Library) for one in runtime.matches):
@@ -195,5 +203,5 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _part_shadowing,
     _part_runtime,
     _part_kernel_image,
-    part_pip,  # type: ignore[list-item]
+    part_pip,
 )

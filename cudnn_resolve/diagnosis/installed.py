@@ -49,7 +49,11 @@ def _installed(facts: Facts, book: Book, name: str, version: str, told: Installe
     build = _build(book, name, version, told.variant if told else None)
     cuda = _cuda(told.cuda_built if told else None) or (build.cuda if build else None)
     pip = or_none(facts.packages.pip) or {}
-    if name in ("jax", "jaxlib") and not any(one.startswith(("jax-cuda", "jax-rocm")) for one in pip) and "+cuda" not in pip.get("jaxlib", ""):
+    if (
+        name in ("jax", "jaxlib")
+        and not any(one.startswith(("jax-cuda", "jax-rocm")) for one in pip)
+        and "+cuda" not in pip.get("jaxlib", "")
+    ):
         cuda, build = None, None
     arch = facts.platform.arch
     targets = () if build is None else build.targets_aarch64 if arch == "aarch64" and build.targets_aarch64 else build.targets
@@ -72,7 +76,9 @@ def _build(book: Book, name: str, version: str, variant: str | None) -> Build | 
         return None
     public, _, local = version.partition("+")
     found = [one for one in book.framework(framework).builds if one.package == name and one.version == public]
-    exact = [one for one in found if (variant and one.variant == variant) or (local and one.variant == local) or one.wheel_version == version]
+    exact = [
+        one for one in found if (variant and one.variant == variant) or (local and one.variant == local) or one.wheel_version == version
+    ]
     if local and not exact:
         return None
     default = [one for one in exact or found if one.index == "default" and one.cuda is not None]

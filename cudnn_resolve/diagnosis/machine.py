@@ -153,7 +153,8 @@ def _by_ptx(machine: Machine, one: Installed, name: str, evidence: tuple[Evidenc
         yield Finding(
             cause="ptx_too_new",
             severity="error",
-            summary=f"{one.label} serves {name} by PTX of CUDA {one.cuda} only, and driver {machine.version} compiles PTX up to CUDA {native}",
+            summary=f"{one.label} serves {name} by PTX of CUDA {one.cuda} only, and driver {machine.version} compiles PTX "
+            f"up to CUDA {native}",
             evidence=evidence,
             confidence=0.9,
         )
@@ -199,7 +200,8 @@ def _cudnn_loaded(machine: Machine) -> Iterator[Finding]:
             yield Finding(
                 cause="cudnn_major_mismatch" if major else "cudnn_too_old_for_framework",
                 severity="error",
-                summary=f"{one.label} is built with cuDNN {built} and would load {found}, which is {'of another major' if major else 'older'}",
+                summary=f"{one.label} is built with cuDNN {built} and would load {found}, "
+                f"which is {'of another major' if major else 'older'}",
                 evidence=evidence,
                 confidence=0.93,
             )
@@ -218,7 +220,11 @@ def _cudnn_absent(machine: Machine, one: Installed, built: CudnnVersion, evidenc
     else:
         cause, text = "cudnn_missing", "there is none"
     yield Finding(
-        cause=cause, severity=severity, summary=f"{one.label} wants cuDNN {built.major} and finds none: {text}", evidence=evidence, confidence=0.9
+        cause=cause,
+        severity=severity,
+        summary=f"{one.label} wants cuDNN {built.major} and finds none: {text}",
+        evidence=evidence,
+        confidence=0.9,
     )
 
 
@@ -226,7 +232,10 @@ def _cudnn_broken(machine: Machine) -> Iterator[Finding]:
     """Copies of cuDNN with parts missing or of two releases."""
     for copy in machine.cudnn:
         if copy.complete is False or copy.problems:
-            loaded = any(one.would_load and one.would_load.path and copy.path and one.would_load.path.startswith(copy.path) for one in machine.installed)
+            loaded = any(
+                one.would_load and one.would_load.path and copy.path and one.would_load.path.startswith(copy.path)
+                for one in machine.installed
+            )
             why = "; ".join(copy.problems) or "parts of it are missing or of another release"
             yield Finding(
                 cause="cudnn_sublibrary_mix",
@@ -243,7 +252,10 @@ def _cudnn_borrowed(machine: Machine) -> Iterator[Finding]:
         version = _cudnn(copy.version)
         if copy.source != "pip" or version is None:
             continue
-        for advisory in (*machine.book.advisories("cudnn"), *machine.book.advisories(copy.owner or f"nvidia-cudnn-cu{(copy.cuda or '12')[:2]}")):
+        for advisory in (
+            *machine.book.advisories("cudnn"),
+            *machine.book.advisories(copy.owner or f"nvidia-cudnn-cu{(copy.cuda or '12')[:2]}"),
+        ):
             if "SUBLIBRARY_VERSION_MISMATCH" not in advisory.summary or not _within(advisory.versions, copy.version):
                 continue
             system = [other for other in machine.cudnn if other.source != "pip" and (newer := _cudnn(other.version)) and newer > version]
@@ -287,7 +299,7 @@ def _shared_files(machine: Machine) -> Iterator[Finding]:
         cudnn = any("cudnn" in name for name in names)
         yield Finding(
             cause="cudnn_sublibrary_mix" if cudnn else "framework_pkg_mismatch",
-            severity="warning" if cudnn or len({machine.pip[name] for name in names}) > 1 and "cupy" in each else "info",
+            severity="warning" if cudnn or (len({machine.pip[name] for name in names}) > 1 and "cupy" in each) else "info",
             summary=f"{each} install the same files: whichever was unpacked last is there, and removing one takes them from the other",
             evidence=tuple(_fact("packages.pip", f"{name} {machine.pip[name]}") for name in sorted(names)),
             confidence=0.8,
@@ -312,19 +324,20 @@ def _overwritten(machine: Machine) -> Iterator[Finding]:
 
 def _restore(machine: Machine, name: str, why: str) -> Iterator[Remedy]:
     """Both away, the wanted one back: removing one of two takes the files of the other along."""
-    python = shlex.quote(machine.facts.python.path or "python")
+    pip = f"{shlex.quote(machine.facts.python.path or 'python')} -m pip"
     other = next((one for one in machine.pip if f"overwritten by {one}:" in why), None)
     if other:
         yield Remedy(
-            text=f"if {name} is the one that is wanted: remove both, then install it again (removing one alone takes the files of the other along)",
-            command=f"{python} -m pip uninstall -y {other} {name} && {python} -m pip install --no-deps {name}=={machine.pip[name]}",
+            text=f"if {name} is the one that is wanted: remove both, then install it again "
+            "(removing one alone takes the files of the other along)",
+            command=f"{pip} uninstall -y {other} {name} && {pip} install --no-deps {name}=={machine.pip[name]}",
         )
         yield Remedy(
             text=f"if it is {other}: remove {name}, then install {other} again",
-            command=f"{python} -m pip uninstall -y {name} && {python} -m pip install --force-reinstall --no-deps {other}=={machine.pip[other]}",
+            command=f"{pip} uninstall -y {name} && {pip} install --force-reinstall --no-deps {other}=={machine.pip[other]}",
         )
     else:
-        yield Remedy(text=f"install {name} again", command=f"{python} -m pip install --force-reinstall --no-deps {name}=={machine.pip[name]}")
+        yield Remedy(text=f"install {name} again", command=f"{pip} install --force-reinstall --no-deps {name}=={machine.pip[name]}")
 
 
 def _abi(machine: Machine) -> Iterator[Finding]:
@@ -337,7 +350,12 @@ def _abi(machine: Machine) -> Iterator[Finding]:
             requirement = Requirement(bound.requirement)
             version = machine.pip.get(requirement.name)
             cause = {"numpy": "numpy_abi", "protobuf": "protobuf_abi"}.get(requirement.name)
-            if cause is None or version is None or (bound.package and bound.package != one.name) or not _within(bound.versions, one.version):
+            if (
+                cause is None
+                or version is None
+                or (bound.package and bound.package != one.name)
+                or not _within(bound.versions, one.version)
+            ):
                 continue
             if not _within(str(requirement.specifier), version):
                 yield Finding(
@@ -390,7 +408,8 @@ def _wsl(machine: Machine) -> Iterator[Finding]:
         yield Finding(
             cause="wsl_driver_shadowed",
             severity="warning",
-            summary=f"{drivers[0]} is installed inside WSL, where the driver is that of Windows: its libcuda hides the one in /usr/lib/wsl/lib",
+            summary=f"{drivers[0]} is installed inside WSL, where the driver is that of Windows: "
+            "its libcuda hides the one in /usr/lib/wsl/lib",
             evidence=tuple(_fact("packages.apt", f"{name} {apt[name]}") for name in drivers[:4]),
             confidence=0.85,
         )

@@ -42,7 +42,7 @@ class Reader:
         return self._scanner.lines
 
     def read(self, chunks: Iterable[bytes]) -> Reader:
-        """This reader, with all chunks read."""
+        """The reader itself, with all chunks read."""
         for chunk in chunks:
             for line in self._scanner.feed(chunk):
                 self._line(line)

@@ -28,17 +28,18 @@ _DIGITS = b"0123456789"
 _WORDS = bytes(byte if bytes([byte]).isalnum() or byte in b"_+" or byte >= 0x80 else 0x20 for byte in range(256))
 """What is no part of a word becomes a blank."""
 _COMMON = frozenset(
-    b"all already and another because binary blas but cannot capable command compiled content could create defined device does enabled "
-    b"error failed file find following for found from gpu have ignore initialize installed invalid is kernel launch lib library load loaded "
-    b"loading lost manager match memory module name needed not num number only out package please process public release removed "
-    b"require required requires root running runtime satisfy select should signed size software source string such support symbol system "
-    b"that the this to too unable unknown unsupported using usr value version versions wait was wheels which with you your".split()
+    b"all already and another because binary blas but cannot capable command compiled content could create defined device does "
+    b"enabled error failed file find following for found from gpu have ignore initialize installed invalid is kernel launch "
+    b"lib library load loaded loading lost manager match memory module name needed not num number only out package please "
+    b"process public release removed require required requires root running runtime satisfy select should signed size software "
+    b"source string such support symbol system that the this to too unable unknown unsupported using usr value version "
+    b"versions wait was wheels which with you your".split()
 )
 """Words that are in many a line, and so are no key where an anchor has a better one."""
 _VOCABULARY = 100_000
 """Words without a key that are remembered."""
 _ANSI = re.compile(r"\x1b\[[0-9;:?]{0,40}[A-Za-z]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b[@-Z\\-_]|[\x00-\x08\x0b-\x1f\x7f]")
-_QUOTES = str.maketrans({"‘": "'", "’": "'", "‛": "'", "´": "'", "“": '"', "”": '"', "«": '"', "»": '"', "\xa0": " ", "…": "..."})
+_QUOTES = str.maketrans("\u2018\u2019\u201b\u00b4\u201c\u201d\u00ab\u00bb\u00a0", "''''\"\"\"\" ")
 _PREFIX = re.compile(
     r"\s{0,8}(?:"
     r"\[(?:rank ?)?\d{1,5}\](?:\[[^\]]{0,30}\])?:?"

@@ -16,9 +16,7 @@ def read_log(path: str) -> Iterator[bytes]:
     """The bytes of a log, `-` for standard input, in pieces; InputError where it cannot be read."""
     try:
         if path == STDIN:
-            if sys.stdin is None:
-                raise OSError(0, "standard input is closed")
-            yield from _pieces(sys.stdin.buffer.fileno() if hasattr(sys.stdin.buffer, "fileno") else None)
+            yield from _standard_input()
             return
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -34,10 +32,13 @@ def read_log(path: str) -> Iterator[bytes]:
         raise InputError(f"the log {path} cannot be read: {reason}", code="input-unreadable") from None
 
 
-def _pieces(handle: int | None) -> Iterator[bytes]:
-    if handle is None:
-        while piece := sys.stdin.buffer.read(_PIECE):
-            yield piece
-        return
+def _standard_input() -> Iterator[bytes]:
+    if sys.stdin is None:
+        raise OSError(0, "standard input is closed")
+    while piece := sys.stdin.buffer.read(_PIECE):
+        yield piece
+
+
+def _pieces(handle: int) -> Iterator[bytes]:
     while piece := os.read(handle, _PIECE):
         yield piece

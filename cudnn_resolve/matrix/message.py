@@ -62,12 +62,8 @@ KINDS: dict[str, FieldKind] = {
     "sm": FieldKind(pattern=r"(?:sm_\d{2,3}[af]?|\d{1,2}\.\d)", take=CodeTarget.parse),
     "sms": FieldKind(pattern=r"(?:(?:sm|compute)_\d{2,3}[af]?[ ,]{0,2}){1,40}", take=_targets),
     "lib": FieldKind(pattern=rf"(?:[\w+.-]{{1,60}}{_SO}|[\w+.-]{{1,60}}\.dll)", take=_library),
-    "cudnnlib": FieldKind(
-        pattern=rf"(?:libcudnn(?:_[a-z_]{{1,40}})?{_SO}|cudnn(?:_[a-z_]{{1,40}})?64(?:_\d{{1,2}})?\.dll)", take=_library
-    ),
-    "cudalib": FieldKind(
-        pattern=rf"(?:lib{_CUDA_STEMS}{_SO}|{_CUDA_STEMS}(?:64|32)(?:_\d{{1,3}}){{1,2}}\.dll)", take=_library
-    ),
+    "cudnnlib": FieldKind(pattern=rf"(?:libcudnn(?:_[a-z_]{{1,40}})?{_SO}|cudnn(?:_[a-z_]{{1,40}})?64(?:_\d{{1,2}})?\.dll)", take=_library),
+    "cudalib": FieldKind(pattern=rf"(?:lib{_CUDA_STEMS}{_SO}|{_CUDA_STEMS}(?:64|32)(?:_\d{{1,3}}){{1,2}}\.dll)", take=_library),
     "ptxlib": FieldKind(pattern=rf"(?:libnvidia-(?!ml)[a-z-]{{3,30}}{_SO}|libnvcuvid{_SO}|libnvoptix{_SO})", take=_library),
     "driverlib": FieldKind(pattern=rf"(?:libcuda{_SO}|libnvidia-ml{_SO}|nvcuda\.dll|nvml\.dll)", take=_library),
     "trtlib": FieldKind(pattern=r"(?:lib)?nv(?:infer|onnxparser|parsers)[\w]{0,30}(?:\.so(?:\.\d{1,3}){0,3}|\.dll)", take=_library),
@@ -77,11 +73,11 @@ KINDS: dict[str, FieldKind] = {
     "cudaname": FieldKind(pattern=r"(?:cuBLAS|cuFFT|cuRAND|CUPTI|CUDA|NCCL|nvJitLink)", take=str),
     "cudapath": FieldKind(pattern=r"(?:(?!/nvidia/|site-packages)[^\s'\"]){0,240}libnvJitLink[^\s'\"]{0,30}", take=str),
     "tick": FieldKind(pattern=r"[`']", take=str),
-    "torchsymbol": FieldKind(pattern=r"(?:_ZNK?(?:2at|3c10|5torch|St\w{1,20}torch)\w{1,200}|\w{0,20}(?:caffe2|THCState|PyThread_tss)\w{0,60})", take=str),
-    "numpyversion": FieldKind(pattern=r"\d{1,2}(?:\.(?:\d{1,3}|x)){1,2}", take=str),
-    "nvidiarequirement": FieldKind(
-        pattern=r"nvidia-[\w.-]{1,60}(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]=?=?[^\s()]{1,60})?", take=str
+    "torchsymbol": FieldKind(
+        pattern=r"(?:_ZNK?(?:2at|3c10|5torch|St\w{1,20}torch)\w{1,200}|\w{0,20}(?:caffe2|THCState|PyThread_tss)\w{0,60})", take=str
     ),
+    "numpyversion": FieldKind(pattern=r"\d{1,2}(?:\.(?:\d{1,3}|x)){1,2}", take=str),
+    "nvidiarequirement": FieldKind(pattern=r"nvidia-[\w.-]{1,60}(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]=?=?[^\s()]{1,60})?", take=str),
     "condaspec": FieldKind(pattern=r"[\w.-]{1,60}(?:[ =<>*][^\s,]{1,40}){0,2}", take=str),
     "wheelfile": FieldKind(pattern=r"[\w.+-]{1,200}\.whl", take=str),
     "keyid": FieldKind(pattern=r"[0-9A-Fa-f]{8,40}", take=str),
@@ -107,7 +103,7 @@ _MACRO = re.compile(r"\{([a-z_]\w{0,30}):([a-z]{1,24})\}")
 
 def fields_of(pattern: str) -> dict[str, str]:
     """The fields of a pattern and their kinds; ValueError for a kind that there is not."""
-    found = {name: kind for name, kind in _MACRO.findall(pattern)}
+    found: dict[str, str] = dict(_MACRO.findall(pattern))
     for kind in found.values():
         if kind not in KINDS:
             raise ValueError(f"there is no kind of field {kind!r}")

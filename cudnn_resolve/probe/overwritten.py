@@ -32,7 +32,11 @@ def _sites(host: Host, facts: Facts) -> list[str]:
     if not prefix or not version:
         return []
     line = ".".join(version.split(".")[:2])
-    places = (f"{prefix}/lib/python{line}/site-packages", f"{prefix}/lib64/python{line}/site-packages", f"{prefix}/local/lib/python{line}/dist-packages")
+    places = (
+        f"{prefix}/lib/python{line}/site-packages",
+        f"{prefix}/lib64/python{line}/site-packages",
+        f"{prefix}/local/lib/python{line}/dist-packages",
+    )
     return list(dict.fromkeys(host.realpath(place) for place in places if is_dir(host, place)))
 
 
@@ -52,12 +56,15 @@ def _problems(host: Host, site: str, wanted: Mapping[str, str]) -> Iterator[Prob
             checked[name] = checked.get(name, 0) + 1
             if seen is not None and seen.size != size:
                 lost.setdefault(name, []).append(path)
-                winners.update({name: other for other, its in sizes.items() if other != name and its == seen.size})
+                for other, its in sizes.items():
+                    if other != name and its == seen.size:
+                        winners[name] = other
     for name, paths in lost.items():
         by = f" by {winners[name]}" if name in winners else ""
         yield Problem(
             what=f"packages.pip.{name}",
-            why=f"overwritten{by}: {len(paths)} of {checked[name]} files are of another size than {name} {wanted[name]} installed, as {paths[0]}",
+            why=f"overwritten{by}: {len(paths)} of {checked[name]} files, such as {paths[0]}, are not of the size that "
+            f"{name} {wanted[name]} installed",
         )
 
 

@@ -46,10 +46,10 @@ def _text(finding: Finding, style: Style, width: int) -> list[str]:
         lines.append(f"  {style(f'{where:>9}', 'dim')}  {shorten(clean(one.text), max(width - 13, 40))}")
     if finding.undecided:
         lines.extend(wrap(clean(finding.undecided), width=width, first="  not decided: "))
-    for number, one in enumerate(finding.remedy, 1):
-        lines.extend(wrap(clean(one.text), width=width, first=f"  {number}. "))
-        if one.command:
-            lines.append(f"     $ {clean(one.command)}")
+    for number, remedy in enumerate(finding.remedy, 1):
+        lines.extend(wrap(clean(remedy.text), width=width, first=f"  {number}. "))
+        if remedy.command:
+            lines.append(f"     $ {clean(remedy.command)}")
     return lines
 
 
@@ -57,9 +57,7 @@ def markdown(diagnosis: Diagnosis) -> str:
     """The findings for an issue or a chat: secrets, user names and home directories are left out."""
     if not diagnosis.findings:
         return "**cudnn-resolve doctor**: nothing wrong was found.\n"
-    parts = ["### cudnn-resolve doctor"]
-    for one in diagnosis.findings:
-        parts.append("\n".join(_markdown(one)))
+    parts = ["### cudnn-resolve doctor", *("\n".join(_markdown(one)) for one in diagnosis.findings)]
     return "\n\n".join(parts) + "\n"
 
 

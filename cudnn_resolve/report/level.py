@@ -15,7 +15,7 @@ _RULES = (
     ),
     (
         re.compile(
-            r"(?i)\b([\w-]{0,40}(?:password|passwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key)[\w-]{0,20}[\"']?\s{0,3}[=:]\s{0,3}[\"']?)"
+            r"(?i)\b([\w-]{0,40}(?:password|passwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key)(?:[_-][\w-]{0,20}|s)?[\"']?\s{0,3}[=:]\s{0,3}[\"']?)"
             r"[^\s\"',;&]{3,200}"
         ),
         r"\1<secret>",
@@ -24,7 +24,10 @@ _RULES = (
     (re.compile(r"\b[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}\b"), "<address>"),
     (re.compile(r"(/(?:home|Users|users|export/home)/)[^/\s:\"']{1,64}"), "~"),
     (re.compile(r"(?i)\b([a-z]:[\\/]{1,2}users[\\/]{1,2})[^\\/\s:\"']{1,64}"), r"\1<user>"),
-    (re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?=[:/\s]|$)(?<!\d\.\d\.\d\.\d)"), "<host>"),
+    (
+        re.compile(r"(?<![\w.=-])(?:10|127|172|192|169)\.\d{1,3}\.\d{1,3}\.\d{1,3}(?![\w.])|(?<=[/@\s])\d{1,3}(?:\.\d{1,3}){3}(?=:\d)"),
+        "<host>",
+    ),
     (re.compile(r"^[\w.-]{1,32}@[\w.-]{1,64}(?=[:\s])"), "<user>@<host>"),
     (re.compile(r"(?i)\bhostname=[\w.-]{1,80}"), "hostname=<host>"),
     (re.compile(r"(?i)(UUID: )?GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "GPU-<uuid>"),

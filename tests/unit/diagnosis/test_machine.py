@@ -15,7 +15,10 @@ from tests.written_logs import book, judged
 T4 = {"name": "Tesla T4", "compute_capability": "7.5", "memory_mib": 15360}
 RTX5090 = {"name": "NVIDIA GeForce RTX 5090", "compute_capability": "12.0"}
 P100 = {"name": "Tesla P100-PCIE-16GB", "compute_capability": "6.0"}
-LINUX = {"platform": {"system": "linux", "arch": "x86_64", "distribution": "ubuntu", "release": "22.04", "glibc": "2.35"}, "python": {"version": "3.11.9"}}
+LINUX = {
+    "platform": {"system": "linux", "arch": "x86_64", "distribution": "ubuntu", "release": "22.04", "glibc": "2.35"},
+    "python": {"version": "3.11.9"},
+}
 
 
 def findings(**facts: Any) -> list[Finding]:
@@ -31,7 +34,10 @@ def causes(severity: str, **facts: Any) -> set[str]:
     [
         ({"driver": {"version": "470.57.02"}, "gpus": [T4], "packages": {"pip": {"torch": "2.6.0+cu124"}}}, "driver_too_old"),
         ({"driver": {"version": "550.54.15"}, "gpus": [T4], "packages": {"pip": {"torch": "2.11.0"}}}, "driver_too_old"),
-        ({"driver": {"version": "580.82.07"}, "gpus": [RTX5090], "packages": {"pip": {"torch": "2.6.0+cu124"}}}, "gpu_arch_too_new_for_build"),
+        (
+            {"driver": {"version": "580.82.07"}, "gpus": [RTX5090], "packages": {"pip": {"torch": "2.6.0+cu124"}}},
+            "gpu_arch_too_new_for_build",
+        ),
         ({"driver": {"version": "580.82.07"}, "gpus": [P100], "packages": {"pip": {"torch": "2.8.0+cu128"}}}, "gpu_arch_too_old_for_build"),
         ({"driver": {"version": "535.161.07", "kernel_module": "535.129.03"}}, "driver_library_mismatch"),
         ({"packages": {"pip": {"torch": "2.2.2", "numpy": "2.1.3"}}}, "numpy_abi"),
@@ -95,7 +101,9 @@ def test_what_works_is_no_error(facts: dict[str, Any]) -> None:
 
 
 def test_wheels_of_two_cuda_majors_share_files() -> None:
-    assert "cudnn_sublibrary_mix" in causes("warning", packages={"pip": {"nvidia-cudnn-cu12": "9.28.0.42", "nvidia-cudnn-cu13": "9.19.0.56"}})
+    assert "cudnn_sublibrary_mix" in causes(
+        "warning", packages={"pip": {"nvidia-cudnn-cu12": "9.28.0.42", "nvidia-cudnn-cu13": "9.19.0.56"}}
+    )
 
 
 def test_a_system_copy_lends_a_part_that_the_wheel_lacks() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cudnn_resolve.diagnosis.read import Reader
-from cudnn_resolve.diagnosis.scan import Index, Scanner, joined, plain
+from cudnn_resolve.diagnosis.scan import Index, Line, Scanner, joined, plain
 from tests.written_logs import book, judged
 
 MISSING = "ImportError: libcudnn.so.8: cannot open shared object file: No such file or directory"
@@ -82,12 +82,12 @@ def test_a_message_over_lines_is_joined_without_the_prefix_of_its_rank() -> None
     assert joined(lines[0], 2) == "[rank1]: first half second half"
 
 
-def _finish(log: bytes) -> Iterator[object]:
+def _finish(log: bytes) -> Iterator[Line]:
     scanner = Scanner(Index(["first half"]))
     list(scanner.feed(log))
     yield from scanner.finish()
 
 
 def test_text_is_cleaned() -> None:
-    assert plain("\x1b[1;31mcouldn‘t\x1b[0m “x”\x07".encode()) == "couldn't \"x\""
+    assert plain("\x1b[1;31mcouldn\u2018t\x1b[0m \u201cx\u201d\x07".encode()) == 'couldn\'t "x"'
     assert plain(b"\xff\xfebad") == "\ufffd\ufffdbad"
