@@ -12,7 +12,7 @@ from cudnn_resolve.diagnosis.planned import planned
 from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.matrix.library import Library
 from cudnn_resolve.record import dataclass, field, replace
-from cudnn_resolve.version import Capability, CudnnVersion
+from cudnn_resolve.version import Capability, CudaVersion, CudnnVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Match
@@ -129,9 +129,11 @@ def _values(finding: Finding, matches: Iterable[Match], situation: Situation, bo
     library = next((one.fields["lib"] for one in matches if isinstance(one.fields.get("lib"), Library)), None)
     if library is not None and library.major is not None:
         values["major"] = str(library.major)
-    wheel = _wheel(library, book) if library is not None else None
+    wheel = _wheel(library, situation, book) if library is not None else None
     if wheel:
         values["wheel"] = shlex.quote(wheel)
+    if "needs" in values:
+        values.setdefault("package", values["needs"])
     requirement = values.get("requirement")
     if requirement:
         values["name"] = shlex.quote(requirement.split("=")[0].split("<")[0].split(">")[0].split("[")[0])
@@ -148,20 +150,28 @@ def _shown(value: Any) -> str:
     return str(getattr(value, "file", value))
 
 
-def _wheel(library: Library, book: Book) -> str | None:
-    """The wheel that carries a library of that name."""
-    for major in (13, 12, 11):
-        for one in book.components(major):
-            if one.library.lower() == library.component.lower() and (library.major in (None, major) or _same_soname(book, library, major)):
-                return one.package
-    return None
+def _wheel(library: Library, situation: Situation, book: Book) -> str | None:
+    """The wheel that carries a library of that name: of the CUDA major whose wheels are installed, where several have that name."""
+    found = [
+        one.package
+        for major in (12, 13, 11)
+        for one in book.components(major)
+        if one.library.lower() == library.component.lower() and _is_soname(book, library, major)
+    ]
+    pip = (or_none(situation.facts.packages.pip) or {}) if situation.facts is not None else {}
+    beside = {_suffix(name) for name in pip if book.component(name) is not None}
+    return next((one for one in found if _suffix(one) in beside), next(iter(found), None))
 
 
-def _same_soname(book: Book, library: Library, major: int) -> bool:
-    from cudnn_resolve.version import CudaVersion
+def _suffix(package: str) -> str:
+    """`cu12` of nvidia-cublas-cu12; nothing for the packages of CUDA 13."""
+    last = package.rpartition("-")[2]
+    return last if last.startswith("cu") and last[2:].isdigit() else ""
 
+
+def _is_soname(book: Book, library: Library, major: int) -> bool:
     soname = book.soname(library.component, CudaVersion(f"{major}.0"))
-    return soname is not None and soname == library.file
+    return library.major in (None, major) if soname is None else library.version is None or soname == library.file
 
 
 def _targets(finding: Finding, matches: Iterable[Match], situation: Situation, book: Book) -> list[str]:

@@ -159,3 +159,10 @@ def test_a_remedy_is_a_plan_for_this_machine() -> None:
     assert found.cause == "driver_too_old"
     assert found.remedy[0].command == "cudnn-resolve apply -f torch"
     assert "torch 2" in found.remedy[0].text
+
+
+def test_the_wheel_of_a_library_is_of_the_cuda_that_is_installed() -> None:
+    log = "OSError: libcusparse.so.12: cannot open shared object file: No such file or directory\n"  # of CUDA 12, and of CUDA 13
+    for installed, wheel in (("nvidia-cusolver-cu12", "nvidia-cusparse-cu12"), ("nvidia-cusolver", "nvidia-cusparse")):
+        commands = [one.command for one in _with(log, packages={"pip": {installed: "11.6.1.9"}})[0].remedy]
+        assert any(str(command).endswith(f"pip install {wheel}") for command in commands)

@@ -30,7 +30,7 @@ def host(size: int, *, records: str = "nvidia/cudnn/lib/libcudnn.so.9,sha256=x,{
 
 
 def test_the_one_that_was_unpacked_last_is_named() -> None:
-    for size, lost, won in ((200, *NAMES), (100, *reversed(NAMES))):
+    for size, lost, won in ((200, NAMES[0], NAMES[1]), (100, NAMES[1], NAMES[0])):
         facts = with_overwritten(host(size), FACTS, NAMES)
         assert [one.what for one in facts.problems] == [f"packages.pip.{lost}"]
         finding = next(one for one in diagnose_facts(facts, book()) if one.cause == "cudnn_sublibrary_mix")
