@@ -1,0 +1,176 @@
+"""The `[tool.cudnn-resolve]` table of a lock, read: every field is checked, and a fault is named by its dotted path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time
+from typing import Any, NamedTuple, TypeVar
+
+from cudnn_resolve.errors import InputError
+from cudnn_resolve.lock.model import (
+    SCHEMA,
+    TOOL,
+    Asked,
+    LockedApt,
+    LockedEnvironment,
+    LockedFramework,
+    LockedOverride,
+    Stack,
+    Tool,
+)
+
+R = TypeVar("R", bound=NamedTuple)
+_RECORDS = 1000
+_DEEPEST = 12
+
+
+def read_tool(raw: object, where: str) -> Tool:
+    """Our table of a lock; InputError with the dotted path of the first fault."""
+    table = _Table(raw, f"{where}: tool.{TOOL}")
+    schema = table.number("schema")
+    if schema is None or schema < 1:
+        raise table.fault("schema", "is missing")
+    if schema > SCHEMA:
+        raise InputError(
+            f"the lock was written by a newer cudnn-resolve (schema {schema}, known is {SCHEMA})",
+            code="lock-version",
+            context=table.at,
+            hint="upgrade cudnn-resolve",
+        )
+    platforms = table.texts("platforms")
+    if not platforms:
+        raise table.fault("platforms", "names no platform")
+    limits = table.table("limits")
+    stated = table.table("stated")
+    apart = table.table("platform")
+    return Tool(
+        asked=Asked(
+            targets=table.texts("targets"),
+            requirements=table.texts("requirements"),
+            requirement_files=table.texts("requirement_files"),
+            cuda=limits.text("cuda"),
+            cudnn=limits.text("cudnn"),
+            driver_policy=table.choice("driver_policy", ("minor", "strict")),
+            device=table.choice("device", ("gpu", "cpu")),
+            channel=table.choice("channel", ("auto", "pip", "apt")),
+            strict_pins=table.flag("strict_pins"),
+            stated=tuple((name, stated.texts(name)) for name in stated.raw),
+        ),
+        python=table.text("python") or _missing(table, "python"),
+        matrix=table.text("matrix"),
+        stacks=tuple(_stack(one, apart.table(one).over(table)) for one in sorted(platforms)),
+        validation=_records(table),
+    )
+
+
+def _missing(table: _Table, name: str) -> str:
+    raise table.fault(name, "is missing")
+
+
+def _stack(platform: str, table: _Table) -> Stack:
+    return Stack(
+        platform=platform,
+        driver_min=table.text("driver_min"),
+        cuda=table.text("cuda"),
+        cudnn=table.text("cudnn"),
+        cudnn_soname=table.number("cudnn_soname"),
+        compute_capabilities=table.texts("compute_capabilities"),
+        ptx_capabilities=table.texts("ptx_capabilities"),
+        ptx_driver_min=table.text("ptx_driver_min"),
+        frameworks=table.rows("frameworks", LockedFramework, optional=("cuda_built", "cudnn_built")),
+        apt=table.rows("apt", LockedApt),
+        overrides=table.rows("overrides", LockedOverride),
+        environment=table.rows("environment", LockedEnvironment),
+    )
+
+
+def _records(table: _Table) -> tuple[Mapping[str, object], ...]:
+    """Records of tests, kept as they are."""
+    found = table.get("validation", [])
+    if not isinstance(found, list) or len(found) > _RECORDS or not all(isinstance(one, dict) for one in found):
+        raise table.fault("validation", "is not a list of tables")
+    for number, one in enumerate(found):
+        if not _plain(one, 0):
+            raise table.fault(f"validation[{number}]", "holds what is neither text, number, truth value, list nor table")
+    return tuple(found)
+
+
+def _plain(value: object, depth: int) -> bool:
+    if depth > _DEEPEST or isinstance(value, (datetime, date, time)):
+        return False
+    if isinstance(value, dict):
+        return all(_plain(one, depth + 1) for one in value.values())
+    if isinstance(value, list):
+        return all(_plain(one, depth + 1) for one in value)
+    return isinstance(value, (str, int, float, bool))
+
+
+class _Table:
+    """One table of the file with its place; a field that is not there is None, empty or false."""
+
+    def __init__(self, raw: object, at: str, below: Mapping[str, Any] | None = None) -> None:
+        self.at = at
+        self._below = below or {}
+        if not isinstance(raw, dict):
+            raise InputError("the lock is not valid: not a table", code="lock-invalid", context=at)
+        self.raw: dict[str, Any] = raw
+
+    def over(self, other: _Table) -> _Table:
+        """The table with the fields of the other one where it has none itself."""
+        return _Table(self.raw, self.at, other.raw)
+
+    def get(self, name: str, default: object = None) -> Any:
+        return self.raw.get(name, self._below.get(name, default))
+
+    def fault(self, name: str, message: str) -> InputError:
+        return InputError(f"the lock is not valid: {name} {message}", code="lock-invalid", context=f"{self.at}.{name}")
+
+    def table(self, name: str) -> _Table:
+        return _Table(self.get(name, {}), f"{self.at}.{name}")
+
+    def text(self, name: str) -> str | None:
+        found: str | None = self._kind(name, str, "a text")
+        return found
+
+    def number(self, name: str) -> int | None:
+        found = self.get(name)
+        if found is not None and (isinstance(found, bool) or not isinstance(found, int)):
+            raise self.fault(name, "is not a whole number")
+        return found
+
+    def flag(self, name: str) -> bool:
+        return bool(self._kind(name, bool, "true or false"))
+
+    def choice(self, name: str, known: tuple[str, ...]) -> str:
+        found = self.text(name)
+        if found is not None and found not in known:
+            raise self.fault(name, f"is not one of {', '.join(known)}")
+        return found or known[0]
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        found = self.get(name, [])
+        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+            raise self.fault(name, "is not a list of texts")
+        return tuple(found)
+
+    def rows(self, name: str, kind: Callable[..., R], optional: tuple[str, ...] = ()) -> tuple[R, ...]:
+        """The list of tables as values of a kind; further fields of a newer version are passed over."""
+        found = self.get(name, [])
+        fields: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
+        if not isinstance(found, list):
+            raise self.fault(name, "is not a list of tables")
+        out = []
+        for number, one in enumerate(found):
+            row = _Table(one, f"{self.at}.{name}[{number}]")
+            values = {field: row.text(field) for field in fields}
+            lacking = next((field for field in fields if values[field] is None and field not in optional), None)
+            if lacking is not None:
+                raise row.fault(lacking, "is missing")
+            out.append(kind(**values))
+        return tuple(out)
+
+    def _kind(self, name: str, kind: type, words: str) -> Any:
+        found = self.get(name)
+        if found is not None and not isinstance(found, kind):
+            raise self.fault(name, f"is not {words}")
+        return found
