@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from os.path import normpath
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit, urlunsplit
 
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.lock.model import Asked, Dependency, Lock, LockedFile, LockedPackage, Tool
+from cudnn_resolve.lock.because import reasons
+from cudnn_resolve.lock.file import HASHES, hashes_of, level, locked_file, path_from
+from cudnn_resolve.lock.model import Asked, Dependency, Lock, LockedDirectory, LockedFile, LockedPackage, Tool
 from cudnn_resolve.lock.stack import platform_of
 from cudnn_resolve.record import dataclass
 from cudnn_resolve.resolution.tag import Target, fit
 
 if TYPE_CHECKING:
     from cudnn_resolve.lock.model import Stack
-    from cudnn_resolve.resolution.model import PipPin, Reason, Resolution
-    from cudnn_resolve.resolution.source import File
+    from cudnn_resolve.requirement.source import Direct, File
+    from cudnn_resolve.resolution.model import PipPin, Resolution
 
-HASHES = ("sha256", "sha384", "sha512")
-"""What pip and uv both take for proof."""
-_LINE = re.compile(r"^(asked for in .*):\d+$")
+_Key = tuple[str, str, str]
+"""What makes an entry of its own: name, version, and the index or the address that it comes from."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,19 +36,39 @@ class Answer:
 class _Choice:
     """A pin on one platform."""
 
-    __slots__ = ("pin", "resolution")
+    __slots__ = ("direct", "pin", "resolution")
 
     def __init__(self, pin: PipPin, resolution: Resolution) -> None:
         self.pin = pin
         self.resolution = resolution
+        self.direct: Direct | None = resolution.request.direct.get(pin.name)
 
     @property
-    def platform(self) -> str:
-        return platform_of(self.resolution)
+    def key(self) -> _Key:
+        place = self.direct.url if self.direct is not None else self.pin.file.origin if self.pin.file is not None else None
+        return self.pin.name, "" if self._is_folder else _version(self.pin), place or ""
+
+    @property
+    def file(self) -> File | None:
+        """The file to install; None for a folder, and where no file is known."""
+        if self._is_folder:
+            return None
+        if self.pin.file is None and self.direct is not None:
+            return next(iter(self.direct.offer.files), None)
+        return self.pin.file
+
+    @property
+    def is_open(self) -> bool:
+        """True where nobody knows what to install."""
+        return not self._is_folder and self.file is None
+
+    @property
+    def _is_folder(self) -> bool:
+        return self.direct is not None and self.direct.folder is not None
 
 
-def merge(answers: Sequence[Answer], *, asked: Asked, matrix: str | None, validation: Sequence[Mapping[str, object]] = ()) -> Lock:
-    """One lock for the platforms of all answers, which are of one Python minor.
+def merge(answers: Sequence[Answer], *, asked: Asked, matrix: str | None, base: str) -> Lock:
+    """One lock for the platforms of all answers, which are of one Python minor; `base` is the folder that it will stand in.
 
     WorldError where a package cannot be locked: nobody knows its version or its files, or no index gives a hash of them.
     """
@@ -58,20 +78,14 @@ def merge(answers: Sequence[Answer], *, asked: Asked, matrix: str | None, valida
     python = pythons.pop()
     assert python is not None, "a resolution is for a Python that is known"
     minor = f"{python[0]}.{python[1]}"
-    choices: dict[tuple[str, str, str], list[_Choice]] = {}
     for answer in answers:
-        _refuse_open(answer.resolution)
-        for pin in answer.resolution.pip:
-            choices.setdefault(_key(pin), []).append(_Choice(pin, answer.resolution))
-    versions: dict[str, set[str]] = {}
-    for name, version, _ in choices:
-        versions.setdefault(name, set()).add(version)
-    packages = [_package(key, found, len(answers), choices, versions) for key, found in sorted(choices.items())]
+        refuse_open(answer.resolution)
+    packages = _Merger(answers, base).packages()
     return Lock(
         packages=tuple(sorted(packages, key=order)),
         requires_python=f"=={minor}.*",
-        environments=tuple(_environment(one.stack.platform) for one in answers),
-        tool=Tool(asked=asked, python=minor, matrix=matrix, stacks=tuple(one.stack for one in answers), validation=tuple(validation)),
+        environments=tuple(f"sys_platform == 'linux' and {machine_marker(one.stack.platform)}" for one in answers),
+        tool=Tool(asked=asked, python=minor, matrix=matrix, stacks=tuple(one.stack for one in answers)),
     )
 
 
@@ -89,12 +103,34 @@ def machine_marker(platform: str) -> str:
     return f"platform_machine == '{platform.removeprefix('linux_')}'"
 
 
-def _environment(platform: str) -> str:
-    return f"sys_platform == 'linux' and {machine_marker(platform)}"
+def refuse_open(resolution: Resolution) -> None:
+    """WorldError where a pin has no version, no files, or none with a hash: a lock without hashes proves nothing."""
+    choices = [_Choice(pin, resolution) for pin in resolution.pip]
+    missing = [one.pin.name for one in choices if one.is_open]
+    if missing:
+        unreached = next((f"; {resolution.unreached[name]}" for name in missing if name in resolution.unreached), "")
+        raise WorldError(
+            f"no files are known for {_some(missing)}{unreached}; a lock holds every file with its hashes",
+            code="lock-no-files",
+            context=f"the lock for {platform_of(resolution)}",
+            hint="lock where the package index can be reached, and without --offline unless its cache has them; "
+            "`cudnn-resolve plan` answers from the tables alone",
+        )
+    bare = [one for one in choices if one.file is not None and not hashes_of(one.file)]
+    if bare:
+        weak = sorted({name for one in bare if one.file is not None for name in one.file.hashes})
+        raise WorldError(
+            f"the index gives no hash of {_some([one.pin.name for one in bare])} that pip and uv accept ({' or '.join(HASHES)})"
+            + (f", only {', '.join(weak)}" if weak else ""),
+            code="lock-no-hash",
+            context=", ".join(dict.fromkeys(level(one.file.origin or one.file.url) for one in bare[:3] if one.file is not None)),
+            hint="name an index that gives SHA-256 digests with --index-url, or a folder of wheels with --find-links",
+        )
 
 
-def _key(pin: PipPin) -> tuple[str, str, str]:
-    return pin.name, _version(pin), (pin.file.origin if pin.file else None) or ""
+def _some(names: Sequence[str]) -> str:
+    names = sorted(set(names))
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
 def _version(pin: PipPin) -> str:
@@ -106,133 +142,88 @@ def _version(pin: PipPin) -> str:
         return text
 
 
-def _refuse_open(resolution: Resolution) -> None:
-    """WorldError where a pin has no version, no files, or none with a hash: a lock without hashes proves nothing."""
-    unknown = [pin.name for pin in resolution.pip if pin.version is None]
-    missing = [pin.name for pin in resolution.pip if pin.version is not None and pin.file is None]
-    if unknown or missing:
-        raise WorldError(
-            f"no files are known for {_some(unknown + missing)}, and a lock holds every file with its hashes",
-            code="lock-no-files",
-            context=f"the lock for {platform_of(resolution)}",
-            hint="lock where the package index can be reached, or without --offline; `plan` answers from the tables alone",
-        )
-    bare = [pin for pin in resolution.pip if pin.file is not None and not _hashes(pin.file)]
-    if bare:
-        weak = sorted({name for pin in bare if pin.file for name in pin.file.hashes})
-        raise WorldError(
-            f"the index gives no hash of {_some([one.name for one in bare])} that pip and uv accept ({' or '.join(HASHES)})"
-            + (f", only {', '.join(weak)}" if weak else ""),
-            code="lock-no-hash",
-            context=", ".join(dict.fromkeys(level(one.file.origin or one.file.url) for one in bare[:3] if one.file)),
-            hint="name an index that gives SHA-256 digests with --index-url, or a folder of wheels with --find-links",
-        )
+class _Merger:
+    """The pins of all platforms, those of one release together."""
 
+    def __init__(self, answers: Sequence[Answer], base: str) -> None:
+        self._base = base
+        self._platforms = len(answers)
+        self._choices: dict[_Key, list[_Choice]] = {}
+        self._named: dict[str, list[_Key]] = {}
+        for answer in answers:
+            for pin in answer.resolution.pip:
+                choice = _Choice(pin, answer.resolution)
+                if choice.key not in self._choices:
+                    self._named.setdefault(pin.name, []).append(choice.key)
+                self._choices.setdefault(choice.key, []).append(choice)
 
-def _some(names: Sequence[str]) -> str:
-    names = sorted(set(names))
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-
-
-def _package(
-    key: tuple[str, str, str],
-    found: Sequence[_Choice],
-    platforms: int,
-    choices: Mapping[tuple[str, str, str], Sequence[_Choice]],
-    versions: Mapping[str, set[str]],
-) -> LockedPackage:
-    first = found[0].pin
-    assert first.file is not None
-    sdist = next((one.pin.file for one in found if one.pin.file is not None and not one.pin.file.is_wheel), None)
-    return LockedPackage(
-        name=key[0],
-        version=key[1],
-        marker=None if len(found) == platforms else " or ".join(machine_marker(one.platform) for one in found),
-        requires_python=first.file.requires_python,
-        dependencies=tuple(sorted(set(_dependencies(found, choices, versions)), key=lambda one: (one.name, one.version or ""))),
-        index=level(first.file.origin) if first.file.origin else None,
-        wheels=_wheels(found),
-        sdist=locked_file(sdist) if sdist is not None else None,
-        because=tuple(dict.fromkeys(text for one in found for text in _because(one))),
-    )
-
-
-def _dependencies(
-    found: Iterable[_Choice], choices: Mapping[tuple[str, str, str], Sequence[_Choice]], versions: Mapping[str, set[str]]
-) -> Iterator[Dependency]:
-    """Entries that this one needs, with their versions where a name alone would not tell which one is meant."""
-    for one in found:
-        for name in one.pin.requires:
-            if len(versions.get(name, ())) == 1:
-                yield Dependency(name)
-            for other, group in choices.items() if len(versions.get(name, ())) > 1 else ():
-                if other[0] == name and any(choice.platform == one.platform for choice in group):
-                    yield Dependency(name, other[1])
-
-
-def _wheels(found: Iterable[_Choice]) -> tuple[LockedFile, ...]:
-    """The wheels of a release that fit the Python and one of the platforms, by name; what was withdrawn only where it was chosen."""
-    out: dict[str, LockedFile] = {}
-    for one in found:
-        chosen, machine = one.pin.file, one.resolution.machine
-        target = Target(machine.python, machine.free_threaded, machine.arch, None)
-        assert chosen is not None
-        files = one.pin.offer.files if one.pin.offer is not None else ()
-        for file in (chosen, *files):
-            if not file.is_wheel or file.origin != chosen.origin or not _hashes(file):
+    def packages(self) -> Iterator[LockedPackage]:
+        """The entries of the lock."""
+        for (name, version, _), found in self._choices.items():
+            markers = [machine_marker(platform_of(one.resolution)) for one in found]
+            marker = None if len(found) == self._platforms else " or ".join(markers)
+            dependencies = sorted(set(self._dependencies(found)), key=lambda one: (one.name, one.version or ""))
+            because = tuple(dict.fromkeys(text for one in found for text in reasons(one.pin, one.resolution)))
+            direct = found[0].direct
+            if direct is not None:
+                yield self._direct(direct, version, marker, tuple(dependencies), because)
                 continue
-            if file.yanked is not None and chosen.yanked is None:
-                continue
-            if fit((file.tag,), target).glibc is not None:
-                out.setdefault(file.filename, locked_file(file))
-    return tuple(out[name] for name in sorted(out))
+            file = found[0].file
+            assert file is not None, "refused before"
+            sdist = next((one.file for one in found if one.file is not None and not one.file.is_wheel), None)
+            yield LockedPackage(
+                name=name,
+                version=version,
+                marker=marker,
+                requires_python=file.requires_python,
+                dependencies=tuple(dependencies),
+                index=level(file.origin) if file.origin else None,
+                wheels=self._wheels(found),
+                sdist=locked_file(sdist, self._base) if sdist is not None else None,
+                because=because,
+            )
 
+    def _direct(
+        self, direct: Direct, version: str, marker: str | None, dependencies: tuple[Dependency, ...], because: tuple[str, ...]
+    ) -> LockedPackage:
+        """The entry of a package that comes from one place of the user's."""
+        folder = None
+        if direct.folder is not None:
+            folder = LockedDirectory(path_from(self._base, normpath(direct.folder)), direct.editable)
+        file = next(iter(direct.offer.files), None)
+        return LockedPackage(
+            name=direct.name,
+            version=version or None,
+            marker=marker,
+            requires_python=direct.metadata.requires_python,
+            dependencies=dependencies,
+            archive=locked_file(file, self._base) if folder is None and file is not None else None,
+            directory=folder,
+            because=because,
+        )
 
-def locked_file(file: File) -> LockedFile:
-    """A file of an index as a lock names it."""
-    return LockedFile(
-        name=file.filename,
-        hashes=_hashes(file),
-        url=level(file.url),
-        size=file.size,
-        uploaded=_utc(file.uploaded) if file.uploaded else None,
-    )
+    def _dependencies(self, found: Sequence[_Choice]) -> Iterator[Dependency]:
+        """Entries that this one needs, with their versions where a name alone would not tell which one is meant."""
+        for one in found:
+            for name in one.pin.requires:
+                keys = self._named.get(name, [])
+                if len(keys) == 1:
+                    yield Dependency(name)
+                    continue
+                for key in keys:
+                    if any(choice.resolution is one.resolution for choice in self._choices[key]):
+                        yield Dependency(name, key[1] or None)
 
-
-def _hashes(file: File) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((name, digest.lower()) for name, digest in file.hashes.items() if name in HASHES))
-
-
-def _utc(text: str) -> str | None:
-    """A time of an index in the form of a lock, in whole seconds; None for text that is none."""
-    found = re.match(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.\d{1,9})?(Z|\+00:00)?$", text, re.ASCII)
-    return f"{found[1]}T{found[2]}Z" if found else None
-
-
-def level(url: str) -> str:
-    """An address without user name, password and fragment."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, parts.query, ""))
-
-
-def _because(choice: _Choice) -> Iterator[str]:
-    """Why this version, where it is more than what some wheel declares: wishes, rules of the matrix and pins that are left."""
-    pin = choice.pin
-    asked = choice.resolution.pins.get(f"framework:{pin.build.framework}") if pin.build is not None else None
-    for reason in asked.reasons if asked is not None else ():
-        yield _told(reason)
-    for reason in pin.reasons:
-        if pin.build is not None and reason.parent_name == f"framework:{pin.build.framework}":
-            continue  # that the wheel of a build is the wheel of that build
-        if reason.obeyed and reason.because.endswith((f" requires {reason.text}", "(extra and-cuda)")):
-            continue
-        yield _told(reason)
-
-
-def _told(reason: Reason) -> str:
-    because = _LINE.sub(r"\1", reason.because)
-    if because.startswith("asked for"):
-        return f"{reason.text}, {because}"
-    if not reason.obeyed and reason.requested_by and reason.declared:
-        return f"{reason.requested_by} declares {reason.declared}, read as {reason.text}"
-    return f"{reason.text}: {because}"
+    def _wheels(self, found: Sequence[_Choice]) -> tuple[LockedFile, ...]:
+        """The wheels of a release that fit the Python and one of the platforms, by name; withdrawn ones only where one was chosen."""
+        out: dict[str, LockedFile] = {}
+        for one in found:
+            chosen, machine = one.file, one.resolution.machine
+            target = Target(machine.python, machine.free_threaded, machine.arch, None)
+            assert chosen is not None, "refused before"
+            for file in (chosen, *(one.pin.offer.files if one.pin.offer is not None else ())):
+                if not file.is_wheel or file.origin != chosen.origin or not hashes_of(file):
+                    continue
+                if (file.yanked is None or chosen.yanked is not None) and fit((file.tag,), target).glibc is not None:
+                    out.setdefault(file.filename, locked_file(file, self._base))
+        return tuple(out[name] for name in sorted(out))

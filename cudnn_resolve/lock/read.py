@@ -11,7 +11,8 @@ from urllib.parse import unquote, urlsplit
 from packaging.version import Version
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.lock.merge import level, order
+from cudnn_resolve.lock.file import level
+from cudnn_resolve.lock.merge import order
 from cudnn_resolve.lock.model import TOOL, Dependency, Lock, LockedDirectory, LockedFile, LockedPackage, LockedVcs
 from cudnn_resolve.lock.pep751 import check
 from cudnn_resolve.lock.tool import read_tool

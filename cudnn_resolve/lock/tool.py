@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
 from typing import Any, NamedTuple, TypeVar
@@ -19,7 +20,11 @@ from cudnn_resolve.lock.model import (
     Tool,
 )
 
+from cudnn_resolve.version import Capability, DriverVersion
+
 R = TypeVar("R", bound=NamedTuple)
+_MINOR = re.compile(r"\d{1,2}\.\d{1,3}", re.ASCII)
+_PLATFORM = re.compile(r"[a-z0-9]{1,20}(?:_[a-z0-9]{1,20}){1,3}", re.ASCII)
 _RECORDS = 1000
 _DEEPEST = 12
 
@@ -38,8 +43,11 @@ def read_tool(raw: object, where: str) -> Tool:
             hint="upgrade cudnn-resolve",
         )
     platforms = table.texts("platforms")
-    if not platforms:
-        raise table.fault("platforms", "names no platform")
+    if not platforms or not all(_PLATFORM.fullmatch(one) for one in platforms) or len(set(platforms)) < len(platforms):
+        raise table.fault("platforms", "is not a list of platforms such as linux_x86_64")
+    python = table.text("python")
+    if python is None or not _MINOR.fullmatch(python):
+        raise table.fault("python", "is not a Python such as 3.11")
     limits = table.table("limits")
     stated = table.table("stated")
     apart = table.table("platform")
@@ -56,27 +64,23 @@ def read_tool(raw: object, where: str) -> Tool:
             strict_pins=table.flag("strict_pins"),
             stated=tuple((name, stated.texts(name)) for name in stated.raw),
         ),
-        python=table.text("python") or _missing(table, "python"),
+        python=python,
         matrix=table.text("matrix"),
         stacks=tuple(_stack(one, apart.table(one).over(table)) for one in sorted(platforms)),
         validation=_records(table),
     )
 
 
-def _missing(table: _Table, name: str) -> str:
-    raise table.fault(name, "is missing")
-
-
 def _stack(platform: str, table: _Table) -> Stack:
     return Stack(
         platform=platform,
-        driver_min=table.text("driver_min"),
+        driver_min=table.parsed("driver_min", DriverVersion),
         cuda=table.text("cuda"),
         cudnn=table.text("cudnn"),
         cudnn_soname=table.number("cudnn_soname"),
-        compute_capabilities=table.texts("compute_capabilities"),
-        ptx_capabilities=table.texts("ptx_capabilities"),
-        ptx_driver_min=table.text("ptx_driver_min"),
+        compute_capabilities=table.capabilities("compute_capabilities"),
+        ptx_capabilities=table.capabilities("ptx_capabilities"),
+        ptx_driver_min=table.parsed("ptx_driver_min", DriverVersion),
         frameworks=table.rows("frameworks", LockedFramework, optional=("cuda_built", "cudnn_built")),
         apt=table.rows("apt", LockedApt),
         overrides=table.rows("overrides", LockedOverride),
@@ -130,6 +134,25 @@ class _Table:
 
     def text(self, name: str) -> str | None:
         found: str | None = self._kind(name, str, "a text")
+        return found
+
+    def parsed(self, name: str, parse: Callable[[str], object]) -> str | None:
+        """A text that can be parsed."""
+        found = self.text(name)
+        try:
+            _ = parse(found) if found is not None else None
+        except ValueError:
+            raise self.fault(name, f"is not what it should be: {found!r:.80}") from None
+        return found
+
+    def capabilities(self, name: str) -> tuple[str, ...]:
+        """A list of compute capabilities."""
+        found = self.texts(name)
+        for one in found:
+            try:
+                Capability.parse(one)
+            except ValueError:
+                raise self.fault(name, f"holds {one!r:.80}, which is no compute capability") from None
         return found
 
     def number(self, name: str) -> int | None:
