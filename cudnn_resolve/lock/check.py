@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.lock.difference import Difference
 from cudnn_resolve.lock.file import hashes_of
 from cudnn_resolve.lock.merge import Answer
 from cudnn_resolve.lock.select import applies
+from cudnn_resolve.resolution.release import parse_requirement, parse_version
+from cudnn_resolve.version import DriverVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.lock.model import Asked, Lock, LockedPackage, Stack
@@ -39,11 +39,6 @@ def asked_otherwise(locked: Asked, now: Asked) -> Iterator[Difference]:
     ):
         if before != after:
             yield Difference(what=what, locked=before or NOTHING, now=after or NOTHING)
-    before_stated, after_stated = dict(locked.stated), dict(now.stated)
-    for name in sorted({*before_stated, *after_stated}):
-        old_values, new_values = before_stated.get(name, ()), after_stated.get(name, ())
-        if old_values != new_values:
-            yield Difference(what=f"--{name}", locked=", ".join(old_values) or NOTHING, now=", ".join(new_values) or NOTHING)
 
 
 def _texts(what: str, old: Sequence[str], new: Sequence[str]) -> Iterator[Difference]:
@@ -59,12 +54,9 @@ def _by_name(texts: Iterable[str]) -> dict[str, list[str]]:
     """Requirements by the package they are about, each in one form whatever blanks it is written with."""
     out: dict[str, list[str]] = {}
     for text in texts:
-        try:
-            requirement = Requirement(text)
-        except InvalidRequirement:
-            out.setdefault(text, []).append(text)
-            continue
-        out.setdefault(canonicalize_name(requirement.name), []).append(str(requirement))
+        requirement = parse_requirement(text)
+        name = canonicalize_name(requirement.name) if requirement is not None else text
+        out.setdefault(name, []).append(str(requirement or text))
     return {name: sorted(set(found)) for name, found in out.items()}
 
 
@@ -116,26 +108,23 @@ def _package(name: str, entry: LockedPackage | None, pin: PipPin | None, resolut
 
 def _is_version(text: str, pin: PipPin) -> bool:
     """True where the pin is of that version, as the matrix or as the index writes it."""
-    for other in (pin.version, pin.offer.version if pin.offer is not None else None):
-        try:
-            if other is not None and Version(other) == Version(text):
-                return True
-        except InvalidVersion:
-            if other == text:
-                return True
-    return False
+    others = (pin.version, pin.offer.version if pin.offer is not None else None)
+    return any(other is not None and _equal(other, text) for other in others)
+
+
+def _equal(one: str, other: str) -> bool:
+    version = parse_version(one)
+    return one == other if version is None else version == parse_version(other)
 
 
 def _why(pin: PipPin, locked: str | None) -> str | None:
-    """The requirement that refuses the locked version, else the first one behind the pin."""
-    for reason in pin.reasons:
-        try:
-            specifier = Requirement(reason.text.replace(" ", "")).specifier
-            if locked is None or not specifier.contains(locked, prereleases=True):
-                return f"{reason.text}: {reason.because}"
-        except (InvalidRequirement, InvalidVersion):
-            continue
-    return None
+    """The requirement that refuses the locked version; for a package that is new in the lock, the first one that brings it."""
+    return next((f"{one.text}: {one.because}" for one in pin.reasons if locked is None or _refuses(one.text, locked)), None)
+
+
+def _refuses(text: str, version: str) -> bool:
+    requirement = parse_requirement(text.replace(" ", ""))
+    return requirement is not None and not requirement.specifier.contains(version, prereleases=True)
 
 
 def _withdrawn(name: str, entry: LockedPackage, resolution: Resolution) -> str | None:
@@ -149,13 +138,6 @@ def _withdrawn(name: str, entry: LockedPackage, resolution: Resolution) -> str |
                 return f"{name} {entry.version} was withdrawn: {next(filter(None, reasons), 'no reason given')}"
             return None
     return None
-
-
-def _equal(one: str, other: str) -> bool:
-    try:
-        return Version(one) == Version(other)
-    except InvalidVersion:
-        return one == other
 
 
 def _files(entry: LockedPackage, pin: PipPin) -> Iterator[Difference]:
@@ -211,8 +193,6 @@ def _stack(old: Stack, new: Stack, moved: set[str]) -> Iterator[Difference]:
 
 
 def _rose(old: str | None, new: str | None) -> bool:
-    from cudnn_resolve.version import DriverVersion
-
     return new is not None and (old is None or DriverVersion(new) > DriverVersion(old))
 
 

@@ -78,6 +78,7 @@ def merge(answers: Sequence[Answer], *, asked: Asked, matrix: str | None, base: 
     python = pythons.pop()
     assert python is not None, "a resolution is for a Python that is known"
     minor = f"{python[0]}.{python[1]}"
+    free = "t" if answers[0].resolution.machine.free_threaded else ""
     for answer in answers:
         refuse_open(answer.resolution)
     packages = _Merger(answers, base).packages()
@@ -85,7 +86,7 @@ def merge(answers: Sequence[Answer], *, asked: Asked, matrix: str | None, base: 
         packages=tuple(sorted(packages, key=order)),
         requires_python=f"=={minor}.*",
         environments=tuple(f"sys_platform == 'linux' and {machine_marker(one.stack.platform)}" for one in answers),
-        tool=Tool(asked=asked, python=minor, matrix=matrix, stacks=tuple(one.stack for one in answers)),
+        tool=Tool(asked=asked, python=minor + free, matrix=matrix, stacks=tuple(one.stack for one in answers)),
     )
 
 

@@ -146,10 +146,13 @@ class Asked:
     """What the lock is the answer to; it is asked again when the lock is renewed or checked."""
 
     targets: tuple[str, ...] = ()
+    """The frameworks that were asked for, those of requirements files among them."""
+    said: tuple[str, ...] = ()
+    """Those of them that were asked for without a file."""
     requirements: tuple[str, ...] = ()
-    """Further requirements, as they were read from the files."""
-    requirement_files: tuple[str, ...] = ()
-    """Where they stand, relative to the folder of the lock."""
+    """Further requirements and constraints, as they were read from the files; constraints begin with `-c `."""
+    files: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Option (`requirement`, `constraint`, `group`) and the files that it named, relative to the folder of the lock."""
     cuda: str | None = None
     cudnn: str | None = None
     driver_policy: str = "minor"
@@ -157,7 +160,10 @@ class Asked:
     channel: str = "auto"
     strict_pins: bool = False
     stated: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Facts that were stated by hand: `("driver", ("535.104.05",))`, `("gpu", ("T4", "A100"))`."""
+    """Further options as they were given: `("driver", ("535.104.05",))`, `("gpu", ("T4", "A100"))`, `("exclude-newer", …)`.
+
+    With `platform` or `python-version` among them, nothing counted of the machine on which the lock was made.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,7 +172,7 @@ class Tool:
 
     asked: Asked
     python: str
-    """The Python minor that the pins hold for, `3.11`."""
+    """The Python minor that the pins hold for, `3.11`; `3.13t` for one without the GIL."""
     matrix: str | None
     """Version of the tables that decided."""
     stacks: tuple[Stack, ...]

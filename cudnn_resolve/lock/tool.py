@@ -19,11 +19,10 @@ from cudnn_resolve.lock.model import (
     Stack,
     Tool,
 )
-
 from cudnn_resolve.version import Capability, DriverVersion
 
 R = TypeVar("R", bound=NamedTuple)
-_MINOR = re.compile(r"\d{1,2}\.\d{1,3}", re.ASCII)
+_MINOR = re.compile(r"\d{1,2}\.\d{1,3}t?", re.ASCII)
 _PLATFORM = re.compile(r"[a-z0-9]{1,20}(?:_[a-z0-9]{1,20}){1,3}", re.ASCII)
 _RECORDS = 1000
 _DEEPEST = 12
@@ -49,20 +48,20 @@ def read_tool(raw: object, where: str) -> Tool:
     if python is None or not _MINOR.fullmatch(python):
         raise table.fault("python", "is not a Python such as 3.11")
     limits = table.table("limits")
-    stated = table.table("stated")
     apart = table.table("platform")
     return Tool(
         asked=Asked(
             targets=table.texts("targets"),
+            said=table.texts("said" if "said" in table.raw else "targets"),
             requirements=table.texts("requirements"),
-            requirement_files=table.texts("requirement_files"),
+            files=table.lists("files"),
             cuda=limits.text("cuda"),
             cudnn=limits.text("cudnn"),
             driver_policy=table.choice("driver_policy", ("minor", "strict")),
             device=table.choice("device", ("gpu", "cpu")),
             channel=table.choice("channel", ("auto", "pip", "apt")),
             strict_pins=table.flag("strict_pins"),
-            stated=tuple((name, stated.texts(name)) for name in stated.raw),
+            stated=table.lists("stated"),
         ),
         python=python,
         matrix=table.text("matrix"),
@@ -148,11 +147,10 @@ class _Table:
     def capabilities(self, name: str) -> tuple[str, ...]:
         """A list of compute capabilities."""
         found = self.texts(name)
-        for one in found:
-            try:
-                Capability.parse(one)
-            except ValueError:
-                raise self.fault(name, f"holds {one!r:.80}, which is no compute capability") from None
+        try:
+            _ = [Capability.parse(one) for one in found]
+        except ValueError:
+            raise self.fault(name, "is not a list of compute capabilities such as 7.5") from None
         return found
 
     def number(self, name: str) -> int | None:
@@ -175,6 +173,11 @@ class _Table:
         if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
             raise self.fault(name, "is not a list of texts")
         return tuple(found)
+
+    def lists(self, name: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """A table of lists of texts."""
+        found = self.table(name)
+        return tuple((one, found.texts(one)) for one in found.raw)
 
     def rows(self, name: str, kind: Callable[..., R], optional: tuple[str, ...] = ()) -> tuple[R, ...]:
         """The list of tables as values of a kind; further fields of a newer version are passed over."""

@@ -105,8 +105,9 @@ def _tool(tool: Tool) -> Iterator[str]:
     yield f"[tool.{toml.key(TOOL)}]"
     yield from toml.pair("schema", SCHEMA)
     yield from toml.pair("targets", asked.targets)
+    yield from toml.pair("said", asked.said if asked.said != asked.targets else None)
     yield from toml.pair("requirements", asked.requirements or None)
-    yield from toml.pair("requirement_files", asked.requirement_files or None)
+    yield from toml.pair("files", {name: list(values) for name, values in asked.files} or None)
     yield from toml.pair("python", tool.python)
     yield f"platforms = {toml.inline([one.platform for one in tool.stacks])}"
     limits = {"cuda": asked.cuda, "cudnn": asked.cudnn}
