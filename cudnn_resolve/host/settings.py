@@ -11,14 +11,15 @@ from cudnn_resolve.matrix.parse import decode
 
 _LARGEST_BYTES = 8 * 1024 * 1024
 
-TEXTS = ("cuda", "cudnn", "index-url")
-LISTS = ("matrix", "framework", "extra-index-url", "find-links")
+TEXTS = ("cuda", "cudnn", "index-url", "exclude-newer")
+LISTS = ("matrix", "framework", "extra-index-url", "find-links", "no-binary", "only-binary")
 FLAGS = ("strict-pins", "offline")
 CHOICES = {
     "channel": ("pip", "apt", "auto"),
     "driver-policy": ("minor", "strict"),
     "prefer": ("installed", "newest"),
     "device": ("gpu", "cpu"),
+    "index-strategy": ("first-index", "best-match"),
 }
 
 
