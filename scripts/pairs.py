@@ -32,7 +32,7 @@ from packaging.version import Version  # noqa: E402
 
 import cudnn_resolve  # noqa: E402
 
-MACHINE = {"driver": "600.10", "gpu": "A100", "os": "ubuntu22.04", "glibc": "2.35"}
+MACHINE: dict[str, Any] = {"driver": "600.10", "gpu": "A100", "os": "ubuntu22.04", "glibc": "2.35"}
 MEMBERS = (("tensorflow", "tensorflow"), ("torch", "torch"), ("jax", "jax"), ("onnxruntime_gpu", "onnxruntime-gpu"))
 NVIDIA = ("nvidia-", "cuda", "cudnn", "libcudnn", "nccl", "slot:")
 

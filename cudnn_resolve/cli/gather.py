@@ -36,6 +36,7 @@ def gather_question(options: Options, *, fresh: bool = False, preferences: Mappi
     UsageError, InputError or WorldError where a part of it cannot be had.
     """
     from cudnn_resolve.cli.packages import direct_of, open_packages
+    from cudnn_resolve.cli.printing import tell
     from cudnn_resolve.cli.request import request_of, wishes_of
     from cudnn_resolve.requirement.machine import machine_of
 
@@ -45,6 +46,7 @@ def gather_question(options: Options, *, fresh: bool = False, preferences: Mappi
     facts = gather_facts(options, book)
     source = open_packages(options, wishes, facts)
     request = request_of(options, book, wishes, source, direct_of(wishes, source, facts))
+    request = replace(request, tell=lambda text: tell(text, options))
     machine = machine_of(facts, book)
     if fresh:
         machine = replace(machine, pip={}, requires={})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from cudnn_resolve.errors import InputError
@@ -39,6 +40,11 @@ def read_project_settings(start: str | os.PathLike[str]) -> dict[str, Any]:
         if parent == directory:
             return {}
         directory = parent
+
+
+def environment() -> Mapping[str, str]:
+    """The environment variables of this process."""
+    return os.environ
 
 
 def _table(path: str) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Package indexes as a resolution asks them: `open_source(settings)` gives a `resolution.source.Source`.
+"""Package indexes as a resolution asks them: `open_source(settings)` gives a `requirement.source.Source`.
 
 settings = read_settings(Options(), os.environ, prefix=prefix, import_path=path)
 with open_source(settings, cache_folder=folder, offline=False) as source:
@@ -23,7 +23,7 @@ from cudnn_resolve.index.settings import UV, IndexAddress, Settings
 from cudnn_resolve.index.statement import Statements
 from cudnn_resolve.index.transport import Refusal, Transport
 from cudnn_resolve.index.work import Crew, Job
-from cudnn_resolve.resolution.source import File, Listing, Metadata, Place
+from cudnn_resolve.requirement.source import File, Listing, Metadata, Place
 
 Progress = Callable[[int, int, str], None]
 """Called while somebody waits: requests sent, bytes received, what is waited for."""
@@ -41,7 +41,7 @@ def open_source(
 
 
 class IndexClient:
-    """The indexes, folders and pages of links of one configuration; a `resolution.source.Source`."""
+    """The indexes, folders and pages of links of one configuration; a `requirement.source.Source`."""
 
     def __init__(self, settings: Settings, *, cache_folder: str | None, offline: bool, progress: Progress | None) -> None:
         self.settings = settings
@@ -87,14 +87,14 @@ class IndexClient:
         return self._transport.received
 
     def listing(self, name: str, place: Place | None = None) -> Listing | None:
-        """What the indexes offer of a package, as `resolution.source.Source.listing`."""
+        """What the indexes offer of a package, as `requirement.source.Source.listing`."""
         key = (name, place.url if place else "")
         if key not in self._listings:
             self._listings[key] = self._list(name, place)
         return self._listings[key]
 
     def metadata(self, name: str, file: File) -> Metadata | None:
-        """What a file says of itself, as `resolution.source.Source.metadata`."""
+        """What a file says of itself, as `requirement.source.Source.metadata`."""
         job = self._metadata.get(file.url)
         if job is None:
             job = self._metadata[file.url] = self._statement_job(name, file)
@@ -105,7 +105,7 @@ class IndexClient:
             raise _unavailable(refusal, f"the metadata of {file.filename[:200]} from {shown(file.url)}") from None
 
     def expect(self, names: Iterable[str]) -> None:
-        """Starts to ask for packages, as `resolution.source.Source.expect`."""
+        """Starts to ask for packages, as `requirement.source.Source.expect`."""
         if self.offline:
             return
         for name in names:
@@ -117,7 +117,7 @@ class IndexClient:
                     self._shelf(link, "", wait=False)
 
     def expect_metadata(self, name: str, file: File) -> None:
-        """Starts to ask for the metadata of a file, as `resolution.source.Source.expect_metadata`."""
+        """Starts to ask for the metadata of a file, as `requirement.source.Source.expect_metadata`."""
         if self.offline or file.url in self._metadata or is_local(file.url):
             return
         job = self._metadata[file.url] = self._statement_job(name, file)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from cudnn_resolve.index.filename import is_prerelease
 from cudnn_resolve.index.page import Shelf, files_of
 from cudnn_resolve.index.settings import ALL, Settings
-from cudnn_resolve.resolution.source import File, Listing, Offer
+from cudnn_resolve.requirement.source import File, Listing, Offer
 
 
 class Source(NamedTuple):

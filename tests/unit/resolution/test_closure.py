@@ -108,6 +108,8 @@ def test_what_will_be_needed_is_expected_before_it_is_asked_for() -> None:
         ({"2.0": Published(tags=("cp311-cp311-manylinux_2_39_x86_64",)), "1.0": Published()}, "app", "1.0"),
         ({"2.0": Published(tags=("cp311-cp311-win_amd64",)), "1.0": Published()}, "app", "1.0"),
         ({"2.0": Published(tags=("cp311-cp311-win_amd64", "sdist")), "1.0": Published()}, "app", "1.0"),
+        ({"2.0": Published(tags=("cp312-cp312-manylinux_2_17_x86_64", "sdist")), "1.0": Published()}, "app", "1.0"),
+        ({"2.0": Published(tags=("cp311-cp311-manylinux_2_39_x86_64", "sdist"))}, "app", "2.0"),
         ({"2.0": Published(tags=("cp38-abi3-manylinux_2_17_x86_64",)), "1.0": Published()}, "app", "2.0"),
     ],
 )
