@@ -220,7 +220,13 @@ def _elsewhere(question: Question, options: Options) -> Question:
     from cudnn_resolve.requirement.machine import machine_of
 
     facts = gather_facts(options, question.book)
-    return replace(question, facts=facts, machine=replace(machine_of(facts, question.book), pip={}, requires={}))
+    context = tuple((name, options.assumptions.platform or "" if name == "--platform" else value) for name, value in question.request.context)
+    return Question(
+        book=question.book,
+        facts=facts,
+        machine=replace(machine_of(facts, question.book), pip={}, requires={}),
+        request=replace(question.request, context=context),
+    )
 
 
 def _pythons(machine: Machine) -> Sequence[tuple[int, int] | None]:
