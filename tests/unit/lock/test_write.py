@@ -159,7 +159,7 @@ def test_a_file_below_the_folder_of_the_lock_is_named_by_its_path() -> None:
 
 
 @pytest.mark.parametrize("editable", [True, False])
-def test_a_project_of_the_user_is_a_directory(editable: bool) -> None:
+def test_a_project_of_the_user_is_a_directory(*, editable: bool) -> None:
     found = pinned("app==1.0")
     metadata = Metadata((), ">=3.9", ())
     direct = Direct(
