@@ -152,7 +152,7 @@ class IndexClient:
         origins = tuple(dict.fromkeys(one.origin for one in shelves if one.origin))
         if len(origins) > 1:
             self.served_by[name] = origins
-        return make_listing(name, shelves, self.settings)
+        return make_listing(name, shelves, self.settings, tuple(shown(origin) for origin in origins))
 
     def _of_index(self, index: IndexAddress, name: str) -> tuple[bool, Shelf | None]:
         """Whether it is known what an index offers of a package, and what it is."""

@@ -66,8 +66,8 @@ class _Offers(Sequence[Offer]):
         return (self[number] for number in range(len(self)))
 
 
-def make_listing(name: str, sources: Sequence[Source], settings: Settings) -> Listing:
-    """What the sources offer together, as the settings admit it."""
+def make_listing(name: str, sources: Sequence[Source], settings: Settings, origins: tuple[str, ...] = ()) -> Listing:
+    """What the sources offer together, as the settings admit it; `origins` are the indexes that have it."""
     if len(sources) == 1:
         shelf, origin = sources[0]
         versions: Sequence[str] = shelf.versions
@@ -78,7 +78,7 @@ def make_listing(name: str, sources: Sequence[Source], settings: Settings) -> Li
     if settings.exclude_newer or settings.no_binary or settings.only_binary:
         offers, left_out = _admitted(name, offers, settings)
     only_prereleases = bool(offers) and all(is_prerelease(version) for version in _versions(offers))
-    return Listing(name=name, offers=offers, only_prereleases=only_prereleases, left_out=left_out)
+    return Listing(name=name, offers=offers, only_prereleases=only_prereleases, origins=origins, left_out=left_out)
 
 
 def _versions(offers: Sequence[Offer]) -> Sequence[str]:
