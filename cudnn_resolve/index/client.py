@@ -61,7 +61,7 @@ class IndexClient:
         self._listings: dict[tuple[str, str], Listing | None] = {}
         self._folders: dict[str, list[str]] = {}
 
-    def __enter__(self) -> IndexClient:
+    def __enter__(self) -> IndexClient:  # noqa: PYI034 - nothing inherits from it
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
