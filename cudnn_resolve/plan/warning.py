@@ -268,6 +268,8 @@ def _from_source(resolution: Resolution) -> Iterator[Warning]:
     names = []
     for pin in resolution.pins.values():
         release = pin.candidate.payload
+        if isinstance(release, Release) and release.package in resolution.request.direct:
+            continue
         if isinstance(release, Release) and "sdist" in release.tags and resolution.machine.pip.get(release.package) != release.text:
             names.append(f"{release.package} {release.text}")
     if names:

@@ -316,7 +316,6 @@ class Shelf:
         version = parse_version(row.version)
         if version is None:
             return None
-        requires = self._requires(row)
 
         def look() -> Details:
             found = fit(row.tags, self._target) if row.tags else Fit(python=True, arch=True, glibc=(0, 0))
