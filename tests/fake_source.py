@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from typing import NamedTuple
 
 from packaging.version import Version
@@ -79,7 +80,7 @@ def files(name: str, version: str, published: Published, origin: str = ORIGIN) -
         File(
             filename=one,
             url=f"{origin}/{name}/{one}",
-            hashes={"sha256": f"{abs(hash(one)):064x}"[:64]},
+            hashes={"sha256": sha256(one.encode()).hexdigest()},
             size=1000 + len(one),
             requires_python=published.requires_python,
             yanked=published.yanked,
