@@ -23,6 +23,8 @@ class Published(NamedTuple):
     """`sdist` stands for a source archive."""
     requires_python: str | None = None
     yanked: str | None = None
+    garbled: bool = False
+    """True where its metadata cannot be read."""
 
 
 class FakeSource:
@@ -58,6 +60,8 @@ class FakeSource:
         self.read.append(file.filename)
         version = file.filename.split("-")[1].removesuffix(".tar.gz")
         published = self._packages[name][version]
+        if published.garbled:
+            raise IndexUnavailableError(f"the metadata of {file.filename} is garbled", code="metadata-invalid")
         guessed = None if file.is_wheel else "its build may add some"
         return Metadata(published.requires, published.requires_python, (), guessed)
 

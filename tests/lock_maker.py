@@ -62,7 +62,7 @@ def pinned(*names: str, arch: str = "x86_64", of: Answer | None = None) -> Answe
         name, _, version = spec.partition("==")
         tags = tuple(word for word in words if not word.startswith("+")) or ("py3-none-any",)
         offer = Offer(version=version, files=files(name, version, Published(tags=tags)))
-        target = Target((3, 11), False, arch, None)  # noqa: FBT003 - a build with the GIL
+        target = Target((3, 11), False, arch, None)
         requires = tuple(word[1:] for word in words if word.startswith("+"))
         out.append(
             PipPin(name=name, version=version, index=None, reasons=(), offer=offer, file=best_file(offer.files, target), requires=requires)

@@ -220,7 +220,8 @@ def _elsewhere(question: Question, options: Options) -> Question:
     from cudnn_resolve.requirement.machine import machine_of
 
     facts = gather_facts(options, question.book)
-    context = tuple((name, options.assumptions.platform or "" if name == "--platform" else value) for name, value in question.request.context)
+    platform = options.assumptions.platform or ""
+    context = tuple((name, platform if name == "--platform" else value) for name, value in question.request.context)
     return Question(
         book=question.book,
         facts=facts,

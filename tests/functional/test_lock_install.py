@@ -104,7 +104,7 @@ EXPECTED = {"stand_in_app": "1.0", "stand_in_lib": "2.0"}
 
 def test_pip_installs_it(tools: Path, project: Path, tmp_path: Path) -> None:
     environment = fresh(tmp_path / "environment")
-    argv = [tools / "python", "-m", "pip", "--python", environment, "install", "-r", "pylock.toml"]
+    argv: list[str | Path] = [tools / "python", "-m", "pip", "--python", environment, "install", "-r", "pylock.toml"]
     if "# pip needs --no-deps" in (project / "pylock.toml").read_text("utf-8"):
         argv.append("--no-deps")
     done = subprocess.run(argv, cwd=project, capture_output=True, text=True, check=False)
@@ -115,7 +115,7 @@ def test_pip_installs_it(tools: Path, project: Path, tmp_path: Path) -> None:
 
 def test_uv_installs_it(tools: Path, project: Path, tmp_path: Path) -> None:
     environment = fresh(tmp_path / "environment")
-    argv = [tools / "uv", "pip", "sync", "--preview-features", "pylock", "--python", environment, "pylock.toml"]
+    argv: list[str | Path] = [tools / "uv", "pip", "sync", "--preview-features", "pylock", "--python", environment, "pylock.toml"]
     done = subprocess.run(argv, cwd=project, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
@@ -125,8 +125,8 @@ def test_uv_installs_it(tools: Path, project: Path, tmp_path: Path) -> None:
 def test_a_file_that_is_not_the_locked_one_is_refused(tools: Path, project: Path, tmp_path: Path) -> None:
     environment = fresh(tmp_path / "environment")
     made_wheel(tmp_path / "elsewhere", "stand_in_lib", "2.0", "something-else")
-    pip = [tools / "python", "-m", "pip", "--python", environment, "install", "-r", "pylock.toml"]
-    uv = [tools / "uv", "pip", "sync", "--preview-features", "pylock", "--python", environment, "pylock.toml"]
+    pip: list[str | Path] = [tools / "python", "-m", "pip", "--python", environment, "install", "-r", "pylock.toml"]
+    uv: list[str | Path] = [tools / "uv", "pip", "sync", "--preview-features", "pylock", "--python", environment, "pylock.toml"]
     for argv in (pip, uv):
         done = subprocess.run(argv, cwd=project, capture_output=True, text=True, check=False)
         assert done.returncode != 0
