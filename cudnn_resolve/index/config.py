@@ -17,6 +17,8 @@ from cudnn_resolve.index.uv_config import UvConfig, UvIndex, read_uv_config
 
 _STRATEGIES = {"first-index": UV, "unsafe-first-match": UV, "unsafe-best-match": PIP}
 _LONGEST_TIMEOUT = 600.0
+_AGO = re.compile(r"P(\d{1,5})([DWM])|(\d{1,5})\s*(hour|day|week|month)s?(?:\s+ago)?", re.IGNORECASE)
+_DAYS = {"hour": 1 / 24, "d": 1, "day": 1, "w": 7, "week": 7, "m": 30, "month": 30}
 
 
 class Options(NamedTuple):
@@ -247,11 +249,15 @@ def _moment(options: Options, pip: Mapping[str, Value], uv: UvConfig, *, uses_uv
 
 
 def moment(text: str) -> str | None:
-    """A date (the end of it) or a time as ISO 8601 in UTC, to the microsecond; None where it is neither."""
+    """A date (the end of it), a time or a span before now (`P3D`, `2 weeks`) as ISO 8601 in UTC, to the microsecond; None for others."""
     from datetime import datetime, timedelta, timezone
 
     text = text.strip()
+    ago = _AGO.fullmatch(text)
     try:
+        if ago:
+            days = int(ago[1] or ago[3]) * _DAYS[(ago[2] or ago[4]).lower()]
+            return (datetime.now(timezone.utc) - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
             when = datetime.fromisoformat(text).replace(tzinfo=timezone.utc) + timedelta(days=1)
         else:

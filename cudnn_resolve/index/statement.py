@@ -102,7 +102,7 @@ class Statements:
         if answer.status not in (200, 206, 404, 410) and not file.size:  # no part from the end: ask how long the file is
             head = self._transport.ask(file.url, limit=_SMALL_WHEEL, method="HEAD")
             length = head.headers.get("content-length", "")
-            if head.status == 200 and length.isdigit() and 0 < int(length[:16]):
+            if head.status == 200 and length.isdigit() and int(length[:16]) > 0:
                 return self._inside(file._replace(size=int(length[:16])))
         if answer.status == 206:
             size = _total(answer.headers.get("content-range", ""))

@@ -89,16 +89,20 @@ def test_only_prereleases_are_told(index: IndexServer, opened: Opener) -> None:
     assert listing.only_prereleases
 
 
-@pytest.mark.parametrize("beside", [True, False])
-@pytest.mark.parametrize("metadata_first", [True, False])
+@pytest.mark.parametrize("beside", ["beside", ""])
+@pytest.mark.parametrize("first", ["first", ""])
 @pytest.mark.parametrize("payload", [0, 3_000_000])
-def test_metadata_comes_without_the_wheel(
-    index: IndexServer, opened: Opener, beside: bool, metadata_first: bool, payload: int
-) -> None:
-    index.metadata_beside = beside
+def test_metadata_comes_without_the_wheel(index: IndexServer, opened: Opener, beside: str, first: str, payload: int) -> None:
+    index.metadata_beside = bool(beside)
     members = {f"demo/{number}.py": os.urandom(payload // 300) for number in range(300)} if payload else {}
     index.add_wheel(
-        "demo", "1.0", requires=["other>=2", 'more; extra == "x"'], extras=["x"], requires_python=">=3.9", members=members, metadata_first=metadata_first
+        "demo",
+        "1.0",
+        requires=["other>=2", 'more; extra == "x"'],
+        extras=["x"],
+        requires_python=">=3.9",
+        members=members,
+        metadata_first=bool(first),
     )
     client = opened()
     found = client.metadata("demo", newest(client, "demo"))
@@ -188,7 +192,7 @@ def test_an_error_of_what_was_expected_shows_when_it_is_asked_for(index: IndexSe
     client = opened()
     client.expect(["bad", "good"])
     assert versions(client, "good") == ["1.0"]
-    with pytest.raises(IndexUnavailableError, match="bad.*HTTP 500"):
+    with pytest.raises(IndexUnavailableError, match=r"bad.*HTTP 500"):
         client.listing("bad")
 
 
@@ -206,7 +210,11 @@ def test_a_place_of_the_matrix_is_asked_alone(index: IndexServer, opened: Opener
 
 
 def test_a_place_that_is_a_page_of_links_holds_many_packages(index: IndexServer, opened: Opener) -> None:
-    names = ["torch-1.0.0%2Bcu92-cp36-cp36m-linux_x86_64.whl", "cu100/torchvision-0.2.1-py2.py3-none-any.whl", "torch-0.4.1-cp36-cp36m-linux_x86_64.whl"]
+    names = [
+        "torch-1.0.0%2Bcu92-cp36-cp36m-linux_x86_64.whl",
+        "cu100/torchvision-0.2.1-py2.py3-none-any.whl",
+        "torch-0.4.1-cp36-cp36m-linux_x86_64.whl",
+    ]
     index.others["/whl/torch_stable.html"] = ("text/html", "".join(f'<a href="{one}">{one}</a><br>\n' for one in names).encode())
     place = Place(f"{index.root}/whl/torch_stable.html", "find-links")
     client = opened()
@@ -302,7 +310,7 @@ def test_a_damaged_cache_is_dropped_and_asked_for_again(index: IndexServer, open
     assert found.requires == ("other",)
 
 
-def test_no_credentials_reach_what_is_kept_or_said(index: IndexServer, opened: Opener, tmp_path: Path) -> None:
+def test_no_credentials_reach_what_is_kept_or_said(index: IndexServer, tmp_path: Path) -> None:
     index.login = ("me", "s3cret-word")
     index.add_wheel("demo", "1.0")
     address = index.url.replace("//", "//me:s3cret-word@")
@@ -312,8 +320,8 @@ def test_no_credentials_reach_what_is_kept_or_said(index: IndexServer, opened: O
     with open_source(settings, cache_folder=str(tmp_path / "cache")) as client:
         file = newest(client, "demo")
         assert client.metadata("demo", file) is not None
+        index.fail("/simple/other/", body(b"\x00\x01", "image/png"))
         with pytest.raises(IndexUnavailableError) as caught:
-            index.fail("/simple/other/", body(b"\x00\x01", "image/png"))
             client.listing("other")
     kept = b"".join(path.read_bytes() for path in (tmp_path / "cache").rglob("*") if path.is_file())
     said = repr((settings, file, client.notes, str(caught.value), caught.value.__context__, caught.value.__cause__))
@@ -344,6 +352,35 @@ def test_netrc_has_the_last_word_for_an_address_without_credentials(index: Index
 
 def test_missing_credentials_are_told_with_where_they_were_looked_for(index: IndexServer, opened: Opener) -> None:
     index.login = ("me", "x")
-    with pytest.raises(IndexUnavailableError, match="HTTP 401.*looked for in.*netrc") as caught:
+    with pytest.raises(IndexUnavailableError, match=r"HTTP 401.*looked for in.*netrc") as caught:
         opened().listing("demo")
     assert caught.value.code == "index-denied"
+
+
+def test_storage_that_refuses_what_it_does_not_have_counts_as_not_having_it(index: IndexServer, opened: Opener) -> None:
+    index.add_wheel("demo", "1.0")
+    with IndexServer() as storage:
+        storage.fail("/simple/", status(403))
+        both = (IndexAddress(url=index.url, said_by="a"), IndexAddress(url=storage.url, said_by="b"))
+        client = opened(indexes=both)
+        assert versions(client, "demo") == ["1.0"]
+        assert any(f"{storage.url} for demo" in note and "counts as not having it" in note for note in client.notes)
+        with pytest.raises(IndexUnavailableError, match="HTTP 403"):
+            client.listing("other")
+
+
+def test_a_block_that_was_damaged_on_disk_is_asked_for_again(index: IndexServer, opened: Opener, tmp_path: Path) -> None:
+    index.cache_control = "max-age=600"
+    for number in range(400):
+        index.add_wheel("demo", f"1.{number}", members={})
+    versions(opened(), "demo")
+    path = next(one for one in (tmp_path / "cache").rglob("*") if one.is_file())
+    raw = path.read_bytes()
+    path.write_bytes(raw[:-300] + bytes(100) + raw[-200:])
+    listing = opened().listing("demo")
+    assert listing is not None
+    assert [offer.files[0].filename for offer in (listing.offers[0], listing.offers[-1])] == [
+        "demo-1.399-py3-none-any.whl",
+        "demo-1.0-py3-none-any.whl",
+    ]
+    assert len(index.asked) == 2
