@@ -12,8 +12,11 @@ from cudnn_resolve.errors import ExitCode, InputError, UsageError
 from cudnn_resolve.record import dataclass, replace
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cudnn_resolve.lock.change import Change
     from cudnn_resolve.lock.difference import Difference
+    from cudnn_resolve.lock.merge import Answer
     from cudnn_resolve.lock.model import Lock
     from cudnn_resolve.plan.model import Plan
 
@@ -102,9 +105,21 @@ def lock_of(args: argparse.Namespace) -> Made:
     if found.conflict is not None:
         return Made(options=sitting.options, path=path, plan=found.conflict)
     base = folder_of("." if path == "-" else path, is_folder=path == "-")
-    made = merge(found.answers, asked=asked_of(sitting, found.answers, base), matrix=found.matrix, base=base)
+    answers = _completed(found.answers, old)
+    made = merge(answers, asked=asked_of(sitting, answers, base), matrix=found.matrix, base=base)
     made = with_records(made, old)
     return Made(options=sitting.options, path=path, lock=made, text=write(made), old=old, old_text=old_text, changes=changes(old, made))
+
+
+def _completed(answers: Sequence[Answer], old: Lock | None) -> Sequence[Answer]:
+    """The answers with sizes and hashes that the index did not give: from the old lock, and where it can be asked for them."""
+    from cudnn_resolve.lock.complete import completed, incomplete
+
+    known, lacking = incomplete(answers, old)
+    source = answers[0].resolution.request.source
+    if lacking and source is not None:
+        known.update(zip((one.url for one in lacking), source.completed(lacking), strict=True))
+    return completed(answers, known)
 
 
 def check_of(args: argparse.Namespace) -> tuple[Lock, tuple[Difference, ...]]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.plan.model import Plan
     from cudnn_resolve.requirement.machine import Machine
+    from cudnn_resolve.requirement.model import Extra, Request
     from cudnn_resolve.resolution.model import Conflict, Resolution
 
 FILES = {"requirement": "requirement_files", "constraint": "constraint_files", "group": "groups"}
@@ -125,7 +126,7 @@ def asked_of(sitting: Sitting, answers: Sequence[Answer], base: str) -> Asked:
     return Asked(
         targets=tuple(target.text for target in request.targets),
         said=options.frameworks,
-        requirements=tuple(dict.fromkeys(f"-c {one.text}" if one.constraint else one.text for one in request.extras)),
+        requirements=tuple(dict.fromkeys(_required(one, request, base) for one in request.extras)),
         files=tuple((name, values) for name, values in files.items() if values),
         cuda=options.cuda,
         cudnn=options.cudnn,
@@ -135,6 +136,19 @@ def asked_of(sitting: Sitting, answers: Sequence[Answer], base: str) -> Asked:
         strict_pins=options.strict_pins,
         stated=tuple((name, values) for name, values in facts.items() if values),
     )
+
+
+def _required(extra: Extra, request: Request, base: str) -> str:
+    """A further requirement as a lock in the folder `base` remembers it; a project of the user's by its place, whatever its version."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    from cudnn_resolve.lock.file import path_from
+
+    direct = request.direct.get(canonicalize_name(Requirement(extra.text).name))
+    if direct is not None and not extra.constraint:
+        return f"{direct.name} @ {path_from(base, direct.folder) if direct.folder is not None else direct.url}"
+    return f"-c {extra.text}" if extra.constraint else extra.text
 
 
 def _one(value: str | None) -> tuple[str, ...]:
