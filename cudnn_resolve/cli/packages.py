@@ -85,13 +85,13 @@ def direct_of(wishes: Wishes, source: IndexClient) -> tuple[tuple[Direct, ...], 
 def _direct(reference: Reference, source: IndexClient) -> Direct:
     from packaging.utils import canonicalize_name
 
-    from cudnn_resolve.host.files import beside
+    from cudnn_resolve.host.files import absolute
     from cudnn_resolve.index.address import is_remote, level
     from cudnn_resolve.index.direct import read_direct
 
     place = reference.place
     local = not is_remote(place) and not place.startswith("file:")
-    where = os.path.abspath(beside(os.path.expanduser(place), reference.base)) if local else place
+    where = absolute(place, reference.base) if local else place
     try:
         read = read_direct(source, where)
     except InputError as error:

@@ -279,4 +279,7 @@ class IndexClient:
 
 
 def _unavailable(refusal: Refusal, what: str) -> IndexUnavailableError:
-    return IndexUnavailableError(f"{what} could not be had: {refusal.why}", code=refusal.code, hint=refusal.hint)
+    return IndexUnavailableError(f"{what} could not be had: {refusal.why}", code=refusal.code, hint=refusal.hint or _ALONE)
+
+
+_ALONE = "--offline answers from the tables and what is in the cache"
