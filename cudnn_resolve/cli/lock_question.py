@@ -58,11 +58,12 @@ def sitting_of(args: argparse.Namespace, remembered: Mapping[str, Any] | None) -
     if len({one.endswith(("aarch64", "arm64")) for one in platforms}) < len(platforms):
         raise UsageError("--platform names one architecture twice", code="usage-platform", hint="one lock holds each architecture once")
     plain = argparse.Namespace(**{**vars(args), "platform": platforms[0] if platforms else None})
-    if args.python or args.facts:  # a machine is named: nothing of another one is remembered
+    given = getattr(args, "given", None)
+    if args.python or args.facts or given:  # a machine is named: nothing of another one is remembered
         for name in ("python-version", "platform", "driver", "gpu", "glibc", "os"):
             below.pop(name, None)
         plain.platform, platforms = args.platform[0] if args.platform else None, tuple(args.platform or ())
-    return Sitting(options=options_of(plain, below), platforms=platforms)
+    return Sitting(options=replace(options_of(plain, below), given=given), platforms=platforms)
 
 
 def locked_settings(lock: Lock, path: str, *, machine: bool = True) -> dict[str, Any]:
@@ -111,7 +112,7 @@ def asked_of(sitting: Sitting, answers: Sequence[Answer], base: str) -> Asked:
     options, stated = sitting.options, sitting.options.assumptions
     request = answers[0].resolution.request
     facts: dict[str, tuple[str, ...]] = {
-        "platform": sitting.platforms,
+        "platform": tuple(sorted(sitting.platforms)),
         "python-version": _one(stated.python_version),
         "driver": _one(stated.driver),
         "gpu": stated.gpus,
@@ -175,12 +176,12 @@ def only_platform(args: argparse.Namespace, lock: Lock, path: str) -> Sitting:
     """
     remembered = locked_settings(lock, path)
     plain = argparse.Namespace(**{**vars(args), **dict.fromkeys(("driver", "gpu", "python_version", "glibc", "os", "facts", "python"))})
-    plain.platform = None
+    plain.platform = plain.given = None
     if lock.tool is not None:
         remembered["python-version"] = lock.tool.python
         remembered.setdefault("platforms", [one.platform for one in lock.tool.stacks])
     else:
-        plain.platform, plain.python_version, plain.python, plain.facts = args.platform, args.python_version, args.python, args.facts
+        plain = args
     return sitting_of(plain, remembered)
 
 
