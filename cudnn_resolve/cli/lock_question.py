@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.plan.model import Plan
     from cudnn_resolve.requirement.machine import Machine
+    from cudnn_resolve.requirement.model import Extra, Request
     from cudnn_resolve.resolution.model import Conflict, Resolution
 
 FILES = {"requirement": "requirement_files", "constraint": "constraint_files", "group": "groups"}
@@ -57,11 +58,12 @@ def sitting_of(args: argparse.Namespace, remembered: Mapping[str, Any] | None) -
     if len({one.endswith(("aarch64", "arm64")) for one in platforms}) < len(platforms):
         raise UsageError("--platform names one architecture twice", code="usage-platform", hint="one lock holds each architecture once")
     plain = argparse.Namespace(**{**vars(args), "platform": platforms[0] if platforms else None})
-    if args.python or args.facts:  # a machine is named: nothing of another one is remembered
+    given = getattr(args, "given", None)
+    if args.python or args.facts or given:  # a machine is named: nothing of another one is remembered
         for name in ("python-version", "platform", "driver", "gpu", "glibc", "os"):
             below.pop(name, None)
         plain.platform, platforms = args.platform[0] if args.platform else None, tuple(args.platform or ())
-    return Sitting(options=options_of(plain, below), platforms=platforms)
+    return Sitting(options=replace(options_of(plain, below), given=given), platforms=platforms)
 
 
 def locked_settings(lock: Lock, path: str, *, machine: bool = True) -> dict[str, Any]:
@@ -110,7 +112,7 @@ def asked_of(sitting: Sitting, answers: Sequence[Answer], base: str) -> Asked:
     options, stated = sitting.options, sitting.options.assumptions
     request = answers[0].resolution.request
     facts: dict[str, tuple[str, ...]] = {
-        "platform": sitting.platforms,
+        "platform": tuple(sorted(sitting.platforms)),
         "python-version": _one(stated.python_version),
         "driver": _one(stated.driver),
         "gpu": stated.gpus,
@@ -125,7 +127,7 @@ def asked_of(sitting: Sitting, answers: Sequence[Answer], base: str) -> Asked:
     return Asked(
         targets=tuple(target.text for target in request.targets),
         said=options.frameworks,
-        requirements=tuple(dict.fromkeys(f"-c {one.text}" if one.constraint else one.text for one in request.extras)),
+        requirements=tuple(dict.fromkeys(_required(one, request, base) for one in request.extras)),
         files=tuple((name, values) for name, values in files.items() if values),
         cuda=options.cuda,
         cudnn=options.cudnn,
@@ -135,6 +137,19 @@ def asked_of(sitting: Sitting, answers: Sequence[Answer], base: str) -> Asked:
         strict_pins=options.strict_pins,
         stated=tuple((name, values) for name, values in facts.items() if values),
     )
+
+
+def _required(extra: Extra, request: Request, base: str) -> str:
+    """A further requirement as a lock in the folder `base` remembers it; a project of the user's by its place, whatever its version."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    from cudnn_resolve.lock.file import path_from
+
+    direct = request.direct.get(canonicalize_name(Requirement(extra.text).name))
+    if direct is not None and not extra.constraint:
+        return f"{direct.name} @ {path_from(base, direct.folder) if direct.folder is not None else direct.url}"
+    return f"-c {extra.text}" if extra.constraint else extra.text
 
 
 def _one(value: str | None) -> tuple[str, ...]:
@@ -161,12 +176,12 @@ def only_platform(args: argparse.Namespace, lock: Lock, path: str) -> Sitting:
     """
     remembered = locked_settings(lock, path)
     plain = argparse.Namespace(**{**vars(args), **dict.fromkeys(("driver", "gpu", "python_version", "glibc", "os", "facts", "python"))})
-    plain.platform = None
+    plain.platform = plain.given = None
     if lock.tool is not None:
         remembered["python-version"] = lock.tool.python
         remembered.setdefault("platforms", [one.platform for one in lock.tool.stacks])
     else:
-        plain.platform, plain.python_version, plain.python, plain.facts = args.platform, args.python_version, args.python, args.facts
+        plain = args
     return sitting_of(plain, remembered)
 
 

@@ -147,6 +147,12 @@ class IndexClient:
         finally:
             crew.close()
 
+    def completed(self, files: Sequence[File]) -> list[File]:
+        """The files with what their index does not say of them, as `requirement.source.Source.completed`."""
+        from cudnn_resolve.index.complete import complete
+
+        return complete(files, self._transport, offline=self.offline, tell=self._tell)
+
     def keep_metadata(self, name: str, file: File, said: Metadata) -> None:
         """Keeps the metadata of a file that was read by other ways."""
         self._statements.keep(name, file, said)

@@ -167,7 +167,7 @@ class _Merger:
             because = tuple(dict.fromkeys(text for one in found for text in reasons(one.pin, one.resolution)))
             direct = found[0].direct
             if direct is not None:
-                yield self._direct(direct, version, marker, tuple(dependencies), because)
+                yield self._direct(direct, version, marker, tuple(dependencies))
                 continue
             file = found[0].file
             assert file is not None, "refused before"
@@ -184,9 +184,7 @@ class _Merger:
                 because=because,
             )
 
-    def _direct(
-        self, direct: Direct, version: str, marker: str | None, dependencies: tuple[Dependency, ...], because: tuple[str, ...]
-    ) -> LockedPackage:
+    def _direct(self, direct: Direct, version: str, marker: str | None, dependencies: tuple[Dependency, ...]) -> LockedPackage:
         """The entry of a package that comes from one place of the user's."""
         folder = None
         if direct.folder is not None:
@@ -200,7 +198,6 @@ class _Merger:
             dependencies=dependencies,
             archive=locked_file(file, self._base) if folder is None and file is not None else None,
             directory=folder,
-            because=because,
         )
 
     def _dependencies(self, found: Sequence[_Choice]) -> Iterator[Dependency]:

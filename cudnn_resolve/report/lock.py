@@ -16,13 +16,13 @@ _SHOWN = 12
 """Changes that are named one by one, unless more is asked for."""
 
 
-def summary(lock: Lock, path: str | None) -> str:
+def summary(lock: Lock) -> str:
     """What a lock holds, in one line."""
     count = len(lock.packages)
     words = f"{count} package{'' if count == 1 else 's'}"
     if lock.tool is not None:
         words += f" for Python {lock.tool.python} on {', '.join(one.platform for one in lock.tool.stacks)}"
-    return words if path in (None, "-") else f"{path}: {words}"
+    return words
 
 
 def change_lines(changes: Sequence[Change], *, verbose: bool) -> Iterator[str]:
@@ -45,7 +45,7 @@ def render_check(lock: Lock, found: Sequence[Difference], path: str, *, style: S
     """Whether the lock at `path` is current, and every way in which it is not."""
     name = clean(path)
     if not found:
-        return f"{name} is {style('current', 'green')}: {summary(lock, None)}\n"
+        return f"{name} is {style('current', 'green')}: {summary(lock)}\n"
     count = "one difference" if len(found) == 1 else f"{len(found)} differences"
     lines = [f"{name} is {style('outdated', 'red', 'bold')}: {count}"]
     for one in found:

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 SCHEMA = "cudnn-resolve/lock/1"
 
 
-def encode_lock(lock: Lock, changes: Iterable[Change], path: str | None) -> dict[str, Any]:
-    """A lock that was made, ready for `json.dumps`."""
+def encode_lock(lock: Lock, changes: Iterable[Change], path: str | None, text: str | None = None) -> dict[str, Any]:
+    """A lock that was made, ready for `json.dumps`; with its `text` where it was not written to the file `path`."""
     tool = lock.tool
     return {
         "schema": SCHEMA,
         "status": "ok",
         "path": path,
+        **({"text": text} if text is not None else {}),
         **(_tool(tool) if tool is not None else {}),
         "packages": [
             {

@@ -119,3 +119,6 @@ class Source(Protocol):
 
     def expect_metadata(self, name: str, file: File) -> None:
         """Starts to ask for the metadata of a file; returns at once."""
+
+    def completed(self, files: Sequence[File]) -> list[File]:
+        """The files with sizes and hashes that their index does not give, as far as they can be had without downloading anything."""
