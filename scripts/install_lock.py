@@ -90,21 +90,8 @@ def install(tool: str, lock: Path, python: Path, home: Path) -> None:
     """Puts the lock into the environment."""
     tools = Path(sys.executable).parent
     if tool == "uv":
-        run(
-            [
-                str(tools / "uv"),
-                "pip",
-                "sync",
-                "-q",
-                "--preview-features",
-                "pylock",
-                "--python",
-                str(python),
-                "--link-mode",
-                "hardlink",
-                str(lock),
-            ]
-        )
+        words = ["--preview-features", "pylock", "--python", str(python), "--cache-dir", str(home / "uv"), str(lock)]
+        run([str(tools / "uv"), "pip", "sync", "-q", *words])
         return
     pip = home / "pip"
     if not pip.exists():
@@ -147,6 +134,7 @@ def try_one(words: list[str], python: str, tool: str, home: Path) -> list[str]:
         if set(answer["versions"].values()) != {wanted}:
             faults.append(f"{' then '.join(order)}: loaded {answer['versions']}, locked {wanted}")
     shutil.rmtree(environment)
+    shutil.rmtree(home / "uv", ignore_errors=True)  # gigabytes for each set
     return faults
 
 
@@ -157,7 +145,7 @@ def main() -> int:
     parser.add_argument("--tool", choices=("uv", "pip"), default="uv")
     parser.add_argument("--python", default="3.11")
     parser.add_argument("--pairs", help="file with one set of requirements a line")
-    parser.add_argument("--folder", help="where to work; wheels are linked from uv's cache where it is on the same disk")
+    parser.add_argument("--folder", help="where to work; one set takes up to 12 GB for a while")
     args = parser.parse_args()
     sets = [(args.requirement, args.python)] if args.requirement else []
     for line in Path(args.pairs).read_text("utf-8").splitlines() if args.pairs else []:
