@@ -24,7 +24,7 @@ VERSIONS = ("1", "2", "3")
 
 operators = st.sampled_from(["", "<2", ">=2", "==1", "==3", "!=2", "<3", ">1"])
 requirements = st.builds(lambda name, spec: name + spec, st.sampled_from(NAMES), operators)
-releases = st.builds(Published, requires=st.lists(requirements, max_size=2).map(tuple))
+releases = st.lists(requirements, max_size=2).map(lambda lines: Published(tuple(lines)))
 indexes = st.fixed_dictionaries({name: st.dictionaries(st.sampled_from(VERSIONS), releases, min_size=1) for name in NAMES})
 wishes = st.lists(requirements, min_size=1, max_size=3)
 Index = Mapping[str, Mapping[str, Published]]
