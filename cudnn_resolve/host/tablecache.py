@@ -23,13 +23,13 @@ _LARGEST_BYTES = 128 * 1024 * 1024
 
 
 def default_cache() -> TableCache | None:
-    """The cache in `cache_folder`; None where there is none."""
+    """The compiled tables of this user; None where nothing can be kept."""
     folder = cache_folder()
-    return None if folder is None else TableCache(os.path.join(folder, FOLDER))
+    return TableCache(os.path.join(folder, FOLDER)) if folder is not None else None
 
 
 def cache_folder() -> str | None:
-    """This program's folder below `XDG_CACHE_HOME`, else below `~/.cache`, else a directory of this user's below `TMPDIR`.
+    """The program's folder below `XDG_CACHE_HOME`, else below `~/.cache`, else a directory of this user's below `TMPDIR`.
 
     The first of them that can be written; None where none can.
     """

@@ -1,4 +1,4 @@
-"""Package indexes as a resolution asks them: `open_source(settings)` gives a `resolution.source.Source`.
+"""Package indexes as a resolution asks them: `open_source(settings)` gives a `requirement.source.Source`.
 
 settings = read_settings(Options(), os.environ, prefix=prefix, import_path=path)
 with open_source(settings, cache_folder=folder, offline=False) as source:
@@ -25,7 +25,7 @@ from cudnn_resolve.index.settings import UV, IndexAddress, Settings
 from cudnn_resolve.index.statement import Statements
 from cudnn_resolve.index.transport import FORBIDDEN, Refusal, Transport
 from cudnn_resolve.index.work import Crew, Job
-from cudnn_resolve.resolution.source import File, Listing, Metadata, Place
+from cudnn_resolve.requirement.source import File, Listing, Metadata, Place
 
 if TYPE_CHECKING:
     from cudnn_resolve.index.direct import Direct
@@ -46,7 +46,7 @@ def open_source(
 
 
 class IndexClient:
-    """The indexes, folders and pages of links of one configuration; a `resolution.source.Source`."""
+    """The indexes, folders and pages of links of one configuration; a `requirement.source.Source`."""
 
     def __init__(self, settings: Settings, *, cache_folder: str | None, offline: bool, progress: Progress | None) -> None:
         self.settings = settings
@@ -93,14 +93,14 @@ class IndexClient:
         return self._transport.received
 
     def listing(self, name: str, place: Place | None = None) -> Listing | None:
-        """What the indexes offer of a package, as `resolution.source.Source.listing`."""
+        """What the indexes offer of a package, as `requirement.source.Source.listing`."""
         key = (name, place.url if place else "")
         if key not in self._listings:
             self._listings[key] = self._list(name, place)
         return self._listings[key]
 
     def metadata(self, name: str, file: File) -> Metadata | None:
-        """What a file says of itself, as `resolution.source.Source.metadata`."""
+        """What a file says of itself, as `requirement.source.Source.metadata`."""
         job = self._metadata.get(file.url)
         if job is None:
             job = self._metadata[file.url] = self._statement_job(name, file)
@@ -111,7 +111,7 @@ class IndexClient:
             raise _unavailable(refusal, f"the metadata of {file.filename[:200]} from {shown(file.url)}") from None
 
     def expect(self, names: Iterable[str]) -> None:
-        """Starts to ask for packages, as `resolution.source.Source.expect`."""
+        """Starts to ask for packages, as `requirement.source.Source.expect`."""
         if self.offline:
             return
         for name in names:
@@ -123,7 +123,7 @@ class IndexClient:
                     self._shelf(link, "", wait=False)
 
     def expect_metadata(self, name: str, file: File) -> None:
-        """Starts to ask for the metadata of a file, as `resolution.source.Source.expect_metadata`."""
+        """Starts to ask for the metadata of a file, as `requirement.source.Source.expect_metadata`."""
         if self.offline or file.url in self._metadata or is_local(file.url):
             return
         job = self._metadata[file.url] = self._statement_job(name, file)
@@ -146,6 +146,12 @@ class IndexClient:
             return [job.value(self._tell) for job in jobs]
         finally:
             crew.close()
+
+    def completed(self, files: Sequence[File]) -> list[File]:
+        """The files with what their index does not say of them, as `requirement.source.Source.completed`."""
+        from cudnn_resolve.index.complete import complete
+
+        return complete(files, self._transport, offline=self.offline, tell=self._tell)
 
     def keep_metadata(self, name: str, file: File, said: Metadata) -> None:
         """Keeps the metadata of a file that was read by other ways."""
@@ -178,7 +184,7 @@ class IndexClient:
         origins = tuple(dict.fromkeys(one.origin for one in shelves if one.origin))
         if len(origins) > 1:
             self.served_by[name] = origins
-        return make_listing(name, shelves, self.settings)
+        return make_listing(name, shelves, self.settings, tuple(shown(origin) for origin in origins))
 
     def _ask_indexes(self, name: str, shelves: list[Shelved]) -> bool:
         """Whether it is known what all indexes have that count; adds what they have."""
@@ -305,4 +311,7 @@ class IndexClient:
 
 
 def _unavailable(refusal: Refusal, what: str) -> IndexUnavailableError:
-    return IndexUnavailableError(f"{what} could not be had: {refusal.why}", code=refusal.code, hint=refusal.hint)
+    return IndexUnavailableError(f"{what} could not be had: {refusal.why}", code=refusal.code, hint=refusal.hint or _ALONE)
+
+
+_ALONE = "--offline answers from the tables and what is in the cache"

@@ -12,7 +12,7 @@ from cudnn_resolve.index import filename, metadata
 from cudnn_resolve.index.address import is_remote, level, path_of, shown, url_of
 from cudnn_resolve.index.download import sha256_of
 from cudnn_resolve.index.statement import read_archive, read_local_wheel
-from cudnn_resolve.resolution.source import File, Metadata, Offer
+from cudnn_resolve.requirement.source import File, Metadata, Offer
 
 if TYPE_CHECKING:
     from cudnn_resolve.index.client import IndexClient

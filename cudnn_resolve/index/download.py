@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 from cudnn_resolve.errors import IndexUnavailableError, WorldError
 from cudnn_resolve.index.address import is_local, path_of, shown
 from cudnn_resolve.index.transport import Answer, Refusal, TransientRefusal, Transport
-from cudnn_resolve.resolution.source import File
+from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
     from hashlib import _Hash

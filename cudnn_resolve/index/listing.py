@@ -9,7 +9,7 @@ from cudnn_resolve.index.cache import DamagedError
 from cudnn_resolve.index.filename import is_prerelease
 from cudnn_resolve.index.page import Shelf, files_of
 from cudnn_resolve.index.settings import ALL, Settings
-from cudnn_resolve.resolution.source import File, Listing, Offer
+from cudnn_resolve.requirement.source import File, Listing, Offer
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -83,8 +83,8 @@ class _Offers(Sequence[Offer]):
         return (self[number] for number in range(len(self)))
 
 
-def make_listing(name: str, sources: Sequence[Source], settings: Settings) -> Listing:
-    """What the sources offer together, as the settings admit it."""
+def make_listing(name: str, sources: Sequence[Source], settings: Settings, origins: tuple[str, ...] = ()) -> Listing:
+    """What the sources offer together, as the settings admit it; `origins` are the indexes that have it."""
     if len(sources) == 1:
         offers: Sequence[Offer] = _Offers(sources[0].shelf.versions, sources[0].files)
     else:
@@ -93,7 +93,7 @@ def make_listing(name: str, sources: Sequence[Source], settings: Settings) -> Li
     if settings.exclude_newer or settings.no_binary or settings.only_binary:
         offers, left_out = _admitted(name, offers, settings)
     only_prereleases = bool(offers) and all(is_prerelease(version) for version in _versions(offers))
-    return Listing(name=name, offers=offers, only_prereleases=only_prereleases, left_out=left_out)
+    return Listing(name=name, offers=offers, only_prereleases=only_prereleases, origins=origins, left_out=left_out)
 
 
 def _versions(offers: Sequence[Offer]) -> Sequence[str]:

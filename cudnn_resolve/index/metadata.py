@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cudnn_resolve.index.filename import is_version, normalize, version_in
-from cudnn_resolve.resolution.source import Metadata
+from cudnn_resolve.requirement.source import Metadata
 
 LARGEST_BYTES = 10 << 20
 _MOST_REQUIRES = 20_000

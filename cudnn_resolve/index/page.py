@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from cudnn_resolve.index import address, filename
-from cudnn_resolve.resolution.source import File
+from cudnn_resolve.requirement.source import File
 
 HTML = "html"
 JSON = "json"

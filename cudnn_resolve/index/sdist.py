@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from cudnn_resolve.index import metadata as core
 from cudnn_resolve.index.metadata import Fields, MetadataError
-from cudnn_resolve.resolution.source import Metadata
+from cudnn_resolve.requirement.source import Metadata
 
 _MOST_MEMBERS = 200_000
 _MOST_UNPACKED = 2 << 30

@@ -13,7 +13,7 @@ from cudnn_resolve.index.download import Downloads
 from cudnn_resolve.index.metadata import MetadataError
 from cudnn_resolve.index.transport import Refusal, Transport
 from cudnn_resolve.index.wheel import TAIL_BYTES, Part, WheelError, read_wheel_metadata
-from cudnn_resolve.resolution.source import File, Metadata
+from cudnn_resolve.requirement.source import File, Metadata
 
 _SMALL_WHEEL = 1 << 20
 """A server that sends all where a part was asked for is listened to up to here."""
