@@ -13,7 +13,7 @@ import pytest
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.index.client import IndexClient, open_source
 from cudnn_resolve.index.settings import IndexAddress
-from cudnn_resolve.resolution.source import File, Place
+from cudnn_resolve.requirement.source import File, Place
 from tests.index_server import IndexServer, body, redirect, status
 
 Opener = Callable[..., IndexClient]

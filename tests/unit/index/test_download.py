@@ -13,7 +13,7 @@ import pytest
 
 from cudnn_resolve.errors import IndexUnavailableError, WorldError
 from cudnn_resolve.index.client import IndexClient, open_source
-from cudnn_resolve.resolution.source import File
+from cudnn_resolve.requirement.source import File
 from tests.index_server import Fault, IndexServer, Reply, body, cut, status
 
 

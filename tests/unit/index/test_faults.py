@@ -10,7 +10,7 @@ import pytest
 
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.index.client import IndexClient, open_source
-from cudnn_resolve.resolution.source import File
+from cudnn_resolve.requirement.source import File
 from tests.index_server import Fault, IndexServer, body, cut, drip, redirect, stall, status
 
 PAGE = "/simple/demo/"
