@@ -16,10 +16,10 @@ from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.index.address import is_local, path_of, shown
 from cudnn_resolve.index.cache import IndexCache, close_blocks
 from cudnn_resolve.index.filename import normalize
-from cudnn_resolve.index.folder import list_files, shelf_of_folder, shelf_of_tree
+from cudnn_resolve.index.folder import Folders, shelf_of_tree
 from cudnn_resolve.index.listing import Source as Shelved
 from cudnn_resolve.index.listing import make_listing
-from cudnn_resolve.index.page import HTML, PageError, Shelf, read_page
+from cudnn_resolve.index.page import HTML, PageError, Shelf, names_on, read_page
 from cudnn_resolve.index.refusal import FORBIDDEN, Refusal
 from cudnn_resolve.index.remote import Pages
 from cudnn_resolve.index.settings import UV, IndexAddress, Settings
@@ -69,7 +69,8 @@ class IndexClient:
         self._shelves: dict[tuple[str, str], Job[Shelf | None]] = {}
         self._metadata: dict[str, Job[Metadata | None]] = {}
         self._listings: dict[tuple[str, str], Listing | None] = {}
-        self._folders: dict[str, list[str]] = {}
+        self._folders = Folders(self._note)
+        self._names: dict[str, frozenset[str]] = {}
 
     def __enter__(self) -> IndexClient:  # noqa: PYI034 - nothing inherits from it
         return self
@@ -130,7 +131,7 @@ class IndexClient:
         if self.offline:
             return
         for name in names:
-            for index in self.settings.indexes[: 1 if self.settings.rule == UV else None]:
+            for index in self._indexes_for(name)[: 1 if self.settings.rule == UV else None]:
                 if not is_local(index.url):
                     self._shelf(index.url, name, wait=False)
             for link in self.settings.find_links:
@@ -214,11 +215,15 @@ class IndexClient:
             self.served_by[name] = origins
         return make_listing(name, shelves, self.settings, tuple(shown(origin) for origin in origins))
 
+    def _indexes_for(self, name: str) -> Sequence[IndexAddress]:
+        """The indexes that count for a package: all, or the one that uv's configuration assigns to it."""
+        return [index for package, index in self.settings.assigned if package == name] or self.settings.indexes
+
     def _ask_indexes(self, name: str, shelves: list[Shelved]) -> bool:
         """Whether it is known what all indexes have that count; adds what they have."""
         known = True
         refused: IndexUnavailableError | None = None
-        for index in self.settings.indexes:
+        for index in self._indexes_for(name):
             try:
                 found, shelf = self._of_index(index, name)
             except IndexUnavailableError as error:
@@ -259,30 +264,19 @@ class IndexClient:
 
     def _of_links(self, link: str, name: str) -> tuple[bool, Shelf | None]:
         if is_local(link):
-            return True, self._local(lambda: self._folder(path_of(link), name), link, name)
+            return True, self._local(lambda: self._folders.shelf(path_of(link), name), link, name)
         found, page = self._asked(link, "")
         if page is None:
             return found, None
-        return True, self._checked(lambda: read_page(bytes(page.blocks[0]), HTML, page.base, name), link, name)
+        body = bytes(page.blocks[0])
+        if link not in self._names:
+            self._names[link] = names_on(body)
+        return True, self._checked(lambda: read_page(body, HTML, page.base, name), link, name) if name in self._names[link] else None
 
     def _of_place(self, name: str, place: Place) -> tuple[bool, Shelf | None]:
         if place.kind == "find-links":
             return self._of_links(place.url, name)
         return self._of_index(IndexAddress(url=place.url.rstrip("/"), said_by=""), name)
-
-    def _folder(self, path: str, name: str) -> Shelf | None:
-        if path.endswith((".html", ".htm")):
-            from cudnn_resolve.index.address import url_of
-            from cudnn_resolve.index.folder import read_local_page
-
-            return read_page(read_local_page(path), HTML, url_of(path), name)
-        if path not in self._folders:
-            try:
-                self._folders[path] = list_files(path)
-            except (FileNotFoundError, NotADirectoryError):
-                self._folders[path] = []
-                self._note(f"there is no folder {path}, which is named as a place of packages")
-        return shelf_of_folder(path, self._folders[path], name)
 
     def _local(self, read: Callable[[], Shelf | None], url: str, name: str) -> Shelf | None:
         try:

@@ -17,7 +17,7 @@ from packaging.version import Version
 from cudnn_resolve.index import address, filename
 from cudnn_resolve.index.cache import FOLDER, DamagedError, IndexCache, Kept
 from cudnn_resolve.index.metadata import MetadataError, read_fields
-from cudnn_resolve.index.page import HTML, PageError, files_of, read_page
+from cudnn_resolve.index.page import HTML, PageError, files_of, names_on, read_page
 from cudnn_resolve.index.sdist import read_archive_metadata
 from cudnn_resolve.index.wheel import TAIL_BYTES, Part, WheelError, read_wheel_metadata
 from tests.index_server import build_wheel, metadata_text
@@ -195,6 +195,19 @@ def test_any_bytes_are_an_archive_or_an_error(raw: bytes, front: bytes, name: st
             read_archive_metadata(path, name, "demo")
         except MetadataError:
             return
+
+
+@given(
+    st.lists(st.sampled_from(["demo", "Demo", "-", "_", ".", "1", "2", "v1.0", "x"]), max_size=8).map("".join),
+    st.sampled_from([".tar.gz", ".zip", "-py3-none-any.whl"]),
+)
+def test_a_file_is_found_under_every_name_that_it_may_have(stem: str, ending: str) -> None:
+    names = set(filename.projects_in(stem + ending))
+    assert names == names_on(f'<a href="x/{stem}{ending}">x</a>'.encode()) or ending.endswith("whl")
+    for name in ("demo", "demo-1", "demo-x", "demo-2-demo", "x"):
+        if filename.version_in(stem + ending, name) is not None:
+            assert name in names
+            assert name in names_on(f'<p><A class="x" href=x/{stem}{ending}>'.encode())
 
 
 @given(st.text())
