@@ -10,6 +10,7 @@ from cudnn_resolve.index.address import is_local, path_of
 from cudnn_resolve.index.work import Crew, Job
 
 if TYPE_CHECKING:
+    from cudnn_resolve.index.statement import Statements
     from cudnn_resolve.index.transport import Transport
     from cudnn_resolve.requirement.source import File
 
@@ -17,10 +18,15 @@ _SMALL = 1 << 16
 _LARGEST_DIGITS = 16
 
 
-def complete(files: Sequence[File], transport: Transport, *, offline: bool, tell: Callable[[str], None]) -> list[File]:
-    """The files with their sizes and hashes, as far as they can be had without downloading them; asked for side by side."""
+def complete(
+    files: Sequence[File], statements: Statements, transport: Callable[[], Transport] | None, *, tell: Callable[[str], None]
+) -> list[File]:
+    """The files with their sizes and hashes, as far as they can be had without downloading them; asked for side by side.
+
+    `transport` is None where nobody may be asked.
+    """
     crew = Crew(16)
-    jobs = [Job(lambda file=file: _completed(file, transport, offline=offline), f"the size of {file.filename[:100]}") for file in files]  # type: ignore[misc]
+    jobs = [Job(lambda file=file: _completed(file, statements, transport), f"the size of {file.filename[:100]}") for file in files]  # type: ignore[misc]
     for job in jobs:
         crew.hand(job)
     try:
@@ -29,12 +35,16 @@ def complete(files: Sequence[File], transport: Transport, *, offline: bool, tell
         crew.close()
 
 
-def _completed(file: File, transport: Transport, *, offline: bool) -> File:
+def _completed(file: File, statements: Statements, transport: Callable[[], Transport] | None) -> File:
     if is_local(file.url):
         return _of_disk(file)
-    if file.size is not None or offline:
+    if file.size is not None:
         return file
-    size = _asked(file.url, transport)
+    size = statements.size(file)
+    if size is None and transport:
+        size = _asked(file.url, transport())
+        if size is not None:
+            statements.keep_size(file, size)
     return file if size is None else file._replace(size=size)
 
 
@@ -51,7 +61,7 @@ def _of_disk(file: File) -> File:
 
 def _asked(url: str, transport: Transport) -> int | None:
     """The size that the server states of a file; None where it states none, for then the hash has to do."""
-    from cudnn_resolve.index.transport import Refusal
+    from cudnn_resolve.index.refusal import Refusal
 
     try:
         head = transport.ask(url, {"Accept-Encoding": "identity"}, limit=_SMALL, method="HEAD")
