@@ -207,27 +207,18 @@ def _each(options: Options, platforms: Sequence[str]) -> list[Options]:
 
 def answers_of(sitting: Sitting, old: Lock | None, upgraded: frozenset[str], *, keep: bool) -> Found:
     """The answer for each platform; with `keep`, the pins of the old lock are tried first, but for those `upgraded`."""
+    from cudnn_resolve.plan.make import make_plan
+
     options, *others = _each(sitting.options, sitting.platforms)
     first = gather_question(options, fresh=True)
     questions = [first, *(_elsewhere(first, one) for one in others)]  # the same request, of the same indexes
-    outcomes: list[Resolution | Conflict] = []
-    for python in _pythons(first.machine):
-        outcomes = []
-        for question in questions:
-            outcomes.append(_resolve(question, python, old if keep else None, upgraded))
-            if _refused(outcomes[-1]):
-                break
-        if not _refused(outcomes[-1]):
-            break
-    last = outcomes[-1]
-    from cudnn_resolve.plan.make import make_plan
-    from cudnn_resolve.resolution.model import Resolution
-
-    if not isinstance(last, Resolution):
-        return Found(conflict=make_plan(questions[len(outcomes) - 1].facts, last, first.book))
+    questions = [_fresh(one, old if keep else None, upgraded) for one in questions]
+    outcomes = _together(questions)
+    if outcomes is None:
+        asked, conflict = _torn(questions)
+        return Found(conflict=make_plan(asked.facts, conflict, asked.book))
     matrix = "+".join(layer.version() for layer in first.book.layers)
-    answers = [_answer(one, question) for one, question in zip(outcomes, questions, strict=True) if isinstance(one, Resolution)]
-    return Found(answers=tuple(answers), matrix=matrix)
+    return Found(answers=tuple(_answer(one, question) for one, question in zip(outcomes, questions, strict=True)), matrix=matrix)
 
 
 def _elsewhere(question: Question, options: Options) -> Question:
@@ -245,32 +236,58 @@ def _elsewhere(question: Question, options: Options) -> Question:
     )
 
 
-def _pythons(machine: Machine) -> Sequence[tuple[int, int] | None]:
-    """The Pythons to try, all platforms on the same one; None = the one of the machine, which is known."""
-    from cudnn_resolve.resolution.resolve import PYTHONS
-
-    return PYTHONS if machine.python is None else (None,)
-
-
-def _refused(outcome: Resolution | Conflict) -> bool:
-    from cudnn_resolve.resolution.model import Conflict
-
-    return isinstance(outcome, Conflict)
-
-
-def _resolve(question: Question, python: tuple[int, int] | None, old: Lock | None, upgraded: frozenset[str]) -> Resolution | Conflict:
-    """The resolution for a fresh environment on the machine of the question."""
+def _fresh(question: Question, old: Lock | None, upgraded: frozenset[str]) -> Question:
+    """The question for an environment without anything in it, on a system without libraries; the pins of the old lock preferred."""
     from cudnn_resolve.lock.select import applies
-    from cudnn_resolve.resolution.resolve import resolve
 
-    machine = replace(question.machine, toolkits=(), cudnn=(), apt={})
-    if python is not None:
-        machine = replace(machine, python=python, python_full=f"{python[0]}.{python[1]}")
-    request = question.request
+    machine, request = replace(question.machine, toolkits=(), cudnn=(), apt={}), question.request
     if old is not None:
         entries = (one for one in old.packages if one.version is not None and one.name not in upgraded)
         request = replace(request, preferences={one.name: one.version or "" for one in entries if applies(one.marker, old, machine)})
-    return resolve(question.book, machine, request)
+    return Question(book=question.book, facts=question.facts, machine=machine, request=request)
+
+
+def _together(questions: Sequence[Question]) -> list[Resolution] | None:
+    """A resolution for each platform, all for one Python; None where there is none for one of them."""
+    from cudnn_resolve.resolution.resolve import PYTHONS
+
+    for python in PYTHONS if questions[0].machine.python is None else (None,):
+        found = []
+        for question in questions:
+            outcome = _attempt(question, python)
+            if outcome is None:
+                break
+            found.append(outcome)
+        if len(found) == len(questions):
+            return found
+    return None
+
+
+def _attempt(question: Question, python: tuple[int, int] | None) -> Resolution | None:
+    """The resolution on a Python, None = that of the machine; None where there is none, which nobody has to explain yet."""
+    from cudnn_resolve.resolution.model import Resolution
+    from cudnn_resolve.resolution.resolve import attempt
+
+    found = attempt(question.book, _on(question.machine, python), question.request)
+    return found if isinstance(found, Resolution) else None
+
+
+def _on(machine: Machine, python: tuple[int, int] | None) -> Machine:
+    return machine if python is None else replace(machine, python=python, python_full=f"{python[0]}.{python[1]}")
+
+
+def _torn(questions: Sequence[Question]) -> tuple[Question, Conflict]:
+    """The platform for which there is no resolution, and why; where each has one, but for another Python, why the next has none there."""
+    from cudnn_resolve.resolution.model import Conflict
+    from cudnn_resolve.resolution.resolve import resolve
+
+    python = None
+    for question in questions:
+        found = resolve(question.book, _on(question.machine, python), question.request)
+        if isinstance(found, Conflict):
+            return question, found
+        python = found.machine.python
+    raise AssertionError("what cannot be had together cannot be had for one of the platforms")
 
 
 def _answer(resolution: Resolution, question: Question) -> Answer:

@@ -222,6 +222,12 @@ def test_a_pin_without_files_is_refused_by_name() -> None:
         lock_of(replace(bare, resolution=replace(bare.resolution, pip=pip, unreached={"numpy": "the index of CUDA 11.8 does not answer"})))
 
 
+def test_a_release_without_a_file_for_the_machine_is_refused_by_name() -> None:
+    found = pinned("app==1.0 cp312-cp312-manylinux_2_17_x86_64")
+    with pytest.raises(WorldError, match=r"the index has no file of app for Python 3\.11\.9 on linux_x86_64"):
+        lock_of(found)
+
+
 def test_a_file_without_a_hash_that_counts_is_refused() -> None:
     found = pinned("app==1.0")
     pin = found.resolution.pip[0]
