@@ -114,7 +114,7 @@ def _tool(tool: Tool) -> Iterator[str]:
     yield from toml.pair("python", tool.python)
     yield f"platforms = {toml.inline([one.platform for one in tool.stacks])}"
     limits = {"cuda": asked.cuda, "cudnn": asked.cudnn}
-    yield from toml.pair("limits", limits if asked.cuda or asked.cudnn else None)
+    yield from toml.pair("limits", limits if (asked.cuda, asked.cudnn) != (None, None) else None)
     yield from toml.pair("driver_policy", asked.driver_policy)
     yield from toml.pair("device", asked.device)
     yield from toml.pair("channel", asked.channel)
