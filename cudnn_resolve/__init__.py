@@ -58,6 +58,7 @@ def plan(  # noqa: PLR0913 - the options of the command line
     exclude_newer: str | None = None,
     no_binary: str | Sequence[str] = (),
     only_binary: str | Sequence[str] = (),
+    no_variant_indexes: bool = False,
     offline: bool = False,
 ) -> dict[str, Any]:
     """The plan for one framework or several, such as `tensorflow==2.15`; its `status` is `ok` or `unsatisfiable`.

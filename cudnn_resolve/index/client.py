@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import IndexUnavailableError
-from cudnn_resolve.index.address import is_local, level, path_of, shown
+from cudnn_resolve.index.address import is_local, path_of, shown
 from cudnn_resolve.index.cache import IndexCache, close_blocks
 from cudnn_resolve.index.download import Downloads, Told
 from cudnn_resolve.index.filename import normalize
@@ -23,7 +23,7 @@ from cudnn_resolve.index.page import HTML, PageError, Shelf, read_page
 from cudnn_resolve.index.remote import Pages
 from cudnn_resolve.index.settings import UV, IndexAddress, Settings
 from cudnn_resolve.index.statement import Statements
-from cudnn_resolve.index.transport import Refusal, Transport
+from cudnn_resolve.index.transport import FORBIDDEN, Refusal, Transport
 from cudnn_resolve.index.work import Crew, Job
 from cudnn_resolve.requirement.source import File, Listing, Metadata, Place
 
@@ -167,29 +167,61 @@ class IndexClient:
         return Job(lambda: self._statements.read(normalize(name), file), f"metadata of {file.filename[:100]}")
 
     def _list(self, name: str, place: Place | None) -> Listing | None:
-        shelves: list[Shelved] = []
-        known = True
         if place is not None:
             found, shelf = self._of_place(name, place)
-            return make_listing(name, [Shelved(shelf, level(place.url))] if shelf else [], self.settings) if found else None
+            origin = place.url.rstrip("/") if place.kind != "find-links" else None
+            return make_listing(name, [self._shelved(shelf, name, origin)] if shelf else [], self.settings) if found else None
+        shelves = []
+        known = True
         for link in self.settings.find_links:
             found, shelf = self._of_links(link, name)
             known &= found
-            if shelf:
-                shelves.append(Shelved(shelf, None))
-        for index in self.settings.indexes:
-            found, shelf = self._of_index(index, name)
-            known &= found
             if shelf and shelf.versions:
-                shelves.append(Shelved(shelf, index.url))
-                if self.settings.rule == UV:
-                    break
+                shelves.append(Shelved(shelf))
+        known &= self._ask_indexes(name, shelves)
         if not known and not shelves:
             return None
         origins = tuple(dict.fromkeys(one.origin for one in shelves if one.origin))
         if len(origins) > 1:
             self.served_by[name] = origins
         return make_listing(name, shelves, self.settings, tuple(shown(origin) for origin in origins))
+
+    def _ask_indexes(self, name: str, shelves: list[Shelved]) -> bool:
+        """Whether it is known what all indexes have that count; adds what they have."""
+        known = True
+        refused: IndexUnavailableError | None = None
+        for index in self.settings.indexes:
+            try:
+                found, shelf = self._of_index(index, name)
+            except IndexUnavailableError as error:
+                if error.code != FORBIDDEN:
+                    raise
+                refused = error
+                continue
+            known &= found
+            if shelf and shelf.versions:
+                shelves.append(self._shelved(shelf, name, index.url))
+                if self.settings.rule == UV:
+                    break
+        if refused and not shelves:
+            raise refused
+        if refused:
+            self._note(f"{refused.message}; it counts as not having it")
+        return known
+
+    def _shelved(self, shelf: Shelf, name: str, origin: str | None) -> Shelved:
+        if origin is None or is_local(origin):
+            return Shelved(shelf, origin)
+        return Shelved(shelf, origin, lambda: self._anew(origin, name))
+
+    def _anew(self, url: str, name: str) -> Shelf | None:
+        """The page, asked for again because what was kept of it is damaged."""
+        self._pages.forget(url, name)
+        self._shelves.pop((url, name), None)
+        if self.offline:
+            hint = "ask once without --offline"
+            raise IndexUnavailableError(f"what was kept of {name} at {shown(url)} is damaged", code="cache-damaged", hint=hint)
+        return self._asked(url, name)[1]
 
     def _of_index(self, index: IndexAddress, name: str) -> tuple[bool, Shelf | None]:
         """Whether it is known what an index offers of a package, and what it is."""

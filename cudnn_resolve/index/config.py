@@ -17,6 +17,9 @@ from cudnn_resolve.index.uv_config import UvConfig, UvIndex, read_uv_config
 
 _STRATEGIES = {"first-index": UV, "unsafe-first-match": UV, "unsafe-best-match": PIP}
 _LONGEST_TIMEOUT = 600.0
+_AGO = re.compile(r"P(\d{1,5})([DWM])|(\d{1,5})\s*(hour|day|week|month)s?(?:\s+ago)?", re.IGNORECASE)
+_FRACTION = re.compile(r"\.(\d+)")
+_DAYS = {"hour": 1 / 24, "d": 1, "day": 1, "w": 7, "week": 7, "m": 30, "month": 30}
 
 
 class Options(NamedTuple):
@@ -47,14 +50,17 @@ def read_settings(
     prefix: str | None,
     import_path: Iterable[str] = (),
     directory: str = ".",
+    system: str = "/etc",
 ) -> Settings:
     """The settings of the target: `prefix` and `import_path` are those of its interpreter, `directory` is where uv looks for a project.
+
+    `system` is the folder of the machine's own configuration.
 
     UsageError for an option that cannot be; what is wrong in a configuration file is a note.
     """
     home = environ.get("HOME") or os.path.expanduser("~")
-    pip, pip_notes = read_pip_config(environ, prefix, home)
-    uv = read_uv_config(environ, home, directory)
+    pip, pip_notes = read_pip_config(environ, prefix, home, system)
+    uv = read_uv_config(environ, home, directory, system)
     notes = [*pip_notes, *uv.notes]
     uses_uv = uv.says_where and not any(key in pip for key in ("index-url", "extra-index-url", "find-links", "no-index"))
     places = _of_uv(uv, environ) if uses_uv else _of_pip(pip, notes)
@@ -246,16 +252,25 @@ def _moment(options: Options, pip: Mapping[str, Value], uv: UvConfig, *, uses_uv
     return found
 
 
+def _six_digits(found: re.Match[str]) -> str:
+    """A fraction of a second as every Python reads it."""
+    return f".{found[1][:6]:0<6}"
+
+
 def moment(text: str) -> str | None:
-    """A date (the end of it) or a time as ISO 8601 in UTC, to the microsecond; None where it is neither."""
+    """A date (the end of it), a time or a span before now (`P3D`, `2 weeks`) as ISO 8601 in UTC, to the microsecond; None for others."""
     from datetime import datetime, timedelta, timezone
 
     text = text.strip()
+    ago = _AGO.fullmatch(text)
     try:
+        if ago:
+            days = int(ago[1] or ago[3]) * _DAYS[(ago[2] or ago[4]).lower()]
+            return (datetime.now(timezone.utc) - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
             when = datetime.fromisoformat(text).replace(tzinfo=timezone.utc) + timedelta(days=1)
         else:
-            when = datetime.fromisoformat(re.sub(r"[Zz]$", "+00:00", text))
+            when = datetime.fromisoformat(_FRACTION.sub(_six_digits, re.sub(r"[Zz]$", "+00:00", text)))
             when = when.replace(tzinfo=timezone.utc) if when.tzinfo is None else when.astimezone(timezone.utc)
     except (ValueError, OverflowError):
         return None

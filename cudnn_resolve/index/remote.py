@@ -34,6 +34,10 @@ class Pages:
         """True where the cache knows the page, even as missing."""
         return self.kept(url, name) is not None
 
+    def forget(self, url: str, name: str) -> None:
+        """Drops what the cache has of a page."""
+        self._cache.drop_page(_page_url(url, name))
+
     def is_fresh(self, kept: Kept | None) -> bool:
         """True where the index need not be asked."""
         return kept is not None and kept.fresh_until > time.time()

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from cudnn_resolve.index.connection import Connection, Connections, Dialer, Route
 
+FORBIDDEN = "index-forbidden"
+"""Code of a refusal to somebody who gave no credentials and was not asked for any: storage answers so for what it does not have."""
 _MOST_REDIRECTS = 10
 _LONGEST_PAUSE = 30.0
 _PIECE = 65536
@@ -139,17 +141,18 @@ class Transport:
             if isinstance(answer, _Unauthorized) and (found := self._credentials.found(url, login)):
                 answer = self._exchange(url, headers, method, found, take)
             if isinstance(answer, _Unauthorized):
-                raise self._denied(url, answer.status)
+                raise self._denied(url, answer, given=login is not None)
             if not isinstance(answer, _Redirect):
                 return answer
             url = answer.url
         raise Refusal(f"it sends from one address to the next, more than {_MOST_REDIRECTS} times", code="index-redirects")
 
-    def _denied(self, url: str, status: int) -> Refusal:
+    def _denied(self, url: str, answer: _Unauthorized, *, given: bool) -> Refusal:
+        status = answer.status
         word = "wants a user name and a password" if status == 401 else "refuses access"
         return Refusal(
             f"it {word} (HTTP {status}); credentials were looked for in {self.looked_for(url)}",
-            code="index-denied",
+            code=FORBIDDEN if status == 403 and not given and not answer.wants_login else "index-denied",
             hint="put the credentials where pip or uv finds them, ~/.netrc for example",
             status=status,
         )
@@ -205,7 +208,7 @@ class Transport:
             return _Redirect(_next_address(url, response.getheader("Location")))
         if status in (401, 403, 407):
             self._drain(response)
-            return _Unauthorized(status)
+            return _Unauthorized(status, response.getheader("WWW-Authenticate") is not None)
         if status in _TRANSIENT:
             refusal = TransientRefusal(f"it answers HTTP {status}", code="index-unavailable", status=status)
             refusal.pause = _pause(response.getheader("Retry-After"))
@@ -305,6 +308,7 @@ class _Redirect(NamedTuple):
 
 class _Unauthorized(NamedTuple):
     status: int
+    wants_login: bool
 
 
 def _next_address(url: str, location: str | None) -> str:

@@ -49,10 +49,10 @@ _LISTS = ("no-binary-package", "no-build-package", "allow-insecure-host")
 _TRUE = ("1", "true", "yes", "on", "y", "t")
 
 
-def read_uv_config(environ: Mapping[str, str], home: str, directory: str) -> UvConfig:  # noqa: C901 - one arm for each kind of value
+def read_uv_config(environ: Mapping[str, str], home: str, directory: str, system: str) -> UvConfig:  # noqa: C901 - one arm for each kind of value
     """Uv's configuration as it counts in `directory`."""
     notes: list[str] = []
-    tables = [_of_environment(environ), *_tables(environ, home, directory, notes)]
+    tables = [_of_environment(environ), *_tables(environ, home, directory, system, notes)]
     indexes: list[UvIndex] = []
     default: UvIndex | None = None
     links: list[str] = []
@@ -109,7 +109,7 @@ def _of_environment(environ: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
     return "the environment (UV_*)", table
 
 
-def _tables(environ: Mapping[str, str], home: str, directory: str, notes: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _tables(environ: Mapping[str, str], home: str, directory: str, system: str, notes: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     if environ.get("UV_NO_CONFIG", "").lower() in _TRUE:
         return
     named = environ.get("UV_CONFIG_FILE")
@@ -118,8 +118,8 @@ def _tables(environ: Mapping[str, str], home: str, directory: str, notes: list[s
         return
     yield from _of_project(directory, notes)
     yield from _table(os.path.join(environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "uv", "uv.toml"), notes)
-    folders = environ.get("XDG_CONFIG_DIRS", "").split(":") if environ.get("XDG_CONFIG_DIRS") else ["/etc/xdg"]
-    for path in (*(os.path.join(folder, "uv", "uv.toml") for folder in folders if folder), "/etc/uv/uv.toml"):
+    folders = environ.get("XDG_CONFIG_DIRS", "").split(":") if environ.get("XDG_CONFIG_DIRS") else [os.path.join(system, "xdg")]
+    for path in (*(os.path.join(folder, "uv", "uv.toml") for folder in folders if folder), os.path.join(system, "uv", "uv.toml")):
         found = list(_table(path, notes))
         if found:
             yield from found

@@ -104,6 +104,16 @@ def machine_marker(platform: str) -> str:
     return f"platform_machine == '{platform.removeprefix('linux_')}'"
 
 
+def _hint(resolution: Resolution) -> str:
+    remains = resolution.remains
+    if remains is not None:
+        return f"{remains.change} gives {remains.result}"
+    return (
+        "lock where the package index can be reached, and without --offline unless its cache has them; "
+        "`cudnn-resolve plan` answers from the tables alone"
+    )
+
+
 def refuse_open(resolution: Resolution) -> None:
     """WorldError where a pin has no version, no files, or none with a hash: a lock without hashes proves nothing."""
     choices = [_Choice(pin, resolution) for pin in resolution.pip]
@@ -122,8 +132,7 @@ def refuse_open(resolution: Resolution) -> None:
             f"no files are known for {_some(missing)}{unreached}; a lock holds every file with its hashes",
             code="lock-no-files",
             context=f"the lock for {platform_of(resolution)}",
-            hint="lock where the package index can be reached, and without --offline unless its cache has them; "
-            "`cudnn-resolve plan` answers from the tables alone",
+            hint=_hint(resolution),
         )
     bare = [one for one in choices if one.file is not None and not hashes_of(one.file)]
     if bare:
