@@ -66,8 +66,8 @@ def sitting_of(args: argparse.Namespace, remembered: Mapping[str, Any] | None) -
     return Sitting(options=replace(options_of(plain, below), given=given), platforms=platforms)
 
 
-def locked_settings(lock: Lock, path: str, *, machine: bool = True) -> dict[str, Any]:
-    """What a lock remembers of its request, as settings below those of the project; without the `machine`, no facts."""
+def locked_settings(lock: Lock, path: str) -> dict[str, Any]:
+    """What a lock remembers of its request, as settings below those of the project."""
     if lock.tool is None:
         return {}
     asked = lock.tool.asked
@@ -89,11 +89,10 @@ def locked_settings(lock: Lock, path: str, *, machine: bool = True) -> dict[str,
             out[name] = list(values)
         elif name == "platform":
             out["platforms"] = list(values)
+        elif name == "no-variant-indexes":
+            out[name] = values == ("true",)
         elif name in ("driver", "python-version", "glibc", "os", *STATED) and values:
             out[name] = values[0]
-    if not machine:
-        for name in ("python-version", "platforms"):
-            out.pop(name, None)
     return {name: value for name, value in out.items() if value is not None}
 
 
@@ -122,6 +121,7 @@ def asked_of(sitting: Sitting, answers: Sequence[Answer], base: str) -> Asked:
         "exclude-newer": _one(options.exclude_newer),
         "no-binary": options.no_binary,
         "only-binary": options.only_binary,
+        "no-variant-indexes": () if options.variant_indexes else ("true",),
     }
     files = {name: tuple(_to(base, one, name) for one in getattr(options, field) if one != "-") for name, field in FILES.items()}
     return Asked(

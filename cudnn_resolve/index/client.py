@@ -149,9 +149,9 @@ class IndexClient:
 
     def completed(self, files: Sequence[File]) -> list[File]:
         """The files with what their index does not say of them, as `requirement.source.Source.completed`."""
-        from cudnn_resolve.index.complete import complete
+        from cudnn_resolve.index.complete import Completion, complete
 
-        return complete(files, self._transport, offline=self.offline, tell=self._tell)
+        return complete(files, Completion(self._transport, self._cache, offline=self.offline), self._tell)
 
     def keep_metadata(self, name: str, file: File, said: Metadata) -> None:
         """Keeps the metadata of a file that was read by other ways."""

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from cudnn_resolve.index.complete import complete
+from cudnn_resolve.index.cache import IndexCache
+from cudnn_resolve.index.complete import Completion, complete
 from cudnn_resolve.index.transport import Answer as Reply
 from cudnn_resolve.index.transport import Refusal
 from cudnn_resolve.lock.complete import completed, incomplete
@@ -36,9 +37,9 @@ class Server:
         return self._answer
 
 
-def asked(file: File, answer: Reply | Refusal, *, offline: bool = False) -> tuple[File, Server]:
+def asked(file: File, answer: Reply | Refusal, *, offline: bool = False, cache: str | None = None) -> tuple[File, Server]:
     server: Any = Server(answer)
-    (found,) = complete([file], server, offline=offline, tell=lambda _: None)
+    (found,) = complete([file], Completion(server, IndexCache(cache), offline=offline), lambda _: None)
     return found, server
 
 
@@ -71,6 +72,20 @@ def test_nobody_is_asked_offline_or_where_the_size_is_known() -> None:
         found, server = asked(one, reply("1234"), offline=offline)
         assert found == one
         assert not server.asked
+
+
+def test_a_size_is_asked_for_once_where_a_hash_says_that_it_cannot_change(tmp_path: Path) -> None:
+    proven = File("a-1-py3-none-any.whl", URL, {"sha256": "a" * 64})
+    for file, offline, count in (
+        (proven, False, 1),
+        (proven, True, 0),
+        (proven._replace(hashes={}), False, 1),
+        (proven._replace(hashes={}), False, 1),
+    ):
+        found, server = asked(file, reply("1234"), offline=offline, cache=str(tmp_path))
+        assert (found.size, len(server.asked)) == (1234, count)
+    other, _ = asked(proven._replace(hashes={"sha256": "b" * 64}), reply("5"), offline=True, cache=str(tmp_path))
+    assert other.size is None
 
 
 def test_a_file_on_this_machine_is_read(tmp_path: Path) -> None:
