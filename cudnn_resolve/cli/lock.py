@@ -66,7 +66,7 @@ def answer(args: argparse.Namespace) -> dict[str, Any]:
 
     refuse_contradictions(args)
     if args.check:
-        return encode_check(check_of(args)[1])
+        return encode_check(*check_of(args))
     made = lock_of(args)
     if made.lock is not None:
         _write(made)
@@ -255,7 +255,7 @@ def _render_check(lock: Lock, found: tuple[Difference, ...], options: Options) -
     if options.format == "json":
         from cudnn_resolve.report.lock_json import encode_check
 
-        return _json(encode_check(found))
+        return _json(encode_check(lock, found))
     from cudnn_resolve.report.lock import render_check
 
     return render_check(lock, found, options.output or FILE, style=style_of(options), width=width_of(options))
