@@ -115,7 +115,7 @@ def lock_of(args: argparse.Namespace) -> Made:
     path = args.output or FILE
     old_text = None if path == "-" else read_text(path)
     old = _read(old_text, path) if old_text is not None else None
-    sitting = sitting_of(args, locked_settings(old, path) if old is not None else None)
+    sitting = sitting_of(args, locked_settings(old, path, args) if old is not None else None)
     _warn(old, sitting, args)
     found = answers_of(sitting, old, frozenset() if args.upgrade else _names(args, old, sitting), keep=not args.upgrade)
     if found.conflict is not None:

@@ -66,24 +66,25 @@ def sitting_of(args: argparse.Namespace, remembered: Mapping[str, Any] | None) -
     return Sitting(options=replace(options_of(plain, below), given=given), platforms=platforms)
 
 
-def locked_settings(lock: Lock, path: str) -> dict[str, Any]:
-    """What a lock remembers of its request, as settings below those of the project."""
+def locked_settings(lock: Lock, path: str, args: argparse.Namespace) -> dict[str, Any]:
+    """What a lock remembers of its request, as settings below those of the project.
+
+    Who names on the command line what he wants names all of it: frameworks, files and limits of the lock do not count then.
+    UsageError where the lock leads to files elsewhere.
+    """
     if lock.tool is None:
         return {}
     asked = lock.tool.asked
-    folder = os.path.dirname(path)
     out: dict[str, Any] = {
-        "framework": list(asked.said),
-        "cuda": asked.cuda,
-        "cudnn": asked.cudnn,
         "driver-policy": asked.driver_policy,
         "device": asked.device if asked.device == "cpu" else None,
         "channel": asked.channel,
         "strict-pins": asked.strict_pins,
     }
-    for name, values in asked.files:
-        if name in FILES:
-            out[name] = [_from(folder, value, name) for value in values]
+    if not (args.framework or args.requirement or args.group):
+        folder = os.path.dirname(path)
+        out.update({"framework": list(asked.said), "cuda": asked.cuda, "cudnn": asked.cudnn})
+        out.update({name: [_from(folder, value, name) for value in values] for name, values in asked.files if name in FILES})
     for name, values in asked.stated:
         if name in ("gpu", "no-binary", "only-binary"):
             out[name] = list(values)
@@ -97,11 +98,22 @@ def locked_settings(lock: Lock, path: str) -> dict[str, Any]:
 
 
 def _from(folder: str, value: str, name: str) -> str:
-    """A file as the lock names it, seen from here; a dependency group without a file is one of the project beside the lock."""
-    if name != "group":
-        return os.path.join(folder, value)
-    file, colon, group = value.rpartition(":")
-    return f"{os.path.join(folder, file or 'pyproject.toml')}:{group}" if colon or folder else value
+    """A file as the lock names it, seen from here; a dependency group without a file is one of the project beside the lock.
+
+    UsageError for one that lies neither in the folder of the lock nor in the working directory: a lock comes from others, too.
+    """
+    from cudnn_resolve.host.files import folder_of
+
+    file, colon, group = value.rpartition(":") if name == "group" else (value, "", "")
+    where = os.path.join(folder, file or "pyproject.toml")
+    roots = (folder_of(os.path.join(folder, "x")), folder_of(".", is_folder=True))
+    if not any(f"{folder_of(where)}/".startswith(f"{root.rstrip('/')}/") for root in roots):
+        raise UsageError(
+            f"the lock was made with --{name} {value}, which leads out of its folder and of this one",
+            code="lock-file-outside",
+            hint=f"if that is meant, say so again: --{name} FILE",
+        )
+    return f"{where}{colon}{group}" if name == "group" else where
 
 
 def asked_of(sitting: Sitting, answers: Sequence[Answer], base: str) -> Asked:
@@ -174,7 +186,7 @@ def only_platform(args: argparse.Namespace, lock: Lock, path: str) -> Sitting:
 
     UsageError where the lock is another program's and nothing is asked for.
     """
-    remembered = locked_settings(lock, path)
+    remembered = locked_settings(lock, path, args)
     plain = argparse.Namespace(**{**vars(args), **dict.fromkeys(("driver", "gpu", "python_version", "glibc", "os", "facts", "python"))})
     plain.platform = plain.given = None
     if lock.tool is not None:

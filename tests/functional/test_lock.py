@@ -328,3 +328,54 @@ def test_programs_get_the_objects_that_the_json_prints(project: Project) -> None
     old = {"schema": "cudnn-resolve/detect/1", "driver": {"version": "470.82.01"}}
     found = cudnn_resolve.lock(check=True, facts=old, **index)
     assert [one["what"] for one in found["differences"]] == ["driver"]
+
+
+def test_who_names_what_he_wants_names_all_of_it(project: Project) -> None:
+    made_wheel(project.wheels, "app", "1.0")
+    (project.folder / "requirements.txt").write_text("app\n", "utf-8")
+    assert project(*TARGET, *ELSEWHERE, "-r", "requirements.txt", "--cuda", "12").returncode == 0
+    assert project(*TARGET).returncode == 0
+    lock = read(project.file.read_text("utf-8"))
+
+    assert "app" not in project.pins
+    assert lock.tool is not None
+    assert (lock.tool.asked.files, lock.tool.asked.cuda) == ((), None)
+    assert lock.tool.asked.stated == (("platform", ("linux_x86_64",)), ("python-version", ("3.11",)))
+
+
+@pytest.mark.parametrize("path", ["../secret.txt", "/etc/hostname", "sub/../../secret.txt"])
+def test_a_lock_does_not_lead_to_files_elsewhere(project: Project, path: str) -> None:
+    (project.folder / "requirements.txt").write_text("numpy\n", "utf-8")
+    (project.folder.parent / "secret.txt").write_text("the secret\n", "utf-8")
+    assert project(*TARGET, *ELSEWHERE, "-r", "requirements.txt").returncode == 0
+    text = project.file.read_text("utf-8")
+    project.file.write_text(text.replace('requirement = ["requirements.txt"]', f'requirement = ["{path}"]'), "utf-8")
+
+    for words in ((), ("--check",)):
+        done = project(*words)
+        assert done.returncode == 2
+        assert "leads out of its folder" in done.stderr
+        assert "the secret" not in done.stderr
+    if path == "../secret.txt":
+        (project.folder.parent / "secret.txt").write_text("numpy<3\n", "utf-8")
+        assert project(*TARGET, "-r", path).returncode == 0
+    (project.folder.parent / "secret.txt").unlink()
+
+
+def test_a_lock_in_another_folder_finds_its_files(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_wheel(project.wheels, "app", "1.0")
+    made_wheel(project.wheels, "tool", "1.0")
+    (project.folder / "requirements.txt").write_text("app\n", "utf-8")
+    (project.folder / "pyproject.toml").write_text('[dependency-groups]\ngpu = ["tool"]\n', "utf-8")
+    (project.folder / "locks").mkdir()
+    done = project(*TARGET, *ELSEWHERE, "-r", "requirements.txt", "--group", "gpu", "-o", "locks/pylock.gpu.toml")
+    assert done.returncode == 0, done.stderr
+    text = (project.folder / "locks" / "pylock.gpu.toml").read_text("utf-8")
+    lock = read(text)
+
+    assert lock.tool is not None
+    assert dict(lock.tool.asked.files) == {"requirement": ("../requirements.txt",), "group": ("../pyproject.toml:gpu",)}
+    assert {"app", "tool"} <= {one.name for one in lock.packages}
+    assert project("--check", "--no-facts", "-o", "locks/pylock.gpu.toml").returncode == 0
+    monkeypatch.chdir(project.folder / "locks")
+    assert project("--check", "--no-facts", "-o", "pylock.gpu.toml").returncode == 2, "from here they are elsewhere"
