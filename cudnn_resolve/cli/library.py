@@ -37,6 +37,23 @@ def doctor(words: Mapping[str, Any]) -> dict[str, Any]:
     return encode(diagnose(_options(rest), words.get("log"), no_facts=bool(words.get("no_facts"))))
 
 
+def lock(words: Mapping[str, Any]) -> dict[str, Any]:
+    """The lock, or what `--check` finds, as `lock --format json` prints it; messages are left out."""
+    from cudnn_resolve.cli.lock import add_arguments, answer
+
+    facts = words.get("facts")
+    rest = {name: value for name, value in words.items() if not (name == "facts" and isinstance(facts, Mapping))}
+    parser = Parser(prog="cudnn_resolve", description="")
+    add_arguments(parser)
+    args = parser.parse([part for name, value in rest.items() for part in _argument(name, value)])
+    args.quiet = 1
+    if isinstance(facts, Mapping):
+        from cudnn_resolve.facts.codec import from_mapping
+
+        args.given = from_mapping(facts, "the object given as `facts`")
+    return answer(args)
+
+
 def _options(words: Mapping[str, Any]) -> Options:
     """The options that the command line would give for these words; UsageError as there."""
     from cudnn_resolve.cli.gather import gather_options

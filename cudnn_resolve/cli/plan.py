@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from cudnn_resolve.cli.gather import gather_book, gather_facts, gather_options
+from cudnn_resolve.cli.gather import gather_options, gather_question
 from cudnn_resolve.cli.options import Options, add_common_options
 from cudnn_resolve.cli.printing import emit, say, style_of, width_of
-from cudnn_resolve.cli.request import request_of
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.plan.model import Plan
 
@@ -24,6 +23,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan; 1 where there is none."""
     options = gather_options(args)
     plan = plan_of(options)
+    say_notes(plan, options)
     if not plan.is_satisfiable and options.format in ("sh", "requirements"):
         # Whoever asked for a script or a file to install from gets none, and reads why where messages go.
         say(_render(plan, options), options)
@@ -35,13 +35,17 @@ def run(args: argparse.Namespace) -> int:
 def plan_of(options: Options) -> Plan:
     """The plan behind the options."""
     from cudnn_resolve.plan.make import make_plan
-    from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.resolution.resolve import resolve
 
-    book = gather_book(options)
-    request = request_of(options, book)
-    facts = gather_facts(options, book)
-    return make_plan(facts, resolve(book, machine_of(facts, book), request), book)
+    asked = gather_question(options)
+    return make_plan(asked.facts, resolve(asked.book, asked.machine, asked.request), asked.book)
+
+
+def say_notes(plan: Plan, options: Options) -> None:
+    """Nothing; what was noticed about the indexes stands on standard error."""
+    outcome = plan.conflict or plan.resolution
+    for note in getattr(outcome.request.source, "notes", ()) if outcome is not None else ():
+        say(f"note: {note}", options)
 
 
 def _render(plan: Plan, options: Options) -> str:

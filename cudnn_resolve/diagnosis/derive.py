@@ -128,7 +128,7 @@ def _part_cudnn(found: Suspects, case: Case) -> Suspects:
         found["lib_not_on_path"] = _move(missing, "lib_not_on_path", 6, text, found, [one.match for one in same[:2] if one.match])
     elif other or (brought and majors and not brought & majors):
         seen = other[0].version or other[0].major if other else min(brought)
-        text = f"{lib} is wanted, a file of cuDNN {_words(majors)}, and what the log shows is cuDNN {seen}, whose files have other names"
+        text = f"{lib} is wanted, a file of cuDNN {_words(majors)}, and there is cuDNN {seen}, whose files have other names"
         found["cudnn_major_mismatch"] = _move(
             missing, "cudnn_major_mismatch", 8, text, found, [one.match for one in other[:2] if one.match]
         )

@@ -33,6 +33,7 @@ def explain(book: Book, machine: Machine, request: Request) -> Conflict:
         machine = replace(machine, python=python, python_full=f"{python[0]}.{python[1]}")
     core, core_machine, core_request = minimum(book, machine, request)
     failure = _failure(book, core_machine, core_request)
+    given_up = failure is not None and failure.exhausted
     causes = [Cause(what=condition.what, because=condition.because) for condition in core]
     causes += apart(Universe(book, core_machine, core_request))
     if failure is not None:
@@ -41,23 +42,37 @@ def explain(book: Book, machine: Machine, request: Request) -> Conflict:
     return Conflict(
         request=request,
         machine=machine,
-        message=_unknown(book, request) or _message(core),
+        message=_unknown(book, request) or _message(core, given_up=given_up),
         causes=tuple(causes),
         relaxations=relaxations(book, machine, request, ids),
     )
 
 
 def minimum(book: Book, machine: Machine, request: Request) -> tuple[list[Condition], Machine, Request]:
-    """The conditions none of which can be left out, found by leaving out one after the other and solving again."""
-    core = []
-    for condition in conditions(machine, request):
-        other_machine, other_request = condition.without(machine, request)
+    """The conditions none of which can be left out, found by leaving out one after the other and solving again.
+
+    Many are first left out together: if that changes nothing, none of them matters, and sixty requirements cost a few solves, not sixty.
+    """
+    core: list[Condition] = []
+    waiting = [list(conditions(machine, request))]
+    while waiting:
+        group = waiting.pop()
+        other_machine, other_request = machine, request
+        for condition in group:
+            other_machine, other_request = condition.without(other_machine, other_request)
         if other_request.targets and _failure(book, other_machine, other_request) is not None:
             machine, request = other_machine, other_request
+        elif len(group) == 1:
+            core += group
         else:
-            core.append(condition)
+            half = len(group) // 2 if len(group) > _TOGETHER else 1
+            waiting += [group[half:], group[:half]]
     core.sort(key=lambda condition: not condition.id.startswith("target:"))
     return core, machine, request
+
+
+_TOGETHER = 4
+"""Up to so many conditions are tried one by one: of few, some matter."""
 
 
 def _failure(book: Book, machine: Machine, request: Request) -> Failure | None:
@@ -74,7 +89,12 @@ def _unknown(book: Book, request: Request) -> str | None:
     return None
 
 
-def _message(core: list[Condition]) -> str:
+def _message(core: list[Condition], *, given_up: bool) -> str:
+    text = _plain_message(core)
+    return f"no answer was found for this in {ROUNDS} steps, though there may be one: {text}" if given_up else text
+
+
+def _plain_message(core: list[Condition]) -> str:
     targets = [condition.what for condition in core if condition.id.startswith("target:")]
     others = [condition.what for condition in core if not condition.id.startswith("target:")]
     wish = " and ".join(targets) or "the request"
