@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.diagnosis.context import context_of
 from cudnn_resolve.diagnosis.derive import Case, derive, features_of
-from cudnn_resolve.diagnosis.machine import diagnose_facts
+from cudnn_resolve.diagnosis.machine_check import diagnose_facts
 from cudnn_resolve.diagnosis.model import SEVERITIES, Diagnosis, Evidence, Finding, Match
 from cudnn_resolve.diagnosis.remedy import Situation, remedies
 from cudnn_resolve.diagnosis.weigh import FINDING, Suspect, evidence_of, is_active, rank, suspects

@@ -28,7 +28,7 @@ _CAPABILITY = r"\d{1,2}\.\d"
 _TARGET = r"(?:sm|compute)_\d{2,3}[af]?"
 _PYTHON = r"(?:cp|pp|py)\d{1,3}t?"
 _BRANCH = r"R?(\d{3,4})"
-_COMPARISON = r"(?:major )?[a-z_]{1,30} (?:<|<=|==|!=|>=|>|above|below|among|within) (?:major )?[\w.]{1,60}"
+_COMPARISON = r"(?:major )?[a-z_]\w{0,29} (?:<|<=|==|!=|>=|>|above|below|among|within) (?:major )?[\w.]{1,60}"
 _DAY = r"\d{4}-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?"
 
 

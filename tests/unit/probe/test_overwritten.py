@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cudnn_resolve.diagnosis.machine import diagnose_facts
+from cudnn_resolve.diagnosis.machine_check import diagnose_facts
 from cudnn_resolve.facts.codec import from_mapping
 from cudnn_resolve.probe.overwritten import with_overwritten
 from tests.fake_host import FakeHost
