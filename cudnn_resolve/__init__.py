@@ -100,6 +100,7 @@ def lock(  # noqa: PLR0913 - the options of the command line
     exclude_newer: str | None = None,
     no_binary: str | Sequence[str] = (),
     only_binary: str | Sequence[str] = (),
+    no_variant_indexes: bool = False,
     offline: bool = False,
     output: str | None = None,
     check: bool = False,

@@ -66,7 +66,7 @@ def answer(args: argparse.Namespace) -> dict[str, Any]:
 
     refuse_contradictions(args)
     if args.check:
-        return encode_check(check_of(args)[1])
+        return encode_check(*check_of(args))
     made = lock_of(args)
     if made.lock is not None:
         _write(made)
@@ -115,7 +115,7 @@ def lock_of(args: argparse.Namespace) -> Made:
     path = args.output or FILE
     old_text = None if path == "-" else read_text(path)
     old = _read(old_text, path) if old_text is not None else None
-    sitting = sitting_of(args, locked_settings(old, path) if old is not None else None)
+    sitting = sitting_of(args, locked_settings(old, path, args) if old is not None else None)
     _warn(old, sitting, args)
     found = answers_of(sitting, old, frozenset() if args.upgrade else _names(args, old, sitting), keep=not args.upgrade)
     if found.conflict is not None:
@@ -255,7 +255,7 @@ def _render_check(lock: Lock, found: tuple[Difference, ...], options: Options) -
     if options.format == "json":
         from cudnn_resolve.report.lock_json import encode_check
 
-        return _json(encode_check(found))
+        return _json(encode_check(lock, found))
     from cudnn_resolve.report.lock import render_check
 
     return render_check(lock, found, options.output or FILE, style=style_of(options), width=width_of(options))

@@ -118,6 +118,14 @@ def refuse_open(resolution: Resolution) -> None:
     """WorldError where a pin has no version, no files, or none with a hash: a lock without hashes proves nothing."""
     choices = [_Choice(pin, resolution) for pin in resolution.pip]
     missing = [one.pin.name for one in choices if one.is_open]
+    unfit = [one.pin.name for one in choices if one.is_open and one.pin.offer is not None]
+    if unfit:
+        machine = resolution.machine
+        raise WorldError(
+            f"the index has no file of {_some(unfit)} for Python {machine.python_full or 'of any version'} on {platform_of(resolution)}",
+            code="lock-no-files",
+            hint="name an index that has them with --index-url, or lock for another Python with --python-version",
+        )
     if missing:
         unreached = next((f"; {resolution.unreached[name]}" for name in missing if name in resolution.unreached), "")
         raise WorldError(
@@ -205,7 +213,7 @@ class _Merger:
             marker=marker,
             requires_python=direct.metadata.requires_python,
             dependencies=dependencies,
-            archive=locked_file(file, self._base) if folder is None and file is not None else None,
+            archive=locked_file(file, self._base, by_path=True) if folder is None and file is not None else None,
             directory=folder,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.lock.proof import proofs
 from cudnn_resolve.report.text import Style, clean, wrap
 
 if TYPE_CHECKING:
@@ -44,8 +45,9 @@ def change_lines(changes: Sequence[Change], *, verbose: bool) -> Iterator[str]:
 def render_check(lock: Lock, found: Sequence[Difference], path: str, *, style: Style, width: int) -> str:
     """Whether the lock at `path` is current, and every way in which it is not."""
     name = clean(path)
+    proven = [line for one in proofs(lock) for line in wrap(clean(one), width=width, first="  proven on ")]
     if not found:
-        return f"{name} is {style('current', 'green')}: {summary(lock)}\n"
+        return "\n".join([f"{name} is {style('current', 'green')}: {summary(lock)}", *proven]) + "\n"
     count = "one difference" if len(found) == 1 else f"{len(found)} differences"
     lines = [f"{name} is {style('outdated', 'red', 'bold')}: {count}"]
     for one in found:
@@ -57,4 +59,4 @@ def render_check(lock: Lock, found: Sequence[Difference], path: str, *, style: S
         lines.append("`cudnn-resolve lock` writes it anew; pins that can stay do.")
     else:
         lines.append("The lock is right, but not for this machine; --no-facts leaves the machine out.")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *proven]) + "\n"

@@ -76,7 +76,8 @@ def encode_conflict(plan: Plan) -> dict[str, Any]:
     }
 
 
-def encode_check(found: Iterable[Difference]) -> dict[str, Any]:
-    """Whether a lock is current, and every way in which it is not."""
+def encode_check(lock: Lock, found: Iterable[Difference]) -> dict[str, Any]:
+    """Whether a lock is current, every way in which it is not, and the records of tests that it passed."""
     differences = [{"what": one.what, "locked": one.locked, "now": one.now, "because": one.because} for one in found]
-    return {"schema": SCHEMA, "status": "outdated" if differences else "current", "differences": differences}
+    proven = [dict(one) for one in lock.tool.validation] if lock.tool is not None else []
+    return {"schema": SCHEMA, "status": "outdated" if differences else "current", "differences": differences, "proven": proven}

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import cudnn_resolve
 from cudnn_resolve.cli.main import main
 from cudnn_resolve.lock.read import read
 from tests.wheel_maker import made_wheel
@@ -291,3 +292,90 @@ def test_a_lock_of_another_program_is_renewed_with_its_pins(project: Project) ->
     assert "had credentials" in done.stderr
     assert "secret" not in done.stderr + project.file.read_text("utf-8")
     assert project.pins["numpy"] == "1.26.4"
+
+
+def test_without_a_python_every_platform_gets_the_same_one(project: Project) -> None:
+    for python in ("cp311", "cp312"):
+        for arch in ("x86_64", "aarch64"):
+            made_wheel(project.wheels, "ctranslate2", "4.5.0", "numpy", "pyyaml", tag=f"{python}-{python}-manylinux_2_17_{arch}")
+    for tag in ("cp311-cp311-manylinux_2_17_aarch64", "cp311-cp311-manylinux_2_17_x86_64", "cp312-cp312-manylinux_2_17_x86_64"):
+        made_wheel(project.wheels, "app", "1.0", tag=tag)
+    (project.folder / "requirements.txt").write_text("app\n", "utf-8")
+    both = ("--platform", "linux_aarch64", "--platform", "linux_x86_64")
+    done = project(*TARGET, "--device", "cpu", "-r", "requirements.txt", *both)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lock = read(project.file.read_text("utf-8"))
+
+    assert lock.requires_python == "==3.11.*", "the one Python for which both have wheels"
+    assert len(lock.environments) == 2
+    refused = project(*TARGET, "--device", "gpu", *both)
+    assert refused.returncode == 1
+    assert "aarch64" in refused.stdout
+    assert "Python 3.6" not in refused.stdout
+
+
+def test_programs_get_the_objects_that_the_json_prints(project: Project) -> None:
+    index: dict[str, Any] = {"index_url": (project.folder / "empty").as_uri(), "find_links": str(project.wheels)}
+    made = cudnn_resolve.lock("ctranslate2==4.5.0", python_version="3.11", platform="linux_x86_64", output="-", **index)
+
+    assert made["status"] == "ok"
+    assert made["path"] is None
+    assert not project.file.exists()
+    assert read(made["text"]).tool is not None
+    made = cudnn_resolve.lock("ctranslate2==4.5.0", python_version="3.11", platform=["linux_x86_64"], **index)
+    assert made["path"] == "pylock.toml"
+    assert cudnn_resolve.lock(check=True, no_facts=True, **index)["status"] == "current"
+    old = {"schema": "cudnn-resolve/detect/1", "driver": {"version": "470.82.01"}}
+    found = cudnn_resolve.lock(check=True, facts=old, **index)
+    assert [one["what"] for one in found["differences"]] == ["driver"]
+
+
+def test_who_names_what_he_wants_names_all_of_it(project: Project) -> None:
+    made_wheel(project.wheels, "app", "1.0")
+    (project.folder / "requirements.txt").write_text("app\n", "utf-8")
+    assert project(*TARGET, *ELSEWHERE, "-r", "requirements.txt", "--cuda", "12").returncode == 0
+    assert project(*TARGET).returncode == 0
+    lock = read(project.file.read_text("utf-8"))
+
+    assert "app" not in project.pins
+    assert lock.tool is not None
+    assert (lock.tool.asked.files, lock.tool.asked.cuda) == ((), None)
+    assert lock.tool.asked.stated == (("platform", ("linux_x86_64",)), ("python-version", ("3.11",)))
+
+
+@pytest.mark.parametrize("path", ["../secret.txt", "/etc/hostname", "sub/../../secret.txt"])
+def test_a_lock_does_not_lead_to_files_elsewhere(project: Project, path: str) -> None:
+    (project.folder / "requirements.txt").write_text("numpy\n", "utf-8")
+    (project.folder.parent / "secret.txt").write_text("the secret\n", "utf-8")
+    assert project(*TARGET, *ELSEWHERE, "-r", "requirements.txt").returncode == 0
+    text = project.file.read_text("utf-8")
+    project.file.write_text(text.replace('requirement = ["requirements.txt"]', f'requirement = ["{path}"]'), "utf-8")
+
+    for words in ((), ("--check",)):
+        done = project(*words)
+        assert done.returncode == 2
+        assert "leads out of its folder" in done.stderr
+        assert "the secret" not in done.stderr
+    if path == "../secret.txt":
+        (project.folder.parent / "secret.txt").write_text("numpy<3\n", "utf-8")
+        assert project(*TARGET, "-r", path).returncode == 0
+    (project.folder.parent / "secret.txt").unlink()
+
+
+def test_a_lock_in_another_folder_finds_its_files(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_wheel(project.wheels, "app", "1.0")
+    made_wheel(project.wheels, "tool", "1.0")
+    (project.folder / "requirements.txt").write_text("app\n", "utf-8")
+    (project.folder / "pyproject.toml").write_text('[dependency-groups]\ngpu = ["tool"]\n', "utf-8")
+    (project.folder / "locks").mkdir()
+    done = project(*TARGET, *ELSEWHERE, "-r", "requirements.txt", "--group", "gpu", "-o", "locks/pylock.gpu.toml")
+    assert done.returncode == 0, done.stderr
+    text = (project.folder / "locks" / "pylock.gpu.toml").read_text("utf-8")
+    lock = read(text)
+
+    assert lock.tool is not None
+    assert dict(lock.tool.asked.files) == {"requirement": ("../requirements.txt",), "group": ("../pyproject.toml:gpu",)}
+    assert {"app", "tool"} <= {one.name for one in lock.packages}
+    assert project("--check", "--no-facts", "-o", "locks/pylock.gpu.toml").returncode == 0
+    monkeypatch.chdir(project.folder / "locks")
+    assert project("--check", "--no-facts", "-o", "pylock.gpu.toml").returncode == 2, "from here they are elsewhere"
