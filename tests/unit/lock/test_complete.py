@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from cudnn_resolve.index.cache import IndexCache
-from cudnn_resolve.index.complete import Completion, complete
+from cudnn_resolve.index.complete import complete
+from cudnn_resolve.index.refusal import Refusal
+from cudnn_resolve.index.statement import Statements
 from cudnn_resolve.index.transport import Answer as Reply
-from cudnn_resolve.index.transport import Refusal
 from cudnn_resolve.lock.complete import completed, incomplete
 from cudnn_resolve.lock.merge import Answer
 from cudnn_resolve.record import replace
@@ -39,7 +40,8 @@ class Server:
 
 def asked(file: File, answer: Reply | Refusal, *, offline: bool = False, cache: str | None = None) -> tuple[File, Server]:
     server: Any = Server(answer)
-    (found,) = complete([file], Completion(server, IndexCache(cache), offline=offline), lambda _: None)
+    statements = Statements(lambda: server, IndexCache(cache), offline=offline)
+    (found,) = complete([file], statements, None if offline else lambda: server, tell=lambda _: None)
     return found, server
 
 
