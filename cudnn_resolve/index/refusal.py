@@ -48,8 +48,10 @@ def _of_connection(error: Exception) -> Refusal | None:
         return TransientRefusal("its answer ends too early", code="index-truncated")
     if isinstance(error, ConnectionRefusedError):
         return TransientRefusal("the connection is refused", code="index-unreachable")
-    if isinstance(error, (HTTPException, ConnectionError)):
+    if isinstance(error, ConnectionError):
         return TransientRefusal(f"the connection broke off ({type(error).__name__})", code="index-reset")
+    if isinstance(error, HTTPException):
+        return TransientRefusal(f"what it answers is not HTTP ({type(error).__name__})", code="index-garbage")
     return None
 
 
