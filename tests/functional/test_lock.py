@@ -9,6 +9,7 @@ import os
 import stat
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -379,3 +380,31 @@ def test_a_lock_in_another_folder_finds_its_files(project: Project, monkeypatch:
     assert project("--check", "--no-facts", "-o", "locks/pylock.gpu.toml").returncode == 0
     monkeypatch.chdir(project.folder / "locks")
     assert project("--check", "--no-facts", "-o", "pylock.gpu.toml").returncode == 2, "from here they are elsewhere"
+
+
+def test_a_lock_is_for_every_patch_release_of_its_python(project: Project) -> None:
+    made_wheel(project.wheels, "app", "1.0", "backport; python_full_version < '3.11.3'")
+    made_wheel(project.wheels, "backport", "1.0")
+    (project.folder / "requirements.txt").write_text("app\n", "utf-8")
+    facts = {"schema": "cudnn-resolve/detect/1", "python": {"version": "3.11.9"}, "platform": {"system": "linux", "arch": "x86_64"}}
+    (project.folder / "facts.json").write_text(json.dumps(facts), "utf-8")
+    assert project(*TARGET, "-r", "requirements.txt", "--facts", "facts.json").returncode == 0
+
+    assert "backport" in project.pins
+    assert not project.differences("--no-facts")
+    assert not project.differences("--facts", "facts.json")
+
+
+def test_what_should_be_known_is_said(project: Project) -> None:
+    (project.folder / "requirements.txt").write_text("only-source\n", "utf-8")
+    with tarfile.open(project.wheels / "only-source-1.0.tar.gz", "w:gz") as archive:
+        text = b"Metadata-Version: 2.1\nName: only-source\nVersion: 1.0\n"
+        member = tarfile.TarInfo("only-source-1.0/PKG-INFO")
+        member.size = len(text)
+        archive.addfile(member, io.BytesIO(text))
+    done = project(*TARGET, *ELSEWHERE, "-r", "requirements.txt", "--format", "json")
+
+    assert done.returncode == 0, done.stderr
+    assert any("only-source 1.0" in one for one in json.loads(done.stdout)["warnings"])
+    assert "warning: no wheel exists for only-source 1.0" in done.stderr
+    assert "# source: only-source 1.0 has no wheel that fits" in project.file.read_text("utf-8")
