@@ -408,3 +408,43 @@ def test_what_should_be_known_is_said(project: Project) -> None:
     assert any("only-source 1.0" in one for one in json.loads(done.stdout)["warnings"])
     assert "warning: no wheel exists for only-source 1.0" in done.stderr
     assert "# source: only-source 1.0 has no wheel that fits" in project.file.read_text("utf-8")
+
+
+OVERLAY = """
+origin = "authored"
+source.made = { where = "made up for a test", read = 2026-11-21 }
+
+[[build]]
+version = "4.5.0"
+variant = "gpu"
+arch = ["x86_64"]
+cuda = "12.2"
+cudnn = "%s"
+delivery = "system"
+loads = ["cublas", "cublasLt", "cudnn"]
+capability = ["sm_53", "sm_60", "sm_61", "sm_70", "sm_75", "sm_80", "sm_86", "compute_86"]
+source = "made"
+"""
+
+
+def test_tables_that_know_better_are_told_from_tables_that_merely_changed(locked: Project) -> None:
+    made_wheel(locked.wheels, "nvidia_cudnn_cu12", "9.3.0.75", tag="py3-none-manylinux_2_17_x86_64")
+    table = locked.folder / "rows" / "framework"
+    table.mkdir(parents=True)
+    (table / "ctranslate2.toml").write_text(OVERLAY % "9.1.0.70", "utf-8")
+    assert not locked.differences("--no-facts", "--matrix", "rows")
+
+    (table / "ctranslate2.toml").write_text(OVERLAY % "9.3.0.75", "utf-8")
+    (found,) = locked.differences("--no-facts", "--matrix", "rows")
+    assert (found["what"], found["locked"], found["now"]) == ("nvidia-cudnn-cu12", "9.1.0.70", "9.3.0.75")
+    assert "is built with cuDNN 9.3.0.75" in found["because"]
+    assert "upgraded nvidia-cudnn-cu12 9.1.0.70 -> 9.3.0.75" in locked("--matrix", "rows").stderr
+
+
+def test_a_request_that_cannot_be_met_any_more_is_a_difference(locked: Project) -> None:
+    for wheel in locked.wheels.glob("ctranslate2*"):
+        wheel.unlink()
+    (found,) = locked.differences("--no-facts")
+
+    assert found["what"] == "resolution"
+    assert "ctranslate2" in found["now"]
