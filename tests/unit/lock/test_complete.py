@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from cudnn_resolve.index.cache import IndexCache
 from cudnn_resolve.index.complete import complete
 from cudnn_resolve.index.refusal import Refusal
+from cudnn_resolve.index.statement import Statements
 from cudnn_resolve.index.transport import Answer as Reply
 from cudnn_resolve.lock.complete import completed, incomplete
 from cudnn_resolve.lock.merge import Answer
@@ -36,23 +38,15 @@ class Server:
         return self._answer
 
 
-class Kept:
-    """Sizes that were learnt, by the hashes of the files."""
-
-    def __init__(self) -> None:
-        self.sizes: dict[str, int] = {}
-
-    def size(self, file: File) -> int | None:
-        return self.sizes.get(file.hashes.get("sha256", ""))
-
-    def keep_size(self, file: File, size: int) -> None:
-        self.sizes[file.hashes.get("sha256", "")] = size
+def never(what: str) -> Any:
+    """Nobody waits so long, and nothing else is asked for."""
+    pytest.fail(f"waits for {what}")
 
 
-def asked(file: File, answer: Reply | Refusal, *, offline: bool = False, kept: Kept | None = None) -> tuple[File, Server]:
+def asked(file: File, answer: Reply | Refusal, *, offline: bool = False, cache: str | None = None) -> tuple[File, Server]:
     server: Any = Server(answer)
-    statements: Any = kept or Kept()
-    (found,) = complete([file], statements, None if offline else lambda: server, tell=lambda _: None)
+    statements = Statements(lambda: never("its metadata"), IndexCache(cache), offline=offline)
+    (found,) = complete([file], statements, None if offline else lambda: server, tell=never)
     return found, server
 
 
@@ -87,12 +81,17 @@ def test_nobody_is_asked_offline_or_where_the_size_is_known() -> None:
         assert not server.asked
 
 
-def test_a_size_is_asked_for_once() -> None:
-    kept = Kept()
-    file = File("a-1-py3-none-any.whl", URL, {"sha256": "a" * 64})
-    for offline, count in ((False, 1), (False, 0), (True, 0)):
-        found, server = asked(file, reply("1234"), offline=offline, kept=kept)
+def test_a_size_is_asked_for_once(tmp_path: Path) -> None:
+    proven = File("a-1-py3-none-any.whl", URL, {"sha256": "a" * 64})
+    for file, offline, count in (
+        (proven, False, 1),
+        (proven, True, 0),
+        (proven._replace(hashes={}), False, 1),  # another file, for all that is known
+    ):
+        found, server = asked(file, reply("1234"), offline=offline, cache=str(tmp_path))
         assert (found.size, len(server.asked)) == (1234, count)
+    other, _ = asked(proven._replace(hashes={"sha256": "b" * 64}), reply("5"), offline=True, cache=str(tmp_path))
+    assert other.size is None
 
 
 def test_a_file_on_this_machine_is_read(tmp_path: Path) -> None:
