@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os.path
+import re
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.cli.lock_question import Sitting, answers_of, asked_of, fit_facts, locked_settings, only_platform, sitting_of
@@ -234,6 +236,8 @@ def _write(made: Made) -> None:
         say(f"wrote {made.path}: {what}", options)
     if made.lock.tool is not None and made.lock.tool.has_overrides:
         say(f"it has overrides: `uv pip sync {made.path}`, or `pip install --no-deps -r {made.path}`", options)
+    if made.path != "-" and not re.fullmatch(r"pylock(\.[^.]+)?\.toml", os.path.basename(made.path)):
+        say("warning: pip and uv take a file for a lock where its name is pylock.toml or pylock.NAME.toml only", options)
     for text in made.warnings:
         say(f"warning: {text}", options)
     if made.old is not None:

@@ -448,3 +448,11 @@ def test_a_request_that_cannot_be_met_any_more_is_a_difference(locked: Project) 
 
     assert found["what"] == "resolution"
     assert "ctranslate2" in found["now"]
+
+
+@pytest.mark.parametrize(("name", "said"), [("pylock.gpu.toml", False), ("gpu.toml", True), ("pylock.a.b.toml", True)])
+def test_a_name_that_installers_do_not_take_is_warned_of(project: Project, name: str, *, said: bool) -> None:
+    done = project(*TARGET, *ELSEWHERE, "-o", name)
+
+    assert done.returncode == 0
+    assert ("pylock.NAME.toml only" in done.stderr) == said
