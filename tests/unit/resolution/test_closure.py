@@ -294,12 +294,12 @@ def test_a_search_that_takes_long_says_what_it_is_torn_between(monkeypatch: pyte
     source = index_of(
         BOOK,
         {
-            "app": {"1.0": Published(("lib<2",))},
+            "zoo": {"1.0": Published(("lib<2",))},
             "tool": {"2.0": Published(("lib>=2",)), "1.0": Published()},
             "lib": {"1.0": Published(), "2.0": Published()},
         },
     )
-    found = asked(source, "tool", "app", tell=heard.append)
+    found = asked(source, "tool", "zoo", tell=heard.append)
 
     assert versions(found)["tool"] == "1.0"
     assert heard[0] == "step 0"
