@@ -147,6 +147,7 @@ def _part_cudnn(found: Suspects, case: Case) -> Suspects:
             f"{lib}, the name without a version, is not found although CUDA works: "
             "only names with a version are installed, or the loader does not look there"
         )
+        found["lib_not_on_path"] = _move(missing, "lib_not_on_path", 3, text, found, [])
     return found
 
 
