@@ -53,11 +53,16 @@ class Situation:
 
 
 def remedies(findings: Iterable[Finding], situation: Situation, book: Book) -> list[Finding]:
-    """The findings, each with what to do."""
-    return [replace(one, remedy=(*one.remedy, *_of(one, situation, book))) for one in findings]
+    """The findings, each with what to do; a plan is made for the first one, which is the one to mend."""
+    out = []
+    first = True
+    for one in findings:
+        out.append(replace(one, remedy=(*one.remedy, *_of(one, situation, book, tried=first))))
+        first = first and one.severity == "info"
+    return out
 
 
-def _of(finding: Finding, situation: Situation, book: Book) -> Iterator[Remedy]:
+def _of(finding: Finding, situation: Situation, book: Book, *, tried: bool) -> Iterator[Remedy]:
     if finding.severity == "info":
         return
     matches = situation.matches.get(finding.cause, ())
@@ -72,7 +77,7 @@ def _of(finding: Finding, situation: Situation, book: Book) -> Iterator[Remedy]:
         command = _filled(row.command, values)
         if command is None or (finding.remedy and "FRAMEWORK" in command):
             continue
-        if command.startswith("cudnn-resolve apply -f ") and situation.facts is not None:
+        if tried and command.startswith("cudnn-resolve apply -f ") and situation.facts is not None:
             yield from planned(row.text, command, situation.facts, book)
         else:
             yield Remedy(text=row.text, command=command)
