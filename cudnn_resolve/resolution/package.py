@@ -104,6 +104,8 @@ def _until(found: Iterable[Candidate], text: str) -> Iterator[Candidate]:
     wanted = parse_version(text)
     seen = False
     for candidate in found:
+        if candidate.kind == "unlisted":
+            continue
         if _is_version(candidate.payload, text):
             seen = True
             yield candidate

@@ -290,6 +290,8 @@ def test_offline_a_release_whose_requirements_nobody_knows_is_left_to_the_instal
 
     assert found["app"] == "1.0"
     assert found["lib"] is None
+    here = {"packages": {"pip": {"lib": "2.0", "app": "0.9"}, "apt": {}}}
+    assert versions(asked(source, "app>=1", machine=here))["lib"] == "2.0"
 
 
 def test_an_extra_of_a_package_brings_its_requirements() -> None:
