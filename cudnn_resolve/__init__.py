@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 del TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ("__version__", "detect", "lock", "plan")
+__all__ = ("__version__", "detect", "doctor", "lock", "plan")
 
 
 def detect(*, python: str | None = None, facts: str | Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -117,6 +117,30 @@ def lock(  # noqa: PLR0913 - the options of the command line
     from cudnn_resolve.cli import library
 
     return library.lock(words)
+
+
+def doctor(  # noqa: PLR0913 - the options of the command line
+    log: str | None = None,
+    *,
+    facts: str | Mapping[str, Any] | None = None,
+    no_facts: bool = False,
+    python: str | None = None,
+    driver: str | None = None,
+    gpu: str | Sequence[str] = (),
+    python_version: str | None = None,
+    platform: str | None = None,
+    glibc: str | None = None,
+    os: str | None = None,
+    matrix: str | Sequence[str] = (),
+) -> dict[str, Any]:
+    """The findings of a log file, of the machine, or of both together, the most likely cause first.
+
+    `no_facts` judges the log alone; `facts` are those of the machine that it comes from.
+    """
+    words = dict(locals())
+    from cudnn_resolve.cli import library
+
+    return library.doctor(words)
 
 
 class _Package(types.ModuleType):
