@@ -1,0 +1,73 @@
+"""`cudnn-resolve validate`: the stack at work, on every GPU, or what can be checked without one."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.cli.options import Options, add_output_options, options_of
+from cudnn_resolve.cli.printing import emit, say, style_of, width_of
+from cudnn_resolve.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from cudnn_resolve.validation.model import Validation
+    from cudnn_resolve.validation.run import Wish
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `validate`."""
+    group = parser.add_argument_group("what is tested")
+    group.add_argument(
+        "--python", metavar="PATH", help="the interpreter whose environment is meant (default: the active one, else this one)"
+    )
+    group.add_argument("-f", "--framework", metavar="NAME", action="append", help="only this framework, `torch`; repeatable (default: all)")
+    group.add_argument("--gpu", metavar="N", help="only this GPU, as programs count them from 0 (default: every one)")
+    group.add_argument("--require-gpu", action="store_true", help="fail where there is no GPU, instead of skipping")
+    add_output_options(parser, ("text", "json", "junit"))
+    parser.epilog = "Exit codes: 0 passed, or skipped without a GPU; 1 failed, or skipped with --require-gpu."
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the checks; 1 where one failed."""
+    options = options_of(args)
+    validation = validation_of(options, wish_of(args))
+    emit(_rendered(validation, options), options)
+    return ExitCode.NO if validation.status == "failed" else ExitCode.OK
+
+
+def wish_of(args: argparse.Namespace) -> Wish:
+    """What the options ask for; UsageError for a GPU that is no number."""
+    from cudnn_resolve.validation.run import Wish
+
+    gpu = args.gpu
+    if gpu is not None and not (gpu.isascii() and gpu.isdigit() and len(gpu) < 5):
+        raise UsageError(
+            f"--gpu {gpu!r} is not the number of a GPU", code="option-gpu", hint="programs count GPUs from 0: --gpu 0 is the first"
+        )
+    return Wish(frameworks=tuple(args.framework or ()), gpu=None if gpu is None else int(gpu), require_gpu=args.require_gpu)
+
+
+def validation_of(options: Options, wish: Wish) -> Validation:
+    """What was found on this machine."""
+    from cudnn_resolve.host.linux import LinuxHost
+    from cudnn_resolve.probe.probe import detect
+    from cudnn_resolve.validation.run import validate
+
+    host = LinuxHost()
+    facts = detect(host, options.python)
+    return validate(host, facts, wish, lambda text: say(text, options, least=1))
+
+
+def _rendered(validation: Validation, options: Options) -> str:
+    if options.format == "json":
+        from cudnn_resolve.report.json import render as render_json
+        from cudnn_resolve.report.validation_json import encode_validation
+
+        return render_json(encode_validation(validation))
+    if options.format == "junit":
+        from cudnn_resolve.report.junit import render as render_junit
+
+        return render_junit(validation)
+    from cudnn_resolve.report.validation import render
+
+    return render(validation, style=style_of(options), width=width_of(options), verbose=options.verbose > 0)

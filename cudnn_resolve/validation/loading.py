@@ -1,0 +1,269 @@
+"""Judges what a process holds after a framework was imported: does it come up, with which cuDNN, and do all parts belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cudnn_resolve.facts.model import CudnnCopy, Facts, Unknown
+from cudnn_resolve.record import dataclass
+from cudnn_resolve.validation.child import Told, one_line
+from cudnn_resolve.validation.model import Check, Status
+from cudnn_resolve.validation.subject import Subject
+from cudnn_resolve.version import CudnnVersion
+
+_CUDA = {"cudart": "CUDA runtime", "cublas": "cuBLAS", "cublasLt": "cuBLASLt"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """What a child told of the libraries in its process, with everything of a wrong type left out."""
+
+    cudnn: CudnnVersion | None = None
+    """What cudnnGetVersion answered."""
+    checks: Mapping[str, int]
+    """Part or descriptor to the status with which cuDNN answered for it; 0 is good."""
+    engines: Mapping[str, str]
+    """Engine library to why it cannot be opened; "" where it can."""
+    libraries: Mapping[str, str | None]
+    """Path to version."""
+    imported: Mapping[str, tuple[str, float]]
+    """Module to its version and the seconds that its import took."""
+    built: Mapping[str, Mapping[str, Any]]
+    """Module to what it says of itself."""
+    opened: Mapping[str, str]
+    """Module to how it opened cuDNN."""
+    unopened: Mapping[str, str]
+    """Module to why it could not."""
+
+    @property
+    def cudnn_files(self) -> tuple[str, ...]:
+        """The parts of cuDNN that are loaded."""
+        return tuple(path for path in self.libraries if path.rpartition("/")[2].startswith("libcudnn"))
+
+    @property
+    def cudnn_directories(self) -> dict[str, tuple[str, ...]]:
+        """Directory to the files of cuDNN that came from it."""
+        found: dict[str, tuple[str, ...]] = {}
+        for path in self.cudnn_files:
+            directory, _, name = path.rpartition("/")
+            found[directory] = (*found.get(directory, ()), name)
+        return found
+
+
+def seen_in(told: Told) -> Seen:
+    """What was told, as values."""
+    answer = _mapping(told.last("cudnn"))
+    version = answer.get("version")
+    statuses = {**_mapping(answer.get("checks")), **_mapping(answer.get("descriptors"))}
+    libraries = _mapping(told.last("libraries")) or _mapped(told)
+    return Seen(
+        cudnn=_version(version),
+        checks={str(part): status for part, status in statuses.items() if isinstance(status, int)},
+        engines={str(name): one_line(str(why)) for name, why in _mapping(answer.get("engines")).items()},
+        libraries={path: version if isinstance(version, str) else None for path, version in libraries.items() if path.startswith("/")},
+        imported={row[0]: (one_line(str(row[1]), 60), _number(row[2])) for row in _rows(told, "imported", 3)},
+        built={row[0]: _mapping(row[1]) for row in _rows(told, "built", 2)},
+        opened={row[0]: one_line(str(row[1])) for row in _rows(told, "opened", 2)},
+        unopened={row[0]: one_line(str(row[1])) for row in _rows(told, "unopened", 2)},
+    )
+
+
+def _mapped(told: Told) -> dict[str, Any]:
+    """The libraries of a child that ended before it could ask them for their versions."""
+    paths = told.last("mapped")
+    return dict.fromkeys(str(path) for path in paths) if isinstance(paths, list) else {}
+
+
+def _version(text: object) -> CudnnVersion | None:
+    try:
+        return CudnnVersion(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return {str(key): one for key, one in value.items()} if isinstance(value, dict) else {}
+
+
+def _rows(told: Told, key: str, length: int) -> Iterator[list[Any]]:
+    for row in told.every(key):
+        if isinstance(row, list) and len(row) == length and isinstance(row[0], str):
+            yield row
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e6 else 0.0
+
+
+def judge_loading(subject: Subject, told: Told, facts: Facts, *, has_gpu: bool) -> tuple[Check, ...]:
+    """The checks of one framework alone in a process: import, kind of build, cuDNN, its parts, CUDA's libraries."""
+    seen = seen_in(told)
+    if subject.module not in seen.imported:
+        return (_import_failed(subject, told),)
+    version, seconds = seen.imported[subject.module]
+    first = Check(
+        id=f"{subject.name}/import",
+        framework=subject.name,
+        status="passed",
+        expected=subject.installed.version,
+        observed=version or "imported",
+        seconds=seconds,
+    )
+    built = seen.built.get(subject.module, {})
+    if subject.is_cpu_build or built.get("device") == "cpu":
+        return first, _cpu_build(subject, has_gpu=has_gpu)
+    return first, *judge_cudnn(f"{subject.name}/", (subject,), told, facts), *_judge_cuda(subject, seen)
+
+
+def _import_failed(subject: Subject, told: Told) -> Check:
+    why = told.failure or "ended without a word"
+    return Check(
+        id=f"{subject.name}/import",
+        framework=subject.name,
+        status="failed",
+        expected=subject.installed.version,
+        observed=why,
+        detail=f"import {subject.module} fails",
+        output=told.output,
+    )
+
+
+def _cpu_build(subject: Subject, *, has_gpu: bool) -> Check:
+    return Check(
+        id=f"{subject.name}/build",
+        framework=subject.name,
+        status="failed" if has_gpu else "skipped",
+        expected="a build with CUDA",
+        observed=f"a build for the CPU ({subject.installed.version})",
+        detail="this build never uses a GPU" + (f"; `cudnn-resolve plan -f {subject.module}` says which would" if has_gpu else ""),
+    )
+
+
+def judge_cudnn(prefix: str, subjects: Sequence[Subject], told: Told, facts: Facts) -> tuple[Check, ...]:
+    """Which cuDNN answers, whether it serves each of these frameworks, and whether all its parts are of one release."""
+    seen = seen_in(told)
+    checks = tuple(_judge_version(f"{prefix}cudnn", subject, seen, told) for subject in subjects)
+    if not seen.cudnn_files and not told.failure:
+        return checks
+    return *checks, _judge_parts(f"{prefix}cudnn-parts", subjects, told, facts)
+
+
+def _judge_version(id_: str, subject: Subject, seen: Seen, told: Told) -> Check:
+    """Loaded against built."""
+    said = seen.built.get(subject.module, {}).get("cudnn")
+    built = _version(said if isinstance(said, str) and "." in said else None) or _version(subject.installed.cudnn_built) or _version(said)
+    home = next((path for path in seen.cudnn_files if "libcudnn_" not in path), None) or next(iter(seen.cudnn_files), None)
+
+    def check(status: Status, observed: str, detail: str = "") -> Check:
+        expected = f"cuDNN {built.line} or a later {built.major}.x" if built and len(built.parts) > 1 else f"cuDNN {built or ''}"
+        return Check(
+            id=id_,
+            framework=subject.name,
+            status=status,
+            expected=expected.strip(),
+            observed=observed,
+            detail=detail,
+            output=told.output if status == "failed" else (),
+        )
+
+    unopened = seen.unopened.get(subject.module)
+    if seen.cudnn is None and home is None:
+        if unopened is not None:
+            return check("failed", unopened, "cuDNN cannot be loaded")
+        return check(
+            "skipped", "not loaded", "it opens cuDNN only once it uses a GPU" if subject.installed.would_load else "it uses no cuDNN"
+        )
+    if unopened is not None and "incompatib" in unopened:
+        return check("failed", unopened, "the framework itself refuses this cuDNN")
+    if seen.cudnn is None:
+        return check("failed", told.failure or f"{home} does not say its version", "cuDNN does not answer")
+    observed = f"{seen.cudnn} from {' and '.join(seen.cudnn_directories)}"
+    if built is not None and not seen.cudnn.serves(built):
+        rule = "the same major and at least the same minor are needed" if len(built.parts) > 1 else "the same major is needed"
+        return check("failed", observed, f"built with {built}: {rule}")
+    how = seen.opened.get(subject.module, "")
+    if how == "onnxruntime.preload_dlls()":
+        detail = "found only after onnxruntime.preload_dlls() (or an import of torch): without it the session falls back to the CPU"
+        return check("warning", observed, detail)
+    if unopened is not None:
+        return check("failed", unopened, f"cuDNN {seen.cudnn} is loaded, but not by this framework")
+    return check("passed", observed, f"opened by {how}" if how else "")
+
+
+def _judge_parts(id_: str, subjects: Sequence[Subject], told: Told, facts: Facts) -> Check:
+    """One release of all parts, from one directory, and all that a first convolution loads can be loaded."""
+    seen = seen_in(told)
+    faults = [*_split(seen, facts)]
+    other = [part for part, status in seen.checks.items() if status != 0]
+    if other:
+        statuses = ", ".join(f"{part} {seen.checks[part]}" for part in other)
+        faults.append(f"parts of another release than libcudnn: {statuses} (1002 is CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH)")
+    faults += [f"{name} cannot be opened: {why}" for name, why in seen.engines.items() if why]
+    if told.failure:
+        faults.append(f"{told.step}: {told.failure}" if told.step else told.failure)
+    directories = seen.cudnn_directories
+    count = sum(len(names) for names in directories.values())
+    same = [one for one in faults if one.startswith("the same release")]
+    status: Status = "passed" if not faults else "warning" if len(same) == len(faults) else "failed"
+    return Check(
+        id=id_,
+        framework=subjects[0].name if len(subjects) == 1 else None,
+        status=status,
+        expected="all parts of one release, from one directory",
+        observed="; ".join(faults) if faults else f"{count} parts from {', '.join(directories)}",
+        detail=_remedy(directories, facts) if faults else "",
+        output=told.output if status == "failed" else (),
+    )
+
+
+def _split(seen: Seen, facts: Facts) -> Iterator[str]:
+    """The directories from which cuDNN comes where they are several, with the release of each where it is known."""
+    directories = seen.cudnn_directories
+    if len(directories) < 2:
+        return
+    copies: dict[str, CudnnCopy] = {} if isinstance(facts.cudnn, Unknown) else {copy.path: copy for copy in facts.cudnn if copy.path}
+    releases = {directory: copies[directory].version if directory in copies else None for directory in directories}
+    words = [
+        f"{', '.join(names)} ({releases[directory] or 'release unknown'}) from {directory}" for directory, names in directories.items()
+    ]
+    one = len(set(releases.values())) == 1 and None not in releases.values()
+    yield ("the same release twice: " if one else "cuDNN is split: ") + "; ".join(words)
+
+
+def _remedy(directories: Mapping[str, tuple[str, ...]], facts: Facts) -> str:
+    """What to do about parts that do not belong together."""
+    loader = None if isinstance(facts.loader, Unknown) else facts.loader
+    led = [path for path in (loader.ld_library_path if loader else ()) if path.rstrip("/") in directories]
+    if len(directories) > 1 and led:
+        return f"LD_LIBRARY_PATH leads to {', '.join(led)}: take that out of it; cuDNN's own version call does not see the mixture"
+    if len(directories) > 1:
+        return "cuDNN's own version call does not see the mixture, only the paths do; `cudnn-resolve detect` says which rule leads where"
+    return "a part is missing or of another release: install this copy of cuDNN anew"
+
+
+def _judge_cuda(subject: Subject, seen: Seen) -> Iterator[Check]:
+    """CUDA's own libraries: of the major that the framework was built with, cuBLAS and cuBLASLt from one place."""
+    built = seen.built.get(subject.module, {}).get("cuda") or subject.installed.cuda_built
+    found: dict[str, list[str]] = {}
+    for path in seen.libraries:
+        kind = path.rpartition("/")[2].removeprefix("lib").partition(".so")[0]
+        found.setdefault(kind, []).append(path)
+    runtime = next((seen.libraries[path] for path in found.get("cudart", ()) if seen.libraries[path]), None)
+    if not isinstance(built, str) or runtime is None:
+        return
+    faults = []
+    if runtime.partition(".")[0] != built.partition(".")[0]:
+        faults.append(f"built for CUDA {built}, but the CUDA runtime that is loaded is {runtime}")
+    homes = {path.rpartition("/")[0] for kind in ("cublas", "cublasLt") for path in found.get(kind, ())}
+    if len(homes) > 1:
+        faults.append(f"cuBLAS and cuBLASLt come from different directories: {', '.join(sorted(homes))}")
+    twice = {name: found[kind] for kind, name in _CUDA.items() if len(found.get(kind, ())) > 1}
+    faults += [f"{name} is loaded {len(paths)} times: {', '.join(paths)}" for name, paths in twice.items()]
+    yield Check(
+        id=f"{subject.name}/cuda",
+        framework=subject.name,
+        status="failed" if faults else "passed",
+        expected=f"CUDA {built.partition('.')[0]}.x",
+        observed="; ".join(faults) or f"CUDA runtime {runtime}",
+    )
