@@ -102,6 +102,8 @@ def main() -> None:
     if question.get("memory_mib"):
         watch(int(question["memory_mib"]), tell)
     try:
+        if question.get("log"):
+            question["watched"] = sibling("payload_log").Log().watched
         sibling(str(question["payload"])).run(question, tell)
     except BaseException as error:  # SystemExit, too: a framework that ends the process is an answer
         tell("failed", error_text(error))

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 def run(question: "dict[str, Any]", tell: "Any") -> None:
     """Tells of each case what PyTorch computes on the device of the question."""
     shared = sys.modules["payload_run"].sibling("payload_case")
-    bench = Bench(__import__("torch"), question["device"], shared)
+    tell("step", "import torch")
+    bench = Bench(__import__(question["module"]), question["device"], shared)
     if question["device"] != "cpu":
         tell("step", "torch opens the GPU")
         bench.torch.zeros(1, device=bench.device)
