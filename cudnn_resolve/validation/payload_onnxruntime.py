@@ -16,7 +16,7 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
     runtime = __import__(question["module"])
     if question["device"] != "cpu" and hasattr(runtime, "preload_dlls") and question.get("preload"):
         runtime.preload_dlls()
-    bench = Bench(runtime, sys.modules["numpy"], question["device"], shared, onnx)
+    bench = Bench(runtime, __import__(question["numpy"]), question["device"], shared, onnx)
     tell("step", "onnxruntime opens the {}".format("CPU" if question["device"] == "cpu" else "GPU"))
     bench.multiply(2, 3, 4, "float32")
     tell("ready")

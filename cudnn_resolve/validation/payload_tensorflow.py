@@ -38,7 +38,7 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
         tell("step", "tensorflow opens the GPU")
         if not tensorflow.config.list_physical_devices("GPU"):
             raise RuntimeError("TensorFlow sees no GPU: {}".format(tensorflow.sysconfig.get_build_info()))
-    bench = Bench(tensorflow, sys.modules["numpy"], question["device"], shared)
+    bench = Bench(tensorflow, __import__(question["numpy"]), question["device"], shared)
     tell("ready")
     with tensorflow.device(bench.device):
         if question.get("speed"):

@@ -40,6 +40,8 @@ def _expected(case: Case) -> Mapping[str, Expected]:
     given = tensors(case)
     if case.kind == "lstm":
         return {"y": _lstm(case, given)}
+    if case.kind == "encoder":
+        return {"y": _encoder(case, given)}
     links = tuple(_matmul_links(case) if case.kind == "matmul" else _convolution_links(case))
     shapes = case.shapes
     found = {"y": _added([(y, x, w) for y, x, w in links], given["x"], given["w"], count(shapes["y"]))}
@@ -96,9 +98,42 @@ def _places(case: Case) -> Iterator[tuple[int, int, int]]:
                 yield place, tap, flat
 
 
+_NORM_EPSILON = 1e-5
+_STEEPEST = 1.13
+_UNIT = 2.0**-23
+
+
+def _encoder(case: Case, given: Mapping[str, Sequence[float]]) -> Expected:
+    """Two convolutions, GELU after each, and the normalization of every frame (epsilon 1e-5, as everywhere)."""
+    one = replace(case, kind="convolution", kernel=(3,), stride=(1,), padding=(1,), dilation=(1,))
+    first = _added(list(_convolution_links(one)), given["x"], given["w"], count(one.shapes["y"]))
+    hidden = [_gelu(value) for value in first.values]
+    two = replace(one, channels=case.filters, stride=(2,))
+    second = _added(list(_convolution_links(two)), hidden, given["v"], count(two.shapes["y"]))
+    taps = [sum(map(abs, given["v"][row * 3 * case.filters : (row + 1) * 3 * case.filters])) for row in range(case.filters)]
+    # GELU is nowhere steeper than 1.13; each result is rounded once when it is written, and once more as it passes the layer.
+    error = _STEEPEST * (first.terms + 4) * _UNIT * first.size
+    error = _STEEPEST * ((second.terms + 4) * _UNIT * second.size + max(taps) * error) + 2 * _UNIT * second.size
+    width, frames = case.filters, two.out_size[0]
+    values: list[float] = []
+    lost = 0.0
+    for image, frame in product(range(case.batch), range(frames)):
+        row = [_gelu(second.values[(image * width + channel) * frames + frame]) for channel in range(width)]
+        mean = sum(row) / width
+        deviation = math.sqrt(sum((value - mean) ** 2 for value in row) / width + _NORM_EPSILON)
+        normal = [(value - mean) / deviation for value in row]
+        # Mean and deviation are off by the error at most, and what is normalized by both together.
+        lost = max(lost, error * (2 + max(map(abs, normal))) / deviation)
+        values += normal
+    return Expected(values=tuple(values), terms=second.terms, size=1.0, lost=lost)
+
+
+def _gelu(value: float) -> float:
+    return value * (1 + math.erf(value / math.sqrt(2))) / 2
+
+
 _SQUASH_ERROR = 2.0**-11
 """The largest relative error of the hardware's own tanh; source: PTX ISA, `tanh.approx.f32`."""
-_UNIT = 2.0**-23
 
 
 def _lstm(case: Case, given: Mapping[str, Sequence[float]]) -> Expected:

@@ -43,7 +43,7 @@ class Subject:
         would_load = self.installed.would_load
         path = would_load.path if would_load else None
         soname = path.rpartition("/")[2] if path else None
-        return {"module": self.module, "would_load": path, "soname": soname, "plugin": self.plugin}
+        return {"module": self.module, "numpy": "numpy", "would_load": path, "soname": soname, "plugin": self.plugin}
 
     @property
     def is_cpu_build(self) -> bool:
