@@ -11,7 +11,7 @@ from cudnn_resolve.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from cudnn_resolve.validation.model import Validation
-    from cudnn_resolve.validation.run import Wish
+    from cudnn_resolve.validation.run import Known, Wish
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("-f", "--framework", metavar="NAME", action="append", help="only this framework, `torch`; repeatable (default: all)")
     group.add_argument("--gpu", metavar="N", help="only this GPU, as programs count them from 0 (default: every one)")
+    group.add_argument("--full", action="store_true", help="every type in both layouts, instead of each class with each type once")
     group.add_argument("--require-gpu", action="store_true", help="fail where there is no GPU, instead of skipping")
     add_output_options(parser, ("text", "json", "junit"))
     parser.epilog = "Exit codes: 0 passed, or skipped without a GPU; 1 failed, or skipped with --require-gpu."
@@ -44,7 +45,9 @@ def wish_of(args: argparse.Namespace) -> Wish:
         raise UsageError(
             f"--gpu {gpu!r} is not the number of a GPU", code="option-gpu", hint="programs count GPUs from 0: --gpu 0 is the first"
         )
-    return Wish(frameworks=tuple(args.framework or ()), gpu=None if gpu is None else int(gpu), require_gpu=args.require_gpu)
+    return Wish(
+        frameworks=tuple(args.framework or ()), gpu=None if gpu is None else int(gpu), require_gpu=args.require_gpu, everything=args.full
+    )
 
 
 def validation_of(options: Options, wish: Wish) -> Validation:
@@ -55,7 +58,20 @@ def validation_of(options: Options, wish: Wish) -> Validation:
 
     host = LinuxHost()
     facts = detect(host, options.python)
-    return validate(host, facts, wish, lambda text: say(text, options, least=1))
+    return validate(host, facts, wish, _known(), lambda text: say(text, options, least=1))
+
+
+def _known() -> Known:
+    """What the matrix knows of cards, asked only where there is one."""
+    from cudnn_resolve.host.tables import open_book
+    from cudnn_resolve.validation.run import Known
+    from cudnn_resolve.version import Capability
+
+    book = open_book(())
+    return Known(
+        architecture=lambda capability: book.architecture(Capability.parse(capability)) if capability else None,
+        card=lambda name: book.card(name) if name else None,
+    )
 
 
 def _rendered(validation: Validation, options: Options) -> str:

@@ -30,19 +30,17 @@ def _head(validation: Validation) -> Iterator[str]:
 
 
 def _groups(checks: Sequence[Check], *, whole: bool) -> list[list[Check]]:
-    """Checks of one kind that passed stand together, all others alone."""
+    """Cases of one group that ended alike without a fault stand together, all other checks alone."""
     found: list[list[Check]] = []
-    together: dict[str, list[Check]] = {}
+    together: dict[tuple[str, str], list[Check]] = {}
     for check in checks:
-        kind, _, rest = check.id.rpartition("/")[0].rpartition("/")
-        name = f"{kind}/{rest}"
-        if whole or check.status != "passed" or check.id.count("/") < 2:
+        if whole or check.group is None or check.status not in ("passed", "skipped"):
             found.append([check])
-        elif name in together:
-            together[name].append(check)
-        else:
-            together[name] = [check]
-            found.append(together[name])
+            continue
+        key = check.group, check.status
+        if key not in together:
+            found.append(together.setdefault(key, []))
+        together[key].append(check)
     return found
 
 
@@ -50,11 +48,13 @@ def _group(group: Sequence[Check], style: Style, width: int) -> Iterator[str]:
     first = group[0]
     word, color = _MARKS[first.status]
     mark = style(word.ljust(_COLUMN), color)
-    if len(group) > 1:
+    if first.group is not None and len(group) > 1:
         total = sum(check.seconds or 0.0 for check in group)
-        name = first.id.rpartition("/")[0]
-        kinds = ", ".join(check.id.rpartition("/")[2] for check in group)
-        yield mark + shorten(clean(f"{name}: {kinds}" + (f" ({total:.2f} s)" if total else "")), width - _COLUMN)
+        classes = list(dict.fromkeys(check.id.removeprefix(f"{first.group}/").partition("/")[0] for check in group))
+        text = f"{first.group}: {len(group)} cases ({total:.2f} s): {', '.join(classes)}"
+        lines = wrap(clean(text), width=width, first=" " * _COLUMN, rest=" " * (_COLUMN + 2))
+        yield mark + lines[0][_COLUMN:]
+        yield from lines[1:]
         return
     seconds = f" ({first.seconds:.2f} s)" if first.seconds is not None else ""
     text = f"{first.id}: {first.observed or ''}".rstrip(": ") + seconds

@@ -110,8 +110,10 @@ class Case:
         return {**told, "id": self.id, "shapes": shapes, **{name: list(values) for name, values in tensors(self).items()}}
 
 
-_TOLD = ("name", "kind", "type", "layout", "batch", "channels", "filters", "size", "kernel", "stride", "padding", "dilation", "groups")
-_TOLD = (*_TOLD, "transposed")
+_TOLD = (
+    *("name", "kind", "type", "layout", "batch", "channels", "filters"),
+    *("size", "kernel", "stride", "padding", "dilation", "groups", "transposed"),
+)
 
 
 def count(shape: tuple[int, ...]) -> int:
@@ -205,7 +207,7 @@ def default_cases() -> tuple[Case, ...]:
 
 
 def encoder_cases() -> tuple[Case, ...]:
-    """What CTranslate2 can be given. In narrow types the normalization at its end blows errors up so far that no wrong result would show."""
+    """What CTranslate2 can be given. In narrow types the normalization at its end blows errors up too far for a wrong result to show."""
     return (ENCODER,)
 
 

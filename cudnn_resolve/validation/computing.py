@@ -45,6 +45,7 @@ def judge_case(prefix: str, framework: str | None, case: Case, told: Told, gpu: 
         detail=detail,
         seconds=float(seconds) if isinstance(seconds, (int, float)) else None,
         gpu=gpu,
+        group=prefix.rstrip("/"),
         output=told.output if status == "failed" and (answer is None or "error" in answer) else (),
     )
 

@@ -140,6 +140,41 @@ def _cpu_build(subject: Subject, *, has_gpu: bool) -> Check:
     )
 
 
+def judge_order(pair: tuple[Subject, Subject], told: Told, facts: Facts) -> tuple[Check, ...]:
+    """Two frameworks in one process: the cuDNN that the first one loads must serve both, and the second must still come up."""
+    first, second = pair
+    seen = seen_in(told)
+    id_ = f"order/{first.name} then {second.name}"
+    missing = [one for one in pair if one.module not in seen.imported]
+    if missing:
+        why = f"{told.step}: {told.failure}" if told.step else told.failure or "ended without a word"
+        return (
+            Check(id=id_, status="failed", expected="both come up", observed=why, detail=f"{missing[0].name} does not", output=told.output),
+        )
+    checks = judge_cudnn(f"{id_}/", pair, told, facts)
+    bad = [check for check in checks if check.status in ("failed", "warning")]
+    served = [check.observed or "" for check in checks if check.status == "passed"]
+    if not bad:
+        shown = served[0] if served else "no cuDNN was loaded"
+        return (Check(id=id_, status="passed" if served else "skipped", expected="one cuDNN that serves both", observed=shown),)
+    worst: Status = "failed" if any(check.status == "failed" for check in bad) else "warning"
+    words = "; ".join(f"{check.framework}: {check.observed}" if check.framework else str(check.observed) for check in bad)
+    details = "; ".join(dict.fromkeys(check.detail for check in bad if check.detail))
+    return (Check(id=id_, status=worst, expected="one cuDNN that serves both", observed=words, detail=details, output=bad[0].output),)
+
+
+def judge_library(id_: str, told: Told, facts: Facts) -> tuple[Check, ...]:
+    """One libcudnn opened by itself: does it come up with all its parts."""
+    seen = seen_in(told)
+    if seen.cudnn is None:
+        why = f"{told.step}: {told.failure}" if told.step else told.failure or "it does not say its version"
+        return (Check(id=f"{id_}/load", status="failed", expected="it opens", observed=why, output=told.output),)
+    opened = Check(
+        id=f"{id_}/load", status="passed", expected="it opens", observed=f"{seen.cudnn} from {' and '.join(seen.cudnn_directories)}"
+    )
+    return opened, _judge_parts(f"{id_}/parts", (), told, facts)
+
+
 def judge_cudnn(prefix: str, subjects: Sequence[Subject], told: Told, facts: Facts) -> tuple[Check, ...]:
     """Which cuDNN answers, whether it serves each of these frameworks, and whether all its parts are of one release."""
     seen = seen_in(told)

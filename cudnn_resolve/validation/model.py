@@ -29,6 +29,8 @@ class Check:
     """As the child measured it; None where nothing was run or it did not come back."""
     gpu: int | None = None
     """Number of the GPU, as programs on this machine count them; None for what needs none."""
+    group: str | None = None
+    """What it belongs to where it is one of many cases, `torch`; tables for people show those that passed together."""
     output: tuple[str, ...] = ()
     """The last lines that the child printed, where it failed or ended unexpectedly."""
 

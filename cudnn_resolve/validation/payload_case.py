@@ -59,7 +59,7 @@ def order_of(rank: int, layout: str) -> "tuple[list[int], list[int]]":
     """Axes that bring a tensor from batch, channels, space into the layout, and those that bring it back."""
     if layout == "nchw":
         return list(range(rank)), list(range(rank))
-    return [0] + list(range(2, rank)) + [1], [0, rank - 1] + list(range(1, rank - 1))
+    return [0, *range(2, rank), 1], [0, rank - 1, *range(1, rank - 1)]
 
 
 def flat(array: "Any") -> "list[float]":
@@ -70,7 +70,7 @@ def flat(array: "Any") -> "list[float]":
 def version_tuple(text: str) -> "tuple[int, ...]":
     """`2.6.0+cu124` as (2, 6, 0)."""
     numbers = []
-    for part in text.split("+")[0].split("."):
+    for part in text.split("+", maxsplit=1)[0].split("."):
         digits = "".join(letter for letter in part if letter.isdigit())
         if not digits:
             break

@@ -4,6 +4,7 @@ A broken framework and a broken cuDNN are told apart by this. Memory of the card
 cuDNN has a handle. Python 3.6 grammar, standard library only.
 """
 
+import contextlib
 import ctypes
 import glob
 import os
@@ -30,9 +31,8 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
     """Tells of each case what the libcudnn of the question computes on the first GPU that is visible."""
     shared = sys.modules["payload_run"].sibling("payload_case")
     path = question["library"]
-    for pattern in NEIGHBOURS:
-        for neighbour in sorted(glob.glob(os.path.join(os.path.dirname(path), "..", "..", "*", "lib", pattern))):
-            quietly_open(neighbour)
+    for neighbour in neighbours(path):
+        quietly_open(neighbour)
     tell("step", "open the driver's library")
     card = Card()
     tell("step", "open {}".format(path))
@@ -43,12 +43,16 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
     shared.go_through(question, tell, bench.compute)
 
 
+def neighbours(path: str) -> "list[str]":
+    """Libraries of CUDA in wheels beside the one that holds this libcudnn."""
+    folder = os.path.join(os.path.dirname(path), "..", "..", "*", "lib")
+    return [found for pattern in NEIGHBOURS for found in sorted(glob.glob(os.path.join(folder, pattern)))]
+
+
 def quietly_open(path: str) -> None:
     """Opens a library for those that come later; one that cannot be opened is missed later, by those that need it."""
-    try:
+    with contextlib.suppress(OSError):
         ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
-    except OSError:
-        pass
 
 
 class Card:
@@ -180,7 +184,7 @@ class Work:
         step = 1
         order = list(range(len(shape)))
         if self.format == NHWC:
-            order = [0] + order[2:] + [1]
+            order = [0, *order[2:], 1]
         for axis in reversed(order):
             strides[axis] = step
             step *= shape[axis]
@@ -244,19 +248,19 @@ class Work:
         bench.call("cudnnGetConvolution{}WorkspaceSize".format(direction), bench.handle, *question, algorithm, ctypes.byref(size))
         workspace = self.kept(bench.card.allocate(size.value))
         # What stands there before must not count: beta is 0.
-        result = self.kept(bench.card.store(b"\xff" * self.bytes(tensor)))
+        result = self.kept(bench.card.store(b"\xff" * self.length(tensor)))
         scalar = ctypes.c_double if self.type == DOUBLE else ctypes.c_float
         one, zero = ctypes.byref(scalar(1)), ctypes.byref(scalar(0))
         convolution = self.convolution
         bench.call(
             "cudnnConvolution{}".format(direction), bench.handle, one, *given, convolution, algorithm, workspace, size, zero, target, result
         )
-        return self.unpacked(bench.card.fetch(result, self.bytes(tensor)), tensor)
+        return self.unpacked(bench.card.fetch(result, self.length(tensor)), tensor)
 
     # --- numbers to bytes and back ---
 
-    def bytes(self, tensor: str) -> int:
-        """Size of a tensor."""
+    def length(self, tensor: str) -> int:
+        """Bytes of a tensor."""
         return struct.calcsize(self.letter) * len(self.order(tensor))
 
     def order(self, tensor: str) -> "list[int]":

@@ -74,7 +74,7 @@ class Bench:
         there, back = self.shared.order_of(rank + 2, case["layout"])
         names = ("NC" + SPACE[rank]) if case["layout"] == "nchw" else "N" + SPACE[rank] + "C"
         weights = ("OI" + SPACE[rank]) if case["layout"] == "nchw" else SPACE[rank] + "IO"
-        order = there if case["layout"] == "nchw" else list(range(2, rank + 2)) + [1, 0]
+        order = there if case["layout"] == "nchw" else [*range(2, rank + 2), 1, 0]
         numbers = (names, weights, names)
         words = {"dimension_numbers": numbers, "precision": self.precision(case), "feature_group_count": case["groups"]}
         pads = [(pad, pad) for pad in case["padding"]]

@@ -32,6 +32,11 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
     """Tells of all frameworks of the question, one after the other in one process."""
     for framework in question["frameworks"]:
         load(framework, tell)
+    if question.get("library"):
+        tell("step", "open {}".format(question["library"]))
+        for neighbour in sys.modules["payload_run"].sibling("payload_cudnn").neighbours(question["library"]):
+            quietly(lambda path: ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL), neighbour)
+        ctypes.CDLL(question["library"])
     path = cudnn_path()
     tell("mapped", mapped())
     for framework in question["frameworks"]:

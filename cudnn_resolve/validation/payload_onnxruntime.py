@@ -29,7 +29,7 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
 class Bench:
     """ONNX Runtime on one device."""
 
-    def __init__(self, runtime: "Any", numpy: "Any", device: str, shared: "Any", onnx: "Any") -> None:  # noqa: PLR0913, PLR0917
+    def __init__(self, runtime: "Any", numpy: "Any", device: str, shared: "Any", onnx: "Any") -> None:
         self.runtime, self.numpy, self.shared, self.onnx = runtime, numpy, shared, onnx
         self.device = device
         self.threads = os.cpu_count() or 1
@@ -57,7 +57,7 @@ class Bench:
         kind = {"tf32": "float32"}.get(case["type"], case["type"])
         return self.numpy.array(case[name], dtype=kind).reshape(case["shapes"][name])
 
-    def computed(self, operation: str, words: "dict[str, Any]", given: "dict[str, Any]", shape: "Any", case: "dict[str, Any]") -> "Any":  # noqa: PLR0913, PLR0917
+    def computed(self, operation: str, words: "dict[str, Any]", given: "dict[str, Any]", shape: "Any", case: "dict[str, Any]") -> "Any":
         """The output of a model of one operation."""
         kind = self.onnx.FLOAT16 if case["type"] == "float16" else self.onnx.FLOAT
         inputs = [self.onnx.value_info(name, kind, array.shape) for name, array in given.items()]

@@ -34,7 +34,7 @@ class Bench:
 
     def compute(self, case: "dict[str, Any]") -> "dict[str, Any]":
         """The tensors of one case."""
-        self.allow_tf32(case["type"] == "tf32")
+        self.allow_tf32(case["type"])
         try:
             if case["kind"] == "matmul":
                 return {"y": self.listed(self.paddle.matmul(self.tensor(case, "x"), self.tensor(case, "w")))}
@@ -44,13 +44,13 @@ class Bench:
                 raise self.shared.Unsupported("on the CPU: {}".format(str(error).strip().splitlines()[-1][:200])) from error
             raise
 
-    def allow_tf32(self, allowed: bool) -> None:
+    def allow_tf32(self, kind: str) -> None:
         """Whether the card may round the factors of products of single precision."""
         base = getattr(self.paddle, "base", None) or getattr(self.paddle, "fluid", None)
         for name in ("set_cublas_switch", "set_cudnn_switch"):
             switch = getattr(getattr(base, "core", None), name, None)
             if switch is not None:
-                switch(allowed)
+                switch(kind == "tf32")
 
     def tensor(self, case: "dict[str, Any]", name: str, order: "Any" = None) -> "Any":
         """One of the given tensors, its axes in the given order."""
@@ -94,7 +94,7 @@ class Bench:
     def speed(self, work: "dict[str, Any]") -> "dict[str, Any]":
         """Seconds of one convolution on the device and of a part of it on the CPU."""
         paddle = self.paddle
-        self.allow_tf32(work["type"] == "tf32")
+        self.allow_tf32(work["type"])
         kind = {"tf32": "float32"}.get(work["type"], work["type"])
 
         def seconds(device: str, batch: int) -> float:

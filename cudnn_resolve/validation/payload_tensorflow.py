@@ -56,7 +56,7 @@ class Bench:
 
     def compute(self, case: "dict[str, Any]") -> "dict[str, Any]":
         """The tensors of one case."""
-        self.allow_tf32(case["type"] == "tf32")
+        self.allow_tf32(case["type"])
         try:
             if case["kind"] == "matmul":
                 return {"y": self.listed(self.tf.matmul(self.tensor(case, "x"), self.tensor(case, "w")))}
@@ -66,12 +66,12 @@ class Bench:
                 raise self.shared.Unsupported("on the CPU: {}".format(str(error)[:200])) from error
             raise
 
-    def allow_tf32(self, allowed: bool) -> None:
+    def allow_tf32(self, kind: str) -> None:
         """Whether the card may round the factors of products of single precision."""
         switch = getattr(self.tf.config.experimental, "enable_tensor_float_32_execution", None)
         if switch is not None:
-            switch(allowed)
-        elif allowed:
+            switch(kind == "tf32")
+        elif kind == "tf32":
             raise self.shared.Unsupported("this TensorFlow knows nothing of TF32")
 
     def tensor(self, case: "dict[str, Any]", name: str, order: "Any" = None) -> "Any":
@@ -145,7 +145,7 @@ class Bench:
     def speed(self, work: "dict[str, Any]") -> "dict[str, Any]":
         """Seconds of one convolution on the device and of a part of it on the CPU."""
         tf = self.tf
-        self.allow_tf32(work["type"] == "tf32")
+        self.allow_tf32(work["type"])
         kind = getattr(tf, {"tf32": "float32"}.get(work["type"], work["type"]))
         turned, pad = [work["x"][2], work["x"][3], work["x"][1]], work["padding"]
         kernel = [work["w"][2], work["w"][3], work["w"][1], work["w"][0]]

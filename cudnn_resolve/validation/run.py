@@ -1,4 +1,4 @@
-"""The whole validation: what is tested on this machine, in which children, and what came out."""
+"""The whole validation: what is tested on this machine, and what came out."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from types import MappingProxyType
 from cudnn_resolve.facts.model import Driver, Facts, Unknown
 from cudnn_resolve.host.later import Later
 from cudnn_resolve.host.port import Host
-from cudnn_resolve.record import dataclass
-from cudnn_resolve.validation.child import Told, run_payload
-from cudnn_resolve.validation.loading import judge_loading, seen_in
+from cudnn_resolve.matrix.row import Architecture, Card
+from cudnn_resolve.record import dataclass, replace
+from cudnn_resolve.validation.bench import PAYLOADS, Bench, Progress, Run
+from cudnn_resolve.validation.child import Told
+from cudnn_resolve.validation.computing import judge_cases
+from cudnn_resolve.validation.loading import judge_library, judge_loading, judge_order, seen_in
 from cudnn_resolve.validation.model import Check, TestedGpu, Validation
-from cudnn_resolve.validation.subject import Subject, environment_of, gpus_of, subjects_of
+from cudnn_resolve.validation.speed import Pace, judge_card, judge_speed, pace_of
+from cudnn_resolve.validation.subject import Subject, gpus_of, subjects_of
+from cudnn_resolve.validation.usage import judge_usage
 
-LOAD_SECONDS = 120.0
-"""For an import with all its libraries; on a cold network disk TensorFlow takes a minute."""
+_MOST_LIBRARIES = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,56 +32,100 @@ class Wish:
     gpu: int | None = None
     """Number of one GPU; None = every one."""
     require_gpu: bool = False
+    everything: bool = False
+    """Every type in every layout, instead of each class with each type once."""
 
 
-Progress = Callable[[str], None]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """What the matrix knows of cards."""
+
+    architecture: Callable[[str | None], Architecture | None] = lambda _capability: None
+    card: Callable[[str | None], Card | None] = lambda _name: None
 
 
-def validate(host: Host, facts: Facts, wish: Wish, progress: Progress = lambda _text: None) -> Validation:
+def validate(host: Host, facts: Facts, wish: Wish, known: Known, progress: Progress = lambda _text: None) -> Validation:
     """The checks of the frameworks and of cuDNN in the environment that the facts describe, judged."""
     subjects = tuple(one for one in subjects_of(facts) if not wish.frameworks or {one.name, one.module} & {*wish.frameworks})
     gpus = tuple(one for one in gpus_of(facts) if wish.gpu is None or one.index == wish.gpu)
-    bench = Bench(host=host, facts=facts, python=facts.python.path or host.python, progress=progress)
+    bench = Bench(host=host, python=facts.python.path or host.python, progress=progress, everything=wish.everything)
+    libraries = libraries_of(facts, subjects)
+    floor = Floor(bench=bench, subjects=subjects, libraries=libraries, known=known)
+    # Every card works from the start, side by side, while this thread sees what loads.
+    working = [Later(partial(floor.on_card, gpu, prefix=f"gpu{gpu.index}/" if len(gpus) > 1 else "")) for gpu in gpus]
     told = bench.load(subjects)
     checks = [*_machine(facts, subjects, gpus, wish)]
     for subject, one in zip(subjects, told, strict=True):
         checks += judge_loading(subject, one, facts, has_gpu=bool(gpus))
+    for pair, one in bench.orders([one for one in subjects if not one.is_cpu_build]):
+        checks += judge_order(pair, one, facts)
+    opened = {path: bench.library(path) for path in libraries}
+    for path, one in opened.items():
+        checks += judge_library(f"cudnn/{floor.label(path)}", one, facts)
+    for later in working:
+        checks += later.value()
     driver = facts.driver.version if isinstance(facts.driver, Driver) else None
     return Validation(
         checks=tuple(checks),
         gpus=gpus,
         driver=driver,
         frameworks=MappingProxyType({one.name: one.installed.version for one in subjects}),
-        loaded=MappingProxyType(_loaded(told)),
+        loaded=MappingProxyType(_loaded([*told, *opened.values()])),
     )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Bench:
-    """Where the children run."""
+class Floor:
+    """The work that every card does."""
 
-    host: Host
-    facts: Facts
-    python: str
-    progress: Progress
+    bench: Bench
+    subjects: tuple[Subject, ...]
+    libraries: tuple[str, ...]
+    known: Known
 
-    def load(self, subjects: Sequence[Subject]) -> tuple[Told, ...]:
-        """What the processes hold in which each framework is alone; two at a time."""
-        return in_pairs([partial(self._load_one, one) for one in subjects])
+    def on_card(self, gpu: TestedGpu, prefix: str) -> list[Check]:
+        """All checks of one card: the card itself, each cuDNN, each framework."""
+        looked = self.bench.card(gpu)
+        checks = [judge_card(f"{prefix}card", looked, gpu.index)]
+        if checks[0].status == "failed":
+            return checks
+        pace = pace_of(looked, self.known.architecture(gpu.compute_capability), self.known.card(gpu.name))
+        for path in self.libraries:
+            runs = self.bench.bare(path, gpu)
+            checks += self._judged(f"{prefix}cudnn/{self.label(path)}/", None, runs, gpu)
+        for subject in self.subjects:
+            if not subject.is_cpu_build and subject.module in PAYLOADS:
+                checks += self._framework(subject, gpu, prefix, pace)
+        return checks
 
-    def _load_one(self, subject: Subject) -> Told:
-        self.progress(f"loading {subject.name}")
-        question = {"payload": "payload_load", "frameworks": [subject.question]}
-        return run_payload(self.host, self.python, question, env=environment_of(self.host.environ), seconds=LOAD_SECONDS)
+    def label(self, path: str) -> str:
+        """A short name for a libcudnn, `libcudnn.so.9`; with a number behind it where several have one name."""
+        name = path.rpartition("/")[2]
+        alike = [one for one in self.libraries if one.rpartition("/")[2] == name]
+        return name if len(alike) == 1 else f"{name}#{alike.index(path) + 1}"
+
+    def _framework(self, subject: Subject, gpu: TestedGpu, prefix: str, pace: Pace) -> list[Check]:
+        name = f"{prefix}{subject.name}/"
+        runs = self.bench.computed(subject, gpu)
+        checks = self._judged(name, subject.name, runs, gpu)
+        if any(check.id == f"{name}start" for check in checks):
+            return checks
+        checks.append(judge_usage(f"{name}cudnn-used", subject.name, runs, gpu.index))
+        timed = self.bench.timed(subject, gpu)
+        if timed is not None:
+            checks.append(judge_speed(f"{name}speed", subject.name, timed, pace, gpu.index))
+        return checks
+
+    def _judged(self, prefix: str, framework: str | None, runs: Sequence[Run], gpu: TestedGpu) -> list[Check]:
+        return list(judge_cases(prefix, framework, runs, gpu.index))
 
 
-def in_pairs(calls: Sequence[Callable[[], Told]]) -> tuple[Told, ...]:
-    """The values of the calls in their order, two of which run at any time."""
-    found: list[Told] = []
-    for index in range(0, len(calls), 2):
-        later = [Later(call) for call in calls[index : index + 2]]
-        found += [one.value() for one in later]
-    return tuple(found)
+def libraries_of(facts: Facts, subjects: Sequence[Subject]) -> tuple[str, ...]:
+    """Each libcudnn that a framework would load; where there is none, each whole copy that was found."""
+    paths = [one.installed.would_load.path for one in subjects if one.installed.would_load and one.installed.would_load.path]
+    if not paths and not isinstance(facts.cudnn, Unknown):
+        paths = [f"{copy.path}/libcudnn.so.{copy.soname}" for copy in facts.cudnn if copy.path and copy.soname and copy.complete]
+    return tuple(dict.fromkeys(paths))[:_MOST_LIBRARIES]
 
 
 def _machine(facts: Facts, subjects: Sequence[Subject], gpus: Sequence[TestedGpu], wish: Wish) -> list[Check]:
@@ -122,3 +170,12 @@ def _loaded(told: Sequence[Told]) -> dict[str, str]:
             if version is not None and version not in found.setdefault(kind, []):
                 found[kind].append(version)
     return {kind: ", ".join(versions) for kind, versions in sorted(found.items()) if versions}
+
+
+def with_causes(validation: Validation, explain: Callable[[str], str]) -> Validation:
+    """The validation in which what failed with words of its own carries their cause; `explain` answers "" for what it does not know."""
+    checks = []
+    for check in validation.checks:
+        why = explain("\n".join([check.observed or "", *check.output])) if check.status == "failed" else ""
+        checks.append(replace(check, detail="; ".join(filter(None, [check.detail, why]))) if why else check)
+    return replace(validation, checks=tuple(checks))
