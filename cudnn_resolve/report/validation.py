@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cudnn_resolve.report.text import Style, clean, shorten, wrap
+from cudnn_resolve.report.text import Style, clean, wrap
 from cudnn_resolve.validation.model import Check, Validation
 
 _MARKS = {"passed": ("ok", "green"), "failed": ("FAILED", "red"), "warning": ("warning", "yellow"), "skipped": ("skipped", "dim")}
@@ -59,15 +59,12 @@ def _group(group: Sequence[Check], style: Style, width: int) -> Iterator[str]:
     seconds = f" ({first.seconds:.2f} s)" if first.seconds is not None else ""
     text = f"{first.id}: {first.observed or ''}".rstrip(": ") + seconds
     indent = " " * _COLUMN
-    if first.status == "passed":
-        yield mark + shorten(clean(text), width - _COLUMN)
-        return
     lines = wrap(clean(text), width=width, first=indent)
     yield mark + lines[0][_COLUMN:]
     yield from lines[1:]
     if first.expected and first.status in ("failed", "warning"):
         yield from wrap(clean(f"expected: {first.expected}"), width=width, first=indent + "  ")
-    if first.detail:
+    if first.detail and first.status != "passed":
         yield from wrap(clean(first.detail), width=width, first=indent + "  ")
     if first.status == "failed":
         for line in first.output[-6:]:

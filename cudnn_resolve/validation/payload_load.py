@@ -7,6 +7,7 @@ Tells, in this order: `step` before whatever may crash; for each framework `impo
 import ctypes
 import os
 import re
+import struct
 import sys
 import time
 
@@ -37,19 +38,18 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
         for neighbour in sys.modules["payload_run"].sibling("payload_cudnn").neighbours(question["library"]):
             quietly(lambda path: ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL), neighbour)
         ctypes.CDLL(question["library"])
-    path = cudnn_path()
     tell("mapped", mapped())
     for framework in question["frameworks"]:
         planned = framework.get("would_load")
-        if path is None and planned:
+        # Some open cuDNN only once they see a GPU; theirs is then opened as the loader would find it.
+        if planned and not any(soname_of(one) == soname_of(planned) for one in cudnn_paths()):
             tell("step", "open {}".format(planned))
             try:
                 ctypes.CDLL(planned)
                 tell("opened", [framework["module"], "by path"])
             except OSError as error:
                 tell("unopened", [framework["module"], str(error)[:1000]])
-            path = cudnn_path()
-    if path is not None:
+    for path in cudnn_paths():
         ask_cudnn(path, tell)
     tell("libraries", {one: version_of(one, tell) for one in mapped()})
 
@@ -64,7 +64,7 @@ def load(framework: "dict[str, Any]", tell: "Any") -> None:
     tell("step", "ask {} what it was built with".format(name))
     tell("built", [name, quietly(BUILT.get(name, nothing), module) or {}])
     opener = OPENERS.get(name)
-    if opener is None or (cudnn_path() is not None and name != "onnxruntime"):
+    if opener is None:
         return
     tell("step", "{} opens cuDNN".format(name))
     try:
@@ -224,17 +224,47 @@ def onnxruntime_opens(module: "Any", _framework: "dict[str, Any]") -> "str | Non
     provider = os.path.join(folder, "libonnxruntime_providers_cuda.so")
     if not os.path.exists(provider):
         return None
-    # A real session is not made: with a stub of a driver it ends the process.
-    ctypes.CDLL(os.path.join(folder, "libonnxruntime_providers_shared.so"), mode=ctypes.RTLD_GLOBAL)
+    # The provider itself cannot be opened outside of a session, and a session without a driver ends the process. It names no
+    # directories: what it needs is searched for as any name is.
+    needed = [name for name in needs_of(provider) if LIBRARY.match(name)]
     try:
-        ctypes.CDLL(provider)
+        for name in needed:
+            ctypes.CDLL(name)
     except OSError:
         if not hasattr(module, "preload_dlls"):
             raise
         module.preload_dlls()
-        ctypes.CDLL(provider)
+        for name in needed:
+            ctypes.CDLL(name)
         return "onnxruntime.preload_dlls()"
-    return "its CUDA provider"
+    return "what its CUDA provider needs"
+
+
+def needs_of(path: str) -> "list[str]":
+    """The names that a library needs (DT_NEEDED), of a 64-bit little-endian ELF file."""
+    with open(path, "rb") as file:
+        head = file.read(64)
+        if head[:6] != b"\x7fELF\x02\x01":
+            return []
+        at, size, count = (
+            struct.unpack_from("<Q", head, 32)[0],
+            struct.unpack_from("<H", head, 54)[0],
+            struct.unpack_from("<H", head, 56)[0],
+        )
+        file.seek(at)
+        table = file.read(size * count)
+        # Kind, offset in the file, address and size of each segment.
+        rows = [struct.unpack_from("<I4xQQ8xQ", table, size * index) for index in range(count)]
+        dynamic = next(row for row in rows if row[0] == 2)
+        file.seek(dynamic[1])
+        content = file.read(dynamic[3])
+        tags = [struct.unpack_from("<qQ", content, offset) for offset in range(0, len(content) - 15, 16)]
+        address = next(value for tag, value in tags if tag == 5)
+        length = next(value for tag, value in tags if tag == 10)
+        home = next(row for row in rows if row[0] == 1 and row[2] <= address < row[2] + row[3])
+        file.seek(home[1] + address - home[2])
+        names = file.read(length)
+    return [names[value : names.find(b"\0", value)].decode("utf-8", "replace") for tag, value in tags if tag == 1]
 
 
 def cupy_opens(_module: "Any", _framework: "dict[str, Any]") -> "str | None":
@@ -266,9 +296,14 @@ def mapped() -> "list[str]":
     return sorted(found)
 
 
-def cudnn_path() -> "str | None":
-    """The libcudnn that the process holds: the first one that came would be any of several, so the first by name."""
-    return next((path for path in mapped() if CUDNN.match(os.path.basename(path))), None)
+def cudnn_paths() -> "list[str]":
+    """Every libcudnn that the process holds, without its parts."""
+    return [path for path in mapped() if CUDNN.match(os.path.basename(path))]
+
+
+def soname_of(path: str) -> str:
+    """The major in a file name, `9` for libcudnn.so.9.1.0."""
+    return os.path.basename(path).partition(".so.")[2].partition(".")[0]
 
 
 def handle_of(path: str) -> "Any":
@@ -306,7 +341,7 @@ def ask_cudnn(path: str, tell: "Any") -> None:
 
 def open_engines(major: int, tell: "Any") -> "dict[str, str]":
     """By name why an engine library, which the first convolution would load, cannot be opened; "" where it can."""
-    graph = next((path for path in mapped() if os.path.basename(path).startswith("libcudnn_graph.so")), None)
+    graph = next((path for path in mapped() if os.path.basename(path).startswith("libcudnn_graph.so.{}".format(major))), None)
     if graph is None:
         return {}
     # Their names are searched for as the loader does it for libcudnn_graph, whose RUNPATH is its own directory.

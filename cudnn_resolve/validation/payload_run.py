@@ -101,12 +101,15 @@ def main() -> None:
         pass
     if question.get("memory_mib"):
         watch(int(question["memory_mib"]), tell)
+    log = None  # type: Any
     try:
         if question.get("log"):
-            question["watched"] = sibling("payload_log").Log().watched
+            log = sibling("payload_log").Log()
+            question["watched"] = log.watched
         sibling(str(question["payload"])).run(question, tell)
     except BaseException as error:  # SystemExit, too: a framework that ends the process is an answer
-        tell("failed", error_text(error))
+        why = log.reasons() if log is not None else ""
+        tell("failed", error_text(error) + (" (cuDNN: {})".format(why) if why else ""))
     tell("end")
     sys.stderr.flush()
     os._exit(0)  # destructors of broken libraries are not waited for

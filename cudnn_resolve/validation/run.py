@@ -57,8 +57,10 @@ def validate(host: Host, facts: Facts, wish: Wish, known: Known, progress: Progr
     checks = [*_machine(facts, subjects, gpus, wish)]
     for subject, one in zip(subjects, told, strict=True):
         checks += judge_loading(subject, one, facts, has_gpu=bool(gpus))
-    for pair, one in bench.orders([one for one in subjects if not one.is_cpu_build]):
-        checks += judge_order(pair, one, facts)
+    broken = {check.framework for check in checks if check.status == "failed"}
+    # What fails alone fails in company, too: that is said once.
+    whole = [one for one in subjects if not one.is_cpu_build and one.name not in broken]
+    checks += [judge_order(pair, one, facts) for pair, one in bench.orders(whole)]
     opened = {path: bench.library(path) for path in libraries}
     for path, one in opened.items():
         checks += judge_library(f"cudnn/{floor.label(path)}", one, facts)
@@ -165,7 +167,7 @@ def _loaded(told: Sequence[Told]) -> dict[str, str]:
     for one in told:
         seen = seen_in(one)
         pairs = [(path.rpartition("/")[2].removeprefix("lib").partition(".so")[0], version) for path, version in seen.libraries.items()]
-        pairs += [("cudnn", seen.cudnn.text)] if seen.cudnn else []
+        pairs += [("cudnn", cudnn.version.text) for cudnn in seen.cudnns if cudnn.version]
         for kind, version in pairs:
             if version is not None and version not in found.setdefault(kind, []):
                 found[kind].append(version)
