@@ -10,6 +10,8 @@ from cudnn_resolve.cli.printing import emit, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from cudnn_resolve.facts.model import InstalledFramework
+    from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.validation.model import Validation
     from cudnn_resolve.validation.run import Known, Wish
 
@@ -71,7 +73,19 @@ def _known() -> Known:
     return Known(
         architecture=lambda capability: book.architecture(Capability.parse(capability)) if capability else None,
         card=lambda name: book.card(name) if name else None,
+        cudnn_built=lambda installed: _cudnn_built(book, installed),
     )
+
+
+def _cudnn_built(book: Book, installed: InstalledFramework) -> str | None:
+    """What the builds of that release and package were compiled against, where they agree."""
+    name = book.framework_of(installed.name)
+    if name is None:
+        return None
+    version = installed.version.partition("+")[0]
+    builds = [one for one in book.framework(name).builds if one.version == version and one.package == installed.name and one.cudnn]
+    found = {one.cudnn.text for one in builds if one.cudnn and installed.variant in (None, one.variant)}
+    return found.pop() if len(found) == 1 else None
 
 
 def _rendered(validation: Validation, options: Options) -> str:

@@ -15,6 +15,10 @@ from cudnn_resolve.version import CudnnVersion
 _CUDA = {"cudart": "CUDA runtime", "cublas": "cuBLAS", "cublasLt": "cuBLASLt"}
 
 
+_WITHOUT = {"cupy": "cuDNN cannot be loaded: CuPy does without it, but has no convolutions then"}
+"""Frameworks that go on without cuDNN."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cudnn:
     """One libcudnn in a process, as it answered."""
@@ -216,8 +220,10 @@ def _judge_version(id_: str, subject: Subject, seen: Seen, told: Told) -> Check:
 
     unopened, found = seen.unopened.get(subject.module), seen.cudnn_for(built)
     if unopened is not None:
+        if "incompatib" in unopened:
+            return check("failed", unopened, "the framework itself refuses this cuDNN")
         return check(
-            "failed", unopened, "the framework itself refuses this cuDNN" if "incompatib" in unopened else "cuDNN cannot be loaded"
+            "warning" if subject.module in _WITHOUT else "failed", unopened, _WITHOUT.get(subject.module, "cuDNN cannot be loaded")
         )
     if found is None:
         if told.failure:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from types import MappingProxyType
 
-from cudnn_resolve.facts.model import Driver, Facts, Unknown
+from cudnn_resolve.facts.model import Driver, Facts, InstalledFramework, Unknown
 from cudnn_resolve.host.later import Later
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.matrix.row import Architecture, Card
@@ -38,15 +38,18 @@ class Wish:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
-    """What the matrix knows of cards."""
+    """What the matrix knows of cards and builds."""
 
     architecture: Callable[[str | None], Architecture | None] = lambda _capability: None
     card: Callable[[str | None], Card | None] = lambda _name: None
+    cudnn_built: Callable[[InstalledFramework], str | None] = lambda _installed: None
+    """The cuDNN that a build was compiled against, which some builds tell of themselves as a bare major only."""
 
 
 def validate(host: Host, facts: Facts, wish: Wish, known: Known, progress: Progress = lambda _text: None) -> Validation:
     """The checks of the frameworks and of cuDNN in the environment that the facts describe, judged."""
-    subjects = tuple(one for one in subjects_of(facts) if not wish.frameworks or {one.name, one.module} & {*wish.frameworks})
+    wanted = [one for one in subjects_of(facts) if not wish.frameworks or {one.name, one.module} & {*wish.frameworks}]
+    subjects = tuple(_completed(one, known) for one in wanted)
     gpus = tuple(one for one in gpus_of(facts) if wish.gpu is None or one.index == wish.gpu)
     bench = Bench(host=host, python=facts.python.path or host.python, progress=progress, everything=wish.everything)
     libraries = libraries_of(facts, subjects)
@@ -120,6 +123,14 @@ class Floor:
 
     def _judged(self, prefix: str, framework: str | None, runs: Sequence[Run], gpu: TestedGpu) -> list[Check]:
         return list(judge_cases(prefix, framework, runs, gpu.index))
+
+
+def _completed(subject: Subject, known: Known) -> Subject:
+    """The subject with the cuDNN that the matrix says it was built with, where it says more than the build itself."""
+    own, told = subject.installed.cudnn_built, known.cudnn_built(subject.installed)
+    if told is None or (own is not None and (own.count(".") > 0 or own != told.partition(".")[0])):
+        return subject
+    return replace(subject, installed=replace(subject.installed, cudnn_built=told))
 
 
 def libraries_of(facts: Facts, subjects: Sequence[Subject]) -> tuple[str, ...]:
