@@ -61,16 +61,28 @@ def resident(pid: int) -> int:
         return 0
 
 
+def parent_of(pid: int) -> int:
+    """The process that started another one; 0 where that is gone."""
+    try:
+        with open("/proc/{}/stat".format(pid)) as words:
+            return int(words.read().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def watch(limit_mib: int, tell: Teller) -> None:
-    """A process beside this one ends it when it holds more memory than it may.
+    """A process beside this one ends it when it holds more memory than it may, or when whoever asked is gone.
 
     A limit of the address space would do harm: libcuda reserves far more than it uses.
     """
-    watched = os.getpid()
+    watched, asker = os.getpid(), os.getppid()
     if os.fork():
         return
     try:
         while os.getppid() == watched:
+            if parent_of(watched) != asker:
+                os.kill(watched, signal.SIGKILL)
+                break
             if resident(watched) > limit_mib << 20:
                 tell("memory", limit_mib)
                 os.kill(watched, signal.SIGKILL)

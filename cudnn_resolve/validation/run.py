@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
@@ -54,10 +54,11 @@ def validate(host: Host, facts: Facts, wish: Wish, known: Known, progress: Progr
     bench = Bench(host=host, python=facts.python.path or host.python, progress=progress, everything=wish.everything)
     libraries = libraries_of(facts, subjects)
     floor = Floor(bench=bench, subjects=subjects, libraries=libraries, known=known)
-    # Every card works from the start, side by side, while this thread sees what loads.
-    working = [Later(partial(floor.on_card, gpu, prefix=f"gpu{gpu.index}/" if len(gpus) > 1 else "")) for gpu in gpus]
-    told = bench.load(subjects)
-    checks = [*_machine(facts, subjects, gpus, wish)]
+    # Every card works from the start, side by side, while it is seen what loads.
+    loading = Later(partial(bench.load, subjects))
+    working = [Later(partial(floor.on_card, gpu, f"gpu{gpu.index}/" if len(gpus) > 1 else "", loading)) for gpu in gpus]
+    told = loading.value()
+    checks = [*_machine(facts, subjects, gpus, wish, host.environ)]
     for subject, one in zip(subjects, told, strict=True):
         checks += judge_loading(subject, one, facts, has_gpu=bool(gpus))
     broken = {check.framework for check in checks if check.status == "failed"}
@@ -88,8 +89,8 @@ class Floor:
     libraries: tuple[str, ...]
     known: Known
 
-    def on_card(self, gpu: TestedGpu, prefix: str) -> list[Check]:
-        """All checks of one card: the card itself, each cuDNN, each framework."""
+    def on_card(self, gpu: TestedGpu, prefix: str, loading: Later[tuple[Told, ...]]) -> list[Check]:
+        """All checks of one card: the card itself, each cuDNN, each framework; time is taken once nothing loads any more."""
         looked = self.bench.card(gpu)
         checks = [judge_card(f"{prefix}card", looked, gpu.index)]
         if checks[0].status == "failed":
@@ -100,7 +101,11 @@ class Floor:
             checks += self._judged(f"{prefix}cudnn/{self.label(path)}/", None, runs, gpu)
         for subject in self.subjects:
             if not subject.is_cpu_build and subject.module in PAYLOADS:
-                checks += self._framework(subject, gpu, prefix, pace)
+                checks += self._computed(subject, gpu, prefix)
+        loading.value()
+        for subject in self.subjects:
+            if any(check.framework == subject.name and check.status == "passed" for check in checks):
+                checks += self._timed(subject, gpu, prefix, pace)
         return checks
 
     def label(self, path: str) -> str:
@@ -109,17 +114,17 @@ class Floor:
         alike = [one for one in self.libraries if one.rpartition("/")[2] == name]
         return name if len(alike) == 1 else f"{name}#{alike.index(path) + 1}"
 
-    def _framework(self, subject: Subject, gpu: TestedGpu, prefix: str, pace: Pace) -> list[Check]:
+    def _computed(self, subject: Subject, gpu: TestedGpu, prefix: str) -> list[Check]:
         name = f"{prefix}{subject.name}/"
         runs = self.bench.computed(subject, gpu)
         checks = self._judged(name, subject.name, runs, gpu)
         if any(check.id == f"{name}start" for check in checks):
             return checks
-        checks.append(judge_usage(f"{name}cudnn-used", subject.name, runs, gpu.index))
-        timed = self.bench.timed(subject, gpu)
-        if timed is not None:
-            checks.append(judge_speed(f"{name}speed", subject.name, timed, pace, gpu.index))
-        return checks
+        return [*checks, judge_usage(f"{name}cudnn-used", subject.name, runs, gpu.index)]
+
+    def _timed(self, subject: Subject, gpu: TestedGpu, prefix: str, pace: Pace) -> list[Check]:
+        told = self.bench.timed(subject, gpu)
+        return [judge_speed(f"{prefix}{subject.name}/speed", subject.name, told, pace, gpu.index)] if told is not None else []
 
     def _judged(self, prefix: str, framework: str | None, runs: Sequence[Run], gpu: TestedGpu) -> list[Check]:
         return list(judge_cases(prefix, framework, runs, gpu.index))
@@ -141,7 +146,9 @@ def libraries_of(facts: Facts, subjects: Sequence[Subject]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(paths))[:_MOST_LIBRARIES]
 
 
-def _machine(facts: Facts, subjects: Sequence[Subject], gpus: Sequence[TestedGpu], wish: Wish) -> list[Check]:
+def _machine(
+    facts: Facts, subjects: Sequence[Subject], gpus: Sequence[TestedGpu], wish: Wish, environ: Mapping[str, str]
+) -> list[Check]:
     """Whether there is something to test, and something to test it on."""
     checks = []
     if not gpus:
@@ -150,7 +157,7 @@ def _machine(facts: Facts, subjects: Sequence[Subject], gpus: Sequence[TestedGpu
                 id="gpu",
                 status="failed" if wish.require_gpu else "skipped",
                 expected="an NVIDIA GPU that programs see" if wish.gpu is None else f"GPU {wish.gpu}",
-                observed=_no_gpu(facts, wish),
+                observed=_no_gpu(facts, wish, environ),
                 detail="nothing can be computed; what loads, from where and in which version is checked all the same",
             )
         )
@@ -161,9 +168,10 @@ def _machine(facts: Facts, subjects: Sequence[Subject], gpus: Sequence[TestedGpu
     return checks
 
 
-def _no_gpu(facts: Facts, wish: Wish) -> str:
+def _no_gpu(facts: Facts, wish: Wish, environ: Mapping[str, str]) -> str:
     if isinstance(facts.gpus, Unknown):
-        return "nobody could be asked for GPUs"
+        visible = environ.get("CUDA_VISIBLE_DEVICES")
+        return "nobody could be asked for GPUs" if visible is None else f"CUDA_VISIBLE_DEVICES={visible!r} leaves none that programs see"
     hidden = [gpu for gpu in facts.gpus if gpu.hidden]
     if wish.gpu is not None and len(facts.gpus) > len(hidden):
         return f"programs see {len(facts.gpus) - len(hidden)}, numbered from 0"
