@@ -146,9 +146,7 @@ def libraries_of(facts: Facts, subjects: Sequence[Subject]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(paths))[:_MOST_LIBRARIES]
 
 
-def _machine(
-    facts: Facts, subjects: Sequence[Subject], gpus: Sequence[TestedGpu], wish: Wish, environ: Mapping[str, str]
-) -> list[Check]:
+def _machine(facts: Facts, subjects: Sequence[Subject], gpus: Sequence[TestedGpu], wish: Wish, environ: Mapping[str, str]) -> list[Check]:
     """Whether there is something to test, and something to test it on."""
     checks = []
     if not gpus:

@@ -72,7 +72,7 @@ def compare(type_: Type, wanted: Expected, values: Sequence[object]) -> Comparis
         return Comparison(worst=math.inf, words=f"{len(values)} values instead of {len(wanted.values)}")
     worst, words = 0.0, "no value"
     for index, (right, value) in enumerate(zip(wanted.values, values, strict=True)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        if not isinstance(value, float) or not math.isfinite(value):
             return Comparison(worst=math.inf, words=f"element {index} is {str(value)[:20]} instead of {right:.6g}")
         allowed = tolerance(type_, wanted, right)
         share = abs(value - right) / allowed
