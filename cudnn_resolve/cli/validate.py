@@ -33,9 +33,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the checks; 1 where one failed."""
     options = options_of(args)
-    validation = validation_of(options, wish_of(args))
+    validation = validated(args)
     emit(_rendered(validation, options), options)
     return ExitCode.NO if validation.status == "failed" else ExitCode.OK
+
+
+def validated(args: argparse.Namespace) -> Validation:
+    """What was found on this machine, by the words of a command line."""
+    return validation_of(options_of(args), wish_of(args))
 
 
 def wish_of(args: argparse.Namespace) -> Wish:

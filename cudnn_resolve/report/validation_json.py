@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cudnn_resolve.validation.model import Check, TestedGpu, Validation
+from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
 
 
 def encode_validation(validation: Validation) -> dict[str, Any]:
@@ -34,5 +34,5 @@ def _check(check: Check) -> dict[str, Any]:
     }
 
 
-def _gpu(gpu: TestedGpu) -> dict[str, Any]:
+def _gpu(gpu: VisibleGpu) -> dict[str, Any]:
     return {"index": gpu.index, "name": gpu.name, "uuid": gpu.uuid, "compute_capability": gpu.compute_capability}

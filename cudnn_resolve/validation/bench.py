@@ -13,7 +13,7 @@ from cudnn_resolve.record import dataclass
 from cudnn_resolve.validation.case import LEAST_CAPABILITY, Case, bare_cases, default_cases, encoder_cases, every_case
 from cudnn_resolve.validation.child import Told, run_payload
 from cudnn_resolve.validation.computing import unanswered
-from cudnn_resolve.validation.model import TestedGpu
+from cudnn_resolve.validation.model import VisibleGpu
 from cudnn_resolve.validation.speed import question as speed_question
 from cudnn_resolve.validation.subject import Subject, environment_of
 
@@ -69,22 +69,22 @@ class Bench:
         question = {"payload": "payload_load", "frameworks": [one.question for one in subjects]}
         return self._child(question, seconds=LOAD_SECONDS * len(subjects))
 
-    def card(self, gpu: TestedGpu) -> Told:
+    def card(self, gpu: VisibleGpu) -> Told:
         """What the driver tells of a card."""
         return self._child({"payload": "payload_card"}, gpu=gpu, seconds=CARD_SECONDS)
 
-    def bare(self, path: str, gpu: TestedGpu | None) -> tuple[Run, ...]:
+    def bare(self, path: str, gpu: VisibleGpu | None) -> tuple[Run, ...]:
         """What one libcudnn computes by itself."""
         cases = _able(bare_cases(), gpu)
         return self._cases({"payload": "payload_cudnn", "library": path}, cases, gpu)
 
-    def computed(self, subject: Subject, gpu: TestedGpu | None) -> tuple[Run, ...]:
+    def computed(self, subject: Subject, gpu: VisibleGpu | None) -> tuple[Run, ...]:
         """What one framework computes."""
         self.progress(f"computing with {subject.name}" + (f" on GPU {gpu.index}" if gpu else ""))
         cases = _able(cases_for(subject.module, everything=self.everything), gpu)
         return self._cases(self._question(subject), cases, gpu, **_variables(subject))
 
-    def timed(self, subject: Subject, gpu: TestedGpu | None) -> Told | None:
+    def timed(self, subject: Subject, gpu: VisibleGpu | None) -> Told | None:
         """How long one framework takes; None where nothing can be timed with it."""
         if subject.module not in TIMED:
             return None
@@ -94,7 +94,7 @@ class Bench:
     def _question(self, subject: Subject) -> dict[str, Any]:
         return {"payload": f"payload_{subject.module}", "device": self.device, "preload": True, **subject.question}
 
-    def _cases(self, question: dict[str, Any], cases: tuple[Case, ...], gpu: TestedGpu | None, **more: str) -> tuple[Run, ...]:
+    def _cases(self, question: dict[str, Any], cases: tuple[Case, ...], gpu: VisibleGpu | None, **more: str) -> tuple[Run, ...]:
         """All cases; those behind one that ended the child are tried in another."""
         found: list[Run] = []
         rest = cases
@@ -105,7 +105,7 @@ class Bench:
             rest = unanswered(rest, told)
         return tuple(found)
 
-    def _child(self, question: dict[str, Any], *, seconds: float, gpu: TestedGpu | None = None, **more: str) -> Told:
+    def _child(self, question: dict[str, Any], *, seconds: float, gpu: VisibleGpu | None = None, **more: str) -> Told:
         return run_payload(self.host, self.python, question, env=environment_of(self.host.environ, gpu, **more), seconds=seconds)
 
 
@@ -125,7 +125,7 @@ def cases_for(module: str, *, everything: bool = False) -> tuple[Case, ...]:
     return (*turned, *extra)
 
 
-def _able(cases: Sequence[Case], gpu: TestedGpu | None) -> tuple[Case, ...]:
+def _able(cases: Sequence[Case], gpu: VisibleGpu | None) -> tuple[Case, ...]:
     """The cases whose type the card has; all where its capability is not known."""
     capability = gpu.compute_capability if gpu else None
     if capability is None or "." not in capability:

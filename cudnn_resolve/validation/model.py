@@ -36,7 +36,7 @@ class Check:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TestedGpu:
+class VisibleGpu:
     """One GPU that a validation was asked to use."""
 
     index: int
@@ -52,7 +52,7 @@ class Validation:
     """All checks of one run, and what they were about."""
 
     checks: tuple[Check, ...]
-    gpus: tuple[TestedGpu, ...] = ()
+    gpus: tuple[VisibleGpu, ...] = ()
     driver: str | None = None
     frameworks: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Name to version of those that were tested."""

@@ -15,7 +15,7 @@ from cudnn_resolve.validation.bench import PAYLOADS, Bench, Progress, Run
 from cudnn_resolve.validation.child import Told
 from cudnn_resolve.validation.computing import judge_cases
 from cudnn_resolve.validation.loading import judge_library, judge_loading, judge_order, seen_in
-from cudnn_resolve.validation.model import Check, TestedGpu, Validation
+from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
 from cudnn_resolve.validation.speed import Pace, judge_card, judge_speed, pace_of
 from cudnn_resolve.validation.subject import Subject, gpus_of, subjects_of
 from cudnn_resolve.validation.usage import judge_usage
@@ -89,7 +89,7 @@ class Floor:
     libraries: tuple[str, ...]
     known: Known
 
-    def on_card(self, gpu: TestedGpu, prefix: str, loading: Later[tuple[Told, ...]]) -> list[Check]:
+    def on_card(self, gpu: VisibleGpu, prefix: str, loading: Later[tuple[Told, ...]]) -> list[Check]:
         """All checks of one card: the card itself, each cuDNN, each framework; time is taken once nothing loads any more."""
         looked = self.bench.card(gpu)
         checks = [judge_card(f"{prefix}card", looked, gpu.index)]
@@ -114,7 +114,7 @@ class Floor:
         alike = [one for one in self.libraries if one.rpartition("/")[2] == name]
         return name if len(alike) == 1 else f"{name}#{alike.index(path) + 1}"
 
-    def _computed(self, subject: Subject, gpu: TestedGpu, prefix: str) -> list[Check]:
+    def _computed(self, subject: Subject, gpu: VisibleGpu, prefix: str) -> list[Check]:
         name = f"{prefix}{subject.name}/"
         runs = self.bench.computed(subject, gpu)
         checks = self._judged(name, subject.name, runs, gpu)
@@ -122,11 +122,11 @@ class Floor:
             return checks
         return [*checks, judge_usage(f"{name}cudnn-used", subject.name, runs, gpu.index)]
 
-    def _timed(self, subject: Subject, gpu: TestedGpu, prefix: str, pace: Pace) -> list[Check]:
+    def _timed(self, subject: Subject, gpu: VisibleGpu, prefix: str, pace: Pace) -> list[Check]:
         told = self.bench.timed(subject, gpu)
         return [judge_speed(f"{prefix}{subject.name}/speed", subject.name, told, pace, gpu.index)] if told is not None else []
 
-    def _judged(self, prefix: str, framework: str | None, runs: Sequence[Run], gpu: TestedGpu) -> list[Check]:
+    def _judged(self, prefix: str, framework: str | None, runs: Sequence[Run], gpu: VisibleGpu) -> list[Check]:
         return list(judge_cases(prefix, framework, runs, gpu.index))
 
 
@@ -146,7 +146,7 @@ def libraries_of(facts: Facts, subjects: Sequence[Subject]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(paths))[:_MOST_LIBRARIES]
 
 
-def _machine(facts: Facts, subjects: Sequence[Subject], gpus: Sequence[TestedGpu], wish: Wish, environ: Mapping[str, str]) -> list[Check]:
+def _machine(facts: Facts, subjects: Sequence[Subject], gpus: Sequence[VisibleGpu], wish: Wish, environ: Mapping[str, str]) -> list[Check]:
     """Whether there is something to test, and something to test it on."""
     checks = []
     if not gpus:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cudnn_resolve.facts.model import Facts, Gpu, InstalledFramework, Unknown
 from cudnn_resolve.record import dataclass
-from cudnn_resolve.validation.model import TestedGpu
+from cudnn_resolve.validation.model import VisibleGpu
 
 _MODULES = (
     (re.compile(r"torch"), "torch"),
@@ -65,19 +65,19 @@ def subjects_of(facts: Facts) -> tuple[Subject, ...]:
     return tuple(found.values())
 
 
-def gpus_of(facts: Facts) -> tuple[TestedGpu, ...]:
+def gpus_of(facts: Facts) -> tuple[VisibleGpu, ...]:
     """The GPUs that programs see, in the order in which they see them."""
     gpus = () if isinstance(facts.gpus, Unknown) else tuple(gpu for gpu in facts.gpus if not gpu.hidden)
     alone = len(gpus) == 1
     return tuple(_tested(index, gpu, alone=alone) for index, gpu in enumerate(gpus))
 
 
-def _tested(index: int, gpu: Gpu, *, alone: bool) -> TestedGpu:
+def _tested(index: int, gpu: Gpu, *, alone: bool) -> VisibleGpu:
     visible = None if alone else gpu.uuid or str(index)
-    return TestedGpu(index=index, name=gpu.name, uuid=gpu.uuid, compute_capability=gpu.compute_capability, visible=visible)
+    return VisibleGpu(index=index, name=gpu.name, uuid=gpu.uuid, compute_capability=gpu.compute_capability, visible=visible)
 
 
-def environment_of(environ: Mapping[str, str], gpu: TestedGpu | None = None, **more: str) -> dict[str, str]:
+def environment_of(environ: Mapping[str, str], gpu: VisibleGpu | None = None, **more: str) -> dict[str, str]:
     """The variables of a child: the user's own, for LD_LIBRARY_PATH and the like are part of what is tested, kept to one GPU."""
     chosen = {"CUDA_VISIBLE_DEVICES": gpu.visible} if gpu is not None and gpu.visible is not None else {}
     return {**POLITE, **environ, **chosen, **more}
