@@ -13,10 +13,12 @@ from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.record import dataclass, field
 
 _BARE = re.compile(r"\d{1,6}(?:\.\d{1,6}){0,3}", re.ASCII)
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _PREFER = ("installed", "newest")
 _POLICY = ("minor", "strict")
 _DEVICE = ("gpu", "cpu")
 _CHANNEL = ("auto", "pip", "apt")
+_STRATEGY = ("first-index", "best-match")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,10 +44,20 @@ class Options:
     """None = not said: a GPU is meant, and a CPU answer must say so."""
     strict_pins: bool = False
     channel: Literal["auto", "pip", "apt"] = "auto"
+    constraint_files: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    """Dependency groups, `NAME` or `PATH:NAME`."""
     index_url: str | None = None
     """None = whatever the target's pip or uv configuration says."""
     extra_index_urls: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
+    index_strategy: str | None = None
+    """None = that of the configuration that names the indexes."""
+    exclude_newer: str | None = None
+    """An ISO 8601 date or time."""
+    no_binary: tuple[str, ...] = ()
+    only_binary: tuple[str, ...] = ()
+    variant_indexes: bool = True
     offline: bool = False
     format: str = "text"
     output: str | None = None
@@ -69,7 +81,13 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
         "--requirement",
         metavar="FILE",
         action="append",
-        help="further pip requirements of the project, resolved together; repeatable",
+        help="further pip requirements of the project, resolved together: a requirements file, or a pyproject.toml; repeatable",
+    )
+    group.add_argument(
+        "-c", "--constraint", metavar="FILE", action="append", help="limits on packages that are needed anyway, as pip's; repeatable"
+    )
+    group.add_argument(
+        "--group", metavar="[PATH:]NAME", action="append", help="a dependency group of ./pyproject.toml or of PATH; repeatable"
     )
     group.add_argument("--cuda", metavar="SPEC", help="limit CUDA: `12.4` (any 12.4.x), `>=12,<13`")
     group.add_argument("--cudnn", metavar="SPEC", help="limit cuDNN: `9.3` (any 9.3.x), `>=9.1`")
@@ -84,8 +102,8 @@ def add_machine_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--facts", metavar="FILE", help="another machine: what `detect --format json` wrote there; - reads standard input")
 
 
-def add_assumption_options(parser: argparse.ArgumentParser) -> None:
-    """Single facts stated by hand."""
+def add_assumption_options(parser: argparse.ArgumentParser, *, platforms: bool = False) -> None:
+    """Single facts stated by hand; `platforms`: --platform may be said several times, and is a list."""
     group = parser.add_argument_group(
         "facts stated by hand",
         "They replace what was detected. With --python-version or --platform the answer is for a fresh environment on "
@@ -94,7 +112,12 @@ def add_assumption_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--driver", metavar="V", help="NVIDIA driver, `550.54.15`")
     group.add_argument("--gpu", metavar="NAME-OR-SM", action="append", help="`T4`, `RTX 4090`, `sm_90` or `9.0`; once for each GPU")
     group.add_argument("--python-version", metavar="X.Y", help="`3.11` or `3.11.9`")
-    group.add_argument("--platform", metavar="PLATFORM", help="`linux_x86_64`, `linux_aarch64`, `manylinux_2_28_x86_64`")
+    group.add_argument(
+        "--platform",
+        metavar="PLATFORM",
+        action="append" if platforms else "store",
+        help="`linux_x86_64`, `linux_aarch64`, `manylinux_2_28_x86_64`" + ("; repeatable" if platforms else ""),
+    )
     group.add_argument("--glibc", metavar="V", help="GNU C library, `2.35`")
     group.add_argument("--os", metavar="NAME", help="distribution with its release, `ubuntu22.04`, `debian12`, `rocky9`")
 
@@ -124,6 +147,22 @@ def add_index_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--index-url", metavar="URL", help="package index, as pip's")
     group.add_argument("--extra-index-url", metavar="URL", action="append", help="a further index, as pip's; repeatable")
     group.add_argument("--find-links", metavar="PATH", action="append", help="a folder or page of wheels, as pip's; repeatable")
+    group.add_argument(
+        "--index-strategy",
+        choices=_STRATEGY,
+        help="of several indexes: `first-index`, the first that has the name (uv's rule), or `best-match`, the best version of all (pip's)",
+    )
+    group.add_argument(
+        "--exclude-newer", metavar="DATE", help="nothing that was uploaded after this day, as 2025-06-30 or an ISO 8601 time"
+    )
+    group.add_argument("--no-binary", metavar="NAMES", action="append", help="no wheels of these packages, as pip's; `:all:` for every one")
+    group.add_argument("--only-binary", metavar="NAMES", action="append", help="only wheels of these packages, as pip's")
+    group.add_argument(
+        "--no-variant-indexes",
+        action="store_true",
+        default=None,
+        help="only the configured indexes, and none that the tables name for a variant such as torch+cu126",
+    )
     group.add_argument("--offline", action="store_true", default=None, help="matrix and cache only; what stays open is listed as unpinned")
 
 
@@ -137,11 +176,11 @@ def add_output_options(parser: argparse.ArgumentParser, formats: Sequence[str] =
     group.add_argument("--no-color", action="store_true", help="no colours; NO_COLOR is honoured, too")
 
 
-def add_common_options(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json")) -> None:
-    """Every option of this module, for verbs that resolve."""
+def add_common_options(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json"), *, platforms: bool = False) -> None:
+    """Every option of this module, for verbs that resolve; for several `platforms` at once where that is said."""
     add_target_options(parser)
     add_machine_options(parser)
-    add_assumption_options(parser)
+    add_assumption_options(parser, platforms=platforms)
     add_choice_options(parser)
     add_index_options(parser)
     add_output_options(parser, formats)
@@ -183,6 +222,13 @@ def options_of(args: argparse.Namespace, settings: Mapping[str, Any] | None = No
         index_url=said("index-url"),
         extra_index_urls=tuple(said("extra-index-url") or ()),
         find_links=tuple(said("find-links") or ()),
+        index_strategy=said("index-strategy"),
+        exclude_newer=_time("--exclude-newer", said("exclude-newer")),
+        no_binary=tuple(said("no-binary") or ()),
+        only_binary=tuple(said("only-binary") or ()),
+        constraint_files=tuple(said("constraint") or ()),
+        groups=tuple(said("group") or ()),
+        variant_indexes=not said("no-variant-indexes"),
         offline=bool(said("offline")),
         format=getattr(args, "format", "text"),
         output=_path("-o", getattr(args, "output", None)),
@@ -218,6 +264,24 @@ def _path(option: str, text: str | None) -> str | None:
     if text is not None and (not text or "\0" in text):
         raise UsageError(f"{option} names no file", code="usage-path", hint=f"give a path after {option}")
     return text
+
+
+def _time(option: str, text: str | None) -> str | None:
+    """The time as ISO 8601 in UTC: a day means the end of that day."""
+    if text is None:
+        return None
+    found = _DAY.fullmatch(text.strip())
+    try:
+        from datetime import datetime, timedelta, timezone
+
+        time = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+    except ValueError:
+        raise UsageError(f"{option} {text!r} is no date", code="option-time", hint=f"such as {option} 2025-06-30") from None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=timezone.utc)
+    if found:
+        time += timedelta(days=1)
+    return time.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _specifier(option: str, text: str | None) -> str | None:

@@ -53,7 +53,8 @@ def _extra(extra: Extra) -> Condition:
     def without(machine: Machine, request: Request) -> tuple[Machine, Request]:
         return machine, replace(request, extras=tuple(one for one in request.extras if one is not extra))
 
-    return Condition(id=f"extra:{extra.text}", what=extra.text, because=f"asked for in {extra.origin}", without=without)
+    because = f"{'a constraint' if extra.constraint else 'asked for'} in {extra.origin}"
+    return Condition(id=f"extra:{extra.text}", what=extra.text, because=because, without=without)
 
 
 def _gpu(number: int, gpu: MachineGpu) -> Condition:
@@ -92,6 +93,13 @@ def _policies(request: Request) -> Iterator[Condition]:
             what=f"CUDA libraries from {request.channel} only",
             because="--channel",
             without=lambda m, r: (m, replace(r, channel="auto")),
+        )
+    if not request.variant_indexes:
+        yield Condition(
+            id="variant-indexes",
+            what="packages of the configured index only",
+            because="--no-variant-indexes",
+            without=lambda m, r: (m, replace(r, variant_indexes=True)),
         )
     if request.driver_policy == "strict":
         yield Condition(

@@ -58,23 +58,26 @@ def ordered(universe: Universe, found: Iterable[Candidate], needs: Sequence[Need
     if first.kind == "unlisted":
         return found
     package = first.payload.package
+    locked = universe.request.preferences.get(package)
     near = universe.near.get(universe.book.framework_of(package) or "")
     installed = universe.machine.pip.get(package) if universe.request.prefer == "installed" else None
     if universe.book.component(package) is None:
-        return found if installed is None or near is not None else _installed_first(found, installed)
+        first_ones = [] if near is not None else [version for version in (installed, locked) if version is not None]
+        return _first(found, first_ones) if first_ones else found
     pins = [need.declared for need in needs if need.declared is not None]
     line = universe.chosen["cuda"].payload.cuda if "cuda" in universe.chosen else None
     exact = any(is_exact(pin) for pin in pins)
     position = {id(candidate): number for number, candidate in enumerate(found)}
 
-    def key(candidate: Candidate) -> tuple[bool, int, int, int]:
+    def key(candidate: Candidate) -> tuple[bool, bool, int, int, int]:
         release: Release = candidate.payload
         left = sum(not pin.contains(release.version, prereleases=True) for pin in pins)
         cuda = universe.book.cuda_of(release.package, release.text)
-        aligned = 0 if line is None or cuda is None else _apart(cuda, line)
+        aligned = 0 if line is None else _apart(cuda, line) if cuda is not None else _UNKNOWN
         order = position[id(candidate)]
         return (
             not (installed is not None and _is_version(release, installed)),
+            not (locked is not None and _is_version(release, locked)),
             left,
             0 if exact else aligned,
             -order if exact else order,
@@ -83,11 +86,29 @@ def ordered(universe: Universe, found: Iterable[Candidate], needs: Sequence[Need
     return sorted(found, key=key)
 
 
-def _installed_first(found: Iterable[Candidate], installed: str) -> Iterator[Candidate]:
-    """The candidates with those of the installed version in front, found without making the others."""
-    front = [candidate for candidate in found if _is_version(candidate.payload, installed)]
+_UNKNOWN = 500
+"""How far a release whose CUDA nobody knows is from any line: further than every known one of its major."""
+
+
+def _first(found: Iterable[Candidate], versions: Sequence[str]) -> Iterator[Candidate]:
+    """The candidates with those of some versions in front, found without making more than must be."""
+    front: list[Candidate] = []
+    for version in versions:
+        front += [candidate for candidate in _until(found, version) if candidate not in front]
     yield from front
     yield from (candidate for candidate in found if candidate not in front)
+
+
+def _until(found: Iterable[Candidate], text: str) -> Iterator[Candidate]:
+    """The candidates of one version, out of candidates that are the newest first but for source archives at the end."""
+    wanted = parse_version(text)
+    seen = False
+    for candidate in found:
+        if _is_version(candidate.payload, text):
+            seen = True
+            yield candidate
+        elif seen and wanted is not None and candidate.payload.version < wanted:
+            return
 
 
 def _apart(cuda: CudaVersion, line: CudaVersion) -> int:
@@ -107,12 +128,17 @@ def package_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
         return
     release: Release = candidate.payload
     who = f"{release.package} {release.text}"
+    universe.shelf.expect_metadata(release)
     if candidate.extras:
         base = universe.candidate_of(release)
         yield Need(base.name, lambda other: other is base, f"{release.package}=={release.text}", f"{candidate.name[4:]} is that package")
     else:
         yield from file_needs(universe, release, who)
     yield from _component_needs(universe, release, who)
+    unreadable = universe.shelf.unreadable(release)
+    if unreadable is not None:
+        yield Need("index", lambda _: False, "metadata that can be read", unreadable)
+    universe.shelf.expect(release, candidate.extras)
     for requirement, extra in universe.shelf.requirements(release, candidate.extras):
         if candidate.extras and extra is None:
             continue
@@ -121,6 +147,10 @@ def package_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
 
 def file_needs(universe: Universe, release: Release, who: str) -> Iterator[Need]:
     """The needs for a Python, an architecture and a C library that some file of the release serves, and for its files to itself."""
+    if not release.served:
+        yield Need("index", lambda _: False, f"{release.package}=={release.text} to be there", f"{who} is not on the configured index")
+    if release.package in universe.constraints:
+        yield _constraint_need(universe, release, who)
     if not release.fit.arch:
         yield Need("arch", lambda other: other.payload is None, "another architecture", f"{who} has no wheel for {universe.machine.arch}")
     need = _python_need(universe, release, who)
@@ -147,10 +177,19 @@ def file_needs(universe: Universe, release: Release, who: str) -> Iterator[Need]
         )
 
 
+def _constraint_need(universe: Universe, release: Release, who: str) -> Need:
+    """The need that the user's constraints allow the release."""
+    limits = universe.constraints[release.package]
+    allowed = all(spec.contains(release.version, prereleases=True) for _, spec in limits)
+    text = f"a constraint that allows {release.package}=={release.text}"
+    return Need(f"constraint:{release.package}", lambda _: allowed, text, f"{who} is held against the constraints")
+
+
 def _python_need(universe: Universe, release: Release, who: str) -> Need | None:
     """The need for another Python, where no file of the release or not its metadata accepts the target's."""
     machine = universe.machine
-    if not release.fit.python:
+    # Some files may be for its Python and others for its architecture, and none for both.
+    if not release.fit.python or (release.fit.arch and release.fit.glibc is None):
         pythons = ", ".join(pythons_of(release.tags, machine.arch)) or "another version"
         return Need("python", lambda other: other.payload is None, f"Python {pythons}", f"{who} has wheels for these only")
     if release.requires_python and machine.python is not None:
@@ -239,7 +278,7 @@ def bad_release(universe: Universe, package: str, release: Release) -> bool:
     key = (package, release.text)
     answer = universe.bad.get(key)
     if answer is None:
-        answer = universe.bad[key] = release.yanked or is_avoided(universe, package, release.version)
+        answer = universe.bad[key] = is_avoided(universe, package, release.version) or release.yanked
     return answer
 
 
@@ -301,10 +340,12 @@ def _within(spec: SpecifierSet, universe: Universe) -> Callable[[Candidate], boo
         if candidate.kind == "unlisted":
             return True
         release: Release = candidate.payload
+        if not spec.contains(release.version, prereleases=True):
+            return False
         installed = universe.machine.pip.get(release.package)
         here = installed is not None and _is_version(release, installed)
-        if release.yanked and not pinned and not here:
+        if release.version.is_prerelease and not (here or spec.prereleases or release.lone):
             return False
-        return spec.contains(release.version, prereleases=here or bool(spec.prereleases))
+        return pinned or here or not release.yanked
 
     return test

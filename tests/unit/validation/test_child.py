@@ -105,13 +105,13 @@ def _defaults() -> dict[str, object]:
 
 def test_a_child_ends_with_the_process_that_asked(tmp_path: Path) -> None:
     """Whoever is killed (Ctrl-C, a closed terminal) leaves no child computing on the card."""
-    (tmp_path / "payload.py").write_text(
-        "import os, time\ndef run(question, tell):\n    tell('pid', os.getpid())\n    time.sleep(60)\n", "utf-8"
-    )
+    program = "import os, time\ndef run(question, tell):\n    tell('pid', os.getpid())\n    time.sleep(60)\n"
+    (tmp_path / "payload.py").write_text(program, "utf-8")
     question = json.dumps({"payload": os.path.relpath(tmp_path / "payload", FRAME.parent), "memory_mib": 1000})
     code = (
         "import subprocess, sys\n"
-        f"child = subprocess.Popen([sys.executable, {str(FRAME)!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)\n"
+        "pipe = subprocess.PIPE\n"
+        f"child = subprocess.Popen([sys.executable, {str(FRAME)!r}], stdin=pipe, stdout=pipe, start_new_session=True)\n"
         f"child.stdin.write({question!r}.encode()); child.stdin.close()\n"
         "for line in child.stdout:\n"
         "    if b'pid' in line: print(line.decode(), flush=True); break\n"
