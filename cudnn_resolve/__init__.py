@@ -119,18 +119,19 @@ def lock(  # noqa: PLR0913 - the options of the command line
     return library.lock(words)
 
 
-def validate(
+def validate(  # noqa: PLR0913 - the options of the command line
     framework: str | Sequence[str] = (),
     *,
     python: str | None = None,
     gpu: int | None = None,
     full: bool = False,
     require_gpu: bool = False,
+    lock: str | None = None,
     record: str | None = None,
 ) -> dict[str, Any]:
     """The checks of the frameworks (default: all that are installed) and of cuDNN at work; `status` is `passed`, `failed` or `skipped`.
 
-    Every GPU is used, or the one whose number is given. `record` is a lock that takes in what passed.
+    Every GPU is used, or the one whose number is given. `lock` is a lock that must hold, `record` one that also takes in what passed.
     """
     words = dict(locals())
     from cudnn_resolve.cli import library

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from cudnn_resolve.cli.options import Options, add_output_options, options_of
 from cudnn_resolve.cli.printing import emit, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
+from cudnn_resolve.record import replace
 
 if TYPE_CHECKING:
-    from cudnn_resolve.facts.model import InstalledFramework
+    from cudnn_resolve.facts.model import Facts, InstalledFramework
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.validation.model import Validation
     from cudnn_resolve.validation.run import Known, Wish
@@ -26,6 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--gpu", metavar="N", help="only this GPU, as programs count them from 0 (default: every one)")
     group.add_argument("--full", action="store_true", help="every type in both layouts, instead of each class with each type once")
     group.add_argument("--require-gpu", action="store_true", help="fail where there is no GPU, instead of skipping")
+    group.add_argument("--lock", metavar="FILE", help="what is installed and what loads must be what this lock pins")
+    group.add_argument("--record", metavar="FILE", help="as --lock, and what passes on a GPU is written into the lock")
     add_output_options(parser, ("text", "json", "junit"))
     parser.epilog = "Exit codes: 0 passed, or skipped without a GPU; 1 failed, or skipped with --require-gpu."
 
@@ -39,8 +42,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def validated(args: argparse.Namespace) -> Validation:
-    """What was found on this machine, by the words of a command line."""
-    return validation_of(options_of(args), wish_of(args))
+    """What was found on this machine, by the words of a command line; a lock of `--record` is written."""
+    from cudnn_resolve.cli.validate_lock import held_lock, pinned_of, write_record
+
+    options, wish = options_of(args), wish_of(args)
+    held = held_lock(args.lock, args.record)
+    facts = _facts(options)
+    if held is not None:
+        wish = replace(wish, pinned=pinned_of(held, facts))
+    found = validation_of(options, wish, facts)
+    if held is not None and held.record:
+        write_record(held, found, options, facts.python.version)
+    return found
 
 
 def wish_of(args: argparse.Namespace) -> Wish:
@@ -57,15 +70,19 @@ def wish_of(args: argparse.Namespace) -> Wish:
     )
 
 
-def validation_of(options: Options, wish: Wish) -> Validation:
-    """What was found on this machine."""
+def _facts(options: Options) -> Facts:
     from cudnn_resolve.host.linux import LinuxHost
     from cudnn_resolve.probe.probe import detect
+
+    return detect(LinuxHost(), options.python)
+
+
+def validation_of(options: Options, wish: Wish, facts: Facts) -> Validation:
+    """What was found on this machine."""
+    from cudnn_resolve.host.linux import LinuxHost
     from cudnn_resolve.validation.run import validate
 
-    host = LinuxHost()
-    facts = detect(host, options.python)
-    return validate(host, facts, wish, _known(), lambda text: say(text, options, least=1))
+    return validate(LinuxHost(), facts, wish, _known(), lambda text: say(text, options, least=1))
 
 
 def _known() -> Known:

@@ -14,6 +14,9 @@ import pytest
 import cudnn_resolve
 from cudnn_resolve.cli.main import main
 from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.lock.model import Asked, Lock, LockedFile, LockedPackage, Stack, Tool
+from cudnn_resolve.lock.read import read
+from cudnn_resolve.lock.write import write
 from cudnn_resolve.validation.bench import Bench
 from cudnn_resolve.validation.computing import judge_cases
 from cudnn_resolve.validation.model import Check, VisibleGpu
@@ -26,15 +29,22 @@ CLASSES = ("conv1d", "conv2d", "conv3d", "conv2d-grouped", "conv2d-depthwise", "
 Command = Callable[..., tuple[int, str, str]]
 
 
+@pytest.fixture(scope="module")
+def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment without packages."""
+    path = tmp_path_factory.mktemp("validate") / "venv"
+    make_environment(THIS, path)
+    return path
+
+
 @pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs `validate` on an environment without packages."""
-    make_environment(THIS, tmp_path / "venv")
+def command(venv: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs `validate` on that environment."""
 
     def run(*words: str, **env: str) -> tuple[int, str, str]:
         for name, value in env.items():
             monkeypatch.setenv(name, value)
-        code = main(["validate", "--python", str(tmp_path / "venv"), *words])
+        code = main(["validate", "--python", str(venv), *words])
         out, err = capsys.readouterr()
         return code, out, err
 
@@ -120,13 +130,14 @@ def test_the_table_shows_cases_that_passed_together(command: Command, stack: str
         ("segfault", "crashed (SIGSEGV)"),
     ],
 )
-def test_a_wrong_cudnn_is_told(command: Command, stack: str, how: str, words: str) -> None:
-    code, out, _ = command("--format", "json", LD_LIBRARY_PATH=stack, STANDIN_GPUS=GPU, STANDIN_CUDNN=how, STANDIN_OFF="0.001")
+def test_a_wrong_cudnn_is_told(stack: str, how: str, words: str) -> None:
+    library = Path(stack) / "libcudnn.so.7"
 
-    check = checks_of(out)["cudnn/libcudnn.so.7/conv2d/float32/nchw"]
-    assert code == 1
-    assert check["status"] == "failed"
-    assert words in check["observed"]
+    checks = bare(library, sys.executable, STANDIN_GPUS=GPU, STANDIN_CUDNN=how, STANDIN_OFF="0.001")
+
+    check = next(check for check in checks if check.id == "conv2d/float32/nchw")
+    assert check.status == "failed"
+    assert words in (check.observed or "")
 
 
 def test_a_cudnn_that_hangs_is_stopped(command: Command, stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,8 +230,8 @@ def test_output_goes_to_a_file(command: Command, tmp_path: Path) -> None:
     assert "wrote" in err
 
 
-def test_the_library_gives_the_same_object(command: Command, tmp_path: Path) -> None:
-    told = cudnn_resolve.validate(python=str(tmp_path / "venv"), require_gpu=True)
+def test_the_library_gives_the_same_object(command: Command, venv: Path) -> None:
+    told = cudnn_resolve.validate(python=str(venv), require_gpu=True)
 
     assert told["status"] == "failed"
     assert told == json.loads(command("--require-gpu", "--format", "json")[1])
@@ -268,3 +279,68 @@ def test_a_wrong_gradient_is_not_hidden_by_a_right_result(tmp_path: Path) -> Non
     for check in bare(library, sys.executable, STANDIN_GPUS=GPU, STANDIN_CUDNN="no-gradient"):
         assert check.status == "failed"
         assert (check.observed or "").startswith("wrong numbers (gradient of the weights)")
+
+
+# --- locks ---
+
+
+def write_lock(path: Path, *packages: tuple[str, str], cudnn: str | None = None) -> Path:
+    """A lock of these packages."""
+    locked = tuple(
+        LockedPackage(
+            name=name,
+            version=version,
+            wheels=(LockedFile(f"{name}-{version}-py3-none-any.whl", (("sha256", "0" * 64),), path=f"{name}.whl"),),
+        )
+        for name, version in packages
+    )
+    stack_ = Stack(platform="linux_x86_64", cudnn=cudnn)
+    tool = Tool(asked=Asked(targets=("torch",)), python=THIS, matrix=None, stacks=(stack_,))
+    path.write_text(write(Lock(packages=locked, tool=tool, requires_python=f"=={THIS}.*", environments=())), "utf-8")
+    return path
+
+
+def test_what_passes_is_recorded_once_for_each_card(command: Command, stack: str, tmp_path: Path) -> None:
+    lock = write_lock(tmp_path / "pylock.toml")
+    before = lock.read_text("utf-8")
+
+    code, _, err = command("--record", str(lock), LD_LIBRARY_PATH=stack, STANDIN_GPUS=GPU)
+    command("--record", str(lock))
+
+    assert code == 0
+    assert f"recorded in {lock}: Tesla T4" in err
+    read_again = read(lock.read_text("utf-8"))
+    assert read_again.tool is not None
+    (record,) = read_again.tool.validation
+    assert (record["gpu"], record["compute_capability"]) == ("Tesla T4", "7.5")
+    assert record["loaded"] == {"cudnn": "7.6.5"}
+    assert "cudnn/libcudnn.so.7/conv2d-depthwise" in record["classes"]  # type: ignore[operator]
+    assert lock.read_text("utf-8").startswith(before.rstrip("\n").partition("[tool")[0])
+
+
+@pytest.mark.parametrize("how", [{"STANDIN_CUDNN": "nan"}, {"STANDIN_GPUS": ""}], ids=["wrong", "without a card"])
+def test_what_is_not_proven_is_not_recorded(command: Command, stack: str, tmp_path: Path, how: dict[str, str]) -> None:
+    lock = write_lock(tmp_path / "pylock.toml")
+    before = lock.read_bytes()
+
+    _, _, err = command("--record", str(lock), **{"LD_LIBRARY_PATH": stack, "STANDIN_GPUS": GPU, **how})
+
+    assert lock.read_bytes() == before
+    assert f"{lock} is left as it is" in err
+
+
+def test_an_environment_that_is_not_what_the_lock_says_fails(command: Command, tmp_path: Path) -> None:
+    lock = write_lock(tmp_path / "pylock.toml", ("numpy", "2.0.2"), cudnn="9.1.0.70")
+
+    code, out, _ = command("--lock", str(lock), "--format", "json")
+
+    assert code == 1
+    assert checks_of(out)["lock/packages"]["observed"] == "numpy 2.0.2 is not installed"
+
+
+def test_two_locks_at_once_and_one_that_is_none(command: Command, tmp_path: Path) -> None:
+    lock = write_lock(tmp_path / "pylock.toml")
+    (tmp_path / "broken.toml").write_text("packages = 3\n", "utf-8")
+
+    assert "--lock and --record name two locks" in command("--lock", str(lock), "--record", str(tmp_path / "x.toml"))[2]
+    assert command("--lock", str(tmp_path / "broken.toml"))[0] == 2

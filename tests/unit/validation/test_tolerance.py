@@ -76,7 +76,7 @@ def computed(case: Case, *, backwards: bool = False) -> list[float]:
 
 @pytest.mark.parametrize("backwards", [False, True], ids=["forwards", "backwards"])
 @pytest.mark.parametrize("type_", TYPES)
-@pytest.mark.parametrize("case", CONVOLUTIONS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CLASSES, ids=lambda case: case.name)
 def test_rounding_stays_within(case: Case, type_: Type, *, backwards: bool) -> None:
     case = replace(case, type=type_)
 
@@ -86,14 +86,14 @@ def test_rounding_stays_within(case: Case, type_: Type, *, backwards: bool) -> N
     assert found.worst > 0
 
 
-@pytest.mark.parametrize("case", CONVOLUTIONS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CLASSES, ids=lambda case: case.name)
 def test_tf32_is_seen_where_it_is_forbidden(case: Case) -> None:
     values = computed(replace(case, type="tf32"))
 
     assert not compare("float32", expected(case)["y"], values).is_right
 
 
-@pytest.mark.parametrize("case", CONVOLUTIONS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CLASSES, ids=lambda case: case.name)
 def test_sums_in_half_precision_are_seen_in_single_precision(case: Case) -> None:
     values = [float16(value) for value in computed(case)]
 
