@@ -11,11 +11,13 @@ What it serves can be changed while it runs. It remembers what was asked (`index
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import hashlib
 import io
 import json
 import socket
+import ssl
 import struct
 import tarfile
 import threading
@@ -25,6 +27,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote, unquote
@@ -32,6 +35,7 @@ from urllib.parse import quote, unquote
 from cudnn_resolve.index.filename import normalize
 from cudnn_resolve.index.settings import IndexAddress, Patience, Settings
 
+CERTIFICATE = Path(__file__).parent / "tls" / "localhost.pem"
 _SECOND = 1.0
 
 
@@ -145,7 +149,7 @@ def redirect(location: str, code: int = 302) -> Fault:
 class IndexServer:
     """An index with files of its own; see the module."""
 
-    def __init__(self, *, form: str = "html", metadata_beside: bool = False, ranges: bool = True) -> None:
+    def __init__(self, *, form: str = "html", metadata_beside: bool = False, ranges: bool = True, tls: bool = False) -> None:
         self.form = form
         """`html`, `json`, or `both` (whatever the client prefers)."""
         self.metadata_beside = metadata_beside
@@ -168,6 +172,11 @@ class IndexServer:
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), _handler(self))
+        self._scheme = "https" if tls else "http"
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(CERTIFICATE, CERTIFICATE.with_suffix(".key"))
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
 
     def __enter__(self) -> IndexServer:  # noqa: PYI034 - nothing inherits from it
@@ -182,7 +191,7 @@ class IndexServer:
     @property
     def root(self) -> str:
         """`http://127.0.0.1:PORT`."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     @property
     def url(self) -> str:
@@ -259,6 +268,12 @@ class IndexServer:
                     fault(reply, self)
                     break
         return reply
+
+    def tunnel(self, asked: Asked) -> bool:
+        """Whether a tunnel is dug, as a proxy does; remembers who wanted one."""
+        with self._lock:
+            self.asked.append(asked)
+        return self.login is None or asked.headers.get("proxy-authorization") == basic(*self.login)
 
     def wait(self, seconds: float) -> bool:
         """True after that time; False where the server ended before."""
@@ -407,6 +422,14 @@ def _record_digest(raw: bytes) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(raw).digest()).rstrip(b"=").decode()
 
 
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    """Passes bytes on until the source ends."""
+    with contextlib.suppress(OSError):
+        while piece := source.recv(65536):
+            target.sendall(piece)
+        target.shutdown(socket.SHUT_WR)
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
@@ -436,6 +459,22 @@ def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:  # noqa: C901 
                 self._send(reply)
 
         do_HEAD = do_GET  # noqa: N815 - a name of http.server
+
+        def do_CONNECT(self) -> None:
+            """A tunnel to that address."""
+            headers = {key.lower(): value for key, value in self.headers.items()}
+            self.close_connection = True
+            if not index.tunnel(Asked(self.command, self.path, headers)):
+                self.send_error(407)
+                return
+            host, _, port = self.path.rpartition(":")
+            with socket.create_connection((host, int(port))) as far:
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.flush()
+                back = threading.Thread(target=_pump, args=(far, self.connection), daemon=True)
+                back.start()
+                _pump(self.connection, far)
 
         def _send(self, reply: Reply) -> None:
             if reply.drip:

@@ -10,48 +10,42 @@ from cudnn_resolve.index.address import is_local, path_of
 from cudnn_resolve.index.work import Crew, Job
 
 if TYPE_CHECKING:
-    from cudnn_resolve.index.cache import IndexCache
+    from cudnn_resolve.index.statement import Statements
     from cudnn_resolve.index.transport import Transport
     from cudnn_resolve.requirement.source import File
 
 _SMALL = 1 << 16
-_THREADS = 16
 _LARGEST_DIGITS = 16
 
 
-class Completion:
-    """Asks for sizes of files, and remembers them by their hashes: what has a hash never changes."""
+def complete(
+    files: Sequence[File], statements: Statements, transport: Callable[[], Transport] | None, *, tell: Callable[[str], None]
+) -> list[File]:
+    """The files with their sizes and hashes, as far as they can be had without downloading them; asked for side by side.
 
-    def __init__(self, transport: Transport, cache: IndexCache, *, offline: bool) -> None:
-        self._transport = transport
-        self._cache = cache
-        self._offline = offline
-
-    def of(self, file: File) -> File:
-        """The file with its size and hashes, as far as they can be had without downloading it."""
-        if is_local(file.url):
-            return _of_disk(file)
-        if file.size is not None:
-            return file
-        key = f"size {digest}" if (digest := file.hashes.get("sha256")) else None
-        size = self._cache.metadata(key) if key is not None else None
-        if not isinstance(size, int) and not self._offline:
-            size = _asked(file.url, self._transport)
-            if size is not None and key is not None:
-                self._cache.keep_metadata(key, size)
-        return file._replace(size=size) if isinstance(size, int) else file
-
-
-def complete(files: Sequence[File], completion: Completion, tell: Callable[[str], None]) -> list[File]:
-    """The files with their sizes and hashes; asked for side by side."""
-    crew = Crew(_THREADS)
-    jobs = [Job(lambda file=file: completion.of(file), f"the size of {file.filename[:100]}") for file in files]  # type: ignore[misc]
+    `transport` is None where nobody may be asked.
+    """
+    crew = Crew(16)
+    jobs = [Job(lambda file=file: _completed(file, statements, transport), f"the size of {file.filename[:100]}") for file in files]  # type: ignore[misc]
     for job in jobs:
         crew.hand(job)
     try:
         return [job.value(tell) for job in jobs]
     finally:
         crew.close()
+
+
+def _completed(file: File, statements: Statements, transport: Callable[[], Transport] | None) -> File:
+    if is_local(file.url):
+        return _of_disk(file)
+    if file.size is not None:
+        return file
+    size = statements.size(file)
+    if size is None and transport:
+        size = _asked(file.url, transport())
+        if size is not None:
+            statements.keep_size(file, size)
+    return file if size is None else file._replace(size=size)
 
 
 def _of_disk(file: File) -> File:
@@ -67,7 +61,7 @@ def _of_disk(file: File) -> File:
 
 def _asked(url: str, transport: Transport) -> int | None:
     """The size that the server states of a file; None where it states none, for then the hash has to do."""
-    from cudnn_resolve.index.transport import Refusal
+    from cudnn_resolve.index.refusal import Refusal
 
     try:
         head = transport.ask(url, {"Accept-Encoding": "identity"}, limit=_SMALL, method="HEAD")

@@ -12,7 +12,7 @@ from cudnn_resolve.index import default_index as pip_default
 from cudnn_resolve.index.address import Login, is_local, is_remote, origin_of, path_of, shown, split_login, url_of
 from cudnn_resolve.index.filename import normalize
 from cudnn_resolve.index.pip_config import Value, read_pip_config
-from cudnn_resolve.index.settings import ALL, PIP, UV, IndexAddress, Patience, Proxy, Settings
+from cudnn_resolve.index.settings import ALL, PIP, UV, IndexAddress, Patience, Proxy, Settings, is_loopback
 from cudnn_resolve.index.uv_config import UvConfig, UvIndex, read_uv_config
 
 _STRATEGIES = {"first-index": UV, "unsafe-first-match": UV, "unsafe-best-match": PIP}
@@ -67,9 +67,11 @@ def read_settings(
     logins: list[tuple[str, Login]] = []
     indexes = _with_options(places, options, import_path, no_index=options.no_index or _no_index(pip, uv, uses_uv=uses_uv))
     links = [_link(text, logins) for text in (*options.find_links, *places.find_links)]
+    _warn_of_plain_http(indexes, pip, notes, uses_uv=uses_uv)
     timeout = _number(pip.get("timeout") or pip.get("default-timeout"), 15.0)
     return Settings(
         indexes=tuple(indexes),
+        assigned=_assigned(uv, environ, notes) if uses_uv else (),
         find_links=tuple(dict.fromkeys(links)),
         logins=tuple(logins),
         rule=options.rule or places.rule,
@@ -107,6 +109,28 @@ def _of_uv(uv: UvConfig, environ: Mapping[str, str]) -> _Places:
     indexes.append(_uv_index(uv.default, environ) if uv.default else IndexAddress(url="", said_by=""))
     strategy = uv.options.get("index-strategy")
     return _Places(indexes, list(uv.find_links), _STRATEGIES.get(strategy, UV) if isinstance(strategy, str) else UV)
+
+
+def _assigned(uv: UvConfig, environ: Mapping[str, str], notes: list[str]) -> tuple[tuple[str, IndexAddress], ...]:
+    """The packages that uv's configuration takes from one index alone."""
+    named = {index.name: index for index in (*uv.indexes, *([uv.default] if uv.default else [])) if index.name}
+    made = []
+    for package, name in uv.assigned.items():
+        if name in named:
+            made.append((normalize(package), _uv_index(named[name], environ)))
+        else:
+            notes.append(f"uv's configuration takes {shown(package)} from the index {shown(name)}, which it does not define")
+    return tuple(made)
+
+
+def _warn_of_plain_http(indexes: Iterable[IndexAddress], pip: Mapping[str, Value], notes: list[str], *, uses_uv: bool) -> None:
+    """Notes the indexes that pip leaves out unless it is told to trust them."""
+    trusting = Settings(trusted_hosts=tuple(pip["trusted-host"].words if "trusted-host" in pip else ()))
+    for index in indexes:
+        if index.url.startswith("http:") and not uses_uv:
+            origin = origin_of(index.url)
+            if not is_loopback(origin.host) and not trusting.trusts(origin):
+                notes.append(f"pip leaves out {shown(index.url)}, which is not https, unless trusted-host names {origin.host}")
 
 
 def _uv_index(index: UvIndex, environ: Mapping[str, str]) -> IndexAddress:

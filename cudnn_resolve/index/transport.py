@@ -13,6 +13,7 @@ from urllib.parse import quote, urljoin, urlsplit
 import cudnn_resolve
 from cudnn_resolve.index.address import Login, Origin, is_remote, level, origin_of, shown, split_login
 from cudnn_resolve.index.credential import Credentials
+from cudnn_resolve.index.refusal import FORBIDDEN, Refusal, TransientRefusal
 from cudnn_resolve.index.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,31 +22,11 @@ if TYPE_CHECKING:
 
     from cudnn_resolve.index.connection import Connection, Connections, Dialer, Route
 
-FORBIDDEN = "index-forbidden"
-"""Code of a refusal to somebody who gave no credentials and was not asked for any: storage answers so for what it does not have."""
 _MOST_REDIRECTS = 10
 _LONGEST_PAUSE = 30.0
 _PIECE = 65536
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524})
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
-
-
-class Refusal(Exception):  # noqa: N818 - what a server or the way to it said, in words; the client makes an error of it
-    """A request that got no usable answer: why, in words, without credentials."""
-
-    def __init__(self, why: str, *, code: str = "index-unavailable", hint: str | None = None, status: int | None = None) -> None:
-        super().__init__(why)
-        self.why = why
-        self.code = code
-        self.hint = hint
-        self.status = status
-
-
-class TransientRefusal(Refusal):
-    """One that may pass."""
-
-    pause: float | None = None
-    """Seconds that the server asks to wait."""
 
 
 class Answer(NamedTuple):

@@ -60,11 +60,12 @@ def read_uv_config(environ: Mapping[str, str], home: str, directory: str, system
     assigned: dict[str, str] = {}
     for said_by, table in tables:
         for index in _indexes(said_by, table):
+            index = index._replace(url=_beside(said_by, index.url))  # noqa: PLW2901 - the same, with its whole path
             if index.is_default:
                 default = default or index
             elif all(index.name is None or index.name != other.name for other in indexes):
                 indexes.append(index)
-        links.extend(_texts(table.get("find-links")))
+        links.extend(_beside(said_by, link) for link in _texts(table.get("find-links")))
         for key in _SCALARS:
             if key in table:
                 options.setdefault(key, table[key])
@@ -73,9 +74,17 @@ def read_uv_config(environ: Mapping[str, str], home: str, directory: str, system
         sources = table.get("sources")
         if isinstance(sources, dict):
             for package, source in sources.items():
-                if isinstance(source, dict) and isinstance(source.get("index"), str):
-                    assigned.setdefault(package, source["index"])
+                one = source[0] if isinstance(source, list) and len(source) == 1 else source
+                if isinstance(one, dict) and isinstance(one.get("index"), str) and "marker" not in one:
+                    assigned.setdefault(package, one["index"])
     return UvConfig(tuple(indexes), default, tuple(links), options, assigned, tuple(notes))
+
+
+def _beside(file: str, place: str) -> str:
+    """A place as a file means it: a path that is not whole starts from the file's folder."""
+    if "://" in place or place.startswith(("/", "~", "file:")) or not os.path.isabs(file):
+        return place
+    return os.path.normpath(os.path.join(os.path.dirname(file), place))
 
 
 def _of_environment(environ: Mapping[str, str]) -> tuple[str, dict[str, Any]]:

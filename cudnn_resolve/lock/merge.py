@@ -213,7 +213,7 @@ class _Merger:
             marker=marker,
             requires_python=direct.metadata.requires_python,
             dependencies=dependencies,
-            archive=locked_file(file, self._base) if folder is None and file is not None else None,
+            archive=locked_file(file, self._base, by_path=True) if folder is None and file is not None else None,
             directory=folder,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import string
@@ -14,9 +15,9 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from cudnn_resolve.index import address, filename
-from cudnn_resolve.index.cache import FOLDER, IndexCache, Kept
+from cudnn_resolve.index.cache import FOLDER, DamagedError, IndexCache, Kept
 from cudnn_resolve.index.metadata import MetadataError, read_fields
-from cudnn_resolve.index.page import HTML, PageError, files_of, read_page
+from cudnn_resolve.index.page import HTML, PageError, files_of, names_on, read_page
 from cudnn_resolve.index.sdist import read_archive_metadata
 from cudnn_resolve.index.wheel import TAIL_BYTES, Part, WheelError, read_wheel_metadata
 from tests.index_server import build_wheel, metadata_text
@@ -40,12 +41,13 @@ SCRAPS = [
     b"&gt;",
 ]
 soup = st.lists(st.one_of(st.sampled_from(SCRAPS), st.binary(max_size=6)), max_size=60).map(b"".join)
-versions = st.lists(
-    st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){0,3}((a|b|rc)[0-9])?(\.post[0-9])?(\.dev[0-9])?(\+[a-z][a-z0-9]{1,5})?", fullmatch=True),
-    min_size=1,
-    max_size=12,
-    unique_by=Version,
+version = st.builds(
+    lambda numbers, before, after: ".".join(map(str, numbers)) + before + after,
+    st.lists(st.integers(0, 30), min_size=1, max_size=3),
+    st.sampled_from(["", "", "a1", "b2", "rc1"]),
+    st.sampled_from(["", "", ".post1", ".dev3", "+cu124", ".post2.dev1+local"]),
 )
+versions = st.lists(version, min_size=1, max_size=10, unique_by=Version)
 printable = st.text(string.ascii_letters + string.digits + " <>&\"'=./#-é", max_size=20)
 
 
@@ -65,10 +67,25 @@ def test_any_bytes_are_a_page_or_an_error(body: bytes) -> None:
     read_all(body, "text/html")
 
 
-anything = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), printable),
-    lambda inner: st.one_of(st.lists(inner), st.dictionaries(printable, inner)),
-)
+ODD: list[object] = [
+    None,
+    True,
+    0,
+    -1,
+    10**30,
+    1.5,
+    "",
+    "x",
+    "http://[",
+    "\ud800",
+    [],
+    ["x"],
+    {},
+    {"sha256": "0" * 64},
+    {"sha256": 5},
+    {"x": []},
+]
+anything = st.sampled_from(ODD)
 
 
 @given(
@@ -180,6 +197,19 @@ def test_any_bytes_are_an_archive_or_an_error(raw: bytes, front: bytes, name: st
             return
 
 
+@given(
+    st.lists(st.sampled_from(["demo", "Demo", "-", "_", ".", "1", "2", "v1.0", "x"]), max_size=8).map("".join),
+    st.sampled_from([".tar.gz", ".zip", "-py3-none-any.whl"]),
+)
+def test_a_file_is_found_under_every_name_that_it_may_have(stem: str, ending: str) -> None:
+    names = set(filename.projects_in(stem + ending))
+    assert names == names_on(f'<a href="x/{stem}{ending}">x</a>'.encode()) or ending.endswith("whl")
+    for name in ("demo", "demo-1", "demo-x", "demo-2-demo", "x"):
+        if filename.version_in(stem + ending, name) is not None:
+            assert name in names
+            assert name in names_on(f'<p><A class="x" href=x/{stem}{ending}>'.encode())
+
+
 @given(st.text())
 def test_a_filename_says_a_version_or_nothing(text: str) -> None:
     for name in (text, f"demo-{text}-py3-none-any.whl", f"demo-{text}.tar.gz"):
@@ -220,5 +250,8 @@ def test_what_was_kept_comes_back_or_is_dropped(listed: list[str], front: bytes,
             stream.seek(place)
             stream.write(bytes([value]))
         again = cache.page(BASE)
-        if value != raw[place] and again is not None:
-            assert place >= raw.index(b"\n")  # the header is checked at once, a block when it is looked at
+        if again is not None:  # the header is checked at once, a block when it is looked at
+            assert again.shelf is not None
+            assert (again.status, again.etag, again.shelf.versions) == (200, '"tag"', shelf.versions)
+            with contextlib.suppress(DamagedError):
+                assert list(again.shelf.blocks) == shelf.blocks

@@ -384,3 +384,13 @@ def test_a_block_that_was_damaged_on_disk_is_asked_for_again(index: IndexServer,
         "demo-1.0-py3-none-any.whl",
     ]
     assert len(index.asked) == 2
+
+
+def test_a_package_with_an_index_of_its_own_comes_from_there_alone(index: IndexServer, opened: Opener) -> None:
+    index.add_wheel("torch", "9.0")
+    with IndexServer() as variant:
+        variant.add_wheel("torch", "2.6.0")
+        client = opened(assigned=(("torch", IndexAddress(url=variant.url, said_by="")),))
+        client.expect(["torch"])
+        assert versions(client, "torch") == ["2.6.0"]
+        assert index.asked == []

@@ -262,3 +262,34 @@ def test_packages_without_wheels(home: Path) -> None:
     assert (settings.no_binary, settings.only_binary) == (frozenset({"c-c"}), frozenset({"d"}))
     assert read(home, PIP_NO_BINARY="x,:all:").no_binary == {"x", ":all:"}
     assert read(home, UV_INDEX_URL=A, UV_NO_BUILD="1").only_binary == {":all:"}
+
+
+def test_a_package_may_have_an_index_of_its_own(home: Path) -> None:
+    write(
+        home / "project/pyproject.toml",
+        f"""[[tool.uv.index]]
+name = "variant"
+url = "{A}"
+explicit = true
+[[tool.uv.index]]
+name = "mine"
+url = "./tree"
+[tool.uv.sources]
+Torch = {{ index = "variant" }}
+torchvision = [{{ index = "variant" }}]
+other = [{{ index = "variant", marker = "os_name == 'nt'" }}, {{ index = "mine" }}]
+gone = {{ index = "missing" }}
+app = {{ workspace = true }}
+""",
+    )
+    settings = read(home)
+    assert urls(settings) == [(home / "project/tree").as_uri(), D]
+    assert [(package, index.url) for package, index in settings.assigned] == [("torch", A), ("torchvision", A)]
+    assert any("which it does not define" in note for note in settings.notes)
+
+
+def test_an_index_that_pip_leaves_out_is_noted(home: Path) -> None:
+    assert any("pip leaves out" in note for note in read(home, PIP_INDEX_URL="http://a.invalid/simple").notes)
+    assert not read(home, PIP_INDEX_URL="http://a.invalid/simple", PIP_TRUSTED_HOST="a.invalid").notes
+    assert not read(home, PIP_INDEX_URL="http://localhost/simple").notes
+    assert not read(home, PIP_INDEX_URL=A).notes
