@@ -14,13 +14,14 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
     cupy = __import__(question["module"])
     tell("step", "cupy opens the GPU")
     cupy.zeros((1,)).sum().item()
-    tell("step", "import cupy.cudnn")
-    try:
-        cudnn = __import__(question["module"] + ".cudnn", fromlist=["_"])
-    except ImportError as error:
-        cudnn, why = None, str(error)[:300]
-    else:
-        why = ""
+    cudnn, why = None, ""
+    for name in (question["module"] + "x.cudnn", question["module"] + ".cudnn"):  # the second is the name before CuPy 8
+        if cudnn is None:
+            tell("step", "import {}".format(name))
+            try:
+                cudnn = __import__(name, fromlist=["_"])
+            except Exception as error:
+                why = why or str(error)[:300]
     bench = Bench(cupy, cudnn, why, shared)
     tell("ready")
     if question.get("speed"):
