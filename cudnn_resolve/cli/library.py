@@ -54,6 +54,18 @@ def lock(words: Mapping[str, Any]) -> dict[str, Any]:
     return answer(args)
 
 
+def validate(words: Mapping[str, Any]) -> dict[str, Any]:
+    """The checks as `validate --format json` prints them."""
+    from cudnn_resolve.cli import validate as verb
+    from cudnn_resolve.report.validation_json import encode_validation
+
+    parser = Parser(prog="cudnn_resolve", description="")
+    verb.add_arguments(parser)
+    args = parser.parse([part for name, value in words.items() for part in _argument(name, value)])
+    args.quiet = 1
+    return encode_validation(verb.validated(args))
+
+
 def _options(words: Mapping[str, Any]) -> Options:
     """The options that the command line would give for these words; UsageError as there."""
     from cudnn_resolve.cli.gather import gather_options
