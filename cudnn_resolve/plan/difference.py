@@ -53,6 +53,7 @@ def _pip_action(pin: PipPin, installed: Mapping[str, str], book: Book) -> PipAct
         page=row is not None and row.kind == "find-links",
         because=reasons(pin.reasons),
         installed=here,
+        file=pin.file,
     )
 
 

@@ -8,8 +8,8 @@ from cudnn_resolve.record import dataclass
 
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.requirement.source import File
     from cudnn_resolve.resolution.model import Conflict, Override, Resolution
-    from cudnn_resolve.resolution.source import File
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

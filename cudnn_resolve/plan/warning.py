@@ -13,8 +13,9 @@ from cudnn_resolve.facts.model import UNKNOWN, Facts
 from cudnn_resolve.plan.model import Warning
 from cudnn_resolve.resolution.framework import extras_of, is_vague
 from cudnn_resolve.resolution.package import abi_range
-from cudnn_resolve.resolution.release import Release, Shelf, shelf_of
+from cudnn_resolve.resolution.release import Release
 from cudnn_resolve.resolution.resolve import loaded_cudnn
+from cudnn_resolve.resolution.shelf import Shelf, shelf_of
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def _extra(resolution: Resolution, book: Book, build: Build) -> Iterator[Warning
     """An extra that cannot be installed as it was published, and which the plan therefore spells out."""
     if not build.extra or resolution.channels.get(build.framework) != "pip":
         return
-    shelf = shelf_of(book, resolution.machine)
+    shelf = shelf_of(book, resolution.machine, resolution.request)
     release = next((one for one in shelf.releases(build.package) if one.build is build), None)
     if release is None:
         return
@@ -280,7 +281,7 @@ def _broken(resolution: Resolution, book: Book, pip: tuple[PipAction, ...]) -> I
     if not changed:
         return
     planned = {one.name for one in pip}
-    shelf = shelf_of(book, machine)
+    shelf = shelf_of(book, machine, resolution.request)
     before_broken: list[str] = []
     for name, lines in sorted(_requires(resolution, book, shelf).items()):
         if name in planned:

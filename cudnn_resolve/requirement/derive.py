@@ -100,7 +100,7 @@ def derive(request: Request, companions: Iterable[str], applies: Callable[[str],
     for target in request.targets:
         yield target_need(target)
     for extra in request.extras:
-        if applies(extra.text):
+        if not extra.constraint and applies(extra.text):
             yield from _extra_needs(extra.text, extra.origin)
     for name in companions:
         yield Need(f"pip:{name}", lambda _: True, name, "installed, and built for one version of the framework")
@@ -111,10 +111,15 @@ def _extra_needs(text: str, origin: str) -> Iterator[Need]:
     name = canonicalize_name(requirement.name)
     extras = ",".join(sorted(canonicalize_name(extra) for extra in requirement.extras))
     spec = requirement.specifier
+    exact = any(one.operator in ("==", "===") and not one.version.endswith(".*") for one in spec)
 
     def test(candidate: object) -> bool:
-        payload = candidate.payload  # type: ignore[attr-defined]
-        return not hasattr(payload, "version") or spec.contains(payload.version, prereleases=bool(spec.prereleases))
+        release = candidate.payload  # type: ignore[attr-defined]
+        if not hasattr(release, "version"):
+            return True
+        if release.yanked and not exact:
+            return False
+        return spec.contains(release.version, prereleases=bool(spec.prereleases) or release.lone)
 
     yield Need(f"pip:{name}" + (f"[{extras}]" if extras else ""), test, text, f"asked for in {origin}")
 

@@ -6,13 +6,15 @@ framework or a pip package), tests a candidate of it, and says in words what it 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from cudnn_resolve.record import dataclass
+from cudnn_resolve.record import dataclass, field
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
+
+    from cudnn_resolve.requirement.source import Direct, Source
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,11 +35,13 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Extra:
-    """A further pip requirement of the project (`-r`)."""
+    """A further pip requirement of the project (`-r`), or a constraint (`-c`)."""
 
     text: str
     origin: str
     """File and line, `requirements.txt:3`."""
+    constraint: bool = False
+    """True where it limits a package without asking for it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +66,12 @@ class Request:
     device: Literal["gpu", "cpu"] = "gpu"
     strict_pins: bool = False
     channel: Literal["pip", "apt", "auto"] = "auto"
+    preferences: Mapping[str, str] = field(default_factory=dict)
+    """Package to the version that is tried first, after what is installed: the pins of a lock."""
+    direct: Mapping[str, Direct] = field(default_factory=dict)
+    """Packages that come from one place only, by their normalized names."""
+    source: Source | None = None
+    """The indexes that packages come from; None = the matrix alone is asked."""
     context: tuple[tuple[str, str], ...] = ()
     """Options that describe the machine, as the user gave them (`("--driver", "535.104.05")`): commands that are proposed repeat them."""
 

@@ -53,7 +53,8 @@ def _extra(extra: Extra) -> Condition:
     def without(machine: Machine, request: Request) -> tuple[Machine, Request]:
         return machine, replace(request, extras=tuple(one for one in request.extras if one is not extra))
 
-    return Condition(id=f"extra:{extra.text}", what=extra.text, because=f"asked for in {extra.origin}", without=without)
+    because = f"{'a constraint' if extra.constraint else 'asked for'} in {extra.origin}"
+    return Condition(id=f"extra:{extra.text}", what=extra.text, because=because, without=without)
 
 
 def _gpu(number: int, gpu: MachineGpu) -> Condition:

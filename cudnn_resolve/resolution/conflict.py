@@ -48,16 +48,30 @@ def explain(book: Book, machine: Machine, request: Request) -> Conflict:
 
 
 def minimum(book: Book, machine: Machine, request: Request) -> tuple[list[Condition], Machine, Request]:
-    """The conditions none of which can be left out, found by leaving out one after the other and solving again."""
-    core = []
-    for condition in conditions(machine, request):
-        other_machine, other_request = condition.without(machine, request)
+    """The conditions none of which can be left out, found by leaving out one after the other and solving again.
+
+    Many are first left out together: if that changes nothing, none of them matters, and sixty requirements cost a few solves, not sixty.
+    """
+    core: list[Condition] = []
+    waiting = [list(conditions(machine, request))]
+    while waiting:
+        group = waiting.pop()
+        other_machine, other_request = machine, request
+        for condition in group:
+            other_machine, other_request = condition.without(other_machine, other_request)
         if other_request.targets and _failure(book, other_machine, other_request) is not None:
             machine, request = other_machine, other_request
+        elif len(group) == 1:
+            core += group
         else:
-            core.append(condition)
+            half = len(group) // 2 if len(group) > _TOGETHER else 1
+            waiting += [group[half:], group[:half]]
     core.sort(key=lambda condition: not condition.id.startswith("target:"))
     return core, machine, request
+
+
+_TOGETHER = 4
+"""Up to so many conditions are tried one by one: of few, some matter."""
 
 
 def _failure(book: Book, machine: Machine, request: Request) -> Failure | None:

@@ -41,7 +41,9 @@ def search(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> S
         return solve(universe, needs, min(rounds, FEW))
     best: tuple[tuple[int, ...], Solved] | None = None
     failures: list[Failure] = []
-    for family in found:
+    for bound, _, family in sorted((_bound(universe, family), number, family) for number, family in enumerate(found)):
+        if best is not None and best[0] <= bound:
+            break  # nothing that follows can be better
         answer = solve(universe, [*needs, *_family_needs(universe, family)], rounds)
         if isinstance(answer, Failure):
             failures.append(answer)
@@ -122,8 +124,7 @@ def _family_needs(universe: Universe, family: Family) -> list[Need]:
         build: Build = candidate.payload
         if _is_free(universe, build):
             return True
-        own = Family(build.cuda.major if build.cuda else None, build.cudnn.major if build.cudnn else None)
-        return _agree(own, family)
+        return _agree(_own(build), family)
 
     because = "the frameworks of one environment share them"
     return [
@@ -149,6 +150,21 @@ def _preference(universe: Universe, answer: Solved) -> tuple[int, ...]:
     cuda = answer.pins.get("cuda")
     replaced = major is not None and cuda is not None and cuda.candidate.channel == "pip" and cuda.candidate.payload.cuda.major != major
     return changed, int(replaced), *places
+
+
+def _bound(universe: Universe, family: Family) -> tuple[int, ...]:
+    """The best that `_preference` could say of an answer within a family: each target in the first build that it has there."""
+    places = []
+    for target in universe.request.targets:
+        builds = (candidate.payload for candidate in universe.unordered(f"framework:{target.framework}", ()))
+        fits = (accepts(target, build) and (_is_free(universe, build) or _agree(_own(build), family)) for build in builds)
+        places.append(next((number for number, fit in enumerate(fits) if fit), 0))
+    major = _wheels_major(universe)
+    return 0, int(major is not None and family.cuda not in (None, major)), *places
+
+
+def _own(build: Build) -> Family:
+    return Family(build.cuda.major if build.cuda else None, build.cudnn.major if build.cudnn else None)
 
 
 def _wheels_major(universe: Universe) -> int | None:

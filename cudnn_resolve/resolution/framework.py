@@ -40,7 +40,9 @@ def framework_candidates(universe: Universe, name: str) -> Iterator[Candidate]:
     native = universe.machine.native_cuda
     known = {build.version for build in builds if not is_vague(build)}
 
-    def key(build: Build) -> tuple[bool, bool, int, bool, _Descending, bool, bool, tuple[int, int], int]:
+    locked = {name: universe.request.preferences.get(name) for name in universe.book.framework(name).packages}
+
+    def key(build: Build) -> tuple[bool, bool, int, bool, bool, _Descending, bool, bool, tuple[int, int], int]:
         version = parse_version(build.version)
         assert version is not None
         keep = near is None and runtime.is_installed(universe, build)
@@ -50,7 +52,8 @@ def framework_candidates(universe: Universe, name: str) -> Iterator[Candidate]:
         beyond = native is not None and build.cuda is not None and build.cuda > native
         other = build.index != "default"
         vague = is_vague(build) and build.version in known
-        return not keep, not exact, missing, vague, _Descending(version), other, other and beyond, cuda, position[id(build)]
+        pinned = locked.get(build.package) == build.wheel_version
+        return not keep, not exact, missing, not pinned, vague, _Descending(version), other, other and beyond, cuda, position[id(build)]
 
     usable = [build for build in builds if parse_version(build.version) is not None]
     if near is not None:
@@ -168,6 +171,7 @@ def build_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
         yield from _cuda_needs(universe, build, who)
     apart = _separate(universe, build)
     extras = () if build.cuda is None and build.extra != "cpu" else extras_of(build)
+    universe.shelf.expect(release, extras)
     for requirement, of in universe.shelf.requirements(release, extras):
         name = canonicalize_name(requirement.name)
         brought = universe.book.component(name) is not None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from cudnn_resolve.record import dataclass
+from cudnn_resolve.record import dataclass, field
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build, CudnnBuild
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request
-    from cudnn_resolve.resolution.source import File, Offer
+    from cudnn_resolve.requirement.source import File, Offer
 
 Channel = Literal["pip", "apt", "system", "bundled"]
 
@@ -125,6 +126,10 @@ class Resolution:
     dropped: tuple[str, ...] = ()
     """Installed companions that could not move along."""
     rounds: int = 0
+    unreached: Mapping[str, str] = field(default_factory=dict)
+    """Package to why its files could not be listed, where the index that the matrix names for its variant did not answer."""
+    guessed: Mapping[str, str] = field(default_factory=dict)
+    """Package to why its requirements may not be all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -58,23 +58,26 @@ def ordered(universe: Universe, found: Iterable[Candidate], needs: Sequence[Need
     if first.kind == "unlisted":
         return found
     package = first.payload.package
+    locked = universe.request.preferences.get(package)
     near = universe.near.get(universe.book.framework_of(package) or "")
     installed = universe.machine.pip.get(package) if universe.request.prefer == "installed" else None
     if universe.book.component(package) is None:
-        return found if installed is None or near is not None else _installed_first(found, installed)
+        first_ones = [] if near is not None else [version for version in (installed, locked) if version is not None]
+        return _first(found, first_ones) if first_ones else found
     pins = [need.declared for need in needs if need.declared is not None]
     line = universe.chosen["cuda"].payload.cuda if "cuda" in universe.chosen else None
     exact = any(is_exact(pin) for pin in pins)
     position = {id(candidate): number for number, candidate in enumerate(found)}
 
-    def key(candidate: Candidate) -> tuple[bool, int, int, int]:
+    def key(candidate: Candidate) -> tuple[bool, bool, int, int, int]:
         release: Release = candidate.payload
         left = sum(not pin.contains(release.version, prereleases=True) for pin in pins)
         cuda = universe.book.cuda_of(release.package, release.text)
-        aligned = 0 if line is None or cuda is None else _apart(cuda, line)
+        aligned = 0 if line is None else _apart(cuda, line) if cuda is not None else _UNKNOWN
         order = position[id(candidate)]
         return (
             not (installed is not None and _is_version(release, installed)),
+            not (locked is not None and _is_version(release, locked)),
             left,
             0 if exact else aligned,
             -order if exact else order,
@@ -83,11 +86,29 @@ def ordered(universe: Universe, found: Iterable[Candidate], needs: Sequence[Need
     return sorted(found, key=key)
 
 
-def _installed_first(found: Iterable[Candidate], installed: str) -> Iterator[Candidate]:
-    """The candidates with those of the installed version in front, found without making the others."""
-    front = [candidate for candidate in found if _is_version(candidate.payload, installed)]
+_UNKNOWN = 500
+"""How far a release whose CUDA nobody knows is from any line: further than every known one of its major."""
+
+
+def _first(found: Iterable[Candidate], versions: Sequence[str]) -> Iterator[Candidate]:
+    """The candidates with those of some versions in front, found without making more than must be."""
+    front: list[Candidate] = []
+    for version in versions:
+        front += [candidate for candidate in _until(found, version) if candidate not in front]
     yield from front
     yield from (candidate for candidate in found if candidate not in front)
+
+
+def _until(found: Iterable[Candidate], text: str) -> Iterator[Candidate]:
+    """The candidates of one version, out of candidates that are the newest first but for source archives at the end."""
+    wanted = parse_version(text)
+    seen = False
+    for candidate in found:
+        if _is_version(candidate.payload, text):
+            seen = True
+            yield candidate
+        elif seen and wanted is not None and candidate.payload.version < wanted:
+            return
 
 
 def _apart(cuda: CudaVersion, line: CudaVersion) -> int:
@@ -107,12 +128,14 @@ def package_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
         return
     release: Release = candidate.payload
     who = f"{release.package} {release.text}"
+    universe.shelf.expect_metadata(release)
     if candidate.extras:
         base = universe.candidate_of(release)
         yield Need(base.name, lambda other: other is base, f"{release.package}=={release.text}", f"{candidate.name[4:]} is that package")
     else:
         yield from file_needs(universe, release, who)
     yield from _component_needs(universe, release, who)
+    universe.shelf.expect(release, candidate.extras)
     for requirement, extra in universe.shelf.requirements(release, candidate.extras):
         if candidate.extras and extra is None:
             continue
@@ -121,6 +144,10 @@ def package_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
 
 def file_needs(universe: Universe, release: Release, who: str) -> Iterator[Need]:
     """The needs for a Python, an architecture and a C library that some file of the release serves, and for its files to itself."""
+    if not release.served:
+        yield Need("index", lambda _: False, f"{release.package}=={release.text} to be there", f"{who} is not on the configured index")
+    if release.package in universe.constraints:
+        yield _constraint_need(universe, release, who)
     if not release.fit.arch:
         yield Need("arch", lambda other: other.payload is None, "another architecture", f"{who} has no wheel for {universe.machine.arch}")
     need = _python_need(universe, release, who)
@@ -145,6 +172,14 @@ def file_needs(universe: Universe, release: Release, who: str) -> Iterator[Need]
             f"{who} installs {slot}; a second package that does so would overwrite it",
             payload=owner,
         )
+
+
+def _constraint_need(universe: Universe, release: Release, who: str) -> Need:
+    """The need that the user's constraints allow the release."""
+    limits = universe.constraints[release.package]
+    allowed = all(spec.contains(release.version, prereleases=True) for _, spec in limits)
+    text = f"a constraint that allows {release.package}=={release.text}"
+    return Need(f"constraint:{release.package}", lambda _: allowed, text, f"{who} is held against the constraints")
 
 
 def _python_need(universe: Universe, release: Release, who: str) -> Need | None:
@@ -305,6 +340,8 @@ def _within(spec: SpecifierSet, universe: Universe) -> Callable[[Candidate], boo
         here = installed is not None and _is_version(release, installed)
         if release.yanked and not pinned and not here:
             return False
-        return spec.contains(release.version, prereleases=here or bool(spec.prereleases))
+        if not release.version.is_prerelease:
+            return spec.contains(release.version)
+        return spec.contains(release.version, prereleases=here or bool(spec.prereleases) or release.lone)
 
     return test

@@ -16,9 +16,9 @@ from cudnn_resolve.resolution.model import (
     Failure,
     Override,
     Pin,
-    PipPin,
     Resolution,
 )
+from cudnn_resolve.resolution.pin import pip_pins
 from cudnn_resolve.resolution.release import Release
 from cudnn_resolve.resolution.rule import LIBRARIES
 from cudnn_resolve.resolution.runtime import Runtime, repositories
@@ -106,12 +106,13 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
     cudnn: CudnnBuild | None = _shared(pins, "cudnn")
     cudnn_text, soname = _cudnn(cudnn, builds)
     minimum, why = driver_minimum(pins)
+    pip = pip_pins(pins, universe)
     return Resolution(
         request=universe.request,
         machine=universe.machine,
         pins=pins,
         builds=builds,
-        pip=_pip_pins(pins, universe),
+        pip=pip.pins,
         apt=_apt_pins(universe, pins),
         overrides=tuple(_overrides(pins)),
         cuda=_cuda_line(universe, pins, runtime, builds),
@@ -123,6 +124,8 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
         driver_because=why,
         dropped=tuple(dropped),
         rounds=solved.rounds,
+        unreached=pip.unreached,
+        guessed=pip.guessed,
     )
 
 
@@ -181,37 +184,6 @@ def driver_minimum(pins: dict[str, Pin]) -> tuple[str | None, str | None]:
         if best is None or version > best:
             best, why = version, reason.because
     return (str(best) if best else None), why
-
-
-def _pip_pins(pins: dict[str, Pin], universe: Universe) -> tuple[PipPin, ...]:
-    out: dict[str, PipPin] = {}
-    for pin in pins.values():
-        candidate = pin.candidate
-        if candidate.kind == "unlisted":
-            name = str(candidate.payload)
-            version = universe.machine.pip.get(name)
-            out.setdefault(name, PipPin(name=name, version=version, index=None, reasons=pin.reasons))
-        elif candidate.kind == "pip":
-            release: Release = candidate.payload
-            old = out.get(release.package)
-            out[release.package] = PipPin(
-                name=release.package,
-                version=release.text,
-                index=None if release.index == "default" else release.index,
-                reasons=(*(old.reasons if old else ()), *pin.reasons),
-                build=release.build,
-            )
-    return tuple(sorted(out.values(), key=lambda pin: _rank(pin, universe)))
-
-
-def _rank(pin: PipPin, universe: Universe) -> tuple[int, str]:
-    """The stack first: frameworks, cuDNN, CUDA libraries; then the rest."""
-    if pin.build is not None:
-        return 0, pin.name
-    component = universe.book.component(pin.name)
-    if component is not None:
-        return (1 if component.library == "cudnn" else 2), pin.name
-    return 3, pin.name
 
 
 def _channels(pins: dict[str, Pin], builds: tuple[Build, ...]) -> dict[str, Channel]:

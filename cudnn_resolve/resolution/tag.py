@@ -6,7 +6,11 @@ Sources: the platform compatibility tags specification of the Python packaging u
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from cudnn_resolve.requirement.source import File
 
 _MANYLINUX = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
 _PLATFORM = re.compile(r"(?:(manylinux1|manylinux2010|manylinux2014)|manylinux_(\d+)_(\d+)|(linux))_(x86_64|aarch64)")
@@ -43,8 +47,11 @@ def _serves(python: str, abi: str, target: Target, wanted: tuple[int, int]) -> b
     return minor == wanted[1] and abi.endswith("t") == target.free_threaded
 
 
-def platform_floor(platforms: str, arch: str) -> tuple[int, int] | None:
-    """The oldest glibc that one of the compressed platform tags accepts on `arch`: (0, 0) for any, None where none is for it."""
+def platform_floor(platforms: str, arch: str, glibc: tuple[int, int] | None = None) -> tuple[int, int] | None:
+    """The oldest glibc that one of the compressed platform tags accepts on `arch`: (0, 0) for any, None where none is for it.
+
+    With a `glibc`, the newest one that is not newer.
+    """
     best: tuple[int, int] | None = None
     for platform in platforms.split("."):
         if platform == "any":
@@ -53,7 +60,9 @@ def platform_floor(platforms: str, arch: str) -> tuple[int, int] | None:
         if found is None or (arch and found[5] != arch):
             continue
         floor = (0, 0) if found[4] else _MANYLINUX[found[1]] if found[1] else (int(found[2]), int(found[3]))
-        if best is None or floor < best:
+        if glibc is not None and floor > glibc:
+            continue
+        if best is None or (floor > best if glibc is not None else floor < best):
             best = floor
     return best
 
@@ -84,6 +93,50 @@ def fit(tags: tuple[str, ...], target: Target) -> Fit:
             if floor is not None and (glibc is None or floor < glibc):
                 glibc = floor
     return Fit(python, arch, glibc)
+
+
+def best_file(files: Iterable[File], target: Target) -> File | None:
+    """The file that an installer would take on the target; a source archive where no wheel serves, None where nothing does.
+
+    The order of packaging.tags: the interpreter's own ABI, then the newest stable ABI, then none; of one ABI the newest C library. The
+    last word has the build number.
+    """
+    best: File | None = None
+    rank: tuple[int, ...] = ()
+    for file in files:
+        if not file.is_wheel:
+            best = best or file
+            continue
+        pythons, abis, platforms = file.tag.split("-", 2)
+        floor = platform_floor(platforms, target.arch, target.glibc)
+        if floor is None or not serves_python(pythons, abis, target):
+            continue
+        own = (*_closeness(pythons, abis, target), *floor, _build_number(file.filename))
+        if best is None or not best.is_wheel or own > rank:
+            best, rank = file, own
+    return best
+
+
+def _closeness(pythons: str, abis: str, target: Target) -> tuple[int, int]:
+    """How close a file is to the target's interpreter: the bigger, the better."""
+    best = (0, 0)
+    for python in pythons.split("."):
+        found = _PYTHON.fullmatch(python)
+        minor = int(found[3]) if found is not None and found[3] else 0
+        if found is None or (target.python is not None and minor > target.python[1]):
+            continue
+        for abi in abis.split("."):
+            kind = 1 if abi == "none" else 2 if abi == "abi3" else 3
+            if kind == 1 and found[1] == "py":
+                kind = 0
+            best = max(best, (kind, minor))
+    return best
+
+
+def _build_number(filename: str) -> int:
+    parts = filename.split("-")
+    digits = re.match(r"\d+", parts[2]) if len(parts) == 6 else None
+    return int(digits[0]) if digits else 0
 
 
 def pythons_of(tags: tuple[str, ...], arch: str) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 | package           | its candidates                                                               |
 | ----------------- | ---------------------------------------------------------------------------- |
-| driver, gpu:N, python, arch, glibc, os, limit:* | the one fact, or limit, of this request         |
+| driver, gpu:N, python, arch, glibc, os, index, limit:*, constraint:* | the one fact, or limit, of this request |
 | framework:NAME    | the builds of a framework                                                    |
 | libraries:NAME    | the channels through which a build's CUDA libraries may come                 |
 | cuda, cudnn       | CUDA lines and cuDNN builds, each through one channel; all frameworks share one |
@@ -16,10 +16,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
 from cudnn_resolve.resolution import framework, package, runtime
 from cudnn_resolve.resolution.kept import Kept
 from cudnn_resolve.resolution.model import Candidate
-from cudnn_resolve.resolution.release import Release, shelf_of, specifier
+from cudnn_resolve.resolution.release import Release, parse_requirement, specifier
+from cudnn_resolve.resolution.shelf import shelf_of
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
@@ -37,7 +41,7 @@ class Universe:
         self.request = request
         self.near = near or {}
         """Framework to the version whose neighbours are tried first (for relaxations)."""
-        self.shelf = shelf_of(book, machine)
+        self.shelf = shelf_of(book, machine, request)
         self.chosen: dict[str, Candidate] = {}
         """What the running solve has pinned; only ever used to order candidates."""
         self._candidates: dict[str, Kept[Candidate]] = {}
@@ -49,6 +53,8 @@ class Universe:
         self._made: dict[tuple[object, ...], Candidate] = {}
         self._needs: dict[int, Kept[Need]] = {}
         self._orders: dict[tuple[object, ...], Kept[Candidate]] = {}
+        self.constraints = constraints(request)
+        """Package to its constraints (`-c`): the text of each, and its specifier."""
         self._facts = _facts(machine, request)
 
     def candidates(self, name: str, needs: Sequence[Need]) -> Iterable[Candidate]:
@@ -158,6 +164,17 @@ def _in(text: str, version: str) -> bool:
     return spec is not None and spec.contains(version, prereleases=True)
 
 
+def constraints(request: Request) -> dict[str, tuple[tuple[str, SpecifierSet], ...]]:
+    """The constraints of a request by the package that they limit."""
+    out: dict[str, tuple[tuple[str, SpecifierSet], ...]] = {}
+    for extra in request.extras:
+        requirement = parse_requirement(extra.text) if extra.constraint else None
+        if requirement is not None:
+            name = canonicalize_name(requirement.name)
+            out[name] = (*out.get(name, ()), (f"{extra.text} ({extra.origin})", requirement.specifier))
+    return out
+
+
 def _facts(machine: Machine, request: Request) -> dict[str, Candidate]:
     """A candidate for each fact; payload None = unknown."""
 
@@ -173,8 +190,10 @@ def _facts(machine: Machine, request: Request) -> dict[str, Candidate]:
         fact("glibc", machine.glibc, glibc),
         fact("os", machine.os, machine.os or "unknown"),
         fact("root", machine.root, {True: "root", False: "no root", None: "unknown"}[machine.root]),
+        fact("index", None, "the configured index"),
         fact("limit:cuda", request.cuda, request.cuda.text if request.cuda else "any"),
         fact("limit:cudnn", request.cudnn, request.cudnn.text if request.cudnn else "any"),
     ]
+    out += [fact(f"constraint:{name}", limits, ",".join(text for text, _ in limits)) for name, limits in constraints(request).items()]
     out += [fact(f"gpu:{number}", gpu.capability, gpu.label) for number, gpu in enumerate(machine.gpus)]
     return {candidate.name: candidate for candidate in out}

@@ -1,6 +1,6 @@
 """What a resolution asks of package indexes, and the values that come back; the room `index/` answers.
 
-A source is handed to a resolution and does all the reading: the resolution itself stays without effects.
+A request carries its source, which does all the reading: the resolution itself stays without effects.
 """
 
 from __future__ import annotations
@@ -82,6 +82,22 @@ class Metadata(NamedTuple):
     """Names of its extras."""
     guessed: str | None = None
     """Why this may not be all, in words: for a source archive whose build could change it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Direct:
+    """A package that the user takes from one place of his own: an archive at an address, or a project's folder."""
+
+    name: str
+    """Normalized."""
+    url: str
+    """The address as it was given, without credentials; `file://` for a folder."""
+    offer: Offer
+    """The one release that is there; a folder has no files."""
+    metadata: Metadata
+    folder: str | None = None
+    """Path of a project's folder, None for an archive."""
+    editable: bool = False
 
 
 class Source(Protocol):

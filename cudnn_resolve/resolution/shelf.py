@@ -1,0 +1,458 @@
+"""Releases of pip packages as candidates, and what each of them requires: from the matrix, the machine and the indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from packaging.markers import UndefinedEnvironmentName
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from cudnn_resolve.record import replace
+from cudnn_resolve.requirement.source import Metadata, Place
+from cudnn_resolve.resolution.kept import Kept
+from cudnn_resolve.resolution.release import Release, parse_requirement, parse_version
+from cudnn_resolve.resolution.tag import Fit, Target, best_file, fit
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.row import Build, ExtraRelease, WheelRelease
+    from cudnn_resolve.requirement.machine import Machine
+    from cudnn_resolve.requirement.model import Request
+    from cudnn_resolve.requirement.source import Direct, File, Listing, Offer
+
+SDIST = ("sdist",)
+"""The tags of a release that only a source archive serves."""
+
+
+class Shelf:
+    """All releases of pip packages that the matrix, the machine or an index knows, made once for each package."""
+
+    def __init__(self, book: Book, machine: Machine, request: Request) -> None:
+        self._book = book
+        self._machine = machine
+        self._source = request.source
+        self._direct = request.direct
+        self._releases: dict[str, Kept[Release]] = {}
+        self._plain: dict[str, Kept[Release]] = {}
+        self._markers: dict[tuple[str, str], bool] = {}
+        self._requires_of: dict[int, Metadata | None] = {}
+        self._target = Target(machine.python, machine.free_threaded, machine.arch, machine.glibc)
+        self._environment = _marker_environment(machine)
+
+    def releases(self, package: str) -> Kept[Release]:
+        """Releases of the package, newest first, made as they are looked at; empty for one that nobody knows."""
+        found = self._releases.get(package)
+        if found is None:
+            found = self._releases[package] = Kept(self._make(package))
+        return found
+
+    def plain(self, package: str) -> Kept[Release]:
+        """Releases of a framework that nobody asked for, newest first.
+
+        The wheels as they are, without what only an extra or the system brings.
+        """
+        found = self._plain.get(package)
+        if found is None:
+            found = self._plain[package] = Kept(self._make_plain(package))
+        return found
+
+    def _make_plain(self, package: str) -> Iterator[Release]:
+        own = [one for one in self.releases(package) if one.fit.arch and (one.build is None or not _by_hand(one.build))]
+        installed = self._machine.pip.get(package)
+        kept = {one.text: one for one in reversed(own) if (one.index == "default" and one.served) or one.text == installed}
+        table = self._book.package(package)
+        for release in self._of_rows(package, table.releases if table else ()):
+            kept.setdefault(release.text, release)
+        yield from sorted(kept.values(), key=_order, reverse=True)
+
+    def offer(self, release: Release) -> Offer | None:
+        """The files of a release; None where no index was asked, or none has it.
+
+        IndexUnavailableError where the index that the matrix names for it does not answer.
+        """
+        if release.offer is not None or self._source is None or release.index == "default":
+            return release.offer
+        row = self._book.index(release.index)
+        listing = self._source.listing(release.package, Place(row.url, row.kind))
+        return next((one for one in listing.offers if one.version == release.text), None) if listing is not None else None
+
+    def file(self, offer: Offer) -> File | None:
+        """The file of an offer that serves the target best; None where none does."""
+        return best_file(offer.files, self._target)
+
+    def metadata(self, release: Release) -> Metadata | None:
+        """What a release says of itself, asked of the index where the matrix does not know it; None where nobody does."""
+        if release.requires is not None:
+            return Metadata(release.requires, release.requires_python, ())
+        key = id(release)
+        if key not in self._requires_of:
+            direct = self._direct.get(release.package)
+            offer = release.offer
+            file = self.file(offer) if offer is not None else None
+            if direct is not None:
+                self._requires_of[key] = direct.metadata
+            elif self._source is None or file is None:
+                self._requires_of[key] = None
+            else:
+                self._requires_of[key] = self._source.metadata(release.package, file)
+        return self._requires_of[key]
+
+    def requires(self, release: Release) -> tuple[str, ...]:
+        """Its Requires-Dist lines; none for a release whose metadata nobody knows."""
+        found = self.metadata(release)
+        return found.requires if found is not None else ()
+
+    def expect(self, release: Release, extras: tuple[str, ...]) -> None:
+        """Lets the source ask ahead for every package that a release requires."""
+        if self._source is not None:
+            names = (canonicalize_name(requirement.name) for requirement, _ in self.requirements(release, extras))
+            self._source.expect(name for name in names if name not in self._direct)
+
+    def expect_metadata(self, release: Release) -> None:
+        """Lets the source ask ahead for what a release says of itself."""
+        if self._source is None or release.requires is not None or release.offer is None or id(release) in self._requires_of:
+            return
+        file = self.file(release.offer)
+        if file is not None and release.package not in self._direct:
+            self._source.expect_metadata(release.package, file)
+
+    def left_out(self, package: str) -> tuple[str, ...]:
+        """What the user's settings left out of the releases of a package, in words."""
+        listing = self._listing(package)
+        return listing.left_out if listing is not None else ()
+
+    def _listing(self, package: str) -> Listing | None:
+        return self._source.listing(package) if self._source is not None else None
+
+    def applies(self, text: str) -> bool:
+        """True where the marker of a requirement holds for the target, or there is none."""
+        requirement = parse_requirement(text)
+        return requirement is None or requirement.marker is None or self._holds(requirement, str(requirement.marker), "")
+
+    def requirements(self, release: Release, extras: tuple[str, ...] = ()) -> Iterator[tuple[Requirement, str | None]]:
+        """Requirements of the release on this machine, each with the extra that brings it (None: it always holds)."""
+        for line in self.requires(release):
+            if "extra" in line and ";" in line and not self._extra_named(line, extras):
+                continue
+            requirement = parse_requirement(line)
+            if requirement is None:
+                continue
+            if requirement.marker is None:
+                yield requirement, None
+                continue
+            marker = str(requirement.marker)
+            if self._holds(requirement, marker, ""):
+                yield requirement, None
+                continue
+            for extra in extras:
+                if self._holds(requirement, marker, extra):
+                    yield requirement, extra
+                    break
+
+    @staticmethod
+    def _extra_named(line: str, extras: tuple[str, ...]) -> bool:
+        marker = line.split(";", 1)[1]
+        if "extra" not in marker:
+            return True
+        return any(f'"{extra}"' in marker or f"'{extra}'" in marker for extra in extras)
+
+    def _holds(self, requirement: Requirement, marker: str, extra: str) -> bool:
+        key = (marker, extra)
+        answer = self._markers.get(key)
+        if answer is None:
+            try:
+                answer = bool(requirement.marker and requirement.marker.evaluate({**self._environment, "extra": extra}))
+            except UndefinedEnvironmentName:
+                answer = False
+            self._markers[key] = answer
+        return answer
+
+    def _make(self, package: str) -> Iterator[Release]:
+        direct = self._direct.get(package)
+        if direct is not None:
+            yield self._from_direct(direct)
+            return
+        table = self._book.package(package)
+        framework = self._book.framework_of(package)
+        builds = self._book.framework(framework).builds if framework else ()
+        builds = tuple(build for build in builds if build.package == package)
+        extras = self._book.extra_releases(package)
+        rows = table.releases if table else ()
+        if builds or extras:
+            yield from self._gathered(package, rows, builds, extras)
+        else:
+            yield from self._of_rows(package, rows)
+
+    def _of_rows(self, package: str, rows: Sequence[WheelRelease]) -> Iterator[Release]:
+        """Releases of the configured indexes, newest first: what they offer, else what the matrix knows, and what is installed.
+
+        Those that only a source archive serves come after all others.
+        """
+        installed = self._installed(package)
+        here = {installed.text, str(installed.version)} if installed is not None else set()
+        late: list[Release] = []
+        for release in self._offered(package, rows):
+            if release.text in here:
+                installed = None
+            elif installed is not None and release.version < installed.version:
+                yield installed
+                installed = None
+            if release.tags == SDIST and self._source is not None:
+                late.append(release)
+            else:
+                yield release
+        if installed is not None:
+            yield installed
+        yield from late
+
+    def _offered(self, package: str, rows: Sequence[WheelRelease]) -> Iterator[Release]:
+        listing = self._listing(package)
+        if listing is None:
+            for row in reversed(rows):  # the table is in order of version
+                release = self._from_row(package, row)
+                if release is not None:
+                    yield release
+            return
+        known = {row.version: row for row in rows}
+        compiled = False
+        for offer in listing.offers:
+            release = self._from_offer(package, offer, known.get(offer.version), tried=compiled)
+            if release is not None:
+                if listing.only_prereleases:
+                    release = replace(release, lone=True)
+                compiled = compiled or (not release.fit.python and any(tag.startswith("cp") for tag in release.tags))
+                yield release
+
+    def _from_offer(self, package: str, offer: Offer, row: WheelRelease | None, *, tried: bool) -> Release | None:
+        """The release behind an offer; `tried`: a newer one has compiled wheels, but none for the target's Python."""
+        version = parse_version(offer.version)
+        if version is None:
+            return None
+        tags = tuple(dict.fromkeys(file.tag for file in offer.files if file.is_wheel))
+        found = fit(tags, self._target)
+        if not tags or (found.glibc is None and any(not file.is_wheel for file in offer.files)):
+            # A source archive of compiled code that is older than the target's Python will not build.
+            tags, found = SDIST, Fit(python=not (tried and tags), arch=True, glibc=(0, 0))
+        best = best_file(offer.files, self._target)
+        floor = best.requires_python if best is not None else next((one.requires_python for one in offer.files), None)
+        return Release(
+            package=package,
+            version=version,
+            text=offer.version,
+            fit=found,
+            tags=tags,
+            requires=self._requires(row) if row is not None and tags != SDIST else None,
+            requires_python=floor or (row.requires_python if row else None),
+            yanked=bool(offer.files) and all(file.yanked is not None for file in offer.files),
+            offer=offer,
+        )
+
+    def _from_direct(self, direct: Direct) -> Release:
+        tags = tuple(file.tag for file in direct.offer.files) or SDIST
+        return Release(
+            package=direct.name,
+            version=Version(direct.offer.version),
+            text=direct.offer.version,
+            fit=fit(tags, self._target),
+            tags=tags,
+            requires=direct.metadata.requires,
+            requires_python=direct.metadata.requires_python,
+            offer=direct.offer,
+        )
+
+    def _gathered(
+        self, package: str, rows: Sequence[WheelRelease], builds: Sequence[Build], extras: Sequence[ExtraRelease]
+    ) -> Iterator[Release]:
+        """Releases of several origins, in order of version."""
+        known = {row.version: row for row in rows}
+        listing = self._listing(package)
+        offers = {offer.version: offer for offer in listing.offers} if listing is not None else None
+        found = [self._from_build(build, known.get(build.version), offers) for build in builds]
+        out = [release for release in found if release is not None]
+        seen = {release.text for release in out}
+        if not builds:
+            out = list(self._of_rows(package, rows))
+            seen = {release.text for release in out}
+        for extra in extras:
+            release = None if extra.version in seen else self._from_extra(extra, known)
+            if release is not None:
+                seen.add(extra.version)
+                out.append(release)
+        yield from sorted(out, key=_order, reverse=True)
+
+    def _from_extra(self, extra: ExtraRelease, rows: Mapping[str, WheelRelease]) -> Release | None:
+        version = parse_version(extra.version)
+        if version is None:
+            return None
+        tags = _tags(extra.pythons, extra.arch, extra.glibc)
+        base = rows.get(version.public)
+        requires = self._like(extra.requires, extra.requires_like, self._requires(base) if base else None)
+        return Release(
+            package=extra.package,
+            version=version,
+            text=extra.version,
+            fit=fit(tags, self._target),
+            tags=tags,
+            requires=requires or (),
+            requires_python=extra.requires_python or (base.requires_python if base else None),
+            yanked=extra.yanked,
+            index=extra.index,
+        )
+
+    def _installed(self, package: str) -> Release | None:
+        """The installed release as a candidate of its own: the indexes may have it no longer."""
+        text = self._machine.pip.get(package)
+        version = parse_version(text) if text is not None else None
+        if text is None or version is None:
+            return None
+        table = self._book.package(package)
+        row = next((row for row in table.releases if row.version == text), None) if table else None
+        own = self._machine.requires.get(package)
+        return Release(
+            package=package,
+            version=version,
+            text=text,
+            fit=Fit(python=True, arch=True, glibc=(0, 0)),
+            tags=(),
+            requires=own if own is not None else (self._requires(row) or ()) if row is not None else (),
+        )
+
+    def _from_row(self, package: str, row: WheelRelease) -> Release | None:
+        version = parse_version(row.version)
+        if version is None:
+            return None
+        requires = self._requires(row)
+        found = fit(row.tags, self._target) if row.tags else Fit(python=True, arch=True, glibc=(0, 0))
+        if "sdist" in row.tags and self._too_old(package, row):
+            found = Fit(python=False, arch=True, glibc=None)
+        return Release(
+            package=package,
+            version=version,
+            text=row.version,
+            fit=found,
+            tags=row.tags,
+            requires=requires or (),
+            requires_python=row.requires_python,
+            yanked=row.yanked,
+        )
+
+    def _from_build(self, build: Build, row: WheelRelease | None, offers: Mapping[str, Offer] | None) -> Release | None:
+        version = parse_version(build.wheel_version)
+        if version is None:
+            return None
+        # JAX itself is on the configured index even where its jaxlib is not.
+        index = "default" if row is not None and version.local is None else build.index
+        offer = offers.get(build.wheel_version) if offers is not None and index == "default" else None
+        requires = self._like(build.requires, build.requires_like, self._requires(row) if row else None)
+        tags = _tags(build.pythons, build.arch, build.glibc)
+        if row is not None and build.index == "default":
+            tags = tuple(tag for tag in row.tags if not build.pythons or _python_of(tag) & set(build.pythons))
+        if build.arch and self._machine.arch and self._machine.arch not in build.arch:
+            tags = _tags(build.pythons, build.arch, build.glibc)
+        return Release(
+            package=build.package,
+            version=version,
+            text=build.wheel_version,
+            fit=fit(tags, self._target),
+            tags=tags,
+            requires=requires if requires is not None or offer is not None else (),
+            requires_python=row.requires_python if row else None,
+            yanked=build.yanked or bool(row and row.yanked),
+            index=index,
+            build=build,
+            offer=offer,
+            served=offers is None or index != "default" or offer is not None,
+        )
+
+    def _too_old(self, package: str, row: WheelRelease) -> bool:
+        """True for a source archive of compiled code that knows nothing of the target's Python.
+
+        Told by the next release with compiled wheels: where even that one has none for this Python, the older source will not build.
+        """
+        table = self._book.package(package)
+        rows = table.releases if table else ()
+        place = next((number for number, one in enumerate(rows) if one is row), len(rows))
+        for one in rows[place + 1 :]:
+            compiled = tuple(tag for tag in one.tags if tag.startswith("cp") and not tag.endswith("any"))
+            if compiled:
+                return not fit(compiled, self._target).python
+        return False
+
+    def _like(self, own: tuple[str, ...] | None, like: str | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        """The requirements of a release: its own, and where it says so those of the default index's wheel but for the NVIDIA part."""
+        if own is None and like is None:
+            return other
+        if like is None or other is None:
+            return own
+        return (*(own or ()), *(line for line in other if not self._of_variant(line)))
+
+    @staticmethod
+    def _of_variant(line: str) -> bool:
+        """True for a requirement that differs from variant to variant: NVIDIA's libraries and the compiler built for them."""
+        requirement = parse_requirement(line)
+        if requirement is None:
+            return False
+        name = canonicalize_name(requirement.name)
+        return name.startswith(("nvidia-", "cuda-", "triton", "pytorch-triton"))
+
+    def _requires(self, row: WheelRelease) -> tuple[str, ...] | None:
+        if row.requires is None:
+            return None
+        return row.requires.get(self._machine.arch or "x86_64") or row.requires.get("x86_64") or ()
+
+
+def _order(release: Release) -> tuple[Version, bool, Version]:
+    """Newest first; of one public version the configured index before those that name a local part."""
+    return Version(release.version.public), release.index == "default", release.version
+
+
+def shelf_of(book: Book, machine: Machine, request: Request) -> Shelf:
+    """The shelf for a machine, shared by all resolutions over one book for which it is the same."""
+    place = (machine.python_full, machine.free_threaded, machine.arch, machine.glibc)
+    key = (*place, id(machine.pip), id(machine.requires), id(request.source), id(request.direct) if request.direct else 0)
+    return book.remember("shelf", key, lambda: Shelf(book, machine, request))
+
+
+def _by_hand(build: Build) -> bool:
+    """True where a GPU build is the same wheel as the CPU build, and an extra or libraries from outside make the difference."""
+    return build.extra is not None or build.delivery in ("system", "none") or (build.index != "default" and "+" not in build.wheel_version)
+
+
+def _python_of(tag: str) -> set[str]:
+    """The interpreters that a tag names, `cp313t` for a free-threaded one."""
+    pythons, abis, _ = tag.split("-", 2)
+    return {f"{python}t" if abis == f"{python}t" else python for python in pythons.split(".")}
+
+
+def _tags(pythons: tuple[str, ...], arch: tuple[str, ...], glibc: str | None) -> tuple[str, ...]:
+    """Wheel tags of a build whose files nobody listed; abi3-free, one for each Python and architecture."""
+    platforms = [f"manylinux_{glibc.replace('.', '_')}_{one}" if glibc else f"linux_{one}" for one in arch or ("x86_64",)]
+    out: list[str] = []
+    for python in pythons or ("py3",):
+        abi = "none" if python.startswith("py") else python
+        out.extend(f"{python.rstrip('t')}-{abi}-{platform}" for platform in platforms)
+    return tuple(out)
+
+
+def _marker_environment(machine: Machine) -> dict[str, str]:
+    """PEP 508 variables of the target, not of the interpreter that runs this."""
+    major, minor = machine.python or (3, 11)
+    full = machine.python_full or f"{major}.{minor}.0"
+    if full.count(".") < 2:
+        full = f"{major}.{minor}.0"
+    return {
+        "implementation_name": "cpython",
+        "implementation_version": full,
+        "os_name": "posix",
+        "platform_machine": machine.arch or "x86_64",
+        "platform_python_implementation": "CPython",
+        "platform_release": "",
+        "platform_system": "Linux",
+        "platform_version": "",
+        "python_full_version": full,
+        "python_version": f"{major}.{minor}",
+        "sys_platform": "linux",
+    }
