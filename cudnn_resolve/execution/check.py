@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.wheel import Wheel
     from cudnn_resolve.host.port import Host
 
-_SPARE_BYTES = 64 << 20
+_SPARE_BYTES = 1 << 20
 _MAPS_BYTES = 4 << 20
 
 
@@ -41,7 +41,11 @@ def _in_use(task: Task, host: Host, environment: Environment) -> Iterator[str]:
         return
     root = environment.scheme["platlib"]
     words = {f"{root}/{name.replace('-', '_')}/" for name in leaving}
-    words |= {f"{root}/nvidia/{name.removeprefix('nvidia-').rpartition('-')[0].replace('-', '_')}/" for name in leaving if name.startswith("nvidia-")}
+    words |= {
+        f"{root}/nvidia/{name.removeprefix('nvidia-').rpartition('-')[0].replace('-', '_')}/"
+        for name in leaving
+        if name.startswith("nvidia-")
+    }
     for name in host.list_dir("/proc"):
         if not name.isdigit():
             continue
@@ -77,5 +81,8 @@ def check_room(wheels: Sequence[Wheel], exchange: Exchange, store: str, environm
 
 def _full(needed: int, free: int, folder: str) -> WorldError:
     return WorldError(
-        f"{needed >> 20} MiB are needed and {free >> 20} MiB are free", code="disk-full", context=folder, hint="make room there; nothing was changed"
+        f"{needed >> 20} MiB are needed and {free >> 20} MiB are free",
+        code="disk-full",
+        context=folder,
+        hint="make room there; nothing was changed",
     )

@@ -37,7 +37,9 @@ class Environment:
     @property
     def roots(self) -> tuple[str, ...]:
         """Folders that files of packages may lie in, each once."""
-        return tuple(dict.fromkeys((self.scheme["purelib"], self.scheme["platlib"], self.scheme["scripts"], self.prefix, self.scheme["data"])))
+        return tuple(
+            dict.fromkeys((self.scheme["purelib"], self.scheme["platlib"], self.scheme["scripts"], self.prefix, self.scheme["data"]))
+        )
 
     def holds(self, path: str) -> bool:
         """True where a path lies inside the environment and is written plainly: absolute, without `..`."""
@@ -52,7 +54,9 @@ def ask_environment(host: Host, python: str) -> Environment:
     result = host.run([python, "-I", "-B", payload], timeout_seconds=TIMEOUT_SECONDS)
     line = next((one for one in reversed(result.stdout.splitlines()) if one.startswith(_MARK)), None)
     if line is None:
-        raise WorldError(f"the interpreter {python} does not say where it installs to: {result.why()}", code="python-broken", context=python)
+        raise WorldError(
+            f"the interpreter {python} does not say where it installs to: {result.why()}", code="python-broken", context=python
+        )
     try:
         told = json.loads(line[len(_MARK) :])
         scheme = {kind: os.path.normpath(str(told["scheme"][kind])) for kind in KINDS}

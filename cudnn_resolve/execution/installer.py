@@ -79,4 +79,10 @@ def _pin(wheel: Wheel) -> str:
 def _environ(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment for an installer: nothing in it says where packages come from or go to."""
     out = {name: value for name, value in environ.items() if not name.startswith(("PIP_", "UV_", "PYTHON")) or name in _UV_KEPT}
-    return {**out, "PIP_CONFIG_FILE": os.devnull, "PIP_NO_WARN_SCRIPT_LOCATION": "1", "PIP_ROOT_USER_ACTION": "ignore", "PIP_PROGRESS_BAR": "off"}
+    return {
+        **out,
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_NO_WARN_SCRIPT_LOCATION": "1",
+        "PIP_ROOT_USER_ACTION": "ignore",
+        "PIP_PROGRESS_BAR": "off",
+    }

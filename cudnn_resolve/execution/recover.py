@@ -52,6 +52,10 @@ def repair(work: Work) -> Execution | None:
     """What became of an `apply` that was stopped in the middle, now put back; None where there was none."""
     story = interrupted(work.shelf)
     if story is None:
+        for one in work.shelf.stories():
+            if one.state == "begun":
+                Journal.resume(one).add("dropped", why="repair")
+        work.shelf.unmark()
         return None
     work.reporter.say(f"apply number {story.id} was stopped in the middle ({story.begin.get('at', '')}); putting things back")
     return _put_back(story, work, why="repair")
@@ -64,7 +68,9 @@ def undo(work: Work, number: int | None) -> Execution:
         done = _put_back(story, work, why="undo")
         return done
     if story is not None:
-        raise WorldError(f"apply number {story.id} was stopped in the middle", code="open-apply", hint="`apply --undo` puts that back first")
+        raise WorldError(
+            f"apply number {story.id} was stopped in the middle", code="open-apply", hint="`apply --undo` puts that back first"
+        )
     if number is None and work.shelf.marked() is not None:
         work.shelf.unmark()
         return Execution(status="nothing", notes=("the last apply was stopped before it changed anything",))
@@ -86,7 +92,9 @@ def _refuse(story: Story, committed: list[Story], work: Work) -> None:
         hint = f"undo the later ones first: `apply --undo {later[-1]}`"
         raise WorldError(f"apply number {story.id} is not the last one", code="cannot-undo", hint=hint)
     if not work.shelf.can_undo(story):
-        raise WorldError(f"what apply number {story.id} replaced is not kept any more", code="cannot-undo", hint="apply the old versions anew")
+        raise WorldError(
+            f"what apply number {story.id} replaced is not kept any more", code="cannot-undo", hint="apply the old versions anew"
+        )
     changed = changed_since(story, work.environment)
     present = installed_packages(work.host, work.environment)
     gone = [name for name in story.begin.get("remove", ()) if name in present]

@@ -59,8 +59,6 @@ class Work:
 def carry_out(task: Task, work: Work) -> Execution:
     """What became of the task. The environment is then as planned or as it was, or the execution says what is left."""
     own = preload_change(task, work.host, work.environment)
-    if not (task.install or task.remove or task.unpinned or own):
-        return Execution(status="nothing")
     journal: Journal | None = None
     try:
         with interruptible():
@@ -75,6 +73,11 @@ def carry_out(task: Task, work: Work) -> Execution:
     except BaseException as error:
         _retreat(work, journal, InterruptError(type(error).__name__))
         raise
+
+
+def is_done(task: Task, work: Work) -> bool:
+    """True where nothing has to be changed."""
+    return not (task.install or task.remove or task.unpinned or task.apt or preload_change(task, work.host, work.environment))
 
 
 def _begin(task: Task, work: Work, journal: Journal) -> dict[str, Any]:

@@ -53,7 +53,15 @@ class Shelf:
         number = max(numbers, default=0) + 1
         folder = f"{self.folder}/{number:06d}"
         disk.make_folder(f"{folder}/{WHEELS}", 0o700)
+        if number > 1:
+            self._adopt(f"{self.folder}/{number - 1:06d}/{WHEELS}", f"{folder}/{WHEELS}")
         return Journal(folder, number, watch=watch)
+
+    def _adopt(self, before: str, wheels: str) -> None:
+        """Files that an `apply` fetched that was stopped need not be fetched again; each is verified anew."""
+        for name in disk.names_in(before) if disk.kind(before) == "folder" else ():
+            if disk.kind(f"{before}/{name}") == "file":
+                disk.move(f"{before}/{name}", f"{wheels}/{name}")
 
     def store_of(self, number: int) -> str:
         """The folder for files that journal `number` takes out of the environment: on the same file system where that can be had."""
@@ -83,14 +91,15 @@ class Shelf:
         if os.path.basename(above).startswith(_BESIDE):
             disk.remove_empty(above)
 
-    def prune(self) -> None:
-        """Nothing; wheels and saved files that nobody can need any more are gone, the journals stay."""
+    def prune(self, *, working: int | None = None) -> None:
+        """Nothing; wheels and saved files that nobody can need any more are gone, the journals stay; `working` is still needed."""
         stories = self.stories()
         committed = [one for one in stories if one.state == "committed"]
         for one in stories:
             if one.is_open:
                 continue
-            if disk.kind(f"{one.folder}/{WHEELS}") == "folder" and one.state != "begun":
+            awaited = one is stories[-1] and was_stopped(one)
+            if disk.kind(f"{one.folder}/{WHEELS}") == "folder" and not awaited and one.id != working:
                 disk.remove_tree(f"{one.folder}/{WHEELS}")
             files = one.last("files")
             spent = one.state != "committed" or one in committed[:-KEPT]
@@ -118,12 +127,24 @@ class Shelf:
         """True where a committed journal still has what it saved."""
         files = story.last("files")
         return story.state == "committed" and (
-            files is None or not files.get("save") or (self.is_store(files.get("store"), story.id) and disk.kind(files["store"]) == "folder")
+            files is None
+            or not files.get("save")
+            or (self.is_store(files.get("store"), story.id) and disk.kind(files["store"]) == "folder")
         )
 
     def exists(self) -> bool:
         """True where there is any journal."""
         return any(disk.kind(f"{self.folder}/{name}/{FILE}") == "file" for name in disk.names_in(self.folder))
+
+
+def was_stopped(story: Story) -> bool:
+    """True for an `apply` that was killed, also where it has been put back since: it may be resumed."""
+    last = story.last("revert") or story.last("dropped")
+    return (
+        story.state == "begun"
+        or story.is_open
+        or (story.state in ("reverted", "dropped") and last is not None and last.get("why") == "repair")
+    )
 
 
 def find_story(shelf: Shelf, number: int) -> Story:

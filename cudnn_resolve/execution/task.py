@@ -86,7 +86,8 @@ def task_of(plan: Plan) -> Task:
     task = Task(
         targets=plan.targets,
         install=tuple(
-            Piece(name=one.name, version=one.version, file=one.file, before=one.installed, index=one.index, page=one.page) for one in changed
+            Piece(name=one.name, version=one.version, file=one.file, before=one.installed, index=one.index, page=one.page)
+            for one in changed
         ),
         remove=tuple(one.name for one in plan.pip if one.action == "remove"),
         apt=tuple(_system(one, plan) for one in apt),

@@ -1,0 +1,196 @@
+"""What `apply` does, for the command line and for the library: hold, repair, plan, carry out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from cudnn_resolve.cli.options import Options
+from cudnn_resolve.errors import ExitCode, WorldError
+from cudnn_resolve.execution.environment import Environment, ask_environment
+from cudnn_resolve.execution.model import Execution, Reporter, Silent
+from cudnn_resolve.execution.shelf import Shelf
+from cudnn_resolve.host import disk
+from cudnn_resolve.host.hold import alive, hold, own_pid
+from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.record import dataclass, field, replace
+
+if TYPE_CHECKING:
+    from cudnn_resolve.execution.run import Work
+    from cudnn_resolve.execution.task import Task
+    from cudnn_resolve.plan.model import Plan
+
+_ORPHAN_SECONDS = 20.0
+"""How long an installer is awaited whose own `apply` was killed."""
+_RACE_SECONDS = 0.3
+LOCK_NAME = "pylock.toml"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ways:
+    """How an `apply` is to go about it."""
+
+    lock: str | None = None
+    dry_run: bool = False
+    installer: str = "auto"
+    trusted: bool = False
+    managed: bool = False
+    resume: bool = False
+    restart: bool = False
+    reporter: Reporter = field(default_factory=Silent)
+    confirm: Callable[[Plan], bool] | None = None
+    """Shows a plan that changes something, and says whether it may; None = it may."""
+    watch: Callable[[str], None] | None = None
+
+
+def apply(options: Options, ways: Ways) -> tuple[Execution | None, Plan | None]:
+    """What became of it, and the plan; no execution where there is no plan."""
+    environment = _environment(options)
+    if ways.dry_run:
+        return _dry(options, ways)
+    with _held(environment, ways) as work:
+        repaired = _repair(work, ways)
+        if repaired is not None and repaired.status == "broken":
+            return repaired, None
+        plan, task = _plan(options, ways)
+        if task is None:
+            return None, plan
+        return _carry_out(plan, task, work, options, ways), plan
+
+
+def _dry(options: Options, ways: Ways) -> tuple[Execution | None, Plan | None]:
+    plan, task = _plan(options, ways)
+    if task is None:
+        return None, plan
+    if ways.confirm is not None:
+        replace(ways, confirm=None)
+    from cudnn_resolve.execution.fetch import check_known
+
+    notes: tuple[str, ...] = ()
+    try:
+        check_known(task.install, trusted=ways.trusted)
+    except WorldError as error:
+        notes = (error.message,)
+    return Execution(status="dry-run" if plan.changes else "nothing", notes=notes), plan
+
+
+def _plan(options: Options, ways: Ways) -> tuple[Plan, Task | None]:
+    from cudnn_resolve.cli.plan import plan_of
+    from cudnn_resolve.execution.task import task_of
+
+    del ways
+    plan = plan_of(options)
+    return plan, task_of(plan) if plan.is_satisfiable else None
+
+
+def _carry_out(plan: Plan, task: Task, work: Work, options: Options, ways: Ways) -> Execution:
+    from cudnn_resolve.execution.run import carry_out, is_done
+
+    if is_done(task, work):
+        work.shelf.unmark()
+        return Execution(status="nothing")
+    if plan.facts.python.externally_managed and not ways.managed:
+        raise _managed(work.environment)
+    if ways.confirm is not None and not ways.confirm(plan):
+        work.shelf.unmark()
+        return Execution(status="interrupted", notes=("not carried out: the answer was no",), exit_code=ExitCode.NO)
+
+    def verify() -> tuple[str, ...]:
+        from cudnn_resolve.cli.gather import detect_facts
+        from cudnn_resolve.execution.after import differences
+
+        return differences(task, detect_facts(options))
+
+    return carry_out(task, replace(work, verify=verify))
+
+
+def _managed(environment: Environment) -> WorldError:
+    return WorldError(
+        f"{environment.python} belongs to the system, which manages its packages itself (PEP 668)",
+        code="externally-managed",
+        hint=f"make an environment of your own, `{environment.python} -m venv .venv`, and add `--python .venv`; "
+        "or say --break-system-packages",
+    )
+
+
+def undo(options: Options, ways: Ways, number: int | None) -> Execution:
+    """What became of the undo."""
+    from cudnn_resolve.execution.recover import undo as put_back
+
+    with _held(_environment(options), ways, mark=False) as work:
+        return put_back(work, number)
+
+
+def history(options: Options, ways: Ways) -> list[dict[str, Any]]:
+    """Every `apply` of the environment, the newest first."""
+    from cudnn_resolve.report.apply import history as rows
+
+    del ways
+    shelf = Shelf(_environment(options))
+    stories = shelf.stories()
+    return rows(stories, [one.id for one in stories if shelf.can_undo(one)])
+
+
+def _repair(work: Work, ways: Ways) -> Execution | None:
+    from cudnn_resolve.execution.recover import repair
+
+    del ways
+    return repair(work)
+
+
+def _environment(options: Options) -> Environment:
+    from cudnn_resolve.probe.python import choose_python
+
+    host = LinuxHost()
+    path, _ = choose_python(host, options.python)
+    return ask_environment(host, path)
+
+
+@contextmanager
+def _held(environment: Environment, ways: Ways, *, mark: bool = True) -> Iterator[Work]:
+    """With what to work, while nobody else does; WorldError where somebody is at work."""
+    from cudnn_resolve.execution.run import Work
+
+    shelf = Shelf(environment)
+    folder = environment.scheme["purelib"]
+    told = _told(shelf)
+    orphaned = told is not None and not alive(told[0])
+    found = hold(folder, wait_seconds=_ORPHAN_SECONDS if orphaned else _RACE_SECONDS)
+    if found is None:
+        who = f" (process {told[0]}, since {told[1]})" if told is not None else ""
+        raise WorldError(
+            f"another apply is at work on {environment.prefix}{who}",
+            code="busy",
+            context=folder,
+            hint="wait until it has ended",
+        )
+    try:
+        if mark and disk.writable(folder):
+            before = shelf.marked()
+            stopped = before is not None
+            shelf.mark(json.dumps({"pid": own_pid(), "at": disk.now(), "stopped": stopped}))
+        yield Work(
+            host=LinuxHost(),
+            environment=environment,
+            shelf=shelf,
+            hold=found,
+            reporter=ways.reporter,
+            watch=ways.watch,
+            installer=ways.installer,
+            managed=ways.managed,
+            trusted=ways.trusted,
+        )
+    finally:
+        found.release()
+
+
+def _told(shelf: Shelf) -> tuple[int, str] | None:
+    """The process that is at work, and since when, as it wrote it down."""
+    text = shelf.marked()
+    try:
+        told = json.loads(text or "")
+        return int(told["pid"]), str(told["at"])[:30]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
