@@ -52,6 +52,12 @@ def plan(  # noqa: PLR0913 - the options of the command line
     index_url: str | None = None,
     extra_index_url: str | Sequence[str] = (),
     find_links: str | Sequence[str] = (),
+    constraint: str | Sequence[str] = (),
+    group: str | Sequence[str] = (),
+    index_strategy: Literal["first-index", "best-match"] | None = None,
+    exclude_newer: str | None = None,
+    no_binary: str | Sequence[str] = (),
+    only_binary: str | Sequence[str] = (),
     offline: bool = False,
 ) -> dict[str, Any]:
     """The plan for one framework or several, such as `tensorflow==2.15`; its `status` is `ok` or `unsatisfiable`.

@@ -9,12 +9,50 @@ from cudnn_resolve.cli.options import Options, options_of
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.facts.assume import assume
 from cudnn_resolve.facts.model import Facts, Gpu, Unknown
+from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.version import Capability
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.requirement.machine import Machine
+    from cudnn_resolve.requirement.model import Request
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """What a resolution is asked, and what it is asked of."""
+
+    book: Book
+    facts: Facts
+    machine: Machine
+    request: Request
+
+
+def gather_question(options: Options, *, fresh: bool = False, preferences: Mapping[str, str] | None = None) -> Question:
+    """The question behind the options; `fresh`: for a new environment, whatever is installed in this one.
+
+    UsageError, InputError or WorldError where a part of it cannot be had.
+    """
+    from cudnn_resolve.cli.packages import direct_of, open_packages
+    from cudnn_resolve.cli.printing import tell
+    from cudnn_resolve.cli.request import request_of, wishes_of
+    from cudnn_resolve.requirement.machine import machine_of
+
+    book = gather_book(options)
+    wishes = wishes_of(options)
+    request_of(options, book, wishes)  # a wrong word is said at once, not after the seconds that a machine takes
+    facts = gather_facts(options, book)
+    source = open_packages(options, wishes, facts)
+    request = request_of(options, book, wishes, source, direct_of(wishes, source, facts))
+    request = replace(request, tell=lambda text: tell(text, options))
+    machine = machine_of(facts, book)
+    if fresh:
+        machine = replace(machine, pip={}, requires={})
+    if preferences:
+        request = replace(request, preferences=preferences)
+    return Question(book=book, facts=facts, machine=machine, request=request)
 
 
 def gather_options(args: argparse.Namespace) -> Options:

@@ -13,10 +13,12 @@ from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.record import dataclass, field
 
 _BARE = re.compile(r"\d{1,6}(?:\.\d{1,6}){0,3}", re.ASCII)
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _PREFER = ("installed", "newest")
 _POLICY = ("minor", "strict")
 _DEVICE = ("gpu", "cpu")
 _CHANNEL = ("auto", "pip", "apt")
+_STRATEGY = ("first-index", "best-match")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,10 +44,19 @@ class Options:
     """None = not said: a GPU is meant, and a CPU answer must say so."""
     strict_pins: bool = False
     channel: Literal["auto", "pip", "apt"] = "auto"
+    constraint_files: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    """Dependency groups, `NAME` or `PATH:NAME`."""
     index_url: str | None = None
     """None = whatever the target's pip or uv configuration says."""
     extra_index_urls: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
+    index_strategy: str | None = None
+    """None = that of the configuration that names the indexes."""
+    exclude_newer: str | None = None
+    """An ISO 8601 date or time."""
+    no_binary: tuple[str, ...] = ()
+    only_binary: tuple[str, ...] = ()
     offline: bool = False
     format: str = "text"
     output: str | None = None
@@ -69,7 +80,13 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
         "--requirement",
         metavar="FILE",
         action="append",
-        help="further pip requirements of the project, resolved together; repeatable",
+        help="further pip requirements of the project, resolved together: a requirements file, or a pyproject.toml; repeatable",
+    )
+    group.add_argument(
+        "-c", "--constraint", metavar="FILE", action="append", help="limits on packages that are needed anyway, as pip's; repeatable"
+    )
+    group.add_argument(
+        "--group", metavar="[PATH:]NAME", action="append", help="a dependency group of ./pyproject.toml or of PATH; repeatable"
     )
     group.add_argument("--cuda", metavar="SPEC", help="limit CUDA: `12.4` (any 12.4.x), `>=12,<13`")
     group.add_argument("--cudnn", metavar="SPEC", help="limit cuDNN: `9.3` (any 9.3.x), `>=9.1`")
@@ -124,6 +141,16 @@ def add_index_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--index-url", metavar="URL", help="package index, as pip's")
     group.add_argument("--extra-index-url", metavar="URL", action="append", help="a further index, as pip's; repeatable")
     group.add_argument("--find-links", metavar="PATH", action="append", help="a folder or page of wheels, as pip's; repeatable")
+    group.add_argument(
+        "--index-strategy",
+        choices=_STRATEGY,
+        help="of several indexes: `first-index`, the first that has the name (uv's rule), or `best-match`, the best version of all (pip's)",
+    )
+    group.add_argument(
+        "--exclude-newer", metavar="DATE", help="nothing that was uploaded after this day, as 2025-06-30 or an ISO 8601 time"
+    )
+    group.add_argument("--no-binary", metavar="NAMES", action="append", help="no wheels of these packages, as pip's; `:all:` for every one")
+    group.add_argument("--only-binary", metavar="NAMES", action="append", help="only wheels of these packages, as pip's")
     group.add_argument("--offline", action="store_true", default=None, help="matrix and cache only; what stays open is listed as unpinned")
 
 
@@ -183,6 +210,12 @@ def options_of(args: argparse.Namespace, settings: Mapping[str, Any] | None = No
         index_url=said("index-url"),
         extra_index_urls=tuple(said("extra-index-url") or ()),
         find_links=tuple(said("find-links") or ()),
+        index_strategy=said("index-strategy"),
+        exclude_newer=_time("--exclude-newer", said("exclude-newer")),
+        no_binary=tuple(said("no-binary") or ()),
+        only_binary=tuple(said("only-binary") or ()),
+        constraint_files=tuple(said("constraint") or ()),
+        groups=tuple(said("group") or ()),
         offline=bool(said("offline")),
         format=getattr(args, "format", "text"),
         output=_path("-o", getattr(args, "output", None)),
@@ -218,6 +251,24 @@ def _path(option: str, text: str | None) -> str | None:
     if text is not None and (not text or "\0" in text):
         raise UsageError(f"{option} names no file", code="usage-path", hint=f"give a path after {option}")
     return text
+
+
+def _time(option: str, text: str | None) -> str | None:
+    """The time as ISO 8601 in UTC: a day means the end of that day."""
+    if text is None:
+        return None
+    found = _DAY.fullmatch(text.strip())
+    try:
+        from datetime import datetime, timedelta, timezone
+
+        time = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+    except ValueError:
+        raise UsageError(f"{option} {text!r} is no date", code="option-time", hint=f"such as {option} 2025-06-30") from None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=timezone.utc)
+    if found:
+        time += timedelta(days=1)
+    return time.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _specifier(option: str, text: str | None) -> str | None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from cudnn_resolve.cli.gather import gather_book, gather_facts, gather_options
+from cudnn_resolve.cli.gather import gather_options, gather_question
 from cudnn_resolve.cli.options import Options, add_common_options
 from cudnn_resolve.cli.printing import emit, say, style_of, width_of
-from cudnn_resolve.cli.request import request_of
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.plan.model import Plan
 
@@ -35,13 +34,10 @@ def run(args: argparse.Namespace) -> int:
 def plan_of(options: Options) -> Plan:
     """The plan behind the options."""
     from cudnn_resolve.plan.make import make_plan
-    from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.resolution.resolve import resolve
 
-    book = gather_book(options)
-    request = request_of(options, book)
-    facts = gather_facts(options, book)
-    return make_plan(facts, resolve(book, machine_of(facts, book), request), book)
+    asked = gather_question(options)
+    return make_plan(asked.facts, resolve(asked.book, asked.machine, asked.request), asked.book)
 
 
 def _render(plan: Plan, options: Options) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 def emit(text: str, options: Options) -> None:
     """Nothing; the result stands on standard output, or whole in the file of `-o`. WorldError where that is not possible."""
+    clear_status()
     if options.output is not None and options.output != "-":
         from cudnn_resolve.host.files import write_atomic
 
@@ -32,13 +33,33 @@ def say(text: str, options: Options, *, least: int = 0) -> None:
     `least` is what must be asked for to see it: 0 always but under -q, 1 with -v, 2 with -vv.
     """
     if sys.stderr is not None and options.verbose - options.quiet >= least:
+        clear_status()
         print(clean(text, lines=True), file=sys.stderr)
+
+
+_STATUS: list[terminal.StatusLine] = []
+
+
+def tell(text: str, options: Options) -> None:
+    """Nothing; a terminal says on its last line what is going on, until something else is printed."""
+    if options.quiet:
+        return
+    if not _STATUS:
+        _STATUS.append(terminal.StatusLine())
+    _STATUS[0].show(clean(text))
+
+
+def clear_status() -> None:
+    """Nothing; the line of `tell` is gone."""
+    for line in _STATUS:
+        line.clear()
 
 
 def show_error(error: CudnnResolveError) -> None:
     """Nothing; standard error says what is wrong, where, and what to do next."""
     if sys.stderr is None:
         return
+    clear_status()
     style = Style(terminal.wants_color(sys.stderr))
     print(f"{style('error:', 'bold', 'red')} {clean(str(error), lines=True)}", file=sys.stderr)
 

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os.path
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from cudnn_resolve.errors import UsageError
-from cudnn_resolve.record import replace
+from cudnn_resolve.errors import InputError, UsageError
+from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.requirement.model import Extra, Request, Target
 
 if TYPE_CHECKING:
     from cudnn_resolve.cli.options import Options
     from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.requirement.file import Line, Reference, Setting
+    from cudnn_resolve.requirement.source import Direct, Source
 
 SIZE = 4 * 1024 * 1024
 """Largest requirements file, in bytes."""
 
 
-def request_of(options: Options, book: Book) -> Request:
-    """The request behind the options; UsageError or InputError where a wish cannot be read, or where there is none."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wishes:
+    """What files ask for besides the frameworks of the command line."""
+
+    extras: tuple[Extra, ...] = ()
+    references: tuple[Reference, ...] = ()
+    settings: tuple[Setting, ...] = ()
+
+
+def request_of(options: Options, book: Book, wishes: Wishes, source: Source | None = None, direct: Sequence[Direct] = ()) -> Request:
+    """The request behind the options; UsageError or InputError where a wish cannot be read, or where there is none.
+
+    `direct` holds what is behind the references among the wishes.
+    """
     from cudnn_resolve.requirement.derive import parse_limit, parse_target
 
     targets = [parse_target(text, book) for text in options.frameworks]
     extras = []
-    for extra in _requirements(options):
-        target = _framework(extra, book)
+    for extra in wishes.extras:
+        target = None if extra.constraint else _framework(extra, book)
         if target is None:
             extras.append(extra)
         else:
@@ -44,21 +60,53 @@ def request_of(options: Options, book: Book) -> Request:
         device=options.device or "gpu",
         strict_pins=options.strict_pins,
         channel=options.channel,
+        source=source,
+        direct={one.name: one for one in direct},
         context=_context(options),
     )
 
 
-def _requirements(options: Options) -> list[Extra]:
-    if not options.requirement_files:
-        return []
+def wishes_of(options: Options) -> Wishes:
+    """What the files of `-r`, `-c` and `--group` ask for; InputError where one cannot be read."""
+    if not (options.requirement_files or options.constraint_files or options.groups):
+        return Wishes()
+    from cudnn_resolve.requirement.file import Reference, Setting
+
+    lines = list(_lines(options))
+    return Wishes(
+        extras=tuple(one for one in lines if isinstance(one, Extra)),
+        references=tuple(one for one in lines if isinstance(one, Reference)),
+        settings=tuple(one for one in lines if isinstance(one, Setting)),
+    )
+
+
+def _lines(options: Options) -> Iterator[Line]:
     from cudnn_resolve.host.files import beside, read_bounded
+    from cudnn_resolve.matrix.parse import decode
     from cudnn_resolve.requirement.file import read_requirements
+    from cudnn_resolve.requirement.project import read_group, read_project
 
     def read(path: str, base: str | None) -> tuple[str, str]:
         where = beside(path, base)
         return where, read_bounded(where, SIZE, "requirements file")
 
-    return [extra for path in options.requirement_files for extra in read_requirements(path, read)]
+    def project(path: str) -> dict[str, Any]:
+        try:
+            return decode(read_bounded(path, SIZE, "project file"))
+        except ValueError as error:
+            raise InputError(f"is not TOML: {error}", code="project-invalid", context=path) from None
+
+    for path in options.requirement_files:
+        file, _, inside = path.partition("[") if path.endswith("]") else (path, "", "]")
+        if os.path.basename(file) == "pyproject.toml":
+            yield from read_project(project(file), file, [extra.strip() for extra in inside[:-1].split(",") if extra.strip()])
+        else:
+            yield from read_requirements(path, read)
+    for word in options.groups:
+        where, _, name = word.rpartition(":")
+        yield from read_group(project(where or "pyproject.toml"), where or "pyproject.toml", name)
+    for path in options.constraint_files:
+        yield from read_requirements(path, read, constraint=True)
 
 
 def _framework(extra: Extra, book: Book) -> Target | None:
@@ -102,6 +150,8 @@ def _context(options: Options) -> tuple[tuple[str, str], ...]:
     stated = options.assumptions
     pairs = [
         *(("--requirement", path) for path in options.requirement_files),
+        *(("--constraint", path) for path in options.constraint_files),
+        *(("--group", name) for name in options.groups),
         ("--facts", options.facts),
         ("--python", options.python),
         ("--driver", stated.driver),

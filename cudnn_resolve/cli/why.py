@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from cudnn_resolve.cli.gather import gather_book, gather_facts, gather_options
+from cudnn_resolve.cli.gather import gather_options, gather_question
 from cudnn_resolve.cli.options import add_common_options
 from cudnn_resolve.cli.printing import emit, style_of, width_of
-from cudnn_resolve.cli.request import request_of
 from cudnn_resolve.errors import ExitCode
 
 
@@ -22,16 +21,14 @@ def run(args: argparse.Namespace) -> int:
     """Print the chain; where there is no plan, why not."""
     from cudnn_resolve.plan.make import make_plan
     from cudnn_resolve.report.json import render as render_json
-    from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.resolution.chain import chain
     from cudnn_resolve.resolution.model import Conflict
     from cudnn_resolve.resolution.resolve import resolve
 
     options = gather_options(args)
-    book = gather_book(options)
-    request = request_of(options, book)
-    facts = gather_facts(options, book)
-    outcome = resolve(book, machine_of(facts, book), request)
+    asked = gather_question(options)
+    book, facts = asked.book, asked.facts
+    outcome = resolve(book, asked.machine, asked.request)
     if isinstance(outcome, Conflict):
         from cudnn_resolve.facts.codec import encode as encode_facts
         from cudnn_resolve.report.plan import render as render_plan

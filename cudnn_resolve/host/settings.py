@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from cudnn_resolve.errors import InputError
@@ -11,14 +12,15 @@ from cudnn_resolve.matrix.parse import decode
 
 _LARGEST_BYTES = 8 * 1024 * 1024
 
-TEXTS = ("cuda", "cudnn", "index-url")
-LISTS = ("matrix", "framework", "extra-index-url", "find-links")
+TEXTS = ("cuda", "cudnn", "index-url", "exclude-newer")
+LISTS = ("matrix", "framework", "extra-index-url", "find-links", "no-binary", "only-binary")
 FLAGS = ("strict-pins", "offline")
 CHOICES = {
     "channel": ("pip", "apt", "auto"),
     "driver-policy": ("minor", "strict"),
     "prefer": ("installed", "newest"),
     "device": ("gpu", "cpu"),
+    "index-strategy": ("first-index", "best-match"),
 }
 
 
@@ -38,6 +40,11 @@ def read_project_settings(start: str | os.PathLike[str]) -> dict[str, Any]:
         if parent == directory:
             return {}
         directory = parent
+
+
+def environment() -> Mapping[str, str]:
+    """The environment variables of this process."""
+    return os.environ
 
 
 def _table(path: str) -> dict[str, Any] | None:

@@ -23,7 +23,13 @@ _LARGEST_BYTES = 128 * 1024 * 1024
 
 
 def default_cache() -> TableCache | None:
-    """The cache below `XDG_CACHE_HOME`, else below `~/.cache`, else a directory of this user's below `TMPDIR`.
+    """The compiled tables of this user; None where nothing can be kept."""
+    folder = cache_folder()
+    return TableCache(os.path.join(folder, FOLDER)) if folder is not None else None
+
+
+def cache_folder() -> str | None:
+    """The program's folder below `XDG_CACHE_HOME`, else below `~/.cache`, else a directory of this user's below `TMPDIR`.
 
     The first of them that can be written; None where none can.
     """
@@ -33,7 +39,7 @@ def default_cache() -> TableCache | None:
     passing = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"cudnn-resolve-{os.geteuid()}")  # noqa: S108 - see `_private`
     for folder in (os.path.join(home, "cudnn-resolve"), passing):
         if os.path.isabs(folder) and _writable(folder) and _private(folder):
-            return TableCache(os.path.join(folder, FOLDER))
+            return folder
     return None
 
 

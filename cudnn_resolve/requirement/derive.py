@@ -117,9 +117,7 @@ def _extra_needs(text: str, origin: str) -> Iterator[Need]:
         release = candidate.payload  # type: ignore[attr-defined]
         if not hasattr(release, "version"):
             return True
-        if release.yanked and not exact:
-            return False
-        return spec.contains(release.version, prereleases=bool(spec.prereleases) or release.lone)
+        return spec.contains(release.version, prereleases=bool(spec.prereleases) or release.lone) and (exact or not release.yanked)
 
     yield Need(f"pip:{name}" + (f"[{extras}]" if extras else ""), test, text, f"asked for in {origin}")
 

@@ -1,20 +1,30 @@
 """Requirement files as pip writes them: text in, requirements out.
 
-Source: the requirements file format of pip's documentation. Only lines that name requirements, constraints and further files are read;
-an option that would change what is installed is an error, never skipped in silence.
+Source: the requirements file format of pip's documentation. Requirements, constraints, further files, archives and projects, and the
+options that say where packages come from are read; any other option is an error, never skipped in silence.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
 
 from cudnn_resolve.errors import InputError
+from cudnn_resolve.record import dataclass
 from cudnn_resolve.requirement.model import Extra
 
 _NESTED = re.compile(r"(?:-r|--requirement)[=\s]\s*(\S.*)")
+_CONSTRAINT = re.compile(r"(?:-c|--constraint)[=\s]\s*(\S.*)")
+_EDITABLE = re.compile(r"(?:-e|--editable)[=\s]\s*(\S.*)")
+_SETTING = re.compile(r"(-i|--index-url|--extra-index-url|-f|--find-links|--no-binary|--only-binary)[=\s]\s*(\S+)")
+_PLACE = re.compile(r"(?:[a-z][a-z0-9+.-]{1,20}://|file:|\.{0,2}/|\.(?:$|\[)|~/).*", re.IGNORECASE)
+_ARCHIVES = (".whl", ".tar.gz", ".zip", ".tar.bz2", ".tgz")
+_IDLE = frozenset({"--prefer-binary", "--require-hashes"})
+"""Options that ask for what is done anyway."""
+_SHORT = {"-i": "--index-url", "-f": "--find-links"}
 _HASH = re.compile(r"--hash[=\s]\S+")
 FILES = 200
 """Files that may be read for one request."""
@@ -25,61 +35,134 @@ Reader = Callable[[str, "str | None"], tuple[str, str]]
 """Gives a file's own path and its text, its name being relative to the file of the second argument."""
 
 
-def read_requirements(path: str, read: Reader) -> Iterator[Extra]:
-    """The requirements of a file and of those that it names, in their order.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setting:
+    """An option of a requirements file that says where packages come from."""
+
+    option: str
+    """As on the command line, `--extra-index-url`."""
+    value: str
+    origin: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reference:
+    """A requirement that is one archive or one project's folder."""
+
+    place: str
+    """An address or a path, relative to the file that names it."""
+    name: str | None
+    """The package, where the requirement says which it is (`name @ address`)."""
+    extras: tuple[str, ...]
+    marker: str | None
+    editable: bool
+    origin: str
+    """File and line."""
+    base: str | None
+    """The file that names it; None = the command line."""
+
+
+Line = Extra | Setting | Reference
+
+
+def read_requirements(path: str, read: Reader, *, constraint: bool = False) -> Iterator[Line]:
+    """What a file asks for, and the files that it names, in their order; with `constraint`, what it limits.
 
     InputError with file and line for what is no requirement, and for files that name one another without end.
     """
-    waiting: list[Iterator[Extra | tuple[str, str]]] = [_read(path, None, read)]
+    waiting: list[Iterator[Line | _Nested]] = [_read(_Nested(path, None, constraint), read)]
     count = 1
     while waiting:
         found = next(waiting[-1], None)
         if found is None:
             waiting.pop()
-        elif isinstance(found, Extra):
+        elif not isinstance(found, _Nested):
             yield found
         else:
             count += 1
             if count > FILES:
-                raise InputError(f"more than {FILES} requirements files name one another", code="requirements-invalid", context=found[1])
-            waiting.append(_read(*found, read))
+                raise InputError(f"more than {FILES} requirements files name one another", code="requirements-invalid", context=found.base)
+            waiting.append(_read(found, read))
 
 
-def _read(path: str, base: str | None, read: Reader) -> Iterator[Extra | tuple[str, str]]:
-    """Requirements, and names of further files with the file that names them."""
+class _Nested(NamedTuple):
+    """A further file, and the one that names it."""
+
+    path: str
+    base: str | None
+    constraint: bool
+
+
+def _read(file: _Nested, read: Reader) -> Iterator[Line | _Nested]:
+    path, base, constraint = file
     where, text = read(path, base)
     for number, line in _lines(text):
         origin = f"{where}:{number}"
         if len(line) > LONGEST:
             raise InputError(f"the line has {len(line)} characters, which no requirement has", code="requirements-invalid", context=origin)
-        nested = _NESTED.fullmatch(line)
-        if nested:
-            yield nested[1].strip(), where
-        else:
-            yield _requirement(line, origin)
+        yield from _line(line, origin, where, constraint=constraint)
 
 
-def _requirement(line: str, origin: str) -> Extra:
-    if line.startswith("-"):
+def _line(line: str, origin: str, where: str, *, constraint: bool) -> Iterator[Line | _Nested]:
+    nested, limits, setting = _NESTED.fullmatch(line), _CONSTRAINT.fullmatch(line), _SETTING.fullmatch(line)
+    if nested or limits:
+        found = nested or limits
+        assert found is not None
+        yield _Nested(found[1].strip(), where, constraint or limits is not None)
+    elif setting:
+        yield Setting(option=_SHORT.get(setting[1], setting[1]), value=setting[2], origin=origin)
+    elif line not in _IDLE:
+        yield _requirement(line, origin, where, constraint=constraint)
+
+
+def _requirement(line: str, origin: str, where: str, *, constraint: bool) -> Extra | Reference:
+    editable = _EDITABLE.fullmatch(line)
+    plain = editable[1].strip() if editable else _HASH.sub("", line).strip()
+    if (editable and " @ " not in plain) or _PLACE.fullmatch(plain) or plain.endswith(_ARCHIVES):
+        return _reference(plain, origin, where, editable=editable is not None, constraint=constraint)
+    if line.startswith("-") and not editable:
         raise InputError(
             f"the option `{line.split(maxsplit=1)[0]}` is not understood in a requirements file",
             code="requirements-invalid",
             context=origin,
-            hint="give index options on the command line; leave editable and constraint lines out of this file",
+            hint="leave it out of this file, or give it to the installer",
         )
-    plain = _HASH.sub("", line).strip()
+    return parse_requirement(plain, origin, base=where, constraint=constraint)
+
+
+def parse_requirement(text: str, origin: str, *, base: str | None, constraint: bool = False) -> Extra | Reference:
+    """One PEP 508 requirement; InputError that names `origin` for any other text."""
     try:
-        requirement = Requirement(plain)
+        requirement = Requirement(text)
     except (InvalidRequirement, RecursionError) as error:
         raise InputError(
-            f"`{plain[:200]}` is no requirement: {(str(error) or type(error).__name__).splitlines()[0][:200]}",
+            f"`{text[:200]}` is no requirement: {(str(error) or type(error).__name__).splitlines()[0][:200]}",
             code="requirements-invalid",
             context=origin,
             hint="write one PEP 508 requirement a line, such as `numpy<2`",
         ) from error
-    if requirement.url:
-        raise InputError(f"`{requirement.name}` comes from a URL, which cannot be judged", code="requirements-invalid", context=origin)
-    return Extra(text=plain, origin=origin)
+    if requirement.url is None:
+        return Extra(text=text, origin=origin, constraint=constraint)
+    if constraint:
+        raise InputError(f"a constraint limits versions; `{requirement.name}` names a file", code="requirements-invalid", context=origin)
+    return Reference(
+        place=requirement.url,
+        name=requirement.name,
+        extras=tuple(sorted(requirement.extras)),
+        marker=str(requirement.marker) if requirement.marker else None,
+        editable=False,
+        origin=origin,
+        base=base,
+    )
+
+
+def _reference(text: str, origin: str, where: str, *, editable: bool, constraint: bool) -> Reference:
+    """The reference in `./project[extra]`, `https://…/name-1.0-py3-none-any.whl` or the like."""
+    if constraint:
+        raise InputError(f"a constraint limits versions; `{text[:200]}` names a file", code="requirements-invalid", context=origin)
+    place, _, inside = text.partition("[") if text.endswith("]") else (text, "", "]")
+    extras = tuple(sorted(extra.strip() for extra in inside[:-1].split(",") if extra.strip()))
+    return Reference(place=place.strip(), name=None, extras=extras, marker=None, editable=editable, origin=origin, base=where)
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

@@ -72,6 +72,8 @@ class Request:
     """Packages that come from one place only, by their normalized names."""
     source: Source | None = None
     """The indexes that packages come from; None = the matrix alone is asked."""
+    tell: Callable[[str], None] | None = None
+    """Hears from a search that takes long what it is torn between."""
     context: tuple[tuple[str, str], ...] = ()
     """Options that describe the machine, as the user gave them (`("--driver", "535.104.05")`): commands that are proposed repeat them."""
 

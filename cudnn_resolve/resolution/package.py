@@ -274,7 +274,7 @@ def bad_release(universe: Universe, package: str, release: Release) -> bool:
     key = (package, release.text)
     answer = universe.bad.get(key)
     if answer is None:
-        answer = universe.bad[key] = release.yanked or is_avoided(universe, package, release.version)
+        answer = universe.bad[key] = is_avoided(universe, package, release.version) or release.yanked
     return answer
 
 
@@ -336,12 +336,12 @@ def _within(spec: SpecifierSet, universe: Universe) -> Callable[[Candidate], boo
         if candidate.kind == "unlisted":
             return True
         release: Release = candidate.payload
+        if not spec.contains(release.version, prereleases=True):
+            return False
         installed = universe.machine.pip.get(release.package)
         here = installed is not None and _is_version(release, installed)
-        if release.yanked and not pinned and not here:
+        if release.version.is_prerelease and not (here or spec.prereleases or release.lone):
             return False
-        if not release.version.is_prerelease:
-            return spec.contains(release.version)
-        return spec.contains(release.version, prereleases=here or bool(spec.prereleases) or release.lone)
+        return pinned or here or not release.yanked
 
     return test

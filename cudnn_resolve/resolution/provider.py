@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from resolvelib import AbstractProvider, BaseReporter
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.model import Need
     from cudnn_resolve.resolution.universe import Universe
 
+_LONG = 400
+"""Steps after which a search takes long."""
+_OFTEN = 50
 _STAGE = {"framework": 1, "libraries": 4, "cuda": 5, "slot": 8}
 
 
@@ -106,7 +109,9 @@ class Matches(Sequence[Candidate]):
         return id(candidate) not in self._bad and all(accepts(need, candidate) for need in self._needs)
 
     def __iter__(self) -> Iterator[Candidate]:
-        return filter(self._fits, self._provider.universe().candidates(self._name, self._needs))
+        universe = self._provider.universe()
+        found = filter(self._fits, universe.candidates(self._name, self._needs))
+        return universe.wheels_first(found) if self._name.startswith("pip:") and universe.request.source is not None else found
 
     def __bool__(self) -> bool:
         key = (self._name, self._bad, *map(id, self._needs))
@@ -130,10 +135,19 @@ class Notes(BaseReporter):  # type: ignore[type-arg]
         self._universe = universe
         self.rejections: list[tuple[Candidate, Need, tuple[Any, ...]]] = []
         self.rounds = 0
+        self._causes: list[Any] = []
 
     def starting_round(self, index: int) -> None:
-        """Counts."""
+        """Counts, and says now and then what a long search is torn between."""
         self.rounds = index + 1
+        tell = self._universe.request.tell
+        if tell is not None and index >= _LONG and index % _OFTEN == 0:
+            torn = ", ".join(dict.fromkeys(need.text for need, _ in self._causes))
+            tell(f"step {index}" + (f", torn between {torn}" if torn else ""))
+
+    def resolving_conflicts(self, causes: Collection[Any]) -> None:
+        """Remembers what cannot hold together at the moment."""
+        self._causes = list(causes)
 
     def pinning(self, candidate: Candidate) -> None:
         """Remembers the choice, by which later candidates are ordered."""

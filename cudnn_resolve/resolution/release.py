@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.resolution.tag import Fit
 
 if TYPE_CHECKING:
@@ -17,29 +17,92 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.source import Offer
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Release:
-    """One installable release of a pip package."""
+class Details(NamedTuple):
+    """What of a release takes a look at its files or its metadata."""
 
-    package: str
-    version: Version
-    text: str
-    """The version as the index writes it."""
     fit: Fit
     tags: tuple[str, ...]
     requires: tuple[str, ...] | None
     """Requires-Dist lines; None = not known without asking the index, see `Shelf.requires`."""
     requires_python: str | None = None
     yanked: bool = False
-    index: str = "default"
-    build: Build | None = None
-    """The build of the framework, where the package is one."""
-    offer: Offer | None = None
-    """Its files; None where no index was asked, or it is on another index, see `Shelf.offer`."""
-    lone: bool = False
-    """True where the package has no final release: then a pre-release is taken without being asked for."""
-    served: bool = True
-    """False where the indexes were asked and do not have it."""
+
+
+class Release:
+    """One installable release of a pip package; compared by identity.
+
+    Most releases are turned down for their version alone, so their details are looked at when somebody asks for them.
+    """
+
+    __slots__ = ("_details", "_look", "build", "index", "lone", "offer", "package", "served", "text", "version")
+
+    def __init__(  # noqa: PLR0913 - a value with these parts
+        self,
+        *,
+        package: str,
+        version: Version,
+        text: str,
+        look: Callable[[], Details],
+        index: str = "default",
+        build: Build | None = None,
+        offer: Offer | None = None,
+        lone: bool = False,
+        served: bool = True,
+    ) -> None:
+        self.package = package
+        self.version = version
+        self.text = text
+        """The version as the index writes it."""
+        self.index = index
+        self.build = build
+        """The build of the framework, where the package is one."""
+        self.offer = offer
+        """Its files; None where no index was asked, or it is on another index, see `Shelf.offer`."""
+        self.lone = lone
+        """True where the package has no final release: then a pre-release is taken without being asked for."""
+        self.served = served
+        """False where the indexes were asked and do not have it."""
+        self._look = look
+        self._details: Details | None = None
+
+    def __repr__(self) -> str:
+        return f"Release({self.package} {self.text}, {self.index})"
+
+    @property
+    def details(self) -> Details:
+        """What its files and its metadata say, looked at once."""
+        if self._details is None:
+            self._details = self._look()
+        return self._details
+
+    @property
+    def fit(self) -> Fit:
+        """How its files meet the target."""
+        return self.details.fit
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Compressed tags of its files; `SDIST` where only a source archive serves."""
+        return self.details.tags
+
+    @property
+    def requires(self) -> tuple[str, ...] | None:
+        """Requires-Dist lines; None = not known without asking the index, see `Shelf.requires`."""
+        return self.details.requires
+
+    @property
+    def requires_python(self) -> str | None:
+        """The specifier of its Requires-Python."""
+        return self.details.requires_python
+
+    @property
+    def yanked(self) -> bool:
+        """True where it was withdrawn."""
+        return self.details.yanked
+
+
+SDIST = ("sdist",)
+"""The tags of a release that only a source archive serves."""
 
 
 @lru_cache(maxsize=4096)

@@ -10,10 +10,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.source import Metadata, Place
 from cudnn_resolve.resolution.kept import Kept
-from cudnn_resolve.resolution.release import Release, parse_requirement, parse_version
+from cudnn_resolve.resolution.release import SDIST, Details, Release, parse_requirement, parse_version
 from cudnn_resolve.resolution.tag import Fit, Target, best_file, fit
 
 if TYPE_CHECKING:
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request
     from cudnn_resolve.requirement.source import Direct, File, Listing, Offer
-
-SDIST = ("sdist",)
-"""The tags of a release that only a source archive serves."""
 
 
 class Shelf:
@@ -187,26 +183,18 @@ class Shelf:
             yield from self._of_rows(package, rows)
 
     def _of_rows(self, package: str, rows: Sequence[WheelRelease]) -> Iterator[Release]:
-        """Releases of the configured indexes, newest first: what they offer, else what the matrix knows, and what is installed.
-
-        Those that only a source archive serves come after all others.
-        """
+        """Releases of the configured indexes, newest first: what they offer, else what the matrix knows, and what is installed."""
         installed = self._installed(package)
         here = {installed.text, str(installed.version)} if installed is not None else set()
-        late: list[Release] = []
         for release in self._offered(package, rows):
             if release.text in here:
                 installed = None
             elif installed is not None and release.version < installed.version:
                 yield installed
                 installed = None
-            if release.tags == SDIST and self._source is not None:
-                late.append(release)
-            else:
-                yield release
+            yield release
         if installed is not None:
             yield installed
-        yield from late
 
     def _offered(self, package: str, rows: Sequence[WheelRelease]) -> Iterator[Release]:
         listing = self._listing(package)
@@ -217,51 +205,36 @@ class Shelf:
                     yield release
             return
         known = {row.version: row for row in rows}
-        compiled = False
         for offer in listing.offers:
-            release = self._from_offer(package, offer, known.get(offer.version), tried=compiled)
-            if release is not None:
-                if listing.only_prereleases:
-                    release = replace(release, lone=True)
-                compiled = compiled or (not release.fit.python and any(tag.startswith("cp") for tag in release.tags))
-                yield release
+            version = parse_version(offer.version)
+            if version is not None:
+                yield self._from_offer(package, version, offer, known.get(offer.version), lone=listing.only_prereleases)
 
-    def _from_offer(self, package: str, offer: Offer, row: WheelRelease | None, *, tried: bool) -> Release | None:
-        """The release behind an offer; `tried`: a newer one has compiled wheels, but none for the target's Python."""
-        version = parse_version(offer.version)
-        if version is None:
-            return None
-        tags = tuple(dict.fromkeys(file.tag for file in offer.files if file.is_wheel))
-        found = fit(tags, self._target)
-        if not tags or (found.glibc is None and any(not file.is_wheel for file in offer.files)):
-            # A source archive of compiled code that is older than the target's Python will not build.
-            tags, found = SDIST, Fit(python=not (tried and tags), arch=True, glibc=(0, 0))
-        best = best_file(offer.files, self._target)
-        floor = best.requires_python if best is not None else next((one.requires_python for one in offer.files), None)
-        return Release(
-            package=package,
-            version=version,
-            text=offer.version,
-            fit=found,
-            tags=tags,
-            requires=self._requires(row) if row is not None and tags != SDIST else None,
-            requires_python=floor or (row.requires_python if row else None),
-            yanked=bool(offer.files) and all(file.yanked is not None for file in offer.files),
-            offer=offer,
-        )
+    def _from_offer(self, package: str, version: Version, offer: Offer, row: WheelRelease | None, *, lone: bool) -> Release:
+        def look() -> Details:
+            tags = tuple(dict.fromkeys(file.tag for file in offer.files if file.is_wheel))
+            found = fit(tags, self._target)
+            best = best_file(offer.files, self._target)
+            if best is not None and not best.is_wheel:
+                # Compiled code that has wheels for other Pythons only will not build for this one.
+                compiled = any(tag.startswith("cp") for tag in tags)
+                tags, found = SDIST, Fit(python=found.python or not compiled, arch=True, glibc=(0, 0))
+            floor = best.requires_python if best is not None else next((one.requires_python for one in offer.files), None)
+            return Details(
+                fit=found,
+                tags=tags,
+                requires=self._requires(row) if row is not None and tags != SDIST else None,
+                requires_python=floor or (row.requires_python if row else None),
+                yanked=bool(offer.files) and all(file.yanked is not None for file in offer.files),
+            )
+
+        return Release(package=package, version=version, text=offer.version, look=look, offer=offer, lone=lone)
 
     def _from_direct(self, direct: Direct) -> Release:
         tags = tuple(file.tag for file in direct.offer.files) or SDIST
-        return Release(
-            package=direct.name,
-            version=Version(direct.offer.version),
-            text=direct.offer.version,
-            fit=fit(tags, self._target),
-            tags=tags,
-            requires=direct.metadata.requires,
-            requires_python=direct.metadata.requires_python,
-            offer=direct.offer,
-        )
+        details = Details(fit(tags, self._target), tags, direct.metadata.requires, direct.metadata.requires_python)
+        text = direct.offer.version
+        return Release(package=direct.name, version=Version(text), text=text, look=lambda: details, offer=direct.offer)
 
     def _gathered(
         self, package: str, rows: Sequence[WheelRelease], builds: Sequence[Build], extras: Sequence[ExtraRelease]
@@ -287,20 +260,15 @@ class Shelf:
         version = parse_version(extra.version)
         if version is None:
             return None
-        tags = _tags(extra.pythons, extra.arch, extra.glibc)
         base = rows.get(version.public)
-        requires = self._like(extra.requires, extra.requires_like, self._requires(base) if base else None)
-        return Release(
-            package=extra.package,
-            version=version,
-            text=extra.version,
-            fit=fit(tags, self._target),
-            tags=tags,
-            requires=requires or (),
-            requires_python=extra.requires_python or (base.requires_python if base else None),
-            yanked=extra.yanked,
-            index=extra.index,
-        )
+
+        def look() -> Details:
+            tags = _tags(extra.pythons, extra.arch, extra.glibc)
+            requires = self._like(extra.requires, extra.requires_like, self._requires(base) if base else None)
+            floor = extra.requires_python or (base.requires_python if base else None)
+            return Details(fit(tags, self._target), tags, requires or (), floor, extra.yanked)
+
+        return Release(package=extra.package, version=version, text=extra.version, look=look, index=extra.index)
 
     def _installed(self, package: str) -> Release | None:
         """The installed release as a candidate of its own: the indexes may have it no longer."""
@@ -311,33 +279,23 @@ class Shelf:
         table = self._book.package(package)
         row = next((row for row in table.releases if row.version == text), None) if table else None
         own = self._machine.requires.get(package)
-        return Release(
-            package=package,
-            version=version,
-            text=text,
-            fit=Fit(python=True, arch=True, glibc=(0, 0)),
-            tags=(),
-            requires=own if own is not None else (self._requires(row) or ()) if row is not None else (),
-        )
+        requires = own if own is not None else (self._requires(row) or ()) if row is not None else ()
+        details = Details(Fit(python=True, arch=True, glibc=(0, 0)), (), requires)
+        return Release(package=package, version=version, text=text, look=lambda: details)
 
     def _from_row(self, package: str, row: WheelRelease) -> Release | None:
         version = parse_version(row.version)
         if version is None:
             return None
         requires = self._requires(row)
-        found = fit(row.tags, self._target) if row.tags else Fit(python=True, arch=True, glibc=(0, 0))
-        if "sdist" in row.tags and self._too_old(package, row):
-            found = Fit(python=False, arch=True, glibc=None)
-        return Release(
-            package=package,
-            version=version,
-            text=row.version,
-            fit=found,
-            tags=row.tags,
-            requires=requires or (),
-            requires_python=row.requires_python,
-            yanked=row.yanked,
-        )
+
+        def look() -> Details:
+            found = fit(row.tags, self._target) if row.tags else Fit(python=True, arch=True, glibc=(0, 0))
+            if "sdist" in row.tags and self._too_old(package, row):
+                found = Fit(python=False, arch=True, glibc=None)
+            return Details(found, row.tags, self._requires(row) or (), row.requires_python, row.yanked)
+
+        return Release(package=package, version=version, text=row.version, look=look)
 
     def _from_build(self, build: Build, row: WheelRelease | None, offers: Mapping[str, Offer] | None) -> Release | None:
         version = parse_version(build.wheel_version)
@@ -346,21 +304,27 @@ class Shelf:
         # JAX itself is on the configured index even where its jaxlib is not.
         index = "default" if row is not None and version.local is None else build.index
         offer = offers.get(build.wheel_version) if offers is not None and index == "default" else None
-        requires = self._like(build.requires, build.requires_like, self._requires(row) if row else None)
-        tags = _tags(build.pythons, build.arch, build.glibc)
-        if row is not None and build.index == "default":
-            tags = tuple(tag for tag in row.tags if not build.pythons or _python_of(tag) & set(build.pythons))
-        if build.arch and self._machine.arch and self._machine.arch not in build.arch:
+
+        def look() -> Details:
+            requires = self._like(build.requires, build.requires_like, self._requires(row) if row else None)
             tags = _tags(build.pythons, build.arch, build.glibc)
+            if row is not None and build.index == "default":
+                tags = tuple(tag for tag in row.tags if not build.pythons or _python_of(tag) & set(build.pythons))
+            if build.arch and self._machine.arch and self._machine.arch not in build.arch:
+                tags = _tags(build.pythons, build.arch, build.glibc)
+            return Details(
+                fit=fit(tags, self._target),
+                tags=tags,
+                requires=requires if requires is not None or offer is not None else (),
+                requires_python=row.requires_python if row else None,
+                yanked=build.yanked or bool(row and row.yanked),
+            )
+
         return Release(
             package=build.package,
             version=version,
             text=build.wheel_version,
-            fit=fit(tags, self._target),
-            tags=tags,
-            requires=requires if requires is not None or offer is not None else (),
-            requires_python=row.requires_python if row else None,
-            yanked=build.yanked or bool(row and row.yanked),
+            look=look,
             index=index,
             build=build,
             offer=offer,

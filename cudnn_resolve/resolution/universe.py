@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name
 from cudnn_resolve.resolution import framework, package, runtime
 from cudnn_resolve.resolution.kept import Kept
 from cudnn_resolve.resolution.model import Candidate
-from cudnn_resolve.resolution.release import Release, parse_requirement, specifier
+from cudnn_resolve.resolution.release import SDIST, Release, parse_requirement, specifier
 from cudnn_resolve.resolution.shelf import shelf_of
 
 if TYPE_CHECKING:
@@ -70,6 +70,21 @@ class Universe:
             arrange = package.ordered if kind == "pip" else runtime.ordered
             order = self._orders[key] = Kept(iter(arrange(self, found, needs)))
         return order
+
+    def wheels_first(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+        """The same candidates, those that would be built from source last; but what is installed or locked keeps its place."""
+        late = []
+        for candidate in candidates:
+            release = candidate.payload
+            if not isinstance(release, Release) or release.build is not None or release.tags != SDIST or self._is_kept(release):
+                yield candidate
+            else:
+                late.append(candidate)
+        yield from late
+
+    def _is_kept(self, release: Release) -> bool:
+        kept = self.machine.pip.get(release.package), self.request.preferences.get(release.package)
+        return release.package in self.request.direct or release.text in kept
 
     def unordered(self, name: str, needs: Sequence[Need]) -> Iterable[Candidate]:
         """The same in the order in which they were made."""

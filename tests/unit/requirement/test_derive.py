@@ -117,6 +117,8 @@ def test_a_further_requirement_tests_versions(spec: str, version: str, *, accept
     class Release:
         def __init__(self) -> None:
             self.version = Version(version)
+            self.yanked = False
+            self.lone = False
 
     class Candidate:
         payload = Release()

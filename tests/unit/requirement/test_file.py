@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import pytest
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.requirement.file import read_requirements
+from cudnn_resolve.requirement.file import Line, Reference, Setting, read_requirements
+from cudnn_resolve.requirement.model import Extra
 
 
 class Files:
@@ -26,9 +27,13 @@ class Files:
         return where, self._files[where]
 
 
+def lines(text: str, more: Mapping[str, str] | None = None, *, constraint: bool = False) -> list[Line]:
+    files = Files({"r.txt": text, **{name.replace("__", "/") + ".txt": one for name, one in (more or {}).items()}})
+    return list(read_requirements("r.txt", files, constraint=constraint))
+
+
 def read(text: str, **more: str) -> list[tuple[str, str]]:
-    files = Files({"r.txt": text, **{name.replace("__", "/") + ".txt": one for name, one in more.items()}})
-    return [(one.text, one.origin) for one in read_requirements("r.txt", files)]
+    return [(one.text, one.origin) for one in lines(text, more) if isinstance(one, Extra)]
 
 
 def texts(text: str, **more: str) -> list[str]:
@@ -70,13 +75,11 @@ def test_files_name_further_files_relative_to_themselves() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("--index-url https://index.example/simple", ["--index-url", "r.txt:1"]),
-        ("numpy\n-e .", ["-e", "r.txt:2"]),
         ("--pre", ["--pre"]),
+        ("numpy\n--global-option x", ["--global-option", "r.txt:2"]),
         ("not a requirement", ["not a requirement", "r.txt:1"]),
         ("numpy==", ["numpy==", "PEP 508"]),
-        ("./wheels/x.whl", ["./wheels/x.whl"]),
-        ("x @ https://files.example/x.whl", ["URL"]),
+        ("--index-url", ["--index-url", "r.txt:1"]),
         ("\x00", ["r.txt:1"]),
         ("<<<<<<< HEAD", ["r.txt:1"]),
     ],
@@ -87,6 +90,51 @@ def test_what_is_no_requirement_is_said_with_its_line(text: str, words: list[str
 
     assert all(word in str(caught.value) for word in words), str(caught.value)
     assert caught.value.exit_code == 2
+
+
+def test_constraints_limit_without_asking() -> None:
+    found = lines("numpy\n-c limits.txt\n", {"limits": "numpy<2\n-r more.txt\n", "more": "scipy<2"})
+
+    assert [(one.text, one.constraint) for one in found if isinstance(one, Extra)] == [
+        ("numpy", False),
+        ("numpy<2", True),
+        ("scipy<2", True),
+    ]
+    assert [one.constraint for one in lines("a<1", constraint=True) if isinstance(one, Extra)] == [True]
+    with pytest.raises(InputError, match="constraint"):
+        lines("x @ https://files.example/x-1-py3-none-any.whl", constraint=True)
+
+
+def test_options_that_say_where_packages_come_from() -> None:
+    found = lines("-i https://one.example/simple\n--extra-index-url=https://two.example\n-f ./wheels\n--no-binary :all:\n--prefer-binary\n")
+
+    assert [(one.option, one.value) for one in found if isinstance(one, Setting)] == [
+        ("--index-url", "https://one.example/simple"),
+        ("--extra-index-url", "https://two.example"),
+        ("--find-links", "./wheels"),
+        ("--no-binary", ":all:"),
+    ]
+    assert len(found) == 4
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "name", "extras", "editable"),
+    [
+        ("-e .", ".", None, (), True),
+        ("--editable=./sub[test,docs]", "./sub", None, ("docs", "test"), True),
+        ("./wheels/x-1-py3-none-any.whl", "./wheels/x-1-py3-none-any.whl", None, (), False),
+        ("x-1-py3-none-any.whl", "x-1-py3-none-any.whl", None, (), False),
+        ("../other", "../other", None, (), False),
+        ("file:///srv/x-1.tar.gz", "file:///srv/x-1.tar.gz", None, (), False),
+        ("x[a] @ https://files.example/x.whl#sha256=00", "https://files.example/x.whl#sha256=00", "x", ("a",), False),
+        ("x @ https://files.example/x.whl ; python_version > '3'", "https://files.example/x.whl", "x", (), False),
+    ],
+)
+def test_archives_and_projects(line: str, place: str, name: str | None, extras: tuple[str, ...], *, editable: bool) -> None:
+    (found,) = lines(line)
+
+    assert isinstance(found, Reference)
+    assert (found.place, found.name, found.extras, found.editable, found.origin) == (place, name, extras, editable, "r.txt:1")
 
 
 def test_files_that_name_one_another_end() -> None:

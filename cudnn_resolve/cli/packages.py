@@ -1,0 +1,69 @@
+"""Where packages come from: options and the target's configuration to a source of packages."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cudnn_resolve.cli.options import Options
+    from cudnn_resolve.cli.request import Wishes
+    from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.index.client import IndexClient
+    from cudnn_resolve.index.config import Options as IndexOptions
+    from cudnn_resolve.requirement.source import Direct
+
+_RULES = {"first-index": "uv", "best-match": "pip"}
+
+
+def open_packages(options: Options, wishes: Wishes, facts: Facts) -> IndexClient:
+    """The indexes that the options, the files or the configuration of the target's pip or uv name."""
+    from cudnn_resolve.cli.printing import tell
+    from cudnn_resolve.host.settings import environment
+    from cudnn_resolve.host.tablecache import cache_folder
+    from cudnn_resolve.index.client import open_source
+    from cudnn_resolve.index.config import read_settings
+
+    prefix = _prefix(facts)
+    settings = read_settings(_said(options, wishes), environment(), prefix=prefix, import_path=_site_packages(prefix, facts))
+
+    def progress(requests: int, received: int, what: str) -> None:
+        tell(f"{requests} requests, {received / 1e6:.1f} MB; waiting for {what}", options)
+
+    return open_source(settings, cache_folder=cache_folder(), offline=options.offline, progress=progress)
+
+
+def _said(options: Options, wishes: Wishes) -> IndexOptions:
+    """What the command line says, and below it what requirements files say."""
+    from cudnn_resolve.index.config import Options as IndexOptions
+
+    def of(option: str) -> Iterator[str]:
+        return (one.value for one in wishes.settings if one.option == option)
+
+    return IndexOptions(
+        index_url=options.index_url or next(of("--index-url"), None),
+        extra_index_urls=(*options.extra_index_urls, *of("--extra-index-url")),
+        find_links=(*options.find_links, *of("--find-links")),
+        rule=_RULES.get(options.index_strategy or ""),
+        exclude_newer=options.exclude_newer,
+        no_binary=(*options.no_binary, *of("--no-binary")),
+        only_binary=(*options.only_binary, *of("--only-binary")),
+    )
+
+
+def _prefix(facts: Facts) -> str | None:
+    """The folder that the target's interpreter is installed in; None for a machine elsewhere."""
+    path = facts.python.path
+    return os.path.dirname(os.path.dirname(path)) if path and os.path.isabs(path) else None
+
+
+def _site_packages(prefix: str | None, facts: Facts) -> tuple[str, ...]:
+    version = ".".join((facts.python.version or "").split(".")[:2])
+    return (os.path.join(prefix, "lib", f"python{version}", "site-packages"),) if prefix and version else ()
+
+
+def direct_of(wishes: Wishes, source: IndexClient, facts: Facts) -> Sequence[Direct]:
+    """What is behind the archives and folders that the wishes name."""
+    del wishes, source, facts
+    return ()

@@ -1,0 +1,105 @@
+"""Addresses of indexes and files: without credentials before anything is said, kept or sent on."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
+
+_PORTS = {"http": 80, "https": 443}
+_USERINFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#\s]*@")
+_SECRET_QUERY = re.compile(r"([?&][^=&#]*(?:token|secret|password|passwd|signature|sig|key|credential)[^=&#]*=)[^&#\s]*", re.IGNORECASE)
+_UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
+
+
+class Login(NamedTuple):
+    """A name and a password; it never shows the password."""
+
+    user: str
+    password: str
+
+    def __repr__(self) -> str:
+        return f"Login({self.user!r}, ...)"
+
+
+class Origin(NamedTuple):
+    """Whom a connection is made to."""
+
+    scheme: str
+    host: str
+    port: int
+
+
+def level(url: str) -> str:
+    """`url` without user name, password and fragment: as it may be shown, kept and written into a lock."""
+    return _USERINFO.sub(r"\1//", url.partition("#")[0])
+
+
+def shown(url: str) -> str:
+    """`url` as a message may show it: `level`, nothing secret in its query, printable, at most 300 characters."""
+    text = _UNPRINTABLE.sub(lambda found: quote(found[0].encode("utf-8", "replace")), _SECRET_QUERY.sub(r"\1...", level(url)))
+    return text if len(text) <= 300 else f"{text[:200]}...{text[-97:]}"
+
+
+def split_login(url: str) -> tuple[str, Login | None]:
+    """The address without credentials, and the credentials that it held."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return level(url), None
+    userinfo, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return url, None
+    user, _, password = userinfo.partition(":")
+    return urlunsplit(parts._replace(netloc=host)), Login(unquote(user), unquote(password))
+
+
+def origin_of(url: str) -> Origin:
+    """Scheme, host and port of an http or https address; ValueError for anything else."""
+    parts = urlsplit(url)
+    port = parts.port
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise ValueError("is not an http or https address")
+    return Origin(parts.scheme, parts.hostname, port or _PORTS[parts.scheme])
+
+
+def is_local(url: str) -> bool:
+    """True for `file:` addresses and plain paths."""
+    return url.startswith("file:") or "://" not in url
+
+
+def is_remote(url: str) -> bool:
+    """True for http and https addresses."""
+    return url[:8].lower().startswith(("http://", "https://"))
+
+
+def path_of(url: str) -> str:
+    """The path of a `file:` address, or of a path with a `~`; ValueError for one on another machine."""
+    if not url.startswith("file:"):
+        return os.path.abspath(os.path.expanduser(url))
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost"):
+        raise ValueError("names a file on another machine")
+    path = unquote(parts.path)
+    if "\0" in path:
+        raise ValueError("holds a zero byte")
+    return os.path.normpath(path)
+
+
+def url_of(path: str) -> str:
+    """The `file:` address of a path."""
+    return "file://" + quote(os.path.abspath(path))
+
+
+def joined(base: str, link: str) -> str:
+    """The address that a link on a page means, without credentials and fragment; ValueError where it means none."""
+    if link.startswith(("https://", "http://")):
+        return level(link)
+    return level(urljoin(base, link))
+
+
+def folder_url(url: str) -> str:
+    """`url` with a slash at its end, so that names can be put behind it."""
+    url = level(url)
+    return url if url.endswith("/") else url + "/"

@@ -1,0 +1,245 @@
+"""Package indexes as a resolution asks them: `open_source(settings)` gives a `requirement.source.Source`.
+
+settings = read_settings(Options(), os.environ, prefix=prefix, import_path=path)
+with open_source(settings, cache_folder=folder, offline=False) as source:
+    source.listing("numpy")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import TracebackType
+
+from cudnn_resolve.errors import IndexUnavailableError
+from cudnn_resolve.index.address import is_local, level, path_of, shown
+from cudnn_resolve.index.cache import IndexCache, close_blocks
+from cudnn_resolve.index.filename import normalize
+from cudnn_resolve.index.folder import list_files, shelf_of_folder, shelf_of_tree
+from cudnn_resolve.index.listing import Source as Shelved
+from cudnn_resolve.index.listing import make_listing
+from cudnn_resolve.index.page import HTML, PageError, Shelf, read_page
+from cudnn_resolve.index.remote import Pages
+from cudnn_resolve.index.settings import UV, IndexAddress, Settings
+from cudnn_resolve.index.statement import Statements
+from cudnn_resolve.index.transport import Refusal, Transport
+from cudnn_resolve.index.work import Crew, Job
+from cudnn_resolve.requirement.source import File, Listing, Metadata, Place
+
+Progress = Callable[[int, int, str], None]
+"""Called while somebody waits: requests sent, bytes received, what is waited for."""
+
+
+def open_source(
+    settings: Settings, *, cache_folder: str | None = None, offline: bool = False, progress: Progress | None = None
+) -> IndexClient:
+    """A source that asks the indexes of `settings`; nothing goes out before it is asked.
+
+    `cache_folder` is the program's folder in the user's cache; None keeps nothing. `offline` answers from the cache alone,
+    whatever its age.
+    """
+    return IndexClient(settings, cache_folder=cache_folder, offline=offline, progress=progress)
+
+
+class IndexClient:
+    """The indexes, folders and pages of links of one configuration; a `requirement.source.Source`."""
+
+    def __init__(self, settings: Settings, *, cache_folder: str | None, offline: bool, progress: Progress | None) -> None:
+        self.settings = settings
+        self.offline = offline
+        self.notes: list[str] = list(settings.notes)
+        """What the user should hear, in words; grows while it works."""
+        self.served_by: dict[str, tuple[str, ...]] = {}
+        """Packages that more than one index serves under pip's rule, and those indexes: the best version wins, whoever offers it."""
+        self._progress = progress
+        self._transport = Transport(settings)
+        self._cache = IndexCache(cache_folder)
+        self._crew = Crew()
+        self._pages = Pages(self._transport, self._cache, offline=offline)
+        self._statements = Statements(self._transport, self._cache, offline=offline, note=self._note)
+        self._shelves: dict[tuple[str, str], Job[Shelf | None]] = {}
+        self._metadata: dict[str, Job[Metadata | None]] = {}
+        self._listings: dict[tuple[str, str], Listing | None] = {}
+        self._folders: dict[str, list[str]] = {}
+
+    def __enter__(self) -> IndexClient:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends threads, connections and open files."""
+        self._crew.close()
+        self._transport.close()
+        for job in self._shelves.values():
+            shelf = job.value() if job.is_done and not job.failed else None
+            if shelf is not None:
+                close_blocks(shelf.blocks)
+
+    @property
+    def requests(self) -> int:
+        """How many requests were sent."""
+        return self._transport.requests
+
+    @property
+    def received(self) -> int:
+        """How many bytes of answers came, without their heads."""
+        return self._transport.received
+
+    def listing(self, name: str, place: Place | None = None) -> Listing | None:
+        """What the indexes offer of a package, as `requirement.source.Source.listing`."""
+        key = (name, place.url if place else "")
+        if key not in self._listings:
+            self._listings[key] = self._list(name, place)
+        return self._listings[key]
+
+    def metadata(self, name: str, file: File) -> Metadata | None:
+        """What a file says of itself, as `requirement.source.Source.metadata`."""
+        job = self._metadata.get(file.url)
+        if job is None:
+            job = self._metadata[file.url] = self._statement_job(name, file)
+            self._start(job, is_local(file.url))
+        try:
+            return job.value(self._tell)
+        except Refusal as refusal:
+            raise _unavailable(refusal, f"the metadata of {file.filename[:200]} from {shown(file.url)}") from None
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Starts to ask for packages, as `requirement.source.Source.expect`."""
+        if self.offline:
+            return
+        for name in names:
+            for index in self.settings.indexes[: 1 if self.settings.rule == UV else None]:
+                if not is_local(index.url):
+                    self._shelf(index.url, name, wait=False)
+            for link in self.settings.find_links:
+                if not is_local(link):
+                    self._shelf(link, "", wait=False)
+
+    def expect_metadata(self, name: str, file: File) -> None:
+        """Starts to ask for the metadata of a file, as `requirement.source.Source.expect_metadata`."""
+        if self.offline or file.url in self._metadata or is_local(file.url):
+            return
+        job = self._metadata[file.url] = self._statement_job(name, file)
+        if self._statements.is_kept(name, file):
+            job.run()
+        else:
+            self._crew.hand(job)
+
+    def _statement_job(self, name: str, file: File) -> Job[Metadata | None]:
+        return Job(lambda: self._statements.read(normalize(name), file), f"metadata of {file.filename[:100]}")
+
+    def _list(self, name: str, place: Place | None) -> Listing | None:
+        shelves: list[Shelved] = []
+        known = True
+        if place is not None:
+            found, shelf = self._of_place(name, place)
+            return make_listing(name, [Shelved(shelf, level(place.url))] if shelf else [], self.settings) if found else None
+        for link in self.settings.find_links:
+            found, shelf = self._of_links(link, name)
+            known &= found
+            if shelf:
+                shelves.append(Shelved(shelf, None))
+        for index in self.settings.indexes:
+            found, shelf = self._of_index(index, name)
+            known &= found
+            if shelf and shelf.versions:
+                shelves.append(Shelved(shelf, index.url))
+                if self.settings.rule == UV:
+                    break
+        if not known and not shelves:
+            return None
+        origins = tuple(dict.fromkeys(one.origin for one in shelves if one.origin))
+        if len(origins) > 1:
+            self.served_by[name] = origins
+        return make_listing(name, shelves, self.settings)
+
+    def _of_index(self, index: IndexAddress, name: str) -> tuple[bool, Shelf | None]:
+        """Whether it is known what an index offers of a package, and what it is."""
+        if is_local(index.url):
+            return True, self._local(lambda: shelf_of_tree(path_of(index.url), name), index.url, name)
+        return self._asked(index.url, name)
+
+    def _of_links(self, link: str, name: str) -> tuple[bool, Shelf | None]:
+        if is_local(link):
+            return True, self._local(lambda: self._folder(path_of(link), name), link, name)
+        found, page = self._asked(link, "")
+        if page is None:
+            return found, None
+        return True, self._checked(lambda: read_page(bytes(page.blocks[0]), HTML, page.base, name), link, name)
+
+    def _of_place(self, name: str, place: Place) -> tuple[bool, Shelf | None]:
+        if place.kind == "find-links":
+            return self._of_links(place.url, name)
+        return self._of_index(IndexAddress(url=place.url.rstrip("/"), said_by=""), name)
+
+    def _folder(self, path: str, name: str) -> Shelf | None:
+        if path.endswith((".html", ".htm")):
+            from cudnn_resolve.index.address import url_of
+            from cudnn_resolve.index.folder import read_local_page
+
+            return read_page(read_local_page(path), HTML, url_of(path), name)
+        if path not in self._folders:
+            try:
+                self._folders[path] = list_files(path)
+            except (FileNotFoundError, NotADirectoryError):
+                self._folders[path] = []
+                self._note(f"there is no folder {path}, which is named as a place of packages")
+        return shelf_of_folder(path, self._folders[path], name)
+
+    def _local(self, read: Callable[[], Shelf | None], url: str, name: str) -> Shelf | None:
+        try:
+            return self._checked(read, url, name)
+        except OSError as error:
+            raise IndexUnavailableError(
+                f"{shown(url)} cannot be read for {name}: {error.strerror or 'error'}", code="index-unreadable"
+            ) from None
+
+    def _checked(self, read: Callable[[], Shelf | None], url: str, name: str) -> Shelf | None:
+        try:
+            return read()
+        except PageError as error:
+            raise IndexUnavailableError(f"the page of {shown(url)} for {name} {error}", code="index-garbage") from None
+        except ValueError as error:
+            raise IndexUnavailableError(f"{shown(url)} cannot be read for {name}: {error}", code="index-unreadable") from None
+
+    def _asked(self, url: str, name: str) -> tuple[bool, Shelf | None]:
+        job = self._shelf(url, name, wait=True)
+        try:
+            shelf = job.value(self._tell)
+        except Refusal as refusal:
+            raise _unavailable(refusal, f"the index {shown(url)} for {name}" if name else f"the page {shown(url)}") from None
+        except PageError as error:
+            raise IndexUnavailableError(f"the page of {shown(url)} for {name} {error}", code="index-garbage") from None
+        return not (shelf is None and self.offline and not self._pages.is_kept(url, name)), shelf
+
+    def _shelf(self, url: str, name: str, *, wait: bool) -> Job[Shelf | None]:
+        key = (url, name)
+        job = self._shelves.get(key)
+        if job is None:
+            kept = self._pages.kept(url, name)
+            job = Job(lambda: self._pages.read(url, name, kept), f"{name or 'the page'} at {shown(url)}")
+            self._shelves[key] = job
+            if self.offline or self._pages.is_fresh(kept):
+                job.run()
+            else:
+                self._crew.hand(job, first=wait)
+        return job
+
+    def _start(self, job: Job[Metadata | None], local: bool) -> None:  # noqa: FBT001 - private
+        if local or self.offline:
+            job.run()
+        else:
+            self._crew.hand(job, first=True)
+
+    def _tell(self, what: str) -> None:
+        if self._progress:
+            self._progress(self.requests, self.received, what)
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def _unavailable(refusal: Refusal, what: str) -> IndexUnavailableError:
+    return IndexUnavailableError(f"{what} could not be had: {refusal.why}", code=refusal.code, hint=refusal.hint)

@@ -1,0 +1,262 @@
+"""Where packages come from: the command line over the configuration of the target's pip or uv."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from cudnn_resolve.errors import UsageError
+from cudnn_resolve.index import default_index as pip_default
+from cudnn_resolve.index.address import Login, is_local, is_remote, origin_of, path_of, shown, split_login, url_of
+from cudnn_resolve.index.filename import normalize
+from cudnn_resolve.index.pip_config import Value, read_pip_config
+from cudnn_resolve.index.settings import ALL, PIP, UV, IndexAddress, Patience, Proxy, Settings
+from cudnn_resolve.index.uv_config import UvConfig, UvIndex, read_uv_config
+
+_STRATEGIES = {"first-index": UV, "unsafe-first-match": UV, "unsafe-best-match": PIP}
+_LONGEST_TIMEOUT = 600.0
+
+
+class Options(NamedTuple):
+    """What the command line says; what it leaves out comes from pip or uv."""
+
+    index_url: str | None = None
+    extra_index_urls: Sequence[str] = ()
+    find_links: Sequence[str] = ()
+    no_index: bool = False
+    rule: str | None = None
+    """`pip` or `uv`: whose rule over several indexes."""
+    exclude_newer: str | None = None
+    """A date or a time, RFC 3339."""
+    no_binary: Sequence[str] = ()
+    only_binary: Sequence[str] = ()
+
+
+class _Places(NamedTuple):
+    indexes: list[IndexAddress]
+    find_links: list[str]
+    rule: str
+
+
+def read_settings(
+    options: Options,
+    environ: Mapping[str, str],
+    *,
+    prefix: str | None,
+    import_path: Iterable[str] = (),
+    directory: str = ".",
+) -> Settings:
+    """The settings of the target: `prefix` and `import_path` are those of its interpreter, `directory` is where uv looks for a project.
+
+    UsageError for an option that cannot be; what is wrong in a configuration file is a note.
+    """
+    home = environ.get("HOME") or os.path.expanduser("~")
+    pip, pip_notes = read_pip_config(environ, prefix, home)
+    uv = read_uv_config(environ, home, directory)
+    notes = [*pip_notes, *uv.notes]
+    uses_uv = uv.says_where and not any(key in pip for key in ("index-url", "extra-index-url", "find-links", "no-index"))
+    places = _of_uv(uv, environ) if uses_uv else _of_pip(pip, notes)
+    logins: list[tuple[str, Login]] = []
+    indexes = _with_options(places, options, import_path, no_index=options.no_index or _no_index(pip, uv, uses_uv=uses_uv))
+    links = [_link(text, logins) for text in (*options.find_links, *places.find_links)]
+    timeout = _number(pip.get("timeout") or pip.get("default-timeout"), 15.0)
+    return Settings(
+        indexes=tuple(indexes),
+        find_links=tuple(dict.fromkeys(links)),
+        logins=tuple(logins),
+        rule=options.rule or places.rule,
+        exclude_newer=_moment(options, pip, uv, uses_uv=uses_uv, notes=notes),
+        no_binary=_names(options.no_binary) or _binary("no-binary", pip, uv, uses_uv=uses_uv),
+        only_binary=_names(options.only_binary) or _binary("only-binary", pip, uv, uses_uv=uses_uv),
+        certificate=_certificate(pip, environ),
+        client_certificate=pip["client-cert"].text if "client-cert" in pip else environ.get("SSL_CLIENT_CERT") or None,
+        trusted_hosts=(*(pip["trusted-host"].words if "trusted-host" in pip else ()), *uv.options.get("allow-insecure-host", ())),
+        proxies=_proxies(pip, environ),
+        no_proxy=tuple(part.strip() for part in _either(environ, "no_proxy").split(",") if part.strip()),
+        netrc=environ.get("NETRC") or os.path.join(home, ".netrc"),
+        keyring=uv.options.get("keyring-provider") == "subprocess" if uses_uv else _pip_keyring(pip),
+        retries=int(_number(pip.get("retries"), 4.0, most=20.0)),
+        patience=Patience(read=timeout, answer=max(30.0, 2 * timeout)),
+        notes=tuple(notes),
+    )
+
+
+def _of_pip(pip: Mapping[str, Value], notes: list[str]) -> _Places:
+    del notes
+    indexes = []
+    if "index-url" in pip:
+        indexes.append(_index(pip["index-url"].text.strip(), pip["index-url"].said_by))
+    else:
+        indexes.append(IndexAddress(url="", said_by=""))
+    if "extra-index-url" in pip:
+        indexes.extend(_index(url, pip["extra-index-url"].said_by) for url in pip["extra-index-url"].words)
+    links = pip["find-links"].words if "find-links" in pip else []
+    return _Places(indexes, links, PIP)
+
+
+def _of_uv(uv: UvConfig, environ: Mapping[str, str]) -> _Places:
+    indexes = [_uv_index(index, environ) for index in uv.indexes if not index.is_explicit]
+    indexes.append(_uv_index(uv.default, environ) if uv.default else IndexAddress(url="", said_by=""))
+    strategy = uv.options.get("index-strategy")
+    return _Places(indexes, list(uv.find_links), _STRATEGIES.get(strategy, UV) if isinstance(strategy, str) else UV)
+
+
+def _uv_index(index: UvIndex, environ: Mapping[str, str]) -> IndexAddress:
+    made = _index(index.url, index.said_by, index.name)
+    if index.name and made.login is None:
+        word = re.sub(r"[^A-Z0-9]", "_", index.name.upper())
+        user, password = environ.get(f"UV_INDEX_{word}_USERNAME", ""), environ.get(f"UV_INDEX_{word}_PASSWORD", "")
+        if user or password:
+            return IndexAddress(url=made.url, said_by=made.said_by, name=made.name, login=Login(user, password))
+    return made
+
+
+def _with_options(places: _Places, options: Options, import_path: Iterable[str], *, no_index: bool) -> list[IndexAddress]:
+    if no_index:
+        return []
+    extra = [_index(url, "--extra-index-url") for url in options.extra_index_urls]
+    indexes = [*extra, *places.indexes] if places.rule == UV else [*places.indexes, *extra]
+    main = _index(options.index_url, "--index-url") if options.index_url else None
+    made = []
+    place = len(places.indexes) - 1 if places.rule == UV else 0
+    for index in indexes:
+        is_main = index is places.indexes[place]
+        if is_main and main:
+            made.append(main)
+        elif not index.url:
+            found = pip_default.default_index(import_path)
+            if found:
+                made.append(IndexAddress(url=found[0], said_by=found[1]))
+        else:
+            made.append(index)
+    return list({one.url.rstrip("/"): one for one in reversed(made)}.values())[::-1]
+
+
+def _index(text: str, said_by: str, name: str | None = None) -> IndexAddress:
+    url, login = split_login(text)
+    if is_local(url):
+        try:
+            url = url_of(path_of(url))
+        except ValueError as error:
+            raise UsageError(f"the index {shown(url)} {error}", code="index-address", context=said_by) from None
+    else:
+        _check(url, said_by)
+    return IndexAddress(url=url.partition("#")[0].rstrip("/"), said_by=said_by, name=name, login=login)
+
+
+def _check(url: str, said_by: str) -> None:
+    try:
+        origin_of(url)
+    except ValueError:
+        raise UsageError(
+            f"{shown(url)} is not the address of an index", code="index-address", context=said_by, hint="https://, http:// or file://"
+        ) from None
+
+
+def _link(text: str, logins: list[tuple[str, Login]]) -> str:
+    url, login = split_login(text)
+    if is_remote(url):
+        _check(url, "find-links")
+        if login:
+            logins.append((url, login))
+        return url.partition("#")[0]
+    try:
+        return url_of(path_of(url))
+    except ValueError as error:
+        raise UsageError(f"{shown(url)} {error}", code="index-address", context="find-links") from None
+
+
+def _no_index(pip: Mapping[str, Value], uv: UvConfig, *, uses_uv: bool) -> bool:
+    return uv.options.get("no-index") is True if uses_uv else "no-index" in pip and pip["no-index"].is_true
+
+
+def _number(value: Value | None, default: float, most: float = _LONGEST_TIMEOUT) -> float:
+    try:
+        return min(most, max(0.0, float(value.text))) if value else default
+    except ValueError:
+        return default
+
+
+def _names(words: Iterable[str]) -> frozenset[str]:
+    """Names of packages as pip's --no-binary takes them: commas, `:all:`, and `:none:` that empties what stands before."""
+    found: set[str] = set()
+    for word in words:
+        for name in word.split(","):
+            if name.strip() == ":none:":
+                found.clear()
+            elif name.strip():
+                found.add(ALL if name.strip() == ALL else normalize(name.strip()))
+    return frozenset(found)
+
+
+def _binary(key: str, pip: Mapping[str, Value], uv: UvConfig, *, uses_uv: bool) -> frozenset[str]:
+    if not uses_uv:
+        return _names(pip[key].words) if key in pip else frozenset()
+    word = "no-binary" if key == "no-binary" else "no-build"
+    return frozenset({ALL}) if uv.options.get(word) is True else _names(uv.options.get(f"{word}-package", ()))
+
+
+def _certificate(pip: Mapping[str, Value], environ: Mapping[str, str]) -> str | None:
+    if "cert" in pip:
+        return os.path.expanduser(pip["cert"].text)
+    for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"):
+        if environ.get(variable):
+            return environ[variable]
+    return None
+
+
+def _either(environ: Mapping[str, str], name: str) -> str:
+    return environ.get(name) or environ.get(name.upper()) or ""
+
+
+def _proxies(pip: Mapping[str, Value], environ: Mapping[str, str]) -> tuple[Proxy, ...]:
+    texts = [("all", pip["proxy"].text)] if "proxy" in pip else []
+    texts += [(scheme, _either(environ, f"{scheme}_proxy")) for scheme in ("https", "http", "all")]
+    made = []
+    for scheme, text in texts:
+        url, login = split_login(text if "://" in text else f"http://{text}")
+        try:
+            made.append(Proxy(scheme, origin_of(url), login))
+        except ValueError:
+            continue
+    return tuple(made)
+
+
+def _pip_keyring(pip: Mapping[str, Value]) -> bool:
+    return "keyring-provider" not in pip or pip["keyring-provider"].text.strip() != "disabled"
+
+
+def _moment(options: Options, pip: Mapping[str, Value], uv: UvConfig, *, uses_uv: bool, notes: list[str]) -> str | None:
+    """The time after which uploads do not count, ISO 8601 in UTC."""
+    if options.exclude_newer:
+        found = moment(options.exclude_newer)
+        if found is None:
+            raise UsageError(
+                f"--exclude-newer {shown(options.exclude_newer)} is no date", code="bad-date", hint="2024-01-31 or 2024-01-31T12:00:00Z"
+            )
+        return found
+    configured: Any = uv.options.get("exclude-newer") if uses_uv else pip["uploaded-prior-to"].text if "uploaded-prior-to" in pip else None
+    if configured is None:
+        return None
+    found = moment(str(configured))
+    if found is None:
+        notes.append(f"{shown(str(configured))} is not a date that can be used to leave out newer releases")
+    return found
+
+
+def moment(text: str) -> str | None:
+    """A date (the end of it) or a time as ISO 8601 in UTC, to the microsecond; None where it is neither."""
+    from datetime import datetime, timedelta, timezone
+
+    text = text.strip()
+    try:
+        if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+            when = datetime.fromisoformat(text).replace(tzinfo=timezone.utc) + timedelta(days=1)
+        else:
+            when = datetime.fromisoformat(re.sub(r"[Zz]$", "+00:00", text))
+            when = when.replace(tzinfo=timezone.utc) if when.tzinfo is None else when.astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        return None
+    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

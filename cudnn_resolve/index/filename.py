@@ -1,0 +1,58 @@
+"""Names of wheels and source archives, taken apart cheaply: a page of an index holds thousands."""
+
+from __future__ import annotations
+
+import re
+
+_SEPARATORS = re.compile(r"[-_.]+")
+_VERSION = re.compile(
+    r"v?(?:\d+!)?\d+(?:\.\d+)*(?:[-_.]?(?:alpha|a|beta|b|preview|pre|c|rc)[-_.]?\d*)?"
+    r"(?:-\d+|[-_.]?(?:post|rev|r)[-_.]?\d*)?(?:[-_.]?dev[-_.]?\d*)?(?:\+[a-z0-9]+(?:[-_.][a-z0-9]+)*)?",
+    re.IGNORECASE,
+)
+_BEFORE_RELEASE = re.compile(r"a|b|c|dev|pre", re.IGNORECASE)
+SDIST_ENDINGS = (".tar.gz", ".zip")
+
+
+def normalize(name: str) -> str:
+    """The name of a package as indexes know it: lower case, each run of `-_.` one hyphen. Source: PEP 503."""
+    return _SEPARATORS.sub("-", name).lower()
+
+
+def version_in(filename: str, name: str) -> str | None:
+    """The version that the name of a wheel or source archive of the package `name` (normalized) says.
+
+    None for what is neither (eggs, installers, signatures), belongs to another package, or is not PEP 440.
+    `numpy-2.0.0-cp310-cp310-manylinux_2_17_x86_64.manylinux2014_x86_64.whl` gives `2.0.0`.
+    """
+    if filename.endswith(".whl"):
+        parts = filename[:-4].split("-")
+        if len(parts) not in (5, 6) or (len(parts) == 6 and not parts[2][:1].isdigit()):
+            return None
+        stem, version = parts[0], parts[1].replace("_", "-") if "_" in parts[1] else parts[1]
+        return version if (stem == name or normalize(stem) == name) and is_version(version) else None
+    for ending in SDIST_ENDINGS:
+        if filename.endswith(ending):
+            return _of_archive(filename[: -len(ending)], name)
+    return None
+
+
+def _of_archive(stem: str, name: str) -> str | None:
+    """The version in the stem of an archive: old ones have hyphens in the name, so the name is counted off."""
+    hyphens = name.count("-")
+    words = stem.split("-")
+    for count in range(1, min(hyphens + 1, len(words) - 1) + 1):
+        if normalize("-".join(words[:count])) == name:
+            version = "-".join(words[count:])
+            return version if is_version(version) else None
+    return None
+
+
+def is_version(text: str) -> bool:
+    """True for a PEP 440 version; said without making one."""
+    return len(text) <= 200 and _VERSION.fullmatch(text) is not None
+
+
+def is_prerelease(version: str) -> bool:
+    """True for an alpha, beta, candidate or development release; `version` is PEP 440."""
+    return _BEFORE_RELEASE.search(version.partition("+")[0]) is not None

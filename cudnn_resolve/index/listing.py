@@ -1,0 +1,142 @@
+"""What several indexes offer of one package, put together; files are decoded when a release is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from cudnn_resolve.index.filename import is_prerelease
+from cudnn_resolve.index.page import Shelf, files_of
+from cudnn_resolve.index.settings import ALL, Settings
+from cudnn_resolve.requirement.source import File, Listing, Offer
+
+
+class Source(NamedTuple):
+    """What one index or folder has."""
+
+    shelf: Shelf
+    origin: str | None
+    """The index; None for a folder or a page of links."""
+
+
+class _LazyOffer(Offer):
+    """A release whose files are decoded when they are looked at."""
+
+    __slots__ = ("_files", "_read")
+    _files: tuple[File, ...] | None
+    _read: Callable[[], tuple[File, ...]]
+
+    def __init__(self, version: str, read: Callable[[], tuple[File, ...]]) -> None:
+        object.__setattr__(self, "version", version)
+        object.__setattr__(self, "_read", read)
+        object.__setattr__(self, "_files", None)
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """All files of the release."""
+        found: tuple[File, ...] | None = self._files
+        if found is None:
+            found = self._read()
+            object.__setattr__(self, "_files", found)
+        return found
+
+
+class _Offers(Sequence[Offer]):
+    """Releases, each made when it is looked at."""
+
+    def __init__(self, versions: Sequence[str], read: Callable[[int], tuple[File, ...]]) -> None:
+        self._versions = versions
+        self._read = read
+        self._made: dict[int, Offer] = {}
+
+    def __len__(self) -> int:
+        return len(self._versions)
+
+    def __getitem__(self, number: Any) -> Any:
+        if isinstance(number, slice):
+            return [self[one] for one in range(*number.indices(len(self)))]
+        if number < 0:
+            number += len(self)
+        found = self._made.get(number)
+        if found is None:
+            found = self._made[number] = _LazyOffer(self._versions[number], lambda: self._read(number))
+        return found
+
+    def __iter__(self) -> Iterator[Offer]:
+        return (self[number] for number in range(len(self)))
+
+
+def make_listing(name: str, sources: Sequence[Source], settings: Settings) -> Listing:
+    """What the sources offer together, as the settings admit it."""
+    if len(sources) == 1:
+        shelf, origin = sources[0]
+        versions: Sequence[str] = shelf.versions
+        offers: Sequence[Offer] = _Offers(versions, lambda number: files_of(shelf, number, origin))
+    else:
+        offers = _merged(sources)
+    left_out: tuple[str, ...] = ()
+    if settings.exclude_newer or settings.no_binary or settings.only_binary:
+        offers, left_out = _admitted(name, offers, settings)
+    only_prereleases = bool(offers) and all(is_prerelease(version) for version in _versions(offers))
+    return Listing(name=name, offers=offers, only_prereleases=only_prereleases, left_out=left_out)
+
+
+def _versions(offers: Sequence[Offer]) -> Sequence[str]:
+    return offers._versions if isinstance(offers, _Offers) else [offer.version for offer in offers]  # noqa: SLF001 - its own module
+
+
+def _merged(sources: Sequence[Source]) -> Sequence[Offer]:
+    from packaging.version import Version
+
+    places: dict[Version, list[tuple[Source, int]]] = {}
+    for source in sources:
+        for number, version in enumerate(source.shelf.versions):
+            places.setdefault(Version(version), []).append((source, number))
+    order = sorted(places, reverse=True)
+    versions = [places[version][0][0].shelf.versions[places[version][0][1]] for version in order]
+
+    def read(number: int) -> tuple[File, ...]:
+        """The files of all, each name once: the source that stands first wins."""
+        found: dict[str, File] = {}
+        for source, place in places[order[number]]:
+            for file in files_of(source.shelf, place, source.origin):
+                found.setdefault(file.filename, file)
+        return tuple(found.values())
+
+    return _Offers(versions, read)
+
+
+def _admitted(name: str, offers: Sequence[Offer], settings: Settings) -> tuple[list[Offer], tuple[str, ...]]:
+    """Releases with the files that the settings admit, and what was left out, in words."""
+    no_wheels = ALL in settings.no_binary or name in settings.no_binary
+    no_archives = ALL in settings.only_binary or name in settings.only_binary
+    counts = {"newer": 0, "undated": 0, "wheels": 0, "archives": 0}
+    kept = []
+    for offer in offers:
+        files = tuple(file for file in offer.files if _admits(file, settings.exclude_newer, counts, no=(no_wheels, no_archives)))
+        if files:
+            kept.append(Offer(version=offer.version, files=files))
+    words = (
+        (counts["newer"], f"uploaded after {(settings.exclude_newer or '')[:19]}"),
+        (counts["undated"], "without a time of upload, on an index that gives none"),
+        (counts["wheels"], "that are wheels (--no-binary)"),
+        (counts["archives"], "that are source archives (--only-binary)"),
+    )
+    return kept, tuple(f"{count} file{'s' if count > 1 else ''} {what}" for count, what in words if count)
+
+
+def _admits(file: File, newest: str | None, counts: dict[str, int], *, no: tuple[bool, bool]) -> bool:
+    if newest and file.origin:
+        from cudnn_resolve.index.config import moment
+
+        when = moment(file.uploaded) if file.uploaded else None
+        if when is None or when >= newest:
+            counts["undated" if when is None else "newer"] += 1
+            return False
+    if no[0] and file.is_wheel:
+        counts["wheels"] += 1
+        return False
+    if no[1] and not file.is_wheel:
+        counts["archives"] += 1
+        return False
+    return True

@@ -1,0 +1,98 @@
+"""What pip of the target is configured to: its files in pip's order, then its environment variables.
+
+Source: pip's documentation, "Configuration", and `pip config debug` of pip 26: global, user, site, PIP_CONFIG_FILE, variables;
+in each, [install] before [global].
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+_MOST_BYTES = 1 << 20
+_SECTIONS = ("global", "install")
+
+
+class Value(NamedTuple):
+    """One configured value and where it was read."""
+
+    text: str
+    said_by: str
+
+    @property
+    def words(self) -> list[str]:
+        """Its parts, for options that may be given several times."""
+        return self.text.split()
+
+    @property
+    def is_true(self) -> bool:
+        """True where pip reads it as yes."""
+        return self.text.strip().lower() in ("y", "yes", "t", "true", "on", "1")
+
+
+def read_pip_config(environ: Mapping[str, str], prefix: str | None, home: str) -> tuple[dict[str, Value], tuple[str, ...]]:
+    """Pip's options by name (`index-url`), and what is wrong with its files, in words.
+
+    `prefix` is that of the target interpreter, whose `pip.conf` is the site's.
+    """
+    found: dict[tuple[str, str], Value] = {}
+    notes = []
+    for path in _files(environ, prefix, home):
+        text = _read(path)
+        if text is None:
+            continue
+        try:
+            found.update(_parsed(text, path))
+        except ValueError as error:
+            notes.append(f"{path} is not a pip configuration: {error}")
+    options = {key: value for section in _SECTIONS for (where, key), value in found.items() if where == section}
+    for key, text in environ.items():
+        if key.startswith("PIP_") and text:
+            options[_option(key[4:])] = Value(text, key)
+    return options, tuple(notes)
+
+
+def _option(name: str) -> str:
+    return name.lower().replace("_", "-").lstrip("-")
+
+
+def _files(environ: Mapping[str, str], prefix: str | None, home: str) -> Iterator[str]:
+    named = environ.get("PIP_CONFIG_FILE", "")
+    if named == os.devnull:
+        return
+    for folder in environ.get("XDG_CONFIG_DIRS", "").split(":") if environ.get("XDG_CONFIG_DIRS") else ["/etc/xdg"]:
+        yield os.path.join(folder, "pip", "pip.conf")
+    yield "/etc/pip.conf"
+    if not (named and os.path.exists(named)):  # as pip: a named file takes the place of the user's
+        yield os.path.join(home, ".pip", "pip.conf")
+        yield os.path.join(environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "pip", "pip.conf")
+    if prefix:
+        yield os.path.join(prefix, "pip.conf")
+    if named:
+        yield named
+
+
+def _read(path: str) -> str | None:
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), encoding="utf-8", errors="replace") as stream:
+            return stream.read(_MOST_BYTES)
+    except (OSError, ValueError):
+        return None
+
+
+def _parsed(text: str, path: str) -> dict[tuple[str, str], Value]:
+    import configparser
+
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(text, path)
+    except configparser.Error as error:
+        raise ValueError(type(error).__name__) from None
+    return {
+        (section, _option(key)): Value(value, path)
+        for section in _SECTIONS
+        if parser.has_section(section)
+        for key, value in parser.items(section)
+        if value
+    }

@@ -1,0 +1,269 @@
+"""The packages around the stack: releases that an index offers, what they require, and which of them fit together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from packaging.specifiers import SpecifierSet
+
+from cudnn_resolve.record import replace
+from cudnn_resolve.requirement.machine import machine_of
+from cudnn_resolve.requirement.model import Extra
+from cudnn_resolve.requirement.source import Direct, Metadata, Offer
+from cudnn_resolve.resolution.model import Conflict, PipPin, Resolution
+from cudnn_resolve.resolution.resolve import resolve
+from tests.fake_source import FakeSource, Published, files, index_of
+from tests.worlds.load import facts, request, world
+
+BOOK = world()
+
+
+def asked(source: FakeSource, *extras: str, target: str = "north==2.0", machine: dict[str, Any] | None = None, **more: Any) -> Any:
+    here = machine_of(facts(**(machine or {})), BOOK)
+    wanted = replace(request(BOOK, target, extras=extras), source=source, **more)
+    return resolve(BOOK, here, wanted)
+
+
+def pins(found: Resolution | Conflict) -> dict[str, PipPin]:
+    assert isinstance(found, Resolution), found
+    return {pin.name: pin for pin in found.pip}
+
+
+def words(found: Resolution | Conflict) -> str:
+    assert isinstance(found, Conflict), found
+    return " ".join([found.message, *(f"{one.what} {one.because}" for one in found.causes)])
+
+
+def versions(found: Resolution | Conflict) -> dict[str, str | None]:
+    return {name: pin.version for name, pin in pins(found).items()}
+
+
+def test_packages_that_the_matrix_does_not_know_are_pinned_with_all_that_they_require() -> None:
+    source = index_of(BOOK, {"app": {"1.0": Published(("lib>=2",)), "0.9": Published()}, "lib": {"1.0": Published(), "2.1": Published()}})
+    found = pins(asked(source, "app"))
+
+    assert {name: found[name].version for name in ("app", "lib")} == {"app": "1.0", "lib": "2.1"}
+    assert found["app"].requires == ("lib",)
+    assert found["lib"].file is not None
+    assert found["lib"].file.filename == "lib-2.1-py3-none-any.whl"
+    assert "app 1.0 requires lib>=2" in found["lib"].reasons[0].because
+
+
+def test_every_pin_has_its_files() -> None:
+    found = pins(asked(index_of(BOOK)))
+
+    assert all(pin.offer is not None and pin.file is not None for pin in found.values())
+    assert {"north", "nvidia-cudnn-cu12"} <= set(found)
+
+
+def test_a_build_that_the_index_does_not_have_is_not_chosen() -> None:
+    new = {"driver": {"version": "580.65.06"}}
+    assert versions(asked(index_of(BOOK), target="north", machine=new))["north"] == "3.0"
+    assert versions(asked(index_of(BOOK, without=["north==3.0"]), target="north", machine=new))["north"] == "2.0"
+    assert "not on the configured index" in words(asked(index_of(BOOK, without=["north==3.0"]), target="north==3.0", machine=new))
+
+
+def test_a_release_that_is_newer_than_the_matrix_is_taken_for_a_plain_package() -> None:
+    source = index_of(BOOK, {"numpy": {"9.9": Published()}})
+
+    assert versions(asked(source, "numpy", target="south==2.0"))["numpy"] == "9.9"
+    assert versions(asked(source, "numpy<2"))["numpy"] == "1.26.4"
+
+
+def test_metadata_that_the_matrix_knows_and_that_of_files_that_do_not_fit_is_not_read() -> None:
+    source = index_of(
+        BOOK,
+        {
+            "app": {
+                "3.0": Published(tags=("cp39-cp39-manylinux_2_17_x86_64",)),
+                "2.0": Published(requires_python=">=3.14"),
+                "1.0": Published(("numpy",)),
+            }
+        },
+    )
+    assert versions(asked(source, "app"))["app"] == "1.0"
+    assert set(source.read) == {"app-1.0-py3-none-any.whl"}
+
+
+def test_what_will_be_needed_is_expected_before_it_is_asked_for() -> None:
+    source = index_of(
+        BOOK, {"app": {"1.0": Published(("one", "two", "three"))}, **{name: {"1": Published()} for name in ("one", "two", "three")}}
+    )
+    asked(source, "app")
+
+    assert {"one", "two", "three"} <= set(source.expected)
+
+
+@pytest.mark.parametrize(
+    ("releases", "wanted", "chosen"),
+    [
+        ({"2.0": Published(tags=("sdist",)), "1.0": Published()}, "app", "1.0"),
+        ({"2.0": Published(tags=("sdist",)), "1.0": Published()}, "app>=2", "2.0"),
+        ({"2.0": Published(yanked="broken"), "1.0": Published()}, "app", "1.0"),
+        ({"2.0": Published(yanked="broken"), "1.0": Published()}, "app==2.0", "2.0"),
+        ({"2.0rc1": Published(), "1.0": Published()}, "app", "1.0"),
+        ({"2.0rc1": Published(), "1.0": Published()}, "app>=2.0rc1", "2.0rc1"),
+        ({"2.0rc1": Published(), "2.0b1": Published()}, "app", "2.0rc1"),
+        ({"2.0": Published(tags=("cp311-cp311-manylinux_2_39_x86_64",)), "1.0": Published()}, "app", "1.0"),
+        ({"2.0": Published(tags=("cp311-cp311-win_amd64",)), "1.0": Published()}, "app", "1.0"),
+        ({"2.0": Published(tags=("cp311-cp311-win_amd64", "sdist")), "1.0": Published()}, "app", "1.0"),
+        ({"2.0": Published(tags=("cp312-cp312-manylinux_2_17_x86_64", "sdist")), "1.0": Published()}, "app", "1.0"),
+        ({"2.0": Published(tags=("cp311-cp311-manylinux_2_39_x86_64", "sdist"))}, "app", "2.0"),
+        ({"2.0": Published(tags=("cp38-abi3-manylinux_2_17_x86_64",)), "1.0": Published()}, "app", "2.0"),
+    ],
+)
+def test_which_release_is_taken(releases: dict[str, Published], wanted: str, chosen: str) -> None:
+    assert versions(asked(index_of(BOOK, {"app": releases}), wanted))["app"] == chosen
+
+
+@pytest.mark.parametrize(
+    ("tags", "best"),
+    [
+        (("py3-none-any", "cp311-cp311-manylinux_2_17_x86_64"), 1),
+        (("cp311-cp311-manylinux_2_17_x86_64", "cp311-cp311-manylinux_2_28_x86_64", "cp311-cp311-manylinux_2_39_x86_64"), 1),
+        (("cp38-abi3-manylinux_2_17_x86_64", "cp311-cp311-manylinux_2_17_x86_64"), 1),
+        (("cp38-abi3-manylinux_2_17_x86_64", "cp310-abi3-manylinux_2_17_x86_64"), 1),
+        (("sdist", "py3-none-any"), 1),
+        (("cp312-cp312-manylinux_2_17_x86_64", "cp311-cp311-manylinux_2_17_aarch64", "py2.py3-none-any"), 2),
+    ],
+)
+def test_which_file_is_taken(tags: tuple[str, ...], best: int) -> None:
+    found = pins(asked(index_of(BOOK, {"app": {"1.0": Published(tags=tags)}}), "app"))["app"]
+
+    assert found.file is not None
+    assert found.file.tag == tags[best]
+
+
+def test_a_source_archive_says_what_may_be_missing() -> None:
+    found = asked(index_of(BOOK, {"app": {"1.0": Published(("lib",), tags=("sdist",))}, "lib": {"1": Published()}}), "app")
+
+    assert versions(found)["lib"] == "1"
+    assert found.guessed == {"app": "its build may add some"}
+
+
+def test_a_conflict_of_the_closure_names_the_chain_down_to_the_users_words() -> None:
+    source = index_of(
+        BOOK,
+        {
+            "app": {"1.0": Published(("lib<2",))},
+            "tool": {"1.0": Published(("helper",))},
+            "helper": {"1.0": Published(("lib>=2",))},
+            "lib": {"1.0": Published(), "2.0": Published()},
+            "bystander": {"1.0": Published()},
+        },
+    )
+    said = words(asked(source, "app", "bystander", "tool"))
+
+    assert "app" in said
+    assert "tool" in said
+    assert "lib>=2" in said
+    assert "lib<2" in said
+    assert "helper 1.0 requires lib>=2" in said
+    assert "bystander" not in said
+
+
+def test_older_releases_are_tried_where_the_newest_clash() -> None:
+    source = index_of(
+        BOOK,
+        {
+            "app": {"1.0": Published(("lib<2",))},
+            "tool": {"3.0": Published(("lib>=3",)), "2.0": Published(("lib>=2",)), "1.0": Published(("lib",))},
+            "lib": {"1.0": Published(), "2.0": Published(), "3.0": Published()},
+        },
+    )
+    assert {name: version for name, version in versions(asked(source, "tool", "app")).items() if name in ("app", "tool", "lib")} == {
+        "app": "1.0",
+        "tool": "1.0",
+        "lib": "1.0",
+    }
+
+
+def test_constraints_limit_what_is_needed_and_ask_for_nothing() -> None:
+    source = index_of(
+        BOOK, {"app": {"1.0": Published(("lib",))}, "lib": {"1.0": Published(), "2.0": Published()}, "other": {"1": Published()}}
+    )
+    limits = (Extra(text="lib<2", origin="limits.txt:1", constraint=True), Extra(text="other<1", origin="limits.txt:2", constraint=True))
+    extra = Extra(text="app", origin="requirements.txt:1")
+    found = versions(asked(source, extras=(extra, *limits)))
+
+    assert found["lib"] == "1.0"
+    assert "other" not in found
+    never = Extra(text="lib>2", origin="limits.txt:3", constraint=True)
+    said = words(asked(source, extras=(extra, never)))
+    assert "lib>2" in said
+    assert "limits.txt:3" in said
+
+
+def test_what_a_lock_holds_is_tried_first_and_what_is_installed_before_it() -> None:
+    releases = {"1.0": Published(), "2.0": Published(), "3.0": Published()}
+    source = index_of(BOOK, {"app": releases})
+    packages = {"packages": {"pip": {"app": "1.0"}, "apt": {}}}
+
+    assert versions(asked(source, "app", preferences={"app": "2.0"}))["app"] == "2.0"
+    assert versions(asked(source, "app>2", preferences={"app": "2.0"}))["app"] == "3.0"
+    assert versions(asked(source, "app", preferences={"app": "2.0"}, machine=packages))["app"] == "1.0"
+    assert versions(asked(source, target="north", preferences={"north": "2.0"}))["north"] == "2.0"
+
+
+def test_what_is_installed_stays_though_the_index_has_it_no_longer() -> None:
+    source = index_of(BOOK, {"app": {"2.0": Published(), "1.0": Published()}})
+    packages = {"packages": {"pip": {"app": "1.5"}, "apt": {}}}
+
+    assert versions(asked(source, "app", machine=packages))["app"] == "1.5"
+    assert versions(asked(source, "app>1.5", machine=packages))["app"] == "2.0"
+
+
+def test_a_package_from_one_place_comes_from_there_alone() -> None:
+    source = index_of(BOOK, {"app": {"9.0": Published()}, "lib": {"1.0": Published()}})
+    offer = Offer(version="1.2", files=files("app", "1.2", Published(), "https://files.example"))
+    direct = {"app": Direct(name="app", url="https://files.example/app.whl", offer=offer, metadata=Metadata(("lib",), None, ()))}
+    found = pins(asked(source, "app", direct=direct))
+
+    assert found["app"].version == "1.2"
+    assert found["app"].offer is offer
+    assert found["lib"].version == "1.0"
+    assert "app" not in source.listed
+
+
+def test_a_variant_comes_from_the_index_of_the_matrix_and_from_no_other() -> None:
+    row = BOOK.index("north-cu118")
+    tags = ("cp311-cp311-manylinux_2_17_x86_64",)
+    own = {f"{row.url} north": {"2.0+cu118": Published(tags=tags)}}
+    there = index_of(BOOK, {**own, "north": {"2.0+cu118": Published(tags=tags)}})
+    old = {"driver": {"version": "470.82.01"}}
+    found = asked(there, machine=old)
+
+    assert pins(found)["north"].version == "2.0+cu118"
+    assert {file.origin for file in pins(found)["north"].offer.files} == {row.url}  # type: ignore[union-attr]
+    away = asked(_without(there, row.url), machine=old)
+    assert pins(away)["north"].offer is None
+    assert "does not answer" in away.unreached["north"]
+
+
+def _without(source: FakeSource, url: str) -> FakeSource:
+    return FakeSource(source._packages, unavailable=[url])  # noqa: SLF001
+
+
+def test_offline_an_unknown_package_is_left_to_the_installer() -> None:
+    class Nothing(FakeSource):
+        def listing(self, name: str, place: Any = None) -> None:
+            del name, place
+
+    found = pins(asked(Nothing({}), "app"))
+    assert found["app"].version is None
+    assert found["north"].version == "2.0"
+
+
+def test_an_extra_of_a_package_brings_its_requirements() -> None:
+    source = index_of(
+        BOOK,
+        {
+            "app": {"1.0": Published(("lib; extra == 'more'", "tool; python_version < '3'"))},
+            "lib": {"1": Published()},
+            "tool": {"1": Published()},
+        },
+    )
+    assert {"app", "lib"} <= set(versions(asked(source, "app[more]")))
+    assert not {"lib", "tool"} & set(versions(asked(source, "app")))
+    assert SpecifierSet("==1").contains(versions(asked(source, "app[more]"))["lib"] or "")
