@@ -101,8 +101,8 @@ def add_machine_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--facts", metavar="FILE", help="another machine: what `detect --format json` wrote there; - reads standard input")
 
 
-def add_assumption_options(parser: argparse.ArgumentParser) -> None:
-    """Single facts stated by hand."""
+def add_assumption_options(parser: argparse.ArgumentParser, *, platforms: bool = False) -> None:
+    """Single facts stated by hand; `platforms`: --platform may be said several times, and is a list."""
     group = parser.add_argument_group(
         "facts stated by hand",
         "They replace what was detected. With --python-version or --platform the answer is for a fresh environment on "
@@ -111,7 +111,12 @@ def add_assumption_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--driver", metavar="V", help="NVIDIA driver, `550.54.15`")
     group.add_argument("--gpu", metavar="NAME-OR-SM", action="append", help="`T4`, `RTX 4090`, `sm_90` or `9.0`; once for each GPU")
     group.add_argument("--python-version", metavar="X.Y", help="`3.11` or `3.11.9`")
-    group.add_argument("--platform", metavar="PLATFORM", help="`linux_x86_64`, `linux_aarch64`, `manylinux_2_28_x86_64`")
+    group.add_argument(
+        "--platform",
+        metavar="PLATFORM",
+        action="append" if platforms else "store",
+        help="`linux_x86_64`, `linux_aarch64`, `manylinux_2_28_x86_64`" + ("; repeatable" if platforms else ""),
+    )
     group.add_argument("--glibc", metavar="V", help="GNU C library, `2.35`")
     group.add_argument("--os", metavar="NAME", help="distribution with its release, `ubuntu22.04`, `debian12`, `rocky9`")
 
@@ -164,11 +169,11 @@ def add_output_options(parser: argparse.ArgumentParser, formats: Sequence[str] =
     group.add_argument("--no-color", action="store_true", help="no colours; NO_COLOR is honoured, too")
 
 
-def add_common_options(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json")) -> None:
-    """Every option of this module, for verbs that resolve."""
+def add_common_options(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json"), *, platforms: bool = False) -> None:
+    """Every option of this module, for verbs that resolve; for several `platforms` at once where that is said."""
     add_target_options(parser)
     add_machine_options(parser)
-    add_assumption_options(parser)
+    add_assumption_options(parser, platforms=platforms)
     add_choice_options(parser)
     add_index_options(parser)
     add_output_options(parser, formats)

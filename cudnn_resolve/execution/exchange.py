@@ -7,7 +7,7 @@ needs no network, and does the same whenever and however often it is gone.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import WorldError
@@ -71,10 +71,20 @@ def plan_exchange(  # noqa: PLR0913 - what comes, what leaves, and where
     return Exchange(
         save=tuple(save),
         add=add,
-        infos=tuple(wheel.info for wheel in wheels if disk.kind(wheel.info) is None or wheel.name in leaving),
+        infos=tuple(_own_folders(wheels, leaving)),
         made=tuple(_missing_folders((*add, *(f"{wheel.info}/RECORD" for wheel in wheels)))),
         modes={folder: disk.mode_of(folder) for folder in _folders_of(save, environment)},
     )
+
+
+def _own_folders(wheels: Iterable[Wheel], leaving: Mapping[str, Installed]) -> Iterator[str]:
+    """Folders that nobody else writes to: the `.dist-info`, and the `.data` that uv unpacks beside it for a moment."""
+    for wheel in wheels:
+        if disk.kind(wheel.info) is None or wheel.name in leaving:
+            yield wheel.info
+        data = f"{wheel.info.removesuffix('.dist-info')}.data"
+        if disk.kind(data) is None:
+            yield data
 
 
 def _refuse_detour(path: str, environment: Environment) -> None:
@@ -154,9 +164,11 @@ def put_back(story: Story, shelf: Shelf, environment: Environment) -> tuple[str,
         if path not in kept:
             _try(left, lambda path=path: disk.remove(path) if disk.kind(path) in ("file", "link") else None)
     for info in infos:
-        for path in disk.files_below(info):
+        for path in tuple(disk.files_below(info)):
             if path not in kept:
                 _try(left, lambda path=path: disk.remove(path))
+        for folder in disk.folders_below(info):
+            disk.remove_empty(folder)
     if not finished:
         _remove_leftovers(dict.fromkeys(os.path.dirname(path) for path in add), files.get("names"), left)
     for folder in sorted((*made, *infos, *_caches((*made, *(os.path.dirname(path) for path in add)))), key=len, reverse=True):

@@ -144,6 +144,12 @@ def files_below(path: str) -> Iterator[str]:
         yield from (os.path.join(folder, name) for name in (*names, *(one for one in folders if os.path.islink(os.path.join(folder, one)))))
 
 
+def folders_below(path: str) -> Iterator[str]:
+    """Every folder below a folder, inner ones first."""
+    for folder, folders, _ in os.walk(path, topdown=False):
+        yield from (os.path.join(folder, name) for name in folders if not os.path.islink(os.path.join(folder, name)))
+
+
 def write_whole(path: str, content: bytes) -> None:
     """Nothing; the file holds this content, on the disk, whole. WorldError where it cannot; then what was there is there."""
     beside = f"{path}.cudnn-resolve-new"

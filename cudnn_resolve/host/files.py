@@ -124,3 +124,9 @@ def beside(path: str, base: str | None) -> str:
     if base is None or STDIN in (base, path) or os.path.isabs(path):
         return path
     return os.path.join(os.path.dirname(base), path)
+
+
+def folder_of(path: str, *, is_folder: bool = False) -> str:
+    """The absolute folder that a file is in, or which `path` itself names."""
+    where = os.path.abspath(path)
+    return where if is_folder else os.path.dirname(where)

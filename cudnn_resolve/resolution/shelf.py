@@ -36,7 +36,7 @@ class Shelf:
         self._markers: dict[tuple[str, str], bool] = {}
         self._requires_of: dict[int, Metadata | None] = {}
         self._target = Target(machine.python, machine.free_threaded, machine.arch, machine.glibc)
-        self._environment = _marker_environment(machine)
+        self._environment = marker_environment(machine)
 
     def releases(self, package: str) -> Kept[Release]:
         """Releases of the package, newest first, made as they are looked at; empty for one that nobody knows."""
@@ -401,7 +401,7 @@ def _tags(pythons: tuple[str, ...], arch: tuple[str, ...], glibc: str | None) ->
     return tuple(out)
 
 
-def _marker_environment(machine: Machine) -> dict[str, str]:
+def marker_environment(machine: Machine) -> dict[str, str]:
     """PEP 508 variables of the target, not of the interpreter that runs this."""
     major, minor = machine.python or (3, 11)
     full = machine.python_full or f"{major}.{minor}.0"

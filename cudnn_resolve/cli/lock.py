@@ -1,0 +1,232 @@
+"""`cudnn-resolve lock`: the resolution as a `pylock.toml` that pip and uv install; with `--check`, whether it still is the right one."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from cudnn_resolve.cli.lock_question import Sitting, answers_of, asked_of, fit_facts, locked_settings, only_platform, sitting_of
+from cudnn_resolve.cli.options import Options, add_common_options
+from cudnn_resolve.cli.printing import emit, say, style_of, width_of
+from cudnn_resolve.errors import ExitCode, InputError, UsageError
+from cudnn_resolve.record import dataclass, replace
+
+if TYPE_CHECKING:
+    from cudnn_resolve.lock.change import Change
+    from cudnn_resolve.lock.difference import Difference
+    from cudnn_resolve.lock.model import Lock
+    from cudnn_resolve.plan.model import Plan
+
+FILE = "pylock.toml"
+"""Where a lock is, unless `-o` says otherwise."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `lock`."""
+    add_common_options(parser, ("text", "json"), platforms=True)
+    group = parser.add_argument_group("the lock", f"It is {FILE}, or the file of -o; `-o -` prints it and reads none.")
+    group.add_argument("--check", action="store_true", help="write nothing; say whether the lock is still right, and fits this machine")
+    group.add_argument("--no-facts", action="store_true", help="with --check: nothing of this machine counts, as in a CI job")
+    group.add_argument("-U", "--upgrade", action="store_true", help="leave no pin of the lock as it is; without it, all that can stay do")
+    group.add_argument("-P", "--upgrade-package", metavar="NAME", action="append", help="upgrade this package only; repeatable")
+    parser.epilog = (
+        "What is not said is taken from [tool.cudnn-resolve] of pyproject.toml, then from the lock that is there. Exit code 0: the lock is "
+        "written, or current; 1: there is no resolution, or the lock is outdated; 2: the request or the lock cannot be read; 3: no index "
+        "answers, or a package has no hash."
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the lock, or with `--check` hold the one that is there against the present."""
+    refuse_contradictions(args)
+    if args.check:
+        lock, found = check_of(args)
+        options = sitting_of(args, None).options
+        text = _render_check(lock, found, options)
+        emit(text, replace(options, output=None))
+        return ExitCode.NO if found else ExitCode.OK
+    made = lock_of(args)
+    options = made.options
+    if made.lock is None:
+        emit(_render_conflict(made.plan, options), replace(options, output=None))
+        return ExitCode.NO
+    _write(made)
+    return ExitCode.OK
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Made:
+    """What `lock` made: a lock and its text, or the plan that says why there is none."""
+
+    options: Options
+    path: str
+    lock: Lock | None = None
+    text: str = ""
+    old: Lock | None = None
+    old_text: str | None = None
+    changes: tuple[Change, ...] = ()
+    plan: Plan | None = None
+
+
+def refuse_contradictions(args: argparse.Namespace) -> None:
+    """UsageError for options of `lock` that contradict each other."""
+    if args.check and (args.upgrade or args.upgrade_package):
+        raise UsageError(
+            "--check changes nothing, and --upgrade asks for changes", code="usage-contradiction", hint="leave one of them out"
+        )
+    if args.no_facts and not args.check:
+        hint = "to lock for another machine say --platform and --python-version"
+        raise UsageError("--no-facts belongs to --check", code="usage-contradiction", hint=hint)
+    if args.no_facts and (args.facts or args.python):
+        raise UsageError("--no-facts and --facts or --python contradict each other", code="usage-contradiction")
+    if args.check and args.output == "-":
+        raise UsageError("--check reads the lock from a file", code="usage-contradiction", hint=f"name it: -o FILE, default {FILE}")
+    if args.format == "json" and args.output == "-":
+        hint = "leave one of them out: with -o FILE the object goes to standard output and the lock to the file"
+        raise UsageError("-o - and --format json would both go to standard output", code="usage-contradiction", hint=hint)
+
+
+def lock_of(args: argparse.Namespace) -> Made:
+    """The lock behind the options, not yet written; without one where there is no resolution."""
+    from cudnn_resolve.host.files import folder_of
+    from cudnn_resolve.lock.change import changes, with_records
+    from cudnn_resolve.lock.merge import merge
+    from cudnn_resolve.lock.write import write
+
+    path = args.output or FILE
+    old_text = None if path == "-" else read_text(path)
+    old = _read(old_text, path) if old_text is not None else None
+    sitting = sitting_of(args, locked_settings(old, path) if old is not None else None)
+    _warn(old, sitting, args)
+    found = answers_of(sitting, old, frozenset() if args.upgrade else _names(args, old, sitting), keep=not args.upgrade)
+    if found.conflict is not None:
+        return Made(options=sitting.options, path=path, plan=found.conflict)
+    base = folder_of("." if path == "-" else path, is_folder=path == "-")
+    made = merge(found.answers, asked=asked_of(sitting, found.answers, base), matrix=found.matrix, base=base)
+    made = with_records(made, old)
+    return Made(options=sitting.options, path=path, lock=made, text=write(made), old=old, old_text=old_text, changes=changes(old, made))
+
+
+def check_of(args: argparse.Namespace) -> tuple[Lock, tuple[Difference, ...]]:
+    """The lock that is there, and every way in which it is not what it should be."""
+    from cudnn_resolve.host.files import folder_of
+    from cudnn_resolve.lock.check import asked_otherwise, outdated
+    from cudnn_resolve.lock.difference import Difference
+    from cudnn_resolve.lock.fit import fit
+
+    path = args.output or FILE
+    text = read_text(path)
+    if text is None:
+        raise InputError(f"there is no lock {path}", code="lock-missing", hint="`cudnn-resolve lock` writes one")
+    lock = _read(text, path)
+    book, facts = fit_facts(args)
+    found: list[Difference] = []
+    sitting = only_platform(args, lock, path)
+    answers = answers_of(sitting, lock, frozenset(), keep=True)
+    if answers.conflict is not None and answers.conflict.conflict is not None:
+        conflict = answers.conflict.conflict
+        because = "; ".join(f"{one.what}: {one.because}" for one in conflict.causes)
+        found.append(Difference(what="resolution", locked=f"{len(lock.packages)} packages", now=conflict.message, because=because or None))
+    else:
+        if lock.tool is not None:
+            found += asked_otherwise(lock.tool.asked, asked_of(sitting, answers.answers, folder_of(path)))
+        found += outdated(lock, answers.answers)
+    for one in facts:
+        found += (difference for difference in fit(lock, one, book) if difference not in found)
+    return lock, tuple(found)
+
+
+def read_text(path: str) -> str | None:
+    """The text of the lock; None where there is none."""
+    from cudnn_resolve.host.files import read_bounded
+    from cudnn_resolve.lock.read import LIMIT_BYTES
+
+    try:
+        return read_bounded(path, LIMIT_BYTES, "lock")
+    except InputError as error:
+        if error.code == "input-missing":
+            return None
+        raise
+
+
+def _read(text: str, path: str) -> Lock:
+    from cudnn_resolve.lock.read import read
+
+    return read(text, path)
+
+
+def _names(args: argparse.Namespace, old: Lock | None, sitting: Sitting) -> frozenset[str]:
+    """The packages of `--upgrade-package`; one that the lock does not have is said."""
+    from packaging.utils import canonicalize_name
+
+    names = frozenset(str(canonicalize_name(one)) for one in args.upgrade_package or ())
+    known = {one.name for one in old.packages} if old is not None else set()
+    for name in sorted(names - known):
+        say(f"{name} is not in the lock: there is no pin of it to leave", sitting.options)
+    return names
+
+
+def _warn(old: Lock | None, sitting: Sitting, args: argparse.Namespace) -> None:
+    for note in old.notes if old is not None else ():
+        say(note, sitting.options)
+    if old is not None and old.tool is None:
+        say(f"{args.output or FILE} was written by {old.created_by}; its pins are kept where they can be", sitting.options)
+
+
+def _write(made: Made) -> None:
+    """Writes the lock, says what it changes, and prints the result."""
+    from cudnn_resolve.report.lock import change_lines, summary
+
+    assert made.lock is not None
+    options = made.options
+    if made.path == "-":
+        emit(made.text, replace(options, output=None))
+        say(summary(made.lock, "-"), options)
+        return
+    if made.text == made.old_text:
+        say(f"{made.path} stays as it is: {summary(made.lock, None)}", options)
+    else:
+        from cudnn_resolve.host.files import write_atomic
+
+        write_atomic(made.path, made.text)
+        say(f"wrote {made.path}: {summary(made.lock, None)}", options)
+    if made.old is not None:
+        for line in change_lines(made.changes, verbose=options.verbose > 0):
+            say(line, options)
+    if options.format == "json":
+        from cudnn_resolve.report.json import render
+
+        emit(render(encode(made)), replace(options, output=None))
+
+
+def encode(made: Made) -> dict[str, Any]:
+    """The object that `--format json` prints."""
+    from cudnn_resolve.report.lock_json import encode_conflict, encode_lock
+
+    if made.lock is None:
+        assert made.plan is not None
+        return encode_conflict(made.plan)
+    return encode_lock(made.lock, made.changes, None if made.path == "-" else made.path)
+
+
+def _render_conflict(plan: Plan | None, options: Options) -> str:
+    assert plan is not None
+    if options.format == "json":
+        from cudnn_resolve.report.json import render
+        from cudnn_resolve.report.lock_json import encode_conflict
+
+        return render(encode_conflict(plan))
+    from cudnn_resolve.report.plan import render as render_text
+
+    return render_text(plan, style=style_of(options), width=width_of(options), verbose=options.verbose > 0)
+
+
+def _render_check(lock: Lock, found: tuple[Difference, ...], options: Options) -> str:
+    if options.format == "json":
+        from cudnn_resolve.report.json import render
+        from cudnn_resolve.report.lock_json import encode_check
+
+        return render(encode_check(found))
+    from cudnn_resolve.report.lock import render_check
+
+    return render_check(lock, found, options.output or FILE, style=style_of(options), width=width_of(options))

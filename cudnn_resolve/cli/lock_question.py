@@ -1,0 +1,252 @@
+"""What a lock is asked for: the options over what the old lock remembers, and the answers for each platform."""
+
+from __future__ import annotations
+
+import argparse
+import os.path
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cudnn_resolve.cli.gather import Question, gather_book, gather_facts, gather_question
+from cudnn_resolve.cli.options import Options, options_of
+from cudnn_resolve.errors import UsageError
+from cudnn_resolve.facts.model import Facts
+from cudnn_resolve.record import dataclass, replace
+
+if TYPE_CHECKING:
+    from cudnn_resolve.lock.merge import Answer
+    from cudnn_resolve.lock.model import Asked, Lock
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.plan.model import Plan
+    from cudnn_resolve.requirement.machine import Machine
+    from cudnn_resolve.resolution.model import Conflict, Resolution
+
+FILES = {"requirement": "requirement_files", "constraint": "constraint_files", "group": "groups"}
+"""Options that name files, and the fields that hold them."""
+STATED = ("index-strategy", "exclude-newer", "no-binary", "only-binary")
+"""Options besides the facts that decide what comes out, and that do not depend on where this is."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sitting:
+    """The options of one `lock`, and the platforms that it is for."""
+
+    options: Options
+    platforms: tuple[str, ...]
+    """As they were said; empty = this machine's."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """The answers for all platforms, or the plan that says why there is none for one."""
+
+    answers: tuple[Answer, ...] = ()
+    matrix: str | None = None
+    conflict: Plan | None = None
+
+
+def sitting_of(args: argparse.Namespace, remembered: Mapping[str, Any] | None) -> Sitting:
+    """The options of a command line over the project's settings over what an old lock remembers.
+
+    UsageError where they contradict each other.
+    """
+    from cudnn_resolve.host.settings import read_project_settings
+
+    below = {**(remembered or {}), **read_project_settings(".")}
+    platforms = tuple(args.platform or below.pop("platforms", ()))
+    if len({one.endswith(("aarch64", "arm64")) for one in platforms}) < len(platforms):
+        raise UsageError("--platform names one architecture twice", code="usage-platform", hint="one lock holds each architecture once")
+    plain = argparse.Namespace(**{**vars(args), "platform": platforms[0] if platforms else None})
+    if args.python or args.facts:  # a machine is named: nothing of another one is remembered
+        for name in ("python-version", "platform", "driver", "gpu", "glibc", "os"):
+            below.pop(name, None)
+        plain.platform, platforms = args.platform[0] if args.platform else None, tuple(args.platform or ())
+    return Sitting(options=options_of(plain, below), platforms=platforms)
+
+
+def locked_settings(lock: Lock, path: str, *, machine: bool = True) -> dict[str, Any]:
+    """What a lock remembers of its request, as settings below those of the project; without the `machine`, no facts."""
+    if lock.tool is None:
+        return {}
+    asked = lock.tool.asked
+    folder = os.path.dirname(path)
+    out: dict[str, Any] = {
+        "framework": list(asked.said),
+        "cuda": asked.cuda,
+        "cudnn": asked.cudnn,
+        "driver-policy": asked.driver_policy,
+        "device": asked.device if asked.device == "cpu" else None,
+        "channel": asked.channel,
+        "strict-pins": asked.strict_pins,
+    }
+    for name, values in asked.files:
+        if name in FILES:
+            out[name] = [_from(folder, value, name) for value in values]
+    for name, values in asked.stated:
+        if name in ("gpu", "no-binary", "only-binary"):
+            out[name] = list(values)
+        elif name == "platform":
+            out["platforms"] = list(values)
+        elif name in ("driver", "python-version", "glibc", "os", *STATED) and values:
+            out[name] = values[0]
+    if not machine:
+        for name in ("python-version", "platforms"):
+            out.pop(name, None)
+    return {name: value for name, value in out.items() if value is not None}
+
+
+def _from(folder: str, value: str, name: str) -> str:
+    """A file as the lock names it, seen from here; a dependency group without a file is one of the project beside the lock."""
+    if name != "group":
+        return os.path.join(folder, value)
+    file, colon, group = value.rpartition(":")
+    return f"{os.path.join(folder, file or 'pyproject.toml')}:{group}" if colon or folder else value
+
+
+def asked_of(sitting: Sitting, answers: Sequence[Answer], base: str) -> Asked:
+    """What a lock in the folder `base` remembers of its request."""
+    from cudnn_resolve.lock.model import Asked
+
+    options, stated = sitting.options, sitting.options.assumptions
+    request = answers[0].resolution.request
+    facts: dict[str, tuple[str, ...]] = {
+        "platform": sitting.platforms,
+        "python-version": _one(stated.python_version),
+        "driver": _one(stated.driver),
+        "gpu": stated.gpus,
+        "glibc": _one(stated.glibc),
+        "os": _one(stated.os),
+        "index-strategy": _one(options.index_strategy),
+        "exclude-newer": _one(options.exclude_newer),
+        "no-binary": options.no_binary,
+        "only-binary": options.only_binary,
+    }
+    files = {name: tuple(_to(base, one, name) for one in getattr(options, field) if one != "-") for name, field in FILES.items()}
+    return Asked(
+        targets=tuple(target.text for target in request.targets),
+        said=options.frameworks,
+        requirements=tuple(dict.fromkeys(f"-c {one.text}" if one.constraint else one.text for one in request.extras)),
+        files=tuple((name, values) for name, values in files.items() if values),
+        cuda=options.cuda,
+        cudnn=options.cudnn,
+        driver_policy=options.driver_policy,
+        device=options.device or "gpu",
+        channel=options.channel,
+        strict_pins=options.strict_pins,
+        stated=tuple((name, values) for name, values in facts.items() if values),
+    )
+
+
+def _one(value: str | None) -> tuple[str, ...]:
+    return (value,) if value else ()
+
+
+def _to(base: str, value: str, name: str) -> str:
+    """A file that an option names, as a lock in the folder `base` names it."""
+    from cudnn_resolve.host.files import folder_of
+    from cudnn_resolve.lock.file import path_from
+
+    file, colon, group = value.rpartition(":") if name == "group" else (value, "", "")
+    if name == "group" and not colon:
+        file = "pyproject.toml"
+    where = os.path.join(folder_of(file), os.path.basename(file))
+    shown = path_from(base, where)
+    return f"{shown}:{group}" if name == "group" else shown
+
+
+def only_platform(args: argparse.Namespace, lock: Lock, path: str) -> Sitting:
+    """What the lock is asked when it is checked: the present request, on the platforms and the Python that it is for.
+
+    UsageError where the lock is another program's and nothing is asked for.
+    """
+    remembered = locked_settings(lock, path)
+    plain = argparse.Namespace(**{**vars(args), **dict.fromkeys(("driver", "gpu", "python_version", "glibc", "os", "facts", "python"))})
+    plain.platform = None
+    if lock.tool is not None:
+        remembered["python-version"] = lock.tool.python
+        remembered.setdefault("platforms", [one.platform for one in lock.tool.stacks])
+    else:
+        plain.platform, plain.python_version, plain.python, plain.facts = args.platform, args.python_version, args.python, args.facts
+    return sitting_of(plain, remembered)
+
+
+def fit_facts(args: argparse.Namespace) -> tuple[Book, tuple[Facts, ...]]:
+    """The tables, and the facts of each machine that a lock is held against: none with `--no-facts`, unless some are stated."""
+    sitting = sitting_of(args, None)
+    options = sitting.options
+    book = gather_book(options)
+    stated = options.assumptions
+    if args.no_facts and not (stated.elsewhere or stated.driver or stated.gpus or stated.glibc or stated.os):
+        return book, ()
+    if args.no_facts:
+        options = replace(options, given=Facts())
+    return book, tuple(gather_facts(one, book) for one in _each(options, sitting.platforms))
+
+
+def _each(options: Options, platforms: Sequence[str]) -> list[Options]:
+    """The options for each platform."""
+    return [
+        replace(options, assumptions=replace(options.assumptions, platform=one)) for one in platforms or (options.assumptions.platform,)
+    ]
+
+
+def answers_of(sitting: Sitting, old: Lock | None, upgraded: frozenset[str], *, keep: bool) -> Found:
+    """The answer for each platform; with `keep`, the pins of the old lock are tried first, but for those `upgraded`."""
+    questions = [gather_question(one, fresh=True) for one in _each(sitting.options, sitting.platforms)]
+    first = questions[0]
+    outcomes: list[Resolution | Conflict] = []
+    for python in _pythons(first.machine):
+        outcomes = []
+        for question in questions:
+            outcomes.append(_resolve(question, python, old if keep else None, upgraded))
+            if _refused(outcomes[-1]):
+                break
+        if not _refused(outcomes[-1]):
+            break
+    last = outcomes[-1]
+    from cudnn_resolve.plan.make import make_plan
+    from cudnn_resolve.resolution.model import Resolution
+
+    if not isinstance(last, Resolution):
+        return Found(conflict=make_plan(questions[len(outcomes) - 1].facts, last, first.book))
+    matrix = "+".join(layer.version() for layer in first.book.layers)
+    answers = [_answer(one, question) for one, question in zip(outcomes, questions, strict=True) if isinstance(one, Resolution)]
+    return Found(answers=tuple(answers), matrix=matrix)
+
+
+def _pythons(machine: Machine) -> Sequence[tuple[int, int] | None]:
+    """The Pythons to try, all platforms on the same one; None = the one of the machine, which is known."""
+    from cudnn_resolve.resolution.resolve import PYTHONS
+
+    return PYTHONS if machine.python is None else (None,)
+
+
+def _refused(outcome: Resolution | Conflict) -> bool:
+    from cudnn_resolve.resolution.model import Conflict
+
+    return isinstance(outcome, Conflict)
+
+
+def _resolve(question: Question, python: tuple[int, int] | None, old: Lock | None, upgraded: frozenset[str]) -> Resolution | Conflict:
+    """The resolution for a fresh environment on the machine of the question."""
+    from cudnn_resolve.lock.select import applies
+    from cudnn_resolve.resolution.resolve import resolve
+
+    machine = replace(question.machine, toolkits=(), cudnn=(), apt={})
+    if python is not None:
+        machine = replace(machine, python=python, python_full=f"{python[0]}.{python[1]}")
+    request = question.request
+    if old is not None:
+        entries = (one for one in old.packages if one.version is not None and one.name not in upgraded)
+        request = replace(request, preferences={one.name: one.version or "" for one in entries if applies(one.marker, old, machine)})
+    return resolve(question.book, machine, request)
+
+
+def _answer(resolution: Resolution, question: Question) -> Answer:
+    from cudnn_resolve.lock.merge import Answer
+    from cudnn_resolve.lock.model import LockedEnvironment
+    from cudnn_resolve.lock.stack import stack_of
+    from cudnn_resolve.plan.environment import environment
+
+    ways = tuple(LockedEnvironment(one.kind, one.value, one.why) for one in environment(resolution, question.facts))
+    return Answer(resolution=resolution, stack=stack_of(resolution, ways, question.book))

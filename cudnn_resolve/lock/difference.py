@@ -1,0 +1,16 @@
+"""One thing in which a lock and the present differ."""
+
+from __future__ import annotations
+
+from cudnn_resolve.record import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """One thing that is no longer as the lock has it, or not here as the lock needs it, in plain words."""
+
+    what: str
+    locked: str
+    now: str
+    because: str | None = None
+    """How that is known, or what it comes from."""

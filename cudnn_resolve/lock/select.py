@@ -1,0 +1,126 @@
+"""What one machine installs from a lock: the rules of PEP 751, asked for a machine that need not be this one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from cudnn_resolve.lock.difference import Difference
+from cudnn_resolve.lock.model import LockedFile
+from cudnn_resolve.record import dataclass
+from cudnn_resolve.requirement.source import File
+from cudnn_resolve.resolution.shelf import marker_environment
+from cudnn_resolve.resolution.tag import Target, best_file
+
+if TYPE_CHECKING:
+    from cudnn_resolve.lock.model import Lock, LockedDirectory, LockedPackage, LockedVcs
+    from cudnn_resolve.requirement.machine import Machine
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chosen:
+    """An entry of a lock and the one thing of it that a machine installs."""
+
+    package: LockedPackage
+    source: LockedFile | LockedDirectory | LockedVcs
+    """A file of `wheels`, or the `sdist`, `archive`, `directory` or `vcs` of the entry."""
+
+    @property
+    def file(self) -> LockedFile | None:
+        """The file; None for a folder and for a repository."""
+        return self.source if isinstance(self.source, LockedFile) else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Selection:
+    """What a machine installs from a lock, by name; where `misfits` is not empty, the lock is not for that machine."""
+
+    chosen: tuple[Chosen, ...]
+    misfits: tuple[Difference, ...]
+
+
+def select(lock: Lock, machine: Machine) -> Selection:
+    """The entries of the lock that the machine installs, each with its best file, and what does not fit.
+
+    What is not known of the machine (its Python, its C library) excludes nothing.
+    """
+    misfits = [*_python(lock.requires_python, machine, None), *_platform(lock, machine)]
+    chosen: list[Chosen] = []
+    seen: dict[str, LockedPackage] = {}
+    for package in lock.packages if not misfits else ():
+        if not applies(package.marker, lock, machine):
+            continue
+        other = seen.setdefault(package.name, package)
+        if other is not package:
+            now = f"{other.version or 'one entry'} and {package.version or 'another'} are both for this machine"
+            misfits.append(Difference(what=package.name, locked="one entry for each platform", now=now))
+            continue
+        wrong = list(_python(package.requires_python, machine, package))
+        source = None if wrong else source_of(package, machine)
+        if source is not None:
+            chosen.append(Chosen(package=package, source=source))
+        misfits += wrong if wrong or source is not None else [_without_file(package, machine)]
+    return Selection(chosen=tuple(sorted(chosen, key=lambda one: one.package.name)), misfits=tuple(misfits))
+
+
+def applies(marker: str | None, lock: Lock, machine: Machine) -> bool:
+    """True where a marker of the lock holds on the machine; one that cannot be judged holds nowhere."""
+    if marker is None:
+        return True
+    environment = {**marker_environment(machine), "extras": frozenset(), "dependency_groups": frozenset(lock.default_groups)}
+    try:
+        return Marker(marker).evaluate(environment, context="lock_file")  # type: ignore[arg-type]
+    except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName):
+        return False
+
+
+def source_of(package: LockedPackage, machine: Machine) -> LockedFile | LockedDirectory | LockedVcs | None:
+    """What the machine installs of an entry: the wheel that fits it best, else the source; None where nothing fits."""
+    direct = package.vcs or package.directory or package.archive
+    if direct is not None:
+        return direct
+    wheels = {one.name: one for one in package.wheels}
+    target = Target(machine.python, machine.free_threaded, machine.arch, machine.glibc)
+    best = best_file((File(name, "", {}) for name in wheels), target)
+    return wheels[best.filename] if best is not None else package.sdist
+
+
+def _python(specifier: str | None, machine: Machine, package: LockedPackage | None) -> Iterator[Difference]:
+    """The Python of the machine, where a specifier refuses it."""
+    if specifier is None or machine.python is None:
+        return
+    full = machine.python_full or f"{machine.python[0]}.{machine.python[1]}"
+    try:
+        allowed = SpecifierSet(specifier)
+    except InvalidSpecifier:
+        return
+    # Where only the minor is known, some patch release of it is enough.
+    versions = [full] if full.count(".") > 1 else [f"{full}.{patch}" for patch in range(50)]
+    if not any(allowed.contains(one, prereleases=True) for one in versions):
+        because = f"{package.name} {package.version or ''} requires it".replace("  ", " ") if package is not None else None
+        yield Difference(what="Python", locked=specifier, now=full, because=because)
+
+
+def _platform(lock: Lock, machine: Machine) -> Iterator[Difference]:
+    if lock.environments and not any(applies(one, lock, machine) for one in lock.environments):
+        stacks = lock.tool.stacks if lock.tool is not None else ()
+        locked = ", ".join(one.platform for one in stacks) or " or ".join(lock.environments)
+        yield Difference(what="platform", locked=locked, now=f"linux_{machine.arch}")
+
+
+def _without_file(package: LockedPackage, machine: Machine) -> Difference:
+    """Why an entry has no file for the machine: its C library, else its Python or its architecture."""
+    what = f"{package.name} {package.version or ''}".rstrip()
+    tags = sorted({File(one.name, "", {}).tag for one in package.wheels})
+    shown = ", ".join(tags[:4]) + (f" and {len(tags) - 4} more" if len(tags) > 4 else "")
+    target = Target(machine.python, machine.free_threaded, machine.arch, None)
+    if machine.glibc is not None and best_file((File(one.name, "", {}) for one in package.wheels), target) is not None:
+        now = f"glibc {machine.glibc[0]}.{machine.glibc[1]}"
+        return Difference(what=what, locked=f"wheels for a newer C library: {shown}", now=now)
+    python = f"Python {machine.python_full}" if machine.python_full else "a Python that is not known"
+    if machine.free_threaded:
+        python += " without the GIL"
+    return Difference(what=what, locked=f"wheels for {shown}", now=f"{python} on linux_{machine.arch}")

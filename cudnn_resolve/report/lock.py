@@ -1,0 +1,55 @@
+"""A lock in words: what it holds, what it changes, and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.report.text import Style, clean, wrap
+
+if TYPE_CHECKING:
+    from cudnn_resolve.lock.change import Change
+    from cudnn_resolve.lock.difference import Difference
+    from cudnn_resolve.lock.model import Lock
+
+_SHOWN = 12
+"""Changes that are named one by one, unless more is asked for."""
+
+
+def summary(lock: Lock, path: str | None) -> str:
+    """What a lock holds, in one line."""
+    count = len(lock.packages)
+    words = f"{count} package{'' if count == 1 else 's'}"
+    if lock.tool is not None:
+        words += f" for Python {lock.tool.python} on {', '.join(one.platform for one in lock.tool.stacks)}"
+    return words if path in (None, "-") else f"{path}: {words}"
+
+
+def change_lines(changes: Sequence[Change], *, verbose: bool) -> Iterator[str]:
+    """What a new lock changes against the old one, a line for each package."""
+    shown = changes if verbose or len(changes) <= _SHOWN else changes[: _SHOWN - 1]
+    for one in shown:
+        if one.action in ("added", "removed"):
+            yield f"  {one.action} {one.name} {one.new or one.old}"
+        elif one.action == "files":
+            yield f"  {one.name} {one.new}: other files"
+        else:
+            yield f"  {one.action} {one.name} {one.old} -> {one.new}"
+    if len(shown) < len(changes):
+        yield f"  and {len(changes) - len(shown)} more; -v names them"
+
+
+def render_check(lock: Lock, found: Sequence[Difference], path: str, *, style: Style, width: int) -> str:
+    """Whether the lock at `path` is current, and every way in which it is not."""
+    name = clean(path)
+    if not found:
+        return f"{name} is {style('current', 'green')}: {summary(lock, None)}\n"
+    count = "one difference" if len(found) == 1 else f"{len(found)} differences"
+    lines = [f"{name} is {style('outdated', 'red', 'bold')}: {count}"]
+    for one in found:
+        lines += wrap(f"{clean(one.what)}: {clean(one.locked)}", width=width, first="  ", rest="      ")
+        lines += wrap(f"now {clean(one.now)}", width=width, first="      ")
+        if one.because:
+            lines += wrap(f"because {clean(one.because)}", width=width, first="      ")
+    lines.append("`cudnn-resolve lock` writes it anew; pins that can stay do.")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,81 @@
+"""A lock, what it changes, and what is wrong with one, as mappings for `--format json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cudnn_resolve.lock.change import Change
+    from cudnn_resolve.lock.difference import Difference
+    from cudnn_resolve.lock.model import Lock, Tool
+    from cudnn_resolve.plan.model import Plan
+
+SCHEMA = "cudnn-resolve/lock/1"
+
+
+def encode_lock(lock: Lock, changes: Iterable[Change], path: str | None) -> dict[str, Any]:
+    """A lock that was made, ready for `json.dumps`."""
+    tool = lock.tool
+    return {
+        "schema": SCHEMA,
+        "status": "ok",
+        "path": path,
+        **(_tool(tool) if tool is not None else {}),
+        "packages": [
+            {
+                "name": one.name,
+                "version": one.version,
+                "marker": one.marker,
+                "index": one.index,
+                "files": [file.name for file in (*one.wheels, one.sdist, one.archive) if file is not None],
+                "because": list(one.because),
+            }
+            for one in lock.packages
+        ],
+        "changes": [{"name": one.name, "action": one.action, "old": one.old, "new": one.new} for one in changes],
+        "conflict": None,
+    }
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    return {
+        "targets": list(tool.asked.targets),
+        "python": tool.python,
+        "matrix": tool.matrix,
+        "driver_policy": tool.asked.driver_policy,
+        "platforms": [
+            {
+                "platform": one.platform,
+                "driver_min": one.driver_min,
+                "compute_capabilities": list(one.compute_capabilities),
+                "cuda": one.cuda,
+                "cudnn": one.cudnn,
+                "cudnn_soname": one.cudnn_soname,
+                "frameworks": [framework._asdict() for framework in one.frameworks],
+                "apt": [package._asdict() for package in one.apt],
+                "overrides": [override._asdict() for override in one.overrides],
+                "environment": [way._asdict() for way in one.environment],
+            }
+            for one in tool.stacks
+        ],
+    }
+
+
+def encode_conflict(plan: Plan) -> dict[str, Any]:
+    """That there is no lock, and why."""
+    from cudnn_resolve.report.plan_json import encode_plan
+
+    return {
+        "schema": SCHEMA,
+        "status": "unsatisfiable",
+        "path": None,
+        "targets": list(plan.targets),
+        "conflict": encode_plan(plan, {})["conflict"],
+    }
+
+
+def encode_check(found: Iterable[Difference]) -> dict[str, Any]:
+    """Whether a lock is current, and every way in which it is not."""
+    differences = [{"what": one.what, "locked": one.locked, "now": one.now, "because": one.because} for one in found]
+    return {"schema": SCHEMA, "status": "outdated" if differences else "current", "differences": differences}
