@@ -8,6 +8,7 @@ Each kill ends the program and all its children. Then, by turns, `apply` again o
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import signal
@@ -44,19 +45,14 @@ def main() -> int:
             world.reset()
             process = world.start("apply")
             time.sleep(seconds * (turn + chance.random()) / args.kills)
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
-            except ProcessLookupError:
-                pass
             output, _ = process.communicate(timeout=60)
             now = "former" if world.former() == former else "planned" if world.planned() == planned else "between"
             fault = signalled(number, process.returncode, now)
             verb = ("undo", "apply")[turn % 2]
             code, said = world.finish(verb)
-            if verb == "undo":
-                good = world.former() == former
-            else:
-                good = world.planned() == planned
+            good = world.former() == former if verb == "undo" else world.planned() == planned
             key = f"{now}, then {verb}: {'as it should be' if good and not fault else 'WRONG'}"
             counts[key] = counts.get(key, 0) + 1
             if not good or fault or code != 0:

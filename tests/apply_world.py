@@ -77,7 +77,11 @@ class ApplyWorld:
         module = name.replace("-", "_")
         if name.startswith("nvidia-"):
             part = name.split("-")[1]
-            files: dict[str, str | bytes] = {"nvidia/__init__.py": "", f"nvidia/{part}/__init__.py": "", f"nvidia/{part}/lib/lib{part}.so.9": f"{version}\n" * 2000}
+            files: dict[str, str | bytes] = {
+                "nvidia/__init__.py": "",
+                f"nvidia/{part}/__init__.py": "",
+                f"nvidia/{part}/lib/lib{part}.so.9": f"{version}\n" * 2000,
+            }
             if name == "nvidia-cudnn-cu12":
                 files["nvidia/cudnn/include/cudnn.h"] = version
             write_wheel(self.wheels, name, version, files)
@@ -128,7 +132,12 @@ class ApplyWorld:
         return Task(
             targets=("torch==2.6.0",),
             install=tuple(
-                Piece(name=name, version=version, file=file_of(self.wheels / f"{name.replace('-', '_')}-{version}-py3-none-any.whl"), before=here.get(name))
+                Piece(
+                    name=name,
+                    version=version,
+                    file=file_of(self.wheels / f"{name.replace('-', '_')}-{version}-py3-none-any.whl"),
+                    before=here.get(name),
+                )
                 for name, version in NEW.items()
                 if here.get(name) != version
             ),
@@ -151,7 +160,12 @@ def work_in(world: ApplyWorld, *, stop_at: int | None = None) -> Work:
             os.kill(os.getpid(), signal.SIGKILL)
 
     return Work(
-        host=LinuxHost(), environment=environment, shelf=Shelf(environment), hold=taken, installer=world.installer, watch=watch if stop_at else None
+        host=LinuxHost(),
+        environment=environment,
+        shelf=Shelf(environment),
+        hold=taken,
+        installer=world.installer,
+        watch=watch if stop_at else None,
     )
 
 
@@ -166,11 +180,17 @@ def main(words: list[str]) -> int:
         else:
             repaired = repair(work)
             task = world.task(work.environment)
-            done = repaired if repaired is not None and repaired.left else Execution(status="nothing") if is_done(task, work) else carry_out(task, work)
+            done = (
+                repaired
+                if repaired is not None and repaired.left
+                else Execution(status="nothing")
+                if is_done(task, work)
+                else carry_out(task, work)
+            )
     except CudnnResolveError as error:
-        print(error)
+        sys.stdout.write(f"{error}\n")
         return int(error.exit_code)
-    print(json.dumps({"status": done.status, "left": done.left, "trouble": done.trouble and done.trouble.message}))
+    sys.stdout.write(json.dumps({"status": done.status, "left": done.left, "trouble": done.trouble and done.trouble.message}) + "\n")
     return int(done.exit_code)
 
 

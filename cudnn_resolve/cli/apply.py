@@ -19,7 +19,6 @@ from cudnn_resolve.cli.printing import emit, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from cudnn_resolve.cli.applying import Ways
     from cudnn_resolve.execution.model import Execution
     from cudnn_resolve.plan.model import Plan
 
@@ -72,8 +71,7 @@ def run(args: argparse.Namespace) -> int:
         emit(_history(history(options, ways), options), options)
         return ExitCode.OK
     if args.undo is not None:
-        done = undo(options, ways, _number(args.undo))
-        return _finish(done, None, options, undoing=True)
+        return _finish(undo(options, ways, _number(args.undo)), None, options, undoing=True)
     done, plan = apply(options, ways)
     if done is None:
         assert plan is not None

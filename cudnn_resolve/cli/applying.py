@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.cli.options import Options
-from cudnn_resolve.errors import ExitCode, WorldError
+from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError
 from cudnn_resolve.execution.environment import Environment, ask_environment
 from cudnn_resolve.execution.model import Execution, Reporter, Silent
 from cudnn_resolve.execution.shelf import Shelf
@@ -20,6 +20,7 @@ from cudnn_resolve.record import dataclass, field, replace
 if TYPE_CHECKING:
     from cudnn_resolve.execution.run import Work
     from cudnn_resolve.execution.task import Task
+    from cudnn_resolve.index.download import Downloads
     from cudnn_resolve.plan.model import Plan
 
 _ORPHAN_SECONDS = 20.0
@@ -77,12 +78,50 @@ def _dry(options: Options, ways: Ways) -> tuple[Execution | None, Plan | None]:
 
 
 def _plan(options: Options, ways: Ways) -> tuple[Plan, Task | None]:
-    from cudnn_resolve.cli.plan import plan_of
     from cudnn_resolve.execution.task import task_of
 
-    del ways
-    plan = plan_of(options)
+    path = _lock_path(options, ways)
+    if path is not None:
+        plan = _plan_of_lock(path, options)
+    else:
+        from cudnn_resolve.cli.plan import plan_of
+
+        plan = plan_of(options)
     return plan, task_of(plan) if plan.is_satisfiable else None
+
+
+def _lock_path(options: Options, ways: Ways) -> str | None:
+    """The lock that is to be installed: the one that was named, or where nothing was asked for, the one that lies here."""
+    if ways.lock is not None or options.frameworks or options.requirement_files or options.groups:
+        return ways.lock
+    if disk.is_regular(LOCK_NAME):
+        return LOCK_NAME
+    raise UsageError(
+        f"nothing is asked for, and there is no {LOCK_NAME} here",
+        code="no-target",
+        hint="name a framework, `apply -f tensorflow==2.15`, or a lock, `apply path/to/pylock.toml`",
+    )
+
+
+def _plan_of_lock(path: str, options: Options) -> Plan:
+    from cudnn_resolve.cli.gather import gather_book, gather_facts
+    from cudnn_resolve.execution.locked import plan_of_lock
+    from cudnn_resolve.host.files import folder_of, read_bounded
+    from cudnn_resolve.lock.read import LIMIT_BYTES, read
+
+    lock = read(read_bounded(path, LIMIT_BYTES, "lock"), path)
+    book = gather_book(options)
+    plan, misfits = plan_of_lock(lock, folder_of(path), gather_facts(options, book), book)
+    if plan is None:
+        lines = "; ".join(f"{one.what}: the lock wants {one.locked}, here is {one.now}" for one in misfits[:5])
+        raise LockMisfitError(f"{path} is not for this machine: {lines}", code="lock-misfit", hint="`cudnn-resolve lock` makes one that is")
+    return plan
+
+
+class LockMisfitError(CudnnResolveError):
+    """The lock is for other machines: the answer is no."""
+
+    exit_code = ExitCode.NO
 
 
 def _carry_out(plan: Plan, task: Task, work: Work, options: Options, ways: Ways) -> Execution:
@@ -103,7 +142,21 @@ def _carry_out(plan: Plan, task: Task, work: Work, options: Options, ways: Ways)
 
         return differences(task, detect_facts(options))
 
-    return carry_out(task, replace(work, verify=verify))
+    with _downloads(options, plan) as download:
+        return carry_out(task, replace(work, verify=verify, download=download))
+
+
+@contextmanager
+def _downloads(options: Options, plan: Plan) -> Iterator[Downloads]:
+    from cudnn_resolve.cli.packages import settings_of
+    from cudnn_resolve.cli.request import wishes_of
+    from cudnn_resolve.index.download import Downloads
+
+    found = Downloads(settings_of(options, wishes_of(options), plan.facts), offline=options.offline)
+    try:
+        yield found
+    finally:
+        found.close()
 
 
 def _managed(environment: Environment) -> WorldError:

@@ -27,8 +27,7 @@ class Environment:
     scheme: dict[str, str]
     """Kind of file (`purelib`, `platlib`, `scripts`, `data`, `headers`) to folder."""
     pip: str | None = None
-    """Version of its pip; None where it has none."""
-    pip_folder: str | None = None
+    """Folder of its pip; None where it has none."""
     uv: str | None = None
     """Path of a uv that may be used; None where there is none."""
     uv_is_own: bool = False
@@ -61,7 +60,7 @@ def ask_environment(host: Host, python: str) -> Environment:
         told = json.loads(line[len(_MARK) :])
         scheme = {kind: os.path.normpath(str(told["scheme"][kind])) for kind in KINDS}
         prefix = os.path.normpath(str(told["prefix"]))
-        pip, folder = told["pip"], told["pip_folder"]
+        pip = told["pip_folder"]
         version, tag = str(told["version"]), str(told["tag"])
     except (KeyError, TypeError, ValueError):
         raise UsageError(f"{python} cannot be the target interpreter: its answer makes no sense", code="python-unusable") from None
@@ -76,7 +75,6 @@ def ask_environment(host: Host, python: str) -> Environment:
         tag=tag,
         scheme=scheme,
         pip=str(pip) if pip else None,
-        pip_folder=str(folder) if folder else None,
         uv=found,
         uv_is_own=found == own,
     )

@@ -12,18 +12,15 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.installed import Installed, claimed_by_others, files_of, with_compiled
-from cudnn_resolve.execution.journal import inside, tampered
 from cudnn_resolve.host import disk
 from cudnn_resolve.record import dataclass
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
-    from cudnn_resolve.execution.journal import Story
-    from cudnn_resolve.execution.shelf import Shelf
     from cudnn_resolve.execution.wheel import Wheel
     from cudnn_resolve.host.port import Host
 
-_LEFTOVERS = ("~", ".tmp")
+LEFTOVERS = ("~", ".tmp")
 """How names of files begin that installers make for a moment: pip's renamed packages, uv's unfinished files."""
 
 
@@ -43,7 +40,7 @@ class Exchange:
     """Folders that files are moved out of, with their permissions."""
 
 
-def plan_exchange(  # noqa: PLR0913 - what comes, what leaves, and where
+def plan_exchange(
     wheels: Sequence[Wheel],
     removed: Iterable[str],
     own: Mapping[str, bytes | None],
@@ -65,7 +62,7 @@ def plan_exchange(  # noqa: PLR0913 - what comes, what leaves, and where
     wanted = dict.fromkeys((*(path for path in owned if path not in shared), *coming, *own))
     save = [path for path in dict.fromkeys(with_compiled(wanted, environment.tag)) if disk.kind(path) in ("file", "link")]
     for path in save:
-        _refuse_detour(path, environment)
+        refuse_detour(path, environment)
     lock = f"{environment.prefix}/.lock"  # uv makes it in a virtual environment
     add = (*coming, *(() if disk.kind(lock) else (lock,)))
     return Exchange(
@@ -87,8 +84,8 @@ def _own_folders(wheels: Iterable[Wheel], leaving: Mapping[str, Installed]) -> I
             yield data
 
 
-def _refuse_detour(path: str, environment: Environment) -> None:
-    """WorldError where a link on the way leads out of the environment: what lies there is not its own."""
+def refuse_detour(path: str, environment: Environment) -> None:
+    """Nothing; WorldError where a link on the way leads out of the environment: what lies there is not its own."""
     from cudnn_resolve.host.linux import LinuxHost
 
     host = LinuxHost()
@@ -141,86 +138,11 @@ def _folders_of(paths: Iterable[str], environment: Environment) -> dict[str, Non
     return out
 
 
-def put_back(story: Story, shelf: Shelf, environment: Environment) -> tuple[str, ...]:
-    """What could not be put back, in words; empty where everything is as it was. Can be called again after a kill."""
-    files = story.last("files")
-    if files is None:
-        return ()
-    store = files.get("store")
-    if not shelf.is_store(store, story.id):
-        raise tampered(story.folder, "what it saved lies elsewhere")
-    assert isinstance(store, str)
-    save = inside(files.get("save"), environment, story.folder)
-    modes = files.get("modes")
-    extra = [path for one in story.all("installed") for path in inside(one.get("extra", []), environment, story.folder)]
-    add = dict.fromkeys((*inside(files.get("add"), environment, story.folder), *extra))
-    infos = inside(files.get("infos"), environment, story.folder)
-    made = inside(files.get("made"), environment, story.folder)
-    finished = any(one["kind"] == "commit" for one in story.records)
-    _check_way((*save, *add, *infos), environment)
-    left: list[str] = []
-    kept = set(save)
-    for path in with_compiled(add, environment.tag):
-        if path not in kept:
-            _try(left, lambda path=path: disk.remove(path) if disk.kind(path) in ("file", "link") else None)
-    for info in infos:
-        for path in tuple(disk.files_below(info)):
-            if path not in kept:
-                _try(left, lambda path=path: disk.remove(path))
-        for folder in disk.folders_below(info):
-            disk.remove_empty(folder)
-    if not finished:
-        _remove_leftovers(dict.fromkeys(os.path.dirname(path) for path in add), files.get("names"), left)
-    for folder in sorted((*made, *infos, *_caches((*made, *(os.path.dirname(path) for path in add)))), key=len, reverse=True):
-        disk.remove_empty(folder)
-    for number, path in enumerate(save):
-        source = f"{store}/{number}"
-        if disk.kind(source) is not None:
-            _try(left, lambda source=source, path=path: disk.move(source, path))
-    if isinstance(modes, dict):
-        for folder, mode in modes.items():
-            if isinstance(mode, int) and environment.holds(folder) and disk.kind(folder) == "folder" and disk.mode_of(folder) != mode:
-                disk.set_mode(folder, mode & 0o777)
-    return tuple(left)
-
-
-def _caches(folders: Iterable[str]) -> tuple[str, ...]:
-    return tuple(f"{folder}/__pycache__" for folder in dict.fromkeys(folders))
-
-
-def _check_way(paths: Iterable[str], environment: Environment) -> None:
-    checked: set[str] = set()
-    for path in paths:
-        folder = os.path.dirname(path)
-        if folder not in checked:
-            checked.add(folder)
-            _refuse_detour(path, environment)
-
-
-def _remove_leftovers(folders: Iterable[str], names: object, left: list[str]) -> None:
-    """Half-made files of an installer that was killed: in the folders that it wrote to, with names of its own kind, not there before."""
-    before = names if isinstance(names, dict) else {}
-    for folder in folders:
-        known = before.get(folder, ())
-        for name in disk.names_in(folder):
-            if name in known or not (name.startswith(_LEFTOVERS) or name.endswith(".tmp")):
-                continue
-            path = f"{folder}/{name}"
-            _try(left, lambda path=path: disk.remove_tree(path) if disk.kind(path) == "folder" else disk.remove(path))
-
-
-def _try(left: list[str], act: object) -> None:
-    try:
-        act()  # type: ignore[operator]
-    except WorldError as error:
-        left.append(error.message)
-
-
 def suspicious_names(folders: Iterable[str]) -> dict[str, list[str]]:
     """Names in folders that look like an installer's half-made files already now: they are somebody else's."""
     out = {}
     for folder in dict.fromkeys(folders):
-        found = [name for name in disk.names_in(folder) if name.startswith(_LEFTOVERS) or name.endswith(".tmp")]
+        found = [name for name in disk.names_in(folder) if name.startswith(LEFTOVERS) or name.endswith(".tmp")]
         if found:
             out[folder] = found
     return out

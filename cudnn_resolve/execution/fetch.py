@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.wheel import Wheel, bad_wheel, read_wheel, wrong_hash
+from cudnn_resolve.execution.wheel import Wheel, read_wheel, wrong_hash
 from cudnn_resolve.host import disk
+from cudnn_resolve.host.archive import bad_wheel
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment

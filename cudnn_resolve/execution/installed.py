@@ -117,10 +117,9 @@ def claimed_by_others(host: Host, kept: Iterable[Installed], paths: set[str]) ->
         root = os.path.dirname(one.info)
         for line in text.splitlines():
             written = line.partition(",")[0].strip('"')
+            path = f"{root}/{written}"
             if written.startswith((".", "/")):
-                path = os.path.normpath(f"{root}/{written}")
-            else:
-                path = f"{root}/{written}"
+                path = os.path.normpath(os.path.join(root, written))
             if path in paths:
                 out.add(path)
     return out

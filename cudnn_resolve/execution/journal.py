@@ -110,7 +110,7 @@ def read_story(folder: str) -> Story | None:
     content = _content(folder)
     records, _, size = _lines(content)
     rest = content[size:]
-    if b"\n" in rest or len(rest) > 0 and not records and b"\n" in content:
+    if b"\n" in rest:
         raise tampered(folder, "a line in it does not follow from the lines before it")
     if not records:
         return None

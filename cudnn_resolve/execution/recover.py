@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
-from cudnn_resolve.execution.exchange import put_back
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.journal import Journal, Story, inside, tampered
-from cudnn_resolve.execution.model import EXITS, Execution, Trouble
+from cudnn_resolve.execution.model import EXITS, Execution, Status, Trouble
+from cudnn_resolve.execution.restore import put_back
 from cudnn_resolve.execution.shelf import Shelf, find_story
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import undisturbed
@@ -23,10 +24,8 @@ def put_all_back(journal: Journal, shelf: Shelf, environment: Environment, tooli
     """What could not be put back, in words; empty where everything is as it was before that journal."""
     del tooling
     left: tuple[str, ...]
-    try:
+    with contextlib.suppress(CudnnResolveError):  # a full disk must not stop the way back, which only moves and removes
         journal.add("revert", why=why)
-    except CudnnResolveError:
-        pass  # a full disk must not stop the way back, which only moves and removes
     try:
         left = put_back(journal.story(), shelf, environment)
     except CudnnResolveError as error:
@@ -65,8 +64,7 @@ def undo(work: Work, number: int | None) -> Execution:
     """What became of the undo of an `apply`, by default of the last one that changed something."""
     story = interrupted(work.shelf)
     if story is not None and number in (None, story.id):
-        done = _put_back(story, work, why="undo")
-        return done
+        return _put_back(story, work, why="undo")
     if story is not None:
         raise WorldError(
             f"apply number {story.id} was stopped in the middle", code="open-apply", hint="`apply --undo` puts that back first"
@@ -126,7 +124,7 @@ def _put_back(story: Story, work: Work, *, why: str) -> Execution:
     journal = Journal.resume(story, watch=work.watch)
     with undisturbed():
         left = put_all_back(journal, work.shelf, work.environment, work.tooling(journal), why=why)
-    status = "broken" if left else "undone"
+    status: Status = "broken" if left else "undone"
     installed = tuple(f"{one[0]}=={one[2]}" for one in story.begin.get("install", ()) if one[2])
     trouble = Trouble(message="not everything could be put back", code="left") if left else None
     return Execution(

@@ -13,11 +13,12 @@ from cudnn_resolve.execution.fetch import Download, check_known, download_local,
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.installer import choose_installer, install_wheels
 from cudnn_resolve.execution.loader import preload_change
-from cudnn_resolve.execution.model import EXITS, Done, Execution, Reporter, Silent, Trouble
+from cudnn_resolve.execution.model import EXITS, Done, Execution, Reporter, Silent, Status, Trouble
 from cudnn_resolve.execution.recover import put_all_back
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import InterruptError, interruptible, undisturbed
 from cudnn_resolve.host.tool import Tooling
+from cudnn_resolve.index.work import Crew, Job
 from cudnn_resolve.record import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.wheel import Wheel
     from cudnn_resolve.host.hold import Hold
     from cudnn_resolve.host.port import Host
+
+
+_PARALLEL = 6
+"""Files that are fetched at a time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,7 +154,17 @@ def _fetch_all(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...]:
         return ()
     check_room_for_download(total, journal.wheels)
     work.reporter.begin(f"fetching {len(task.install)} files", total or None)
-    wheels = [fetch(piece, journal.wheels, work.environment, work.download, work.reporter.advance) for piece in task.install]
+    crew = Crew(_PARALLEL)
+    try:
+        jobs = [
+            Job(lambda piece=piece: fetch(piece, journal.wheels, work.environment, work.download, work.reporter.advance), piece.pin)  # type: ignore[misc]
+            for piece in task.install
+        ]
+        for job in jobs:
+            crew.hand(job)
+        wheels = [job.value() for job in jobs]
+    finally:
+        crew.close()
     work.reporter.end()
     names = [os.path.basename(wheel.path) for wheel in wheels]
     journal.add("fetched", files=names, sha256=[wheel.sha256 for wheel in wheels])
@@ -225,7 +240,7 @@ def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution
         work.reporter.begin("putting everything back")
         left = put_all_back(journal, work.shelf, work.environment, work.tooling(journal), why=trouble.code)
         work.reporter.end()
-        status = "broken" if left else "reverted"
+        status: Status = "broken" if left else "reverted"
         return Execution(
             status=status, id=journal.id, trouble=trouble, left=left, differences=differences, log=log, exit_code=EXITS[status]
         )

@@ -51,7 +51,7 @@ def read_wheel(path: str, name: str, version: str, sha256: str, environment: Env
         for member in members:
             if not _is_inside(member.name) or member.is_link:
                 raise bad_wheel(path, f"its member {member.name[:120]!r} would lie outside of the environment")
-        top = _info_folder(members and [member.name for member in members], path, said_name)
+        top = _info_folder([member.name for member in members], path, said_name)
         text = archive.text(f"{top}/WHEEL") or ""
         pure = re.search(r"^root-is-purelib:\s*true\s*$", text, re.IGNORECASE | re.MULTILINE) is not None
         if archive.text(f"{top}/METADATA") is None or not text:
@@ -88,7 +88,7 @@ def _is_inside(name: str) -> bool:
     return all(part not in ("", ".", "..") for part in name.split("/"))
 
 
-def _info_folder(names: list[str] | tuple[()], path: str, name: str) -> str:
+def _info_folder(names: list[str], path: str, name: str) -> str:
     tops = {top for one in names if (top := one.partition("/")[0]).endswith(".dist-info")}
     if len(tops) != 1:
         raise bad_wheel(path, "it has not exactly one .dist-info folder")

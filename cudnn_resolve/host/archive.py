@@ -31,7 +31,7 @@ class Archive:
         except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
             raise bad_wheel(path, f"it cannot be read: {error}") from None
 
-    def __enter__(self) -> Archive:
+    def __enter__(self) -> Archive:  # noqa: PYI034 - typing has no Self before Python 3.11
         return self
 
     def __exit__(self, *exception: object) -> None:

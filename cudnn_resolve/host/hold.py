@@ -40,7 +40,7 @@ def hold(folder: str, *, wait_seconds: float = 0.0) -> Hold | None:
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except OSError as error:  # noqa: PERF203 - it waits anyway
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 return Hold(handle)  # a file system without locks, such as some network ones: nothing better is known there
             if time.monotonic() >= deadline:

@@ -115,9 +115,10 @@ def can_answer() -> bool:
 
 def ask(question: str) -> bool:
     """True where the answer begins with y; an end of input is a no."""
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
     try:
         return input().strip().lower() in ("y", "yes")
     except EOFError:
-        print(file=sys.stderr)
+        sys.stderr.write("\n")
         return False

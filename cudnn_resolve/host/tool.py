@@ -39,7 +39,7 @@ class ToolResult:
         """The failure in one line."""
         if self.returncode is None:
             return self.tail[-1] if self.tail else "it cannot be started"
-        errors = [line for line in self.tail if line.lower().lstrip().startswith(("error", "e:", "× ", "dpkg: error"))]
+        errors = [line for line in self.tail if line.lower().lstrip().startswith(("error", "e:", "\u00d7 ", "dpkg: error"))]
         last = (errors or [line for line in self.tail if line.strip()] or [""])[-1].strip()
         ended = f"status {self.returncode}" if self.returncode > 0 else f"signal {-self.returncode}"
         return f"{ended}: {last[:300]}" if last else ended
@@ -80,7 +80,7 @@ def run_tool(argv: Sequence[str], tooling: Tooling, *, env: Mapping[str, str], o
                 env=dict(env),
                 cwd=tooling.cwd,
                 pass_fds=tooling.share,
-                preexec_fn=prepare,
+                preexec_fn=prepare,  # noqa: PLW1509 - it calls prctl(2) and nothing else
                 start_new_session=outlives,
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cudnn_resolve.report.text import Style, clean, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from cudnn_resolve.execution.journal import Story
     from cudnn_resolve.execution.model import Execution
@@ -35,31 +35,34 @@ def render(done: Execution, *, style: Style | None = None, width: int = 100, und
     if done.status == "broken" and undoing:
         head = "not everything could be put back"
     lines = [paint(head, "bold", _COLORS.get(done.status, "bold"))]
-
-    def add(text: str, first: str = "  ") -> None:
+    for text, first in _details(done):
         lines.extend(wrap(clean(text), width=width, first=first, rest=" " * len(first)))
-
-    if done.trouble is not None and done.status != "undone":
-        add(done.trouble.message)
-        if done.trouble.hint:
-            add(f"hint: {done.trouble.hint}")
-    for one in done.differences:
-        add(one, "  - ")
-    for one in done.left:
-        add(one, "  left: ")
-    for step in done.steps:
-        add(f"{step.what}, {step.seconds:.1f} s" if step.seconds >= 0.05 else step.what)
-    if done.removed and done.status == "done":
-        add(f"removed: {', '.join(done.removed)}")
-    for note in done.notes:
-        add(note, "  ! ")
-    if done.status == "done" and done.id is not None:
-        add(f"`cudnn-resolve apply --undo {done.id}` puts back what was there before")
-    if done.status == "broken":
-        add("`cudnn-resolve apply --undo` tries again to put everything back")
-    if done.log and done.status in ("reverted", "broken"):
-        add(f"what the installer said: {done.log}")
     return "\n".join(lines) + "\n"
+
+
+def _details(done: Execution) -> Iterator[tuple[str, str]]:
+    """What follows the head: each text with what stands before it."""
+    if done.trouble is not None and done.status != "undone":
+        yield done.trouble.message, "  "
+        if done.trouble.hint:
+            yield f"hint: {done.trouble.hint}", "  "
+    yield from ((one, "  - ") for one in done.differences)
+    yield from ((one, "  left: ") for one in done.left)
+    for step in done.steps:
+        yield (f"{step.what}, {step.seconds:.1f} s" if step.seconds >= 0.05 else step.what), "  "
+    if done.removed and done.status == "done":
+        yield f"removed: {', '.join(done.removed)}", "  "
+    yield from ((note, "  ! ") for note in done.notes)
+    yield from ((text, "  ") for text in _next(done))
+
+
+def _next(done: Execution) -> Iterator[str]:
+    if done.status == "done" and done.id is not None:
+        yield f"`cudnn-resolve apply --undo {done.id}` puts back what was there before"
+    if done.status == "broken":
+        yield "`cudnn-resolve apply --undo` tries again to put everything back"
+    if done.log and done.status in ("reverted", "broken"):
+        yield f"what the tools said: {done.log}"
 
 
 def encode(done: Execution, plan: Mapping[str, Any] | None = None) -> dict[str, Any]:
