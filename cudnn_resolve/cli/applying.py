@@ -12,7 +12,7 @@ from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldE
 from cudnn_resolve.execution.environment import Environment, ask_environment
 from cudnn_resolve.execution.model import Execution, Reporter, Silent
 from cudnn_resolve.execution.shelf import Shelf
-from cudnn_resolve.host import disk
+from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.hold import alive, hold, own_pid
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.record import dataclass, field, replace
@@ -223,7 +223,7 @@ def _held(environment: Environment, ways: Ways, *, mark: bool = True) -> Iterato
         if mark and disk.writable(folder):
             before = shelf.marked()
             stopped = before is not None
-            shelf.mark(json.dumps({"pid": own_pid(), "at": disk.now(), "stopped": stopped}))
+            shelf.mark(json.dumps({"pid": own_pid(), "at": clock.moment(), "stopped": stopped}))
         yield Work(
             host=LinuxHost(),
             environment=environment,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def differences(task: Task, facts: Facts) -> tuple[str, ...]:
     """What is not as planned, in words; empty where everything is."""
-    return (*_pip(task, facts), *_apt(task, facts), *_cudnn(task, facts))
+    return (*_pip(task, facts), *_cudnn(task, facts))
 
 
 def _pip(task: Task, facts: Facts) -> Iterator[str]:
@@ -33,14 +33,6 @@ def _pip(task: Task, facts: Facts) -> Iterator[str]:
     for name in task.remove:
         if name in known:
             yield f"{name} {known[name]} is still there"
-
-
-def _apt(task: Task, facts: Facts) -> Iterator[str]:
-    known = facts.packages.apt
-    for one in task.apt:
-        here = known.get(one.name) if isinstance(known, Mapping) else None
-        if here != one.version:
-            yield f"apt package {one.name} is {here or 'not there'}, not {one.version}"
 
 
 def _cudnn(task: Task, facts: Facts) -> Iterator[str]:

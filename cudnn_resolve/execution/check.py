@@ -22,7 +22,7 @@ _MAPS_BYTES = 4 << 20
 
 def check_before(task: Task, host: Host, environment: Environment) -> tuple[str, ...]:
     """What the user should know; WorldError where the environment cannot be changed."""
-    for kind in ("purelib", "platlib", "scripts"):
+    for kind in ("purelib", "platlib", "scripts") if task.install or task.remove or task.preload else ():
         folder = environment.scheme[kind]
         if not disk.writable(folder):
             raise WorldError(

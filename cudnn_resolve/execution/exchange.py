@@ -86,12 +86,8 @@ def _own_folders(wheels: Iterable[Wheel], leaving: Mapping[str, Installed]) -> I
 
 def refuse_detour(path: str, environment: Environment) -> None:
     """Nothing; WorldError where a link on the way leads out of the environment: what lies there is not its own."""
-    from cudnn_resolve.host.linux import LinuxHost
-
-    host = LinuxHost()
-    folder = os.path.dirname(path)
-    real = host.realpath(folder)
-    roots = [host.realpath(root) for root in environment.roots]
+    real = disk.real(os.path.dirname(path))
+    roots = [disk.real(root) for root in environment.roots]
     if not any(real == root or real.startswith(f"{root}/") for root in roots):
         raise WorldError(
             f"{path} lies outside of the environment: a link leads to {real}",

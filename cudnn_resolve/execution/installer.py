@@ -81,7 +81,7 @@ def _environ(environ: Mapping[str, str]) -> dict[str, str]:
     out = {name: value for name, value in environ.items() if not name.startswith(("PIP_", "UV_", "PYTHON")) or name in _UV_KEPT}
     return {
         **out,
-        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_CONFIG_FILE": "/dev/null",
         "PIP_NO_WARN_SCRIPT_LOCATION": "1",
         "PIP_ROOT_USER_ACTION": "ignore",
         "PIP_PROGRESS_BAR": "off",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.host import disk
+from cudnn_resolve.host import clock, disk
 from cudnn_resolve.record import dataclass
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Journal:
 
     def add(self, kind: str, **values: Any) -> None:
         """Nothing; the record is on the disk when this comes back. WorldError where it cannot be."""
-        body = json.dumps({"kind": kind, "at": disk.now(), **values}, separators=(",", ":"), sort_keys=True)
+        body = json.dumps({"kind": kind, "at": clock.moment(), **values}, separators=(",", ":"), sort_keys=True)
         found = _next_sum(self._sum, body)
         disk.append_synced(f"{self.folder}/{FILE}", f"{found} {body}\n".encode())
         self._sum = found
@@ -131,12 +131,7 @@ def _state(records: list[Mapping[str, Any]]) -> str:
 
 
 def _content(folder: str) -> bytes:
-    path = f"{folder}/{FILE}"
-    if disk.kind(path) != "file" or disk.size_of(path) > _LIMIT_BYTES:
-        return b""
-    from cudnn_resolve.host.linux import LinuxHost
-
-    return LinuxHost().read_bytes(path, 0, _LIMIT_BYTES) or b""
+    return disk.content(f"{folder}/{FILE}", _LIMIT_BYTES) or b""
 
 
 def _lines(content: bytes) -> tuple[list[Mapping[str, Any]], str, int]:

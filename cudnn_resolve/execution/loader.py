@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.task import Task
     from cudnn_resolve.host.port import Host
 
-CACHE_FILE = "/etc/ld.so.conf.d/cudnn-resolve.conf"
 _NAMES = re.compile(r"^NAMES = \(([^()\n]{0,500})\)$", re.MULTILINE)
 _WORD = re.compile(r"'([A-Za-z_][A-Za-z0-9_.]{0,60})'", re.ASCII)
 
@@ -34,14 +33,6 @@ def preload_change(task: Task, host: Host, environment: Environment) -> dict[str
         return {path: None for path in (module, link) if host.stat(path) is not None} if found else {}
     files = {module: preload_source(tuple(wanted)), link: preload_pth()}
     return {path: text.encode() for path, text in files.items() if host.read_text(path) != text}
-
-
-def cache_change(task: Task, host: Host) -> str | None:
-    """The text of the file for the linker cache; None where it is not needed, or is there already."""
-    if not task.cached:
-        return None
-    text = "".join(f"{path}\n" for path in task.cached)
-    return None if host.read_text(CACHE_FILE) == text else text
 
 
 def activation(environ: Mapping[str, str], paths: tuple[str, ...]) -> str:

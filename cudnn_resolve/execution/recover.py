@@ -8,26 +8,30 @@ from typing import TYPE_CHECKING
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.journal import Journal, Story, inside, tampered
+from cudnn_resolve.execution.linkercache import restore_cache
 from cudnn_resolve.execution.model import EXITS, Execution, Status, Trouble
 from cudnn_resolve.execution.restore import put_back
 from cudnn_resolve.execution.shelf import Shelf, find_story
+from cudnn_resolve.execution.system import restore_system
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import undisturbed
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.execution.run import Work
+    from cudnn_resolve.host.port import Host
     from cudnn_resolve.host.tool import Tooling
 
 
-def put_all_back(journal: Journal, shelf: Shelf, environment: Environment, tooling: Tooling, *, why: str) -> tuple[str, ...]:
+def put_all_back(journal: Journal, shelf: Shelf, host: Host, tooling: Tooling, *, why: str) -> tuple[str, ...]:
     """What could not be put back, in words; empty where everything is as it was before that journal."""
-    del tooling
     left: tuple[str, ...]
+    environment = shelf.environment
     with contextlib.suppress(CudnnResolveError):  # a full disk must not stop the way back, which only moves and removes
         journal.add("revert", why=why)
     try:
-        left = put_back(journal.story(), shelf, environment)
+        story = journal.story()
+        left = (*put_back(story, shelf, environment), *restore_cache(story, tooling), *restore_system(story, host, tooling))
     except CudnnResolveError as error:
         left = (error.message,)
     try:
@@ -123,7 +127,7 @@ def changed_since(story: Story, environment: Environment) -> tuple[str, ...]:
 def _put_back(story: Story, work: Work, *, why: str) -> Execution:
     journal = Journal.resume(story, watch=work.watch)
     with undisturbed():
-        left = put_all_back(journal, work.shelf, work.environment, work.tooling(journal), why=why)
+        left = put_all_back(journal, work.shelf, work.host, work.tooling(journal), why=why)
     status: Status = "broken" if left else "undone"
     installed = tuple(f"{one[0]}=={one[2]}" for one in story.begin.get("install", ()) if one[2])
     trouble = Trouble(message="not everything could be put back", code="left") if left else None

@@ -7,14 +7,17 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
+from cudnn_resolve.execution.aptget import require_apt
 from cudnn_resolve.execution.check import check_before, check_room, installed_outside
 from cudnn_resolve.execution.exchange import Exchange, plan_exchange, suspicious_names, take_away
 from cudnn_resolve.execution.fetch import Download, check_known, download_local, fetch
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.installer import choose_installer, install_wheels
+from cudnn_resolve.execution.linkercache import cache_change, write_cache
 from cudnn_resolve.execution.loader import preload_change
 from cudnn_resolve.execution.model import EXITS, Done, Execution, Reporter, Silent, Status, Trouble
 from cudnn_resolve.execution.recover import put_all_back
+from cudnn_resolve.execution.system import change_system, prepare_system
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import InterruptError, interruptible, undisturbed
 from cudnn_resolve.host.tool import Tooling
@@ -68,6 +71,8 @@ def carry_out(task: Task, work: Work) -> Execution:
     try:
         with interruptible():
             notes = check_before(task, work.host, work.environment)
+            if task.apt:
+                require_apt(task, work.host)
             check_known(task.install, trusted=work.trusted)
             installer = choose_installer(work.installer, work.environment)
             journal = work.shelf.open(watch=work.watch)
@@ -82,7 +87,14 @@ def carry_out(task: Task, work: Work) -> Execution:
 
 def is_done(task: Task, work: Work) -> bool:
     """True where nothing has to be changed."""
-    return not (task.install or task.remove or task.unpinned or task.apt or preload_change(task, work.host, work.environment))
+    return not (
+        task.install
+        or task.remove
+        or task.unpinned
+        or task.apt
+        or cache_change(task, work.host)
+        or preload_change(task, work.host, work.environment)
+    )
 
 
 def _begin(task: Task, work: Work, journal: Journal) -> dict[str, Any]:
@@ -106,7 +118,20 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     store = work.shelf.store_of(journal.id)
     check_room(wheels, exchange, store, work.environment)
     steps: list[Done] = []
+    cached = cache_change(task, work.host)
     journal.add("files", store=store, **_files(exchange))
+    if task.apt:
+        work.reporter.begin(f"asking apt-get for {len(task.apt)} packages")
+        apt, packages = prepare_system(task, work.host, journal, work.tooling(journal), work.download)
+        work.reporter.begin(f"installing {len(packages)} packages of the system with apt-get")
+        steps.append(
+            Done(
+                what=f"{len(packages)} packages installed with apt-get",
+                seconds=change_system(apt, packages, journal, work.tooling(journal)),
+            )
+        )
+    if cached is not None:
+        write_cache(cached, journal, work.tooling(journal))
     journal.add("change")
     take_away(exchange, store)
     journal.add("saved", count=len(exchange.save))
@@ -238,7 +263,7 @@ def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution
                 raise error
             return Execution(status="interrupted", id=journal.id, trouble=trouble, log=log)
         work.reporter.begin("putting everything back")
-        left = put_all_back(journal, work.shelf, work.environment, work.tooling(journal), why=trouble.code)
+        left = put_all_back(journal, work.shelf, work.host, work.tooling(journal), why=trouble.code)
         work.reporter.end()
         status: Status = "broken" if left else "reverted"
         return Execution(

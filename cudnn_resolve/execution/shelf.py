@@ -114,9 +114,8 @@ class Shelf:
 
     def marked(self) -> str | None:
         """What `mark` wrote, where it was not taken away again; None otherwise."""
-        from cudnn_resolve.host.linux import LinuxHost
-
-        return LinuxHost().read_text(f"{self.folder}/{_MARK}", 4096)
+        raw = disk.content(f"{self.folder}/{_MARK}", 4096)
+        return None if raw is None else raw.decode("utf-8", "replace")
 
     def unmark(self) -> None:
         """Nothing; nobody is at work any more."""

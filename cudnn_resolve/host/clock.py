@@ -5,6 +5,11 @@ from __future__ import annotations
 import time
 
 
+def moment() -> str:
+    """The time as ISO 8601 in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
 def seconds() -> float:
     """Seconds since some moment; never goes back."""
     return time.monotonic()

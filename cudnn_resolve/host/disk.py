@@ -11,7 +11,6 @@ import hashlib
 import os
 import shutil
 import stat as modes
-import time
 from collections.abc import Callable, Iterator
 
 from cudnn_resolve.errors import WorldError
@@ -283,9 +282,22 @@ def private_folder(path: str) -> str:
     return path
 
 
-def now() -> str:
-    """The time as ISO 8601 in UTC."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+def content(path: str, limit_bytes: int) -> bytes | None:
+    """The beginning of a file, a link not followed; None where there is no readable one."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    with open(handle, "rb") as file:
+        try:
+            return file.read(limit_bytes)
+        except OSError:
+            return None
+
+
+def real(path: str) -> str:
+    """The path with every link resolved, as far as it exists."""
+    return os.path.realpath(path)
 
 
 def is_root() -> bool:
