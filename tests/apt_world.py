@@ -69,7 +69,16 @@ class AptWorld:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._gpg("--yes", "--output", str(path), "--export", key)
 
-    def package(self, name: str, version: str, *, depends: str = "", conflicts: str = "", files: dict[str, str] | None = None, folder: Path | None = None) -> Path:
+    def package(
+        self,
+        name: str,
+        version: str,
+        *,
+        depends: str = "",
+        conflicts: str = "",
+        files: dict[str, str] | None = None,
+        folder: Path | None = None,
+    ) -> Path:
         """A .deb in the repository (or in another folder)."""
         where = folder or self.repository
         tree = self.base / "build" / f"{name}-{version}"
@@ -101,9 +110,15 @@ class AptWorld:
         for name in ("Packages", "Packages.gz"):
             content = (self.repository / name).read_bytes()
             rows.append(f" {hashlib.sha256(content).hexdigest()} {len(content)} {name}")
-        release = "Origin: NVIDIA\nLabel: NVIDIA CUDA\nArchitectures: amd64 all\nDate: Sat, 21 Nov 2026 00:00:00 UTC\nSHA256:\n" + "\n".join(rows) + "\n"
+        release = (
+            "Origin: NVIDIA\nLabel: NVIDIA CUDA\nArchitectures: amd64 all\nDate: Sat, 21 Nov 2026 00:00:00 UTC\nSHA256:\n"
+            + "\n".join(rows)
+            + "\n"
+        )
         (self.repository / "InRelease").unlink(missing_ok=True)
-        self._gpg("--yes", "--local-user", key or self.key, "--output", str(self.repository / "InRelease"), "--clearsign", data=release.encode())
+        self._gpg(
+            "--yes", "--local-user", key or self.key, "--output", str(self.repository / "InRelease"), "--clearsign", data=release.encode()
+        )
 
     def entry(self, *, signed: bool = True) -> str:
         """The line of sources.list."""
@@ -119,7 +134,9 @@ class AptWorld:
         """cuda-keyring, which makes the repository known."""
         path = self.base / "key.gpg"
         self.export(self.key, path)
-        target = self.package("cuda-keyring", "1.1-1", files={"etc/apt/sources.list.d/cuda-standin.list": self.entry()}, folder=self.base / "keyrings")
+        target = self.package(
+            "cuda-keyring", "1.1-1", files={"etc/apt/sources.list.d/cuda-standin.list": self.entry()}, folder=self.base / "keyrings"
+        )
         tree = self.base / "build" / "cuda-keyring-1.1-1"
         (tree / "usr/share/keyrings").mkdir(parents=True)
         shutil.copy(path, tree / "usr/share/keyrings/cuda-archive-keyring.gpg")
@@ -127,7 +144,13 @@ class AptWorld:
         return target
 
     def apt(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(list(words), env={**self.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            list(words),
+            env={**self.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     def installed(self) -> dict[str, str]:
         """Package to version and state."""

@@ -19,7 +19,9 @@ from cudnn_resolve.host.hold import hold
 from cudnn_resolve.host.linux import LinuxHost
 from tests.apt_world import AptWorld, missing_tools
 
-pytestmark = pytest.mark.skipif(bool(missing_tools()) or not disk.is_root(), reason=f"needs root and {', '.join(missing_tools()) or 'nothing else'}")
+pytestmark = pytest.mark.skipif(
+    bool(missing_tools()) or not disk.is_root(), reason=f"needs root and {', '.join(missing_tools()) or 'nothing else'}"
+)
 
 OLD = "8.9.6.50-1+cuda12.2"
 NEW = "8.9.7.29-1+cuda12.2"
