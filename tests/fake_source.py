@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from typing import NamedTuple
 
 from packaging.version import Version
@@ -22,6 +23,8 @@ class Published(NamedTuple):
     """`sdist` stands for a source archive."""
     requires_python: str | None = None
     yanked: str | None = None
+    garbled: bool = False
+    """True where its metadata cannot be read."""
 
 
 class FakeSource:
@@ -57,6 +60,8 @@ class FakeSource:
         self.read.append(file.filename)
         version = file.filename.split("-")[1].removesuffix(".tar.gz")
         published = self._packages[name][version]
+        if published.garbled:
+            raise IndexUnavailableError(f"the metadata of {file.filename} is garbled", code="metadata-invalid")
         guessed = None if file.is_wheel else "its build may add some"
         return Metadata(published.requires, published.requires_python, (), guessed)
 
@@ -75,7 +80,7 @@ def files(name: str, version: str, published: Published, origin: str = ORIGIN) -
         File(
             filename=one,
             url=f"{origin}/{name}/{one}",
-            hashes={"sha256": f"{abs(hash(one)):064x}"[:64]},
+            hashes={"sha256": sha256(one.encode()).hexdigest()},
             size=1000 + len(one),
             requires_python=published.requires_python,
             yanked=published.yanked,

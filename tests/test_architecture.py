@@ -165,6 +165,9 @@ def effects(source: Source) -> Iterator[str]:
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Attribute):
             yield from effect_of_attribute(source, node)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CLOCK_CALLS:
+            if not dotted(node.func.value).endswith("host"):
+                yield f"line {node.lineno}: calls {dotted(node.func)}"
         elif isinstance(node, ast.Name) and node.id in {"open", *RUNNING_MACHINE}:
             yield f"line {node.lineno}: uses {node.id}"
 
@@ -173,7 +176,7 @@ def effect_of_attribute(source: Source, node: ast.Attribute) -> Iterator[str]:
     name = dotted(node)
     if name.startswith(("os.", "sys.")) and touches(name, source.room):
         yield f"line {node.lineno}: touches {name}"
-    if node.attr in FILE_CALLS | CLOCK_CALLS and not dotted(node.value).endswith("host"):
+    if node.attr in FILE_CALLS and not dotted(node.value).endswith("host"):
         yield f"line {node.lineno}: calls {name}"
     if node.attr in RUNNING_MACHINE:
         yield f"line {node.lineno}: uses {name}"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.task import Task
     from cudnn_resolve.index.download import Downloads
     from cudnn_resolve.plan.model import Plan
+    from cudnn_resolve.requirement.source import File
 
 _ORPHAN_SECONDS = 20.0
 """How long an installer is awaited whose own `apply` was killed."""
@@ -147,16 +148,45 @@ def _carry_out(plan: Plan, task: Task, work: Work, options: Options, ways: Ways)
 
 
 @contextmanager
-def _downloads(options: Options, plan: Plan) -> Iterator[Downloads]:
+def _downloads(options: Options, plan: Plan) -> Iterator[_Fetching]:
     from cudnn_resolve.cli.packages import settings_of
     from cudnn_resolve.cli.request import wishes_of
     from cudnn_resolve.index.download import Downloads
+    from cudnn_resolve.index.transport import Transport
 
-    found = Downloads(settings_of(options, wishes_of(options), plan.facts), offline=options.offline)
+    settings = settings_of(options, wishes_of(options), plan.facts)
+    transport = Transport(settings)
     try:
-        yield found
+        yield _Fetching(Downloads(transport, settings.retries), offline=options.offline)
     finally:
-        found.close()
+        transport.close()
+
+
+class _Fetching:
+    """Files of indexes, and of folders on this disk, which need not be copied."""
+
+    def __init__(self, downloads: Downloads, *, offline: bool) -> None:
+        self._downloads = downloads
+        self._offline = offline
+
+    def __call__(self, file: File, folder: str, progress: Callable[[int], None]) -> str:
+        """The path of the file in the folder."""
+        from cudnn_resolve.execution.fetch import download_local
+        from cudnn_resolve.index.address import is_local
+
+        if is_local(file.url):
+            return download_local(file, folder, progress)
+        if self._offline:
+            raise WorldError(f"{file.filename} is not on this disk", code="offline", hint="leave --offline out")
+        before = 0
+
+        def told(name: str, there: int, total: int | None) -> None:
+            nonlocal before
+            del name, total
+            progress(there - before)
+            before = there
+
+        return self._downloads.fetch(file, folder, told)
 
 
 def _managed(environment: Environment) -> WorldError:

@@ -45,7 +45,8 @@ def gather_question(options: Options, *, fresh: bool = False, preferences: Mappi
     request_of(options, book, wishes)  # a wrong word is said at once, not after the seconds that a machine takes
     facts = gather_facts(options, book)
     source = open_packages(options, wishes, facts)
-    request = request_of(options, book, wishes, source, direct_of(wishes, source, facts))
+    direct, extras = direct_of(wishes, source)
+    request = request_of(options, book, replace(wishes, extras=(*wishes.extras, *extras)), source, direct)
     request = replace(request, tell=lambda text: tell(text, options))
     machine = machine_of(facts, book)
     if fresh:

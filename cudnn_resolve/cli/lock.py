@@ -190,6 +190,8 @@ def _write(made: Made) -> None:
 
         write_atomic(made.path, made.text)
         say(f"wrote {made.path}: {summary(made.lock, None)}", options)
+    if made.lock.tool is not None and made.lock.tool.has_overrides:
+        say(f"it has overrides: `uv pip sync {made.path}`, or `pip install --no-deps -r {made.path}`", options)
     if made.old is not None:
         for line in change_lines(made.changes, verbose=options.verbose > 0):
             say(line, options)

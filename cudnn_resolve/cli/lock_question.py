@@ -192,8 +192,9 @@ def _each(options: Options, platforms: Sequence[str]) -> list[Options]:
 
 def answers_of(sitting: Sitting, old: Lock | None, upgraded: frozenset[str], *, keep: bool) -> Found:
     """The answer for each platform; with `keep`, the pins of the old lock are tried first, but for those `upgraded`."""
-    questions = [gather_question(one, fresh=True) for one in _each(sitting.options, sitting.platforms)]
-    first = questions[0]
+    options, *others = _each(sitting.options, sitting.platforms)
+    first = gather_question(options, fresh=True)
+    questions = [first, *(_elsewhere(first, one) for one in others)]  # the same request, of the same indexes
     outcomes: list[Resolution | Conflict] = []
     for python in _pythons(first.machine):
         outcomes = []
@@ -212,6 +213,21 @@ def answers_of(sitting: Sitting, old: Lock | None, upgraded: frozenset[str], *, 
     matrix = "+".join(layer.version() for layer in first.book.layers)
     answers = [_answer(one, question) for one, question in zip(outcomes, questions, strict=True) if isinstance(one, Resolution)]
     return Found(answers=tuple(answers), matrix=matrix)
+
+
+def _elsewhere(question: Question, options: Options) -> Question:
+    """The question for another platform."""
+    from cudnn_resolve.requirement.machine import machine_of
+
+    facts = gather_facts(options, question.book)
+    platform = options.assumptions.platform or ""
+    context = tuple((name, platform if name == "--platform" else value) for name, value in question.request.context)
+    return Question(
+        book=question.book,
+        facts=facts,
+        machine=replace(machine_of(facts, question.book), pip={}, requires={}),
+        request=replace(question.request, context=context),
+    )
 
 
 def _pythons(machine: Machine) -> Sequence[tuple[int, int] | None]:

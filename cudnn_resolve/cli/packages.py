@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+from cudnn_resolve.errors import InputError
+from cudnn_resolve.requirement.model import Extra
+from cudnn_resolve.requirement.source import Direct, Offer
 
 if TYPE_CHECKING:
     from cudnn_resolve.cli.options import Options
@@ -13,7 +17,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.index.client import IndexClient
     from cudnn_resolve.index.config import Options as IndexOptions
     from cudnn_resolve.index.settings import Settings
-    from cudnn_resolve.requirement.source import Direct
+    from cudnn_resolve.requirement.file import Reference
 
 _RULES = {"first-index": "uv", "best-match": "pip"}
 
@@ -70,7 +74,45 @@ def _site_packages(prefix: str | None, facts: Facts) -> tuple[str, ...]:
     return (os.path.join(prefix, "lib", f"python{version}", "site-packages"),) if prefix and version else ()
 
 
-def direct_of(wishes: Wishes, source: IndexClient, facts: Facts) -> Sequence[Direct]:
-    """What is behind the archives and folders that the wishes name."""
-    del wishes, source, facts
-    return ()
+def direct_of(wishes: Wishes, source: IndexClient) -> tuple[tuple[Direct, ...], tuple[Extra, ...]]:
+    """What is behind the archives and folders that the wishes name, and the requirement that each of them is.
+
+    InputError for one that cannot be used, IndexUnavailableError for one that cannot be had.
+    """
+    found, extras = [], []
+    for reference in wishes.references:
+        one = _direct(reference, source)
+        inside = f"[{','.join(reference.extras)}]" if reference.extras else ""
+        marker = f"; {reference.marker}" if reference.marker else ""
+        found.append(one)
+        extras.append(Extra(text=f"{one.name}{inside}=={one.offer.version}{marker}", origin=reference.origin))
+    return tuple(found), tuple(extras)
+
+
+def _direct(reference: Reference, source: IndexClient) -> Direct:
+    from packaging.utils import canonicalize_name
+
+    from cudnn_resolve.host.files import absolute
+    from cudnn_resolve.index.address import is_remote, level
+    from cudnn_resolve.index.direct import read_direct
+
+    place = reference.place
+    local = not is_remote(place) and not place.startswith("file:")
+    where = absolute(place, reference.base) if local else place
+    try:
+        read = read_direct(source, where)
+    except InputError as error:
+        raise InputError(error.message, code=error.code, context=error.context or reference.origin, hint=error.hint) from None
+    if reference.name is not None and canonicalize_name(reference.name) != read.name:
+        raise InputError(f"`{reference.name}` is asked for, and {read.name} is there", code="reference-name", context=reference.origin)
+    file = read.offer.files[0]
+    folder = None if file.hashes else where
+    offer = read.offer if folder is None else Offer(version=read.offer.version, files=())
+    return Direct(
+        name=read.name,
+        url=level(file.url),
+        offer=offer,
+        metadata=read.metadata,
+        folder=folder,
+        editable=reference.editable,
+    )

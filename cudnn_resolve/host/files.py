@@ -130,3 +130,8 @@ def folder_of(path: str, *, is_folder: bool = False) -> str:
     """The absolute folder that a file is in, or which `path` itself names."""
     where = os.path.abspath(path)
     return where if is_folder else os.path.dirname(where)
+
+
+def absolute(path: str, base: str | None) -> str:
+    """The same from the root on, `~` being the user's home."""
+    return os.path.abspath(beside(os.path.expanduser(path), base))

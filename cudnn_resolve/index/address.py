@@ -95,7 +95,7 @@ def url_of(path: str) -> str:
 def joined(base: str, link: str) -> str:
     """The address that a link on a page means, without credentials and fragment; ValueError where it means none."""
     if link.startswith(("https://", "http://")):
-        return level(link)
+        return level(link) if "@" in link or "#" in link else link
     return level(urljoin(base, link))
 
 

@@ -13,7 +13,6 @@ import os
 import stat as modes
 import time
 from collections.abc import Iterator, Sequence
-from hashlib import blake2b
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -122,8 +121,8 @@ class IndexCache:
 
     def _path(self, kind: str, key: str) -> str:
         assert self._folder
-        digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-        return os.path.join(self._folder, kind, digest[:2], digest[2:])
+        raw = key.encode("utf-8", "surrogatepass")
+        return os.path.join(self._folder, kind, f"{crc32(raw):08x}{crc32(raw[::-1]):08x}")  # a file says whose it is: a clash is a miss
 
     def _descriptor(self, kind: str, key: str) -> int | None:
         if not self._folder:

@@ -7,12 +7,14 @@ with open_source(settings, cache_folder=folder, offline=False) as source:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.index.address import is_local, level, path_of, shown
 from cudnn_resolve.index.cache import IndexCache, close_blocks
+from cudnn_resolve.index.download import Downloads, Told
 from cudnn_resolve.index.filename import normalize
 from cudnn_resolve.index.folder import list_files, shelf_of_folder, shelf_of_tree
 from cudnn_resolve.index.listing import Source as Shelved
@@ -24,6 +26,9 @@ from cudnn_resolve.index.statement import Statements
 from cudnn_resolve.index.transport import Refusal, Transport
 from cudnn_resolve.index.work import Crew, Job
 from cudnn_resolve.requirement.source import File, Listing, Metadata, Place
+
+if TYPE_CHECKING:
+    from cudnn_resolve.index.direct import Direct
 
 Progress = Callable[[int, int, str], None]
 """Called while somebody waits: requests sent, bytes received, what is waited for."""
@@ -55,13 +60,14 @@ class IndexClient:
         self._cache = IndexCache(cache_folder)
         self._crew = Crew()
         self._pages = Pages(self._transport, self._cache, offline=offline)
-        self._statements = Statements(self._transport, self._cache, offline=offline, note=self._note)
+        self._downloads = Downloads(self._transport, settings.retries)
+        self._statements = Statements(self._transport, self._cache, self._downloads, offline=offline, note=self._note)
         self._shelves: dict[tuple[str, str], Job[Shelf | None]] = {}
         self._metadata: dict[str, Job[Metadata | None]] = {}
         self._listings: dict[tuple[str, str], Listing | None] = {}
         self._folders: dict[str, list[str]] = {}
 
-    def __enter__(self) -> IndexClient:
+    def __enter__(self) -> IndexClient:  # noqa: PYI034 - nothing inherits from it
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -126,6 +132,31 @@ class IndexClient:
         else:
             self._crew.hand(job)
 
+    def fetch(self, files: Sequence[File], folder: str, told: Told | None = None) -> list[str]:
+        """Paths of the files in `folder`, downloaded side by side unless they are there, each with its size and hash checked.
+
+        `told` hears of each file how many bytes are there and how many it has. WorldError where a file cannot be had or written;
+        whole files that are there by then stay.
+        """
+        jobs = [Job(lambda file=file: self._downloads.fetch(file, folder, told), file.filename) for file in files]  # type: ignore[misc]
+        crew = Crew(4)
+        for job in jobs:
+            crew.hand(job)
+        try:
+            return [job.value(self._tell) for job in jobs]
+        finally:
+            crew.close()
+
+    def keep_metadata(self, name: str, file: File, said: Metadata) -> None:
+        """Keeps the metadata of a file that was read by other ways."""
+        self._statements.keep(name, file, said)
+
+    def direct(self, reference: str) -> Direct:
+        """The package that an address, a path or the folder of a project is: its name, its one offer, its metadata."""
+        from cudnn_resolve.index.direct import read_direct
+
+        return read_direct(self, reference)
+
     def _statement_job(self, name: str, file: File) -> Job[Metadata | None]:
         return Job(lambda: self._statements.read(normalize(name), file), f"metadata of {file.filename[:100]}")
 
@@ -152,7 +183,7 @@ class IndexClient:
         origins = tuple(dict.fromkeys(one.origin for one in shelves if one.origin))
         if len(origins) > 1:
             self.served_by[name] = origins
-        return make_listing(name, shelves, self.settings)
+        return make_listing(name, shelves, self.settings, tuple(shown(origin) for origin in origins))
 
     def _of_index(self, index: IndexAddress, name: str) -> tuple[bool, Shelf | None]:
         """Whether it is known what an index offers of a package, and what it is."""
@@ -242,4 +273,7 @@ class IndexClient:
 
 
 def _unavailable(refusal: Refusal, what: str) -> IndexUnavailableError:
-    return IndexUnavailableError(f"{what} could not be had: {refusal.why}", code=refusal.code, hint=refusal.hint)
+    return IndexUnavailableError(f"{what} could not be had: {refusal.why}", code=refusal.code, hint=refusal.hint or _ALONE)
+
+
+_ALONE = "--offline answers from the tables and what is in the cache"

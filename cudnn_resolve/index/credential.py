@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import threading
 from urllib.parse import urlsplit
 
@@ -103,6 +102,8 @@ def _read_netrc(path: str, host: str) -> Login | None:
 
 def _ask_keyring(service: str, user: str | None) -> Login | None:
     """What the keyring program has for a service; it is never let ask the user."""
+    import subprocess
+
     service = split_login(service)[0]
     mode = ["get", service, user] if user else ["--mode", "creds", "get", service]
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sysconfig
 from collections.abc import Iterable, Iterator
 
 _WHERE = os.path.join("pip", "_internal", "models", "index.py")
@@ -19,6 +18,8 @@ def default_index(import_path: Iterable[str]) -> tuple[str, str] | None:
 
     Read from pip on the target's `import_path`, else of this interpreter, else from the wheel that the interpreter would install.
     """
+    import sysconfig
+
     own = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     for folder in (*import_path, *own):
         path = os.path.join(folder, _WHERE)
@@ -41,6 +42,8 @@ def _simple(base: str) -> str:
 
 
 def _bundled() -> Iterator[str]:
+    import sysconfig
+
     standard = os.path.join(sysconfig.get_path("stdlib"), "ensurepip", "_bundled")
     for folder in (standard, sysconfig.get_config_var("WHEEL_PKG_DIR") or "", *_WHEEL_FOLDERS):
         try:

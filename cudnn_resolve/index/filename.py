@@ -29,12 +29,22 @@ def version_in(filename: str, name: str) -> str | None:
         parts = filename[:-4].split("-")
         if len(parts) not in (5, 6) or (len(parts) == 6 and not parts[2][:1].isdigit()):
             return None
-        stem, version = parts[0], parts[1].replace("_", "-") if "_" in parts[1] else parts[1]
-        return version if (stem == name or normalize(stem) == name) and is_version(version) else None
+        return _version(parts[0], parts[1], name)
     for ending in SDIST_ENDINGS:
         if filename.endswith(ending):
             return _of_archive(filename[: -len(ending)], name)
     return None
+
+
+def version_of_stem(stem: str, name: str) -> str | None:
+    """As `version_in`, of the part of a wheel's name before its tags, `numpy-2.0.0`."""
+    project, _, version = stem.partition("-")
+    return _version(project, version, name)
+
+
+def _version(project: str, version: str, name: str) -> str | None:
+    version = version.replace("_", "-")
+    return version if (project == name or normalize(project) == name) and is_version(version) else None
 
 
 def _of_archive(stem: str, name: str) -> str | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudnn_resolve.index.filename import is_prerelease
 from cudnn_resolve.index.page import Shelf, files_of
 from cudnn_resolve.index.settings import ALL, Settings
 from cudnn_resolve.requirement.source import File, Listing, Offer
+
+if TYPE_CHECKING:
+    from packaging.version import Version
 
 
 class Source(NamedTuple):
@@ -66,8 +69,8 @@ class _Offers(Sequence[Offer]):
         return (self[number] for number in range(len(self)))
 
 
-def make_listing(name: str, sources: Sequence[Source], settings: Settings) -> Listing:
-    """What the sources offer together, as the settings admit it."""
+def make_listing(name: str, sources: Sequence[Source], settings: Settings, origins: tuple[str, ...] = ()) -> Listing:
+    """What the sources offer together, as the settings admit it; `origins` are the indexes that have it."""
     if len(sources) == 1:
         shelf, origin = sources[0]
         versions: Sequence[str] = shelf.versions
@@ -78,7 +81,7 @@ def make_listing(name: str, sources: Sequence[Source], settings: Settings) -> Li
     if settings.exclude_newer or settings.no_binary or settings.only_binary:
         offers, left_out = _admitted(name, offers, settings)
     only_prereleases = bool(offers) and all(is_prerelease(version) for version in _versions(offers))
-    return Listing(name=name, offers=offers, only_prereleases=only_prereleases, left_out=left_out)
+    return Listing(name=name, offers=offers, only_prereleases=only_prereleases, origins=origins, left_out=left_out)
 
 
 def _versions(offers: Sequence[Offer]) -> Sequence[str]:
@@ -86,24 +89,49 @@ def _versions(offers: Sequence[Offer]) -> Sequence[str]:
 
 
 def _merged(sources: Sequence[Source]) -> Sequence[Offer]:
+    """All releases of all sources. The longest list gives the order; the others are fitted in, most by their mere text."""
     from packaging.version import Version
 
-    places: dict[Version, list[tuple[Source, int]]] = {}
-    for source in sources:
-        for number, version in enumerate(source.shelf.versions):
-            places.setdefault(Version(version), []).append((source, number))
-    order = sorted(places, reverse=True)
-    versions = [places[version][0][0].shelf.versions[places[version][0][1]] for version in order]
+    longest = max(range(len(sources)), key=lambda one: len(sources[one].shelf.versions)) if sources else 0
+    order: list[str] = list(sources[longest].shelf.versions) if sources else []
+    places: dict[str, list[tuple[int, int]]] = {text: [(longest, number)] for number, text in enumerate(order)}
+    for which, source in enumerate(sources):
+        if which == longest:
+            continue
+        for number, text in enumerate(source.shelf.versions):
+            if text not in places:
+                version = Version(text)
+                at = _place(order, version)
+                if at == len(order) or Version(order[at]) != version:
+                    order.insert(at, text)
+                    places[text] = []
+                else:
+                    text = order[at]  # noqa: PLW2901 - as the others spell it
+            places[text].append((which, number))
 
     def read(number: int) -> tuple[File, ...]:
         """The files of all, each name once: the source that stands first wins."""
         found: dict[str, File] = {}
-        for source, place in places[order[number]]:
-            for file in files_of(source.shelf, place, source.origin):
+        for which, place in sorted(places[order[number]]):
+            for file in files_of(sources[which].shelf, place, sources[which].origin):
                 found.setdefault(file.filename, file)
         return tuple(found.values())
 
-    return _Offers(versions, read)
+    return _Offers(order, read)
+
+
+def _place(order: Sequence[str], version: Version) -> int:
+    """Where a version belongs among versions that stand newest first: the first that is not newer."""
+    from packaging.version import Version as Parsed
+
+    low, high = 0, len(order)
+    while low < high:
+        middle = (low + high) // 2
+        if Parsed(order[middle]) > version:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 def _admitted(name: str, offers: Sequence[Offer], settings: Settings) -> tuple[list[Offer], tuple[str, ...]]:

@@ -19,10 +19,11 @@ JSON = "json"
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.01"
 
 _LONGEST_LINK = 32768
-_BETWEEN = b"\0"
 _ANCHOR = re.compile(rb"<[aA](?=\s)")
+_LINK = re.compile(rb"""<a href="(?:[^"#<>]*/)?(?:([^"/#<>-]+-[^"/#<>-]+)-[^"/#<>-]+-[^"/#<>-]+-[^"/#<>-]+\.whl|([^"/#<>]+))["#]|<[aA]\s""")
+"""An anchor: of a wheel in the usual form (what comes before the first tag), of another file (its name), or any other."""
 _HREF = re.compile(rb"""\shref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", re.IGNORECASE)
-_TAG = re.compile(rb"""(?:[^>"']|"[^"]*"|'[^']*')*""")
+_TAG = re.compile(r"""[^>"']*(?:(?:"[^"]*"|'[^']*')[^>"']*)*""")
 _ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s"'<>`]+))?""")
 _BASE = re.compile(rb"<base(?=\s)([^<>]{0,4096})", re.IGNORECASE)
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{0,31});")
@@ -70,30 +71,45 @@ def _read_html(body: bytes, base: str, name: str) -> Shelf:
         raise PageError("is no HTML")
     groups: dict[str, list[bytes]] = {}
     skipped = 0
-    pieces = _ANCHOR.split(body)
-    del pieces[0]
-    known: dict[bytes, str | None] = {}
-    for piece in pieces:
-        href = _href(piece)
-        if href is None:
-            continue
-        last = href.partition(b"#")[0].rpartition(b"/")[2]
-        wheel = last[-4:] == b".whl"
-        start = b"-".join(last.split(b"-", 2)[:2]) if wheel else last
-        if wheel and start in known and last.count(b"-") == 4:  # most links of a page: as the one before
-            version = known[start]
-        else:
-            version = filename.version_in(_file_of(last), name)
-            if wheel and last.count(b"-") == 4:
-                known[start] = version
+    for version, start, end, count in _runs(body, name):
         if version is None:
-            skipped += 1
-            continue
-        end = piece.find(b"</", 0, _LONGEST_LINK)
-        groups.setdefault(version, []).append(piece[: end if end >= 0 else _LONGEST_LINK])
+            skipped += count
+        else:
+            groups.setdefault(version, []).append(body[start:end])
     order = group_newest_first(groups)
-    blocks = [_BETWEEN.join(link.replace(b"\0", b"") for same in spellings for link in groups[same]) for spellings in order]
+    blocks = [b"".join(run for same in spellings for run in groups[same]) for spellings in order]
     return Shelf(HTML, base, [spellings[0] for spellings in order], blocks, skipped)
+
+
+def _runs(body: bytes, name: str) -> Iterator[tuple[str | None, int, int, int]]:
+    """Stretches of neighbouring links to one version, None where they are of no use: where each starts and ends, and how many links it has.
+
+    A page lists the wheels of a version one after another, up to a hundred of them: what a version costs is paid once for each stretch.
+    """
+    last: bytes | None = None
+    version: str | None = None
+    start = count = 0
+    for found in _LINK.finditer(body):
+        wheel, other = found.groups()
+        if wheel is not None and wheel == last:
+            count += 1
+            continue
+        if count:
+            yield version, start, found.start(), count
+        last, start, count = wheel, found.start(), 1
+        if wheel is not None and b"&" not in wheel:
+            version = filename.version_of_stem(unquote(wheel), name)
+        else:
+            last = None
+            href = wheel or other
+            if href is not None and b"%" not in href and b"&" not in href and b"?" not in href:
+                version = filename.version_in(href.decode("utf-8", "replace"), name)
+            else:
+                end = body.find(b"<a", start + 2, start + _LONGEST_LINK)
+                link = _href(body[start + 2 : end if end >= 0 else start + _LONGEST_LINK])
+                version = filename.version_in(_file_of(link), name) if link else None
+    if count:
+        yield version, start, len(body), count
 
 
 def _read_json(body: bytes, base: str, name: str) -> Shelf:
@@ -126,17 +142,17 @@ def _read_json(body: bytes, base: str, name: str) -> Shelf:
 def files_of(shelf: Shelf, number: int, origin: str | None) -> tuple[File, ...]:
     """The files of the version with that place in `shelf.versions`; `origin` is the index that they come from."""
     block = shelf.blocks[number]
-    made = _html_files(block, shelf.base) if shelf.form == HTML else _json_files(block, shelf.base)
-    return tuple(file._replace(origin=origin) for file in made)
+    return tuple(_html_files(block, shelf.base, origin) if shelf.form == HTML else _json_files(block, shelf.base, origin))
 
 
-def _html_files(block: bytes, base: str) -> Iterator[File]:
-    for piece in block.split(_BETWEEN):
-        end = _TAG.match(piece)
+def _html_files(block: bytes, base: str, origin: str | None) -> Iterator[File]:
+    pieces = _ANCHOR.split(block)
+    for piece in pieces[1:]:
+        text = piece[:_LONGEST_LINK].decode("utf-8", "replace")
+        end = _TAG.match(text)
         attributes: dict[str, str] = {}
-        for found in _ATTRIBUTE.finditer(piece[: end.end() if end else None].decode("utf-8", "replace")):
-            value = found[2] or ""
-            attributes.setdefault(found[1].lower(), _unescaped(value[1:-1] if value[:1] in ('"', "'") else value))
+        for key, value in _ATTRIBUTE.findall(text, 0, end.end() if end else len(text)):
+            attributes.setdefault(key.lower(), _unescaped(value[1:-1] if value[:1] in ('"', "'") else value))
         link, _, fragment = attributes.get("href", "").strip().partition("#")
         try:
             url = address.joined(base, link)
@@ -144,16 +160,19 @@ def _html_files(block: bytes, base: str) -> Iterator[File]:
             continue
         core = attributes.get("data-core-metadata", attributes.get("data-dist-info-metadata"))
         yield File(
-            filename=unquote(link.partition("?")[0].rpartition("/")[2]),
-            url=url,
-            hashes=_hashes(dict(_pairs(fragment))),
-            requires_python=attributes.get("data-requires-python") or None,
-            yanked=attributes.get("data-yanked"),
-            metadata=None if core in (None, "false") else _hashes(dict(_pairs(core or ""))),
+            unquote(link.partition("?")[0].rpartition("/")[2]),
+            url,
+            _hashes_in(fragment),
+            None,
+            attributes.get("data-requires-python") or None,
+            attributes.get("data-yanked"),
+            None,
+            origin,
+            None if core in (None, "false") else _hashes_in(core or ""),
         )
 
 
-def _json_files(block: bytes, base: str) -> Iterator[File]:
+def _json_files(block: bytes, base: str, origin: str | None) -> Iterator[File]:
     for one in json.loads(block):
         link = one.get("url")
         if not isinstance(link, str):
@@ -173,6 +192,7 @@ def _json_files(block: bytes, base: str) -> Iterator[File]:
             requires_python=_word(one.get("requires-python")),
             yanked=yanked if isinstance(yanked, str) else "" if yanked else None,
             uploaded=_word(one.get("upload-time")),
+            origin=origin,
             metadata=_hashes(core) if isinstance(core, dict) else {} if core is True else None,
         )
 
@@ -181,11 +201,13 @@ def _word(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _pairs(fragment: str) -> Iterator[tuple[str, str]]:
-    for part in fragment.split("&"):
-        key, equals, value = part.partition("=")
-        if equals:
-            yield key, value
+def _hashes_in(text: str) -> dict[str, str]:
+    """The digests in `sha256=...&...`."""
+    if not text or "=" not in text:
+        return {}
+    if text[:7] == "sha256=" and len(text) == 71 and _HEX.fullmatch(text, 7):
+        return {"sha256": text[7:]}
+    return _hashes({key: value for key, _, value in (part.partition("=") for part in text.split("&"))})
 
 
 def _hashes(value: object) -> dict[str, str]:
@@ -194,9 +216,9 @@ def _hashes(value: object) -> dict[str, str]:
         return {}
     found = {}
     for key, digest in value.items():
-        if isinstance(key, str) and isinstance(digest, str) and len(digest) == _DIGEST_SIZES.get(key.lower()):
-            if _HEX.fullmatch(digest.lower()):
-                found[key.lower()] = digest.lower()
+        is_pair = isinstance(key, str) and isinstance(digest, str) and len(digest) == _DIGEST_SIZES.get(key.lower())
+        if is_pair and _HEX.fullmatch(digest.lower()):
+            found[key.lower()] = digest.lower()
     return found
 
 
@@ -215,14 +237,13 @@ def group_newest_first(versions: Iterable[str]) -> list[list[str]]:
 
 def _href(piece: bytes) -> bytes | None:
     """What the link of an anchor says; `piece` is what follows `<a`."""
-    if piece[:7] == b' href="':
-        return piece[7 : piece.find(b'"', 7)]
     found = _HREF.search(piece, 0, _LONGEST_LINK)
     return None if found is None else (found[1] or found[2] or found[3] or b"").strip()
 
 
-def _file_of(last: bytes) -> str:
-    return unquote(_text(last).partition("?")[0])
+def _file_of(link: bytes) -> str:
+    """The name of the file that a link leads to."""
+    return unquote(_text(link).partition("#")[0].partition("?")[0].rpartition("/")[2])
 
 
 def _text(raw: bytes) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from hashlib import blake2b
 
 from cudnn_resolve.index.address import folder_url, level
 from cudnn_resolve.index.cache import DamagedError, IndexCache, Kept
@@ -58,7 +57,7 @@ class Pages:
         elif answer.status in (404, 410):
             made = _kept(answer, None, "")
         elif answer.status == 200:
-            digest = blake2b(answer.body, digest_size=16).hexdigest() + answer.url[-40:]
+            digest = _digest(answer)
             if kept and kept.shelf is not None and kept.digest == digest:
                 made = _kept(answer, kept.shelf, digest)
             else:
@@ -76,6 +75,13 @@ class Pages:
                 self._cache.keep_page(address, made)
             except DamagedError:
                 self._cache.drop_page(address)
+
+
+def _digest(answer: Answer) -> str:
+    """Tells one page from another, the place that relative links start from included."""
+    from hashlib import blake2b
+
+    return blake2b(answer.url.encode("utf-8", "replace") + b" " + answer.body, digest_size=16).hexdigest()
 
 
 def _page_url(url: str, name: str) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable
 from typing import Any
 
 from cudnn_resolve.index import metadata as core
-from cudnn_resolve.index.address import is_local, path_of
+from cudnn_resolve.index.address import is_local, path_of, shown
 from cudnn_resolve.index.cache import IndexCache
+from cudnn_resolve.index.download import Downloads
 from cudnn_resolve.index.metadata import MetadataError
 from cudnn_resolve.index.transport import Refusal, Transport
 from cudnn_resolve.index.wheel import TAIL_BYTES, Part, WheelError, read_wheel_metadata
@@ -23,11 +23,14 @@ _MOST_PART = 96 << 20
 class Statements:
     """The metadata of files, through the cache."""
 
-    def __init__(self, transport: Transport, cache: IndexCache, *, offline: bool, note: Callable[[str], None]) -> None:
+    def __init__(
+        self, transport: Transport, cache: IndexCache, downloads: Downloads, *, offline: bool, note: Callable[[str], None]
+    ) -> None:
         self._transport = transport
         self._cache = cache
         self._offline = offline
         self._note = note
+        self._downloads = downloads
         self._read: dict[str, Metadata] = {}
 
     def is_kept(self, name: str, file: File) -> bool:
@@ -42,8 +45,13 @@ class Statements:
         if kept is not None or self._offline:
             return kept
         found = self._checked(lambda: self._remote(name, file))
-        self._cache.keep_metadata(_key(name, file), [*found])
+        self.keep(name, file, found)
         return found
+
+    def keep(self, name: str, file: File, said: Metadata) -> None:
+        """Keeps what a file says."""
+        self._read[_key(name, file)] = said
+        self._cache.keep_metadata(_key(name, file), [*said])
 
     def _kept(self, name: str, file: File) -> Metadata | None:
         key = _key(name, file)
@@ -64,15 +72,13 @@ class Statements:
 
     def _local(self, name: str, file: File) -> Metadata:
         if not file.is_wheel:
-            from cudnn_resolve.index.sdist import read_archive_metadata
-
-            return read_archive_metadata(path_of(file.url), file.filename, name)
+            return read_archive(path_of(file.url), file.filename, name)
         return core.read_metadata(read_local_wheel(path_of(file.url)), file.filename, name)
 
     def _remote(self, name: str, file: File) -> Metadata:
         raw = self._beside(file) if file.metadata is not None else None
         if raw is None and not file.is_wheel:
-            raise Refusal("it is a source archive, whose metadata must be downloaded", code="metadata-missing")
+            return self._downloads.passing(file, lambda path: read_archive(path, file.filename, name))
         return core.read_metadata(raw if raw is not None else self._inside(file), file.filename, name)
 
     def _beside(self, file: File) -> bytes | None:
@@ -80,6 +86,8 @@ class Statements:
         answer = self._transport.ask(f"{file.url}.metadata", {"Accept-Encoding": "gzip"}, limit=core.LARGEST_BYTES)
         if answer.status != 200:
             return None
+        import hashlib
+
         for algorithm, digest in (file.metadata or {}).items():
             if algorithm in hashlib.algorithms_guaranteed and hashlib.new(algorithm, answer.body).hexdigest() != digest:
                 raise Refusal(f"the metadata beside it does not match its {algorithm}", code="metadata-hash")
@@ -91,6 +99,11 @@ class Statements:
             return read_wheel_metadata(self._whole(file), core.LARGEST_BYTES)
         wanted = f"bytes={file.size - TAIL_BYTES}-{file.size - 1}" if file.size else f"bytes=-{TAIL_BYTES}"
         answer = self._transport.ask(file.url, {"Range": wanted}, limit=_SMALL_WHEEL + TAIL_BYTES, wanted=_SMALL_WHEEL)
+        if answer.status not in (200, 206, 404, 410) and not file.size:  # no part from the end: ask how long the file is
+            head = self._transport.ask(file.url, limit=_SMALL_WHEEL, method="HEAD")
+            length = head.headers.get("content-length", "")
+            if head.status == 200 and length.isdigit() and int(length[:16]) > 0:
+                return self._inside(file._replace(size=int(length[:16])))
         if answer.status == 206:
             size = _total(answer.headers.get("content-range", ""))
             if size is None or len(answer.body) > size:
@@ -98,7 +111,12 @@ class Statements:
             return read_wheel_metadata(Part(size, answer.body, lambda start, count: self._part(file, start, count)), core.LARGEST_BYTES)
         if answer.status == 200 and answer.is_whole:
             return read_wheel_metadata(Part(len(answer.body), answer.body, _nothing_more), core.LARGEST_BYTES)
-        raise Refusal(f"it gives no parts of the file (HTTP {answer.status})", status=answer.status)
+        if answer.status in (404, 410):
+            raise Refusal(f"the file is not there (HTTP {answer.status})", status=answer.status)
+        self._note(
+            f"{shown(file.url.rpartition('/')[0])} gives no parts of files: {file.filename[:200]} was downloaded to read its metadata"
+        )
+        return self._downloads.passing(file, read_local_wheel)
 
     def _whole(self, file: File) -> Part:
         answer = self._transport.ask(file.url, limit=TAIL_BYTES * 2)
@@ -125,6 +143,13 @@ def read_local_wheel(path: str) -> bytes:
         return read_wheel_metadata(part, core.LARGEST_BYTES)
     finally:
         os.close(descriptor)
+
+
+def read_archive(path: str, filename: str, name: str) -> Metadata:
+    """What a source archive on disk says of itself."""
+    from cudnn_resolve.index.sdist import read_archive_metadata
+
+    return read_archive_metadata(path, filename, name)
 
 
 def _nothing_more(_start: int, _count: int) -> bytes:

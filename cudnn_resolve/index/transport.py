@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 import threading
 import time
@@ -40,7 +39,7 @@ class Refusal(Exception):  # noqa: N818 - what a server or the way to it said, i
         self.status = status
 
 
-class _TransientRefusal(Refusal):
+class TransientRefusal(Refusal):
     """One that may pass."""
 
     pause: float | None = None
@@ -91,15 +90,25 @@ class Transport:
         answer: Answer = self._with_retries(url, dict(headers or {}), method, whole)
         return answer
 
-    def stream(self, url: str, headers: Mapping[str, str], take: Callable[[HTTPResponse, Iterator[bytes]], Any]) -> Any:
-        """What `take` makes of an answer (its head, and its body piece by piece); retried as `ask`, with `take` called anew."""
+    def stream(self, url: str, headers: Mapping[str, str], take: Callable[[Answer, Iterator[bytes]], None]) -> Answer:
+        """The head of an answer after `take` got it, and its body piece by piece where the status is 200 or 206; asked for once.
 
-        def passed(response: HTTPResponse, where: str) -> Any:
+        TransientRefusal where it may be worth another try; what came until then has been taken.
+        """
+
+        def passed(response: HTTPResponse, where: str) -> Answer:
+            answer = Answer(response.status, {key.lower(): value for key, value in response.getheaders()}, b"", where)
             if response.status in (200, 206):
-                return take(response, self._pieces(response))
-            return Answer(response.status, {}, b"", where)
+                take(answer, self._pieces(response))
+            return answer
 
-        return self._with_retries(url, dict(headers), "GET", passed)
+        answer: Answer = self._follow(url, dict(headers), "GET", passed)
+        return answer
+
+    def pause(self, refusal: TransientRefusal, attempt: int) -> None:
+        """Waits before the next try: as long as the server asks, within bounds, else longer each time."""
+        wanted = refusal.pause if refusal.pause is not None else self._settings.backoff * 2**attempt
+        self._sleep(min(wanted, _LONGEST_PAUSE))
 
     def close(self) -> None:
         """Ends the connections that wait."""
@@ -115,12 +124,11 @@ class Transport:
         for attempt in range(self._settings.retries + 1):
             try:
                 return self._follow(url, headers, method, take)
-            except _TransientRefusal as refusal:  # noqa: PERF203 - a request costs more
+            except TransientRefusal as refusal:  # noqa: PERF203 - a request costs more
                 stalls += refusal.code == "index-stalled"
                 if attempt == self._settings.retries or stalls > 1:
                     raise Refusal(refusal.why, code=refusal.code, hint=refusal.hint, status=refusal.status) from None
-                pause = refusal.pause if refusal.pause is not None else self._settings.backoff * 2**attempt * (0.5 + random.random())  # noqa: S311
-                self._sleep(min(pause, _LONGEST_PAUSE))
+                self.pause(refusal, attempt)
         raise AssertionError
 
     def _follow(self, url: str, headers: dict[str, str], method: str, take: Callable[[HTTPResponse, str], Any]) -> Any:
@@ -175,13 +183,13 @@ class Transport:
             raise
         except TimeoutError as error:
             connection.close()
-            raise _TransientRefusal(_stalled(error), code="index-stalled") from None
+            raise TransientRefusal(_stalled(error), code="index-stalled") from None
         except IncompleteRead:
             connection.close()
-            raise _TransientRefusal("its answer ends too early", code="index-truncated") from None
+            raise TransientRefusal("its answer ends too early", code="index-truncated") from None
         except (HTTPException, ConnectionError) as error:
             connection.close()
-            raise _TransientRefusal(f"the connection broke off ({type(error).__name__})", code="index-reset") from None
+            raise TransientRefusal(f"the connection broke off ({type(error).__name__})", code="index-reset") from None
         except (OSError, ValueError) as error:
             connection.close()
             raise _of_system(error) from None
@@ -199,7 +207,7 @@ class Transport:
             self._drain(response)
             return _Unauthorized(status)
         if status in _TRANSIENT:
-            refusal = _TransientRefusal(f"it answers HTTP {status}", code="index-unavailable", status=status)
+            refusal = TransientRefusal(f"it answers HTTP {status}", code="index-unavailable", status=status)
             refusal.pause = _pause(response.getheader("Retry-After"))
             raise refusal
         return take(response, url)
@@ -269,7 +277,7 @@ class Transport:
             self.received += len(piece)
             yield piece
         if response.length:
-            raise _TransientRefusal(f"its answer ends {response.length} bytes too early", code="index-truncated")
+            raise TransientRefusal(f"its answer ends {response.length} bytes too early", code="index-truncated")
 
     def _body(self, response: HTTPResponse, headers: Mapping[str, str], limit: int) -> bytes:
         coding = headers.get("content-encoding", "identity").lower()
@@ -334,9 +342,9 @@ def _inflated(pieces: Iterator[bytes], limit: int) -> Iterator[bytes]:
                 yield part
                 piece = inflater.unconsumed_tail  # noqa: PLW2901 - what the bound left over
     except zlib.error:
-        raise _TransientRefusal("its answer is no gzip, although it says so", code="index-garbage") from None
+        raise TransientRefusal("its answer is no gzip, although it says so", code="index-garbage") from None
     if left > 0 and not inflater.eof:
-        raise _TransientRefusal("its compressed answer ends too early", code="index-truncated")
+        raise TransientRefusal("its compressed answer ends too early", code="index-truncated")
 
 
 def _too_large(limit: int) -> Refusal:
@@ -359,10 +367,10 @@ def _of_system(error: Exception) -> Refusal:
             hint="name the certificates to trust as for pip: PIP_CERT, REQUESTS_CA_BUNDLE or SSL_CERT_FILE",
         )
     if isinstance(error, ssl.SSLError):
-        return _TransientRefusal(f"no secure connection ({error.reason or 'TLS'})", code="index-tls")
+        return TransientRefusal(f"no secure connection ({error.reason or 'TLS'})", code="index-tls")
     if isinstance(error, socket.gaierror):
         again = error.errno == socket.EAI_AGAIN
-        return (_TransientRefusal if again else Refusal)("the name of its host is not known", code="index-unreachable")
+        return (TransientRefusal if again else Refusal)("the name of its host is not known", code="index-unreachable")
     reason = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
     text = str(error)
     if "Tunnel connection failed" in text:

@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from cudnn_resolve.matrix.parse import decode
-
 _MOST_BYTES = 8 << 20
 _NAMED = re.compile(r"([A-Za-z0-9_.-]+)=(.+)", re.DOTALL)
 
@@ -153,6 +151,8 @@ def _table(path: str, notes: list[str], *, inside: bool = False) -> Iterator[tup
         return
     if inside and b"uv" not in raw:
         return
+    from cudnn_resolve.matrix.parse import decode
+
     try:
         table: Any = decode(raw.decode("utf-8"))
     except ValueError as error:

@@ -1,16 +1,18 @@
 """The METADATA of a wheel, out of as few bytes of it as possible.
 
-A wheel is a zip file: its directory stands at the end, and most builders write the metadata last. So the last 16 KiB usually hold the
-METADATA itself, or at least its entry in the directory; a directory of a megabyte is not fetched for that. Source: APPNOTE.TXT 6.3.
+A wheel is a zip file: its directory stands at the end, and builders write the metadata last, or, where a wheel was repaired, first. So
+the last 16 KiB or the first 4 KiB of the directory nearly always hold its entry; a directory of megabytes is not fetched for that.
+Source: APPNOTE.TXT 6.3, and the wheels of TensorFlow, PyTorch, NumPy, SciPy, ONNX Runtime and NVIDIA.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 TAIL_BYTES = 16384
+_HEAD_BYTES = 4096
 LARGEST_DIRECTORY = 64 << 20
 _LONGEST_COMMENT = 65535
 _END = struct.Struct("<4s4H2LH")
@@ -144,7 +146,7 @@ def _entry_ending(tail: bytes, stop: int) -> _Entry | None:
     name = tail[begin + _ENTRY.size : stop]
     if raw[10] != len(name) or not _is_metadata(name):
         return None
-    return _Entry(raw[0:1] + raw[1:], name, tail[stop : stop + raw[11]])
+    return _Entry(raw, name, tail[stop : stop + raw[11]])
 
 
 def _is_metadata(name: bytes) -> bool:
@@ -155,19 +157,23 @@ def _entry_in_directory(part: Part) -> _Entry:
     start, size = _directory(part)
     if size > LARGEST_DIRECTORY:
         raise WheelError("has a directory of unbelievable size")
-    raw = part.read(start, size) if size else b""
-    found = []
+    head = list(_entries(part.read(start, min(size, _HEAD_BYTES)) if size else b""))
+    found = head if head or size <= _HEAD_BYTES else list(_entries(part.read(start, size)))
+    if len(found) != 1:
+        raise WheelError("has no METADATA" if not found else "has more than one METADATA")
+    return found[0]
+
+
+def _entries(raw: bytes) -> Iterator[_Entry]:
+    """The entries of METADATA in a directory, or in the beginning of one."""
     at = 0
     while at + _ENTRY.size <= len(raw) and raw[at : at + 4] == b"PK\x01\x02":
         fields = _ENTRY.unpack_from(raw, at)
         stop = at + _ENTRY.size + fields[10]
-        name = raw[at + _ENTRY.size : stop]
-        if _is_metadata(name):
-            found.append(_Entry(fields, name, raw[stop : stop + fields[11]]))
-        at = stop + fields[11] + fields[12]
-    if len(found) != 1:
-        raise WheelError("has no METADATA" if not found else "has more than one METADATA")
-    return found[0]
+        end = stop + fields[11] + fields[12]
+        if end <= len(raw) and _is_metadata(raw[at + _ENTRY.size : stop]):
+            yield _Entry(fields, raw[at + _ENTRY.size : stop], raw[stop : stop + fields[11]])
+        at = end
 
 
 def _directory(part: Part) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Why a version was chosen, as far as a lock says it: wishes, rules of the matrix, and pins that are left."""
+"""Why a version was chosen, as far as an entry of a lock says it: wishes, and rules of the matrix."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def reasons(pin: PipPin, resolution: Resolution) -> Iterator[str]:
     for reason in pin.reasons:
         if pin.build is not None and reason.parent_name == f"framework:{pin.build.framework}":
             continue  # that the wheel of a build is the wheel of that build
-        if reason.obeyed and _is_declared(reason):
-            continue
+        if not reason.obeyed or _is_declared(reason):
+            continue  # pins that are left are among the overrides
         yield _told(reason)
 
 
@@ -35,6 +35,4 @@ def _told(reason: Reason) -> str:
     because = _LINE.sub(r"\1", reason.because)
     if because.startswith("asked for"):
         return f"{reason.text}, {because}"
-    if not reason.obeyed and reason.requested_by and reason.declared:
-        return f"{reason.requested_by} declares {reason.declared}, which is read as {reason.text}"
     return f"{reason.text}: {because}"

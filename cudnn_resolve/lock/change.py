@@ -15,7 +15,10 @@ class Change(NamedTuple):
 
     name: str
     action: str
-    """`added`, `removed`, `upgraded`, `downgraded` or `files` (the same version from other files)."""
+    """`added`, `removed`, `upgraded`, `downgraded`, `files` (the same version has other files) or `replaced`.
+
+    `replaced`: a file of the same name has other contents, which no index should do.
+    """
     old: str | None
     new: str | None
 
@@ -32,7 +35,8 @@ def changes(old: Lock | None, new: Lock) -> tuple[Change, ...]:
         elif _versions(here) != _versions(there):
             out.append(Change(name, _direction(here, there), _versions(here), _versions(there)))
         elif _proof(here) != _proof(there):
-            out.append(Change(name, "files", _versions(here), _versions(there)))
+            action = "replaced" if _replaced(here, there) else "files"
+            out.append(Change(name, action, _versions(here), _versions(there)))
     return tuple(out)
 
 
@@ -69,6 +73,16 @@ def _proof(entries: list[LockedPackage]) -> object:
         )
         for one in entries
     ]
+
+
+def _replaced(old: list[LockedPackage], new: list[LockedPackage]) -> bool:
+    """True where a file of one name has two contents."""
+    before = {file.name: dict(file.hashes) for one in old for file in (*one.wheels, one.sdist, one.archive) if file is not None}
+    for file in (file for one in new for file in (*one.wheels, one.sdist, one.archive) if file is not None):
+        known = before.get(file.name, {})
+        if any(known.get(name, digest) != digest for name, digest in file.hashes):
+            return True
+    return False
 
 
 def _direction(old: list[LockedPackage], new: list[LockedPackage]) -> str:

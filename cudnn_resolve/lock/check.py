@@ -26,7 +26,8 @@ def asked_otherwise(locked: Asked, now: Asked) -> Iterator[Difference]:
     """In what a request differs from the one that a lock is the answer to."""
     for what, old, new in (
         ("target", locked.targets, now.targets),
-        ("requirement", locked.requirements, now.requirements),
+        ("requirement", _required(locked, constraints=False), _required(now, constraints=False)),
+        ("constraint", _required(locked, constraints=True), _required(now, constraints=True)),
     ):
         yield from _texts(what, old, new)
     for what, before, after in (
@@ -39,6 +40,11 @@ def asked_otherwise(locked: Asked, now: Asked) -> Iterator[Difference]:
     ):
         if before != after:
             yield Difference(what=what, locked=before or NOTHING, now=after or NOTHING)
+
+
+def _required(asked: Asked, *, constraints: bool) -> tuple[str, ...]:
+    """The further requirements, or the constraints, of a request."""
+    return tuple(one.removeprefix("-c ") for one in asked.requirements if one.startswith("-c ") == constraints)
 
 
 def _texts(what: str, old: Sequence[str], new: Sequence[str]) -> Iterator[Difference]:

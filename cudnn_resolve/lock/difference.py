@@ -14,3 +14,5 @@ class Difference:
     now: str
     because: str | None = None
     """How that is known, or what it comes from."""
+    machine: bool = False
+    """True where the lock is not at fault, but for another machine than the one that it was held against."""

@@ -48,9 +48,9 @@ def _driver(stack: Stack, machine: Machine) -> Iterator[Difference]:
         return
     locked = f"NVIDIA driver {stack.driver_min} or newer"
     if machine.driver_absent:
-        yield Difference(what="driver", locked=locked, now="no NVIDIA driver")
+        yield Difference(what="driver", locked=locked, now="no NVIDIA driver", machine=True)
     elif machine.driver is not None and machine.driver < DriverVersion(stack.driver_min):
-        yield Difference(what="driver", locked=locked, now=f"driver {machine.driver}")
+        yield Difference(what="driver", locked=locked, now=f"driver {machine.driver}", machine=True)
 
 
 def _gpu(stack: Stack, gpu: MachineGpu, machine: Machine) -> Iterator[Difference]:
@@ -61,15 +61,15 @@ def _gpu(stack: Stack, gpu: MachineGpu, machine: Machine) -> Iterator[Difference
         return
     code = f"code for compute capability {', '.join(stack.compute_capabilities)}" if native else "no machine code"
     if own not in ptx:
-        yield Difference(what="gpu", locked=code, now=gpu.label)
+        yield Difference(what="gpu", locked=code, now=gpu.label, machine=True)
     elif stack.ptx_driver_min is not None and machine.driver is not None and machine.driver < DriverVersion(stack.ptx_driver_min):
         now = f"{gpu.label} with driver {machine.driver}"
         because = f"for {own} it has only PTX, which a driver from {stack.ptx_driver_min} on compiles"
-        yield Difference(what="gpu", locked=code, now=now, because=because)
+        yield Difference(what="gpu", locked=code, now=now, because=because, machine=True)
 
 
 def _apt(stack: Stack, packages: Mapping[str, str]) -> Iterator[Difference]:
     for one in stack.apt:
         here = packages.get(one.name)
         if here != one.version:
-            yield Difference(what=f"apt package {one.name}", locked=one.version, now=here or "not installed")
+            yield Difference(what=f"apt package {one.name}", locked=one.version, now=here or "not installed", machine=True)

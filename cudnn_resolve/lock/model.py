@@ -180,6 +180,11 @@ class Tool:
     validation: tuple[Mapping[str, object], ...] = ()
     """Records of tests that passed on real machines; they speak of exactly these pins."""
 
+    @property
+    def has_overrides(self) -> bool:
+        """True where a pin leaves what some wheel declares: an installer that resolves again would refuse it."""
+        return any(stack.overrides for stack in self.stacks)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lock:

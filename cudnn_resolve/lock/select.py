@@ -101,14 +101,14 @@ def _python(specifier: str | None, machine: Machine, package: LockedPackage | No
     versions = [full] if full.count(".") > 1 else [f"{full}.{patch}" for patch in range(50)]
     if not any(allowed.contains(one, prereleases=True) for one in versions):
         because = f"{package.name} {package.version or ''} requires it".replace("  ", " ") if package is not None else None
-        yield Difference(what="Python", locked=specifier, now=full, because=because)
+        yield Difference(what="Python", locked=specifier, now=full, because=because, machine=True)
 
 
 def _platform(lock: Lock, machine: Machine) -> Iterator[Difference]:
     if lock.environments and not any(applies(one, lock, machine) for one in lock.environments):
         stacks = lock.tool.stacks if lock.tool is not None else ()
         locked = ", ".join(one.platform for one in stacks) or " or ".join(lock.environments)
-        yield Difference(what="platform", locked=locked, now=f"linux_{machine.arch}")
+        yield Difference(what="platform", locked=locked, now=f"linux_{machine.arch}", machine=True)
 
 
 def _without_file(package: LockedPackage, machine: Machine) -> Difference:
@@ -119,8 +119,8 @@ def _without_file(package: LockedPackage, machine: Machine) -> Difference:
     target = Target(machine.python, machine.free_threaded, machine.arch, None)
     if machine.glibc is not None and best_file((File(one.name, "", {}) for one in package.wheels), target) is not None:
         now = f"glibc {machine.glibc[0]}.{machine.glibc[1]}"
-        return Difference(what=what, locked=f"wheels for a newer C library: {shown}", now=now)
+        return Difference(what=what, locked=f"wheels for a newer C library: {shown}", now=now, machine=True)
     python = f"Python {machine.python_full}" if machine.python_full else "a Python that is not known"
     if machine.free_threaded:
         python += " without the GIL"
-    return Difference(what=what, locked=f"wheels for {shown}", now=f"{python} on linux_{machine.arch}")
+    return Difference(what=what, locked=f"wheels for {shown}", now=f"{python} on linux_{machine.arch}", machine=True)

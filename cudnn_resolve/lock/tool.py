@@ -111,25 +111,33 @@ def _plain(value: object, depth: int) -> bool:
 class _Table:
     """One table of the file with its place; a field that is not there is None, empty or false."""
 
-    def __init__(self, raw: object, at: str, below: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, raw: object, at: str, below: _Table | None = None) -> None:
         self.at = at
-        self._below = below or {}
+        self._below = below
         if not isinstance(raw, dict):
             raise InputError("the lock is not valid: not a table", code="lock-invalid", context=at)
         self.raw: dict[str, Any] = raw
 
     def over(self, other: _Table) -> _Table:
         """The table with the fields of the other one where it has none itself."""
-        return _Table(self.raw, self.at, other.raw)
+        return _Table(self.raw, self.at, other)
 
     def get(self, name: str, default: object = None) -> Any:
-        return self.raw.get(name, self._below.get(name, default))
+        return self._home(name).raw.get(name, default)
+
+    def _home(self, name: str) -> _Table:
+        """The table that has the field: this one, or the one below."""
+        return self if self._below is None or name.partition("[")[0] in self.raw else self._below
+
+    def place(self, name: str) -> str:
+        """The dotted path of a field."""
+        return f"{self._home(name).at}.{name}"
 
     def fault(self, name: str, message: str) -> InputError:
-        return InputError(f"the lock is not valid: {name} {message}", code="lock-invalid", context=f"{self.at}.{name}")
+        return InputError(f"the lock is not valid: {name} {message}", code="lock-invalid", context=self.place(name))
 
     def table(self, name: str) -> _Table:
-        return _Table(self.get(name, {}), f"{self.at}.{name}")
+        return _Table(self.get(name, {}), self.place(name))
 
     def text(self, name: str) -> str | None:
         found: str | None = self._kind(name, str, "a text")
@@ -187,7 +195,7 @@ class _Table:
             raise self.fault(name, "is not a list of tables")
         out = []
         for number, one in enumerate(found):
-            row = _Table(one, f"{self.at}.{name}[{number}]")
+            row = _Table(one, self.place(f"{name}[{number}]"))
             values = {field: row.text(field) for field in fields}
             lacking = next((field for field in fields if values[field] is None and field not in optional), None)
             if lacking is not None:

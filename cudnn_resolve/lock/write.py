@@ -8,7 +8,8 @@ from typing import Any
 from cudnn_resolve.lock import toml
 from cudnn_resolve.lock.model import SCHEMA, TOOL, Dependency, Lock, LockedFile, LockedPackage, Stack, Tool
 
-HEADER = "Written by `cudnn-resolve lock`, which also renews it; `pip install -r` and `uv pip sync` install it."
+HEADER = "Written by `cudnn-resolve lock`, which also renews it; `uv pip sync` and `pip install -r` install it."
+OVERRIDDEN = "pip needs --no-deps for it: it would resolve again what wheels declare, and overrides leave some of that."
 
 
 def write(lock: Lock) -> str:
@@ -22,6 +23,8 @@ def write(lock: Lock) -> str:
 
 def _lines(lock: Lock) -> Iterator[str]:
     yield toml.comment(HEADER)
+    if lock.tool is not None and lock.tool.has_overrides:
+        yield toml.comment(OVERRIDDEN)
     yield from toml.pair("lock-version", "1.0")
     yield from toml.pair("environments", lock.environments or None)
     yield from toml.pair("requires-python", lock.requires_python)

@@ -54,6 +54,7 @@ def _pip_action(pin: PipPin, installed: Mapping[str, str], book: Book) -> PipAct
         because=reasons(pin.reasons),
         installed=here,
         file=pin.file,
+        direct=pin.direct,
     )
 
 

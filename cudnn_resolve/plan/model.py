@@ -8,7 +8,7 @@ from cudnn_resolve.record import dataclass
 
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.requirement.source import File
+    from cudnn_resolve.requirement.source import Direct, File
     from cudnn_resolve.resolution.model import Conflict, Override, Resolution
 
 
@@ -56,6 +56,8 @@ class PipAction:
     """True where the address is a page of links (`--find-links`) and no index."""
     reinstall: bool = False
     """True where it is installed in this version and its files must be laid down again."""
+    direct: Direct | None = None
+    """The one place that the user takes it from; None = an index."""
     file: File | None = None
     """What is to be installed: one file with its address and hashes; None where no index was asked."""
 

@@ -71,7 +71,7 @@ def _pip(python: str, pip: tuple[PipAction, ...], unpinned: tuple[str, ...]) -> 
     changed = [one for one in pip if one.action in ("install", "upgrade", "downgrade")]
     groups = dict.fromkeys((one.index, one.page, one.reinstall) for one in changed)
     for number, (index, page, again) in enumerate(groups):
-        pins = tuple(f"{one.name}=={one.version}" for one in changed if (one.index, one.page, one.reinstall) == (index, page, again))
+        pins = tuple(word for one in changed if (one.index, one.page, one.reinstall) == (index, page, again) for word in wanted(one))
         source = () if index is None else ("--find-links" if page else "--index-url", index)
         why = "exact versions, without their own dependencies: the plan holds them"
         if again:
@@ -89,6 +89,16 @@ def _pip(python: str, pip: tuple[PipAction, ...], unpinned: tuple[str, ...]) -> 
             argv=(*pip_command, "install", *unpinned),
             why="packages that the matrix does not list; their versions are left to the installer",
         )
+
+
+def wanted(action: PipAction) -> tuple[str, ...]:
+    """The words that ask pip for one package."""
+    direct = action.direct
+    if direct is None:
+        return (f"{action.name}=={action.version}",)
+    if direct.folder is not None:
+        return ("--editable", direct.folder) if direct.editable else (direct.folder,)
+    return (f"{action.name} @ {direct.url}",)
 
 
 def _loader(environment: tuple[Environment, ...]) -> Iterator[Step]:

@@ -11,6 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.facts.model import UNKNOWN, Facts
 from cudnn_resolve.plan.model import Warning
+from cudnn_resolve.plan.origin import origin_warnings
 from cudnn_resolve.resolution.framework import extras_of, is_vague
 from cudnn_resolve.resolution.package import abi_range
 from cudnn_resolve.resolution.release import Release
@@ -45,6 +46,7 @@ def warnings(
         out += _known_in_part(resolution, build)
     out += _advisories(resolution, book)
     out += _from_source(resolution)
+    out += origin_warnings(resolution, book, pip)
     if resolution.dropped:
         names = ", ".join(resolution.dropped)
         out.append(Warning(code="companion-left", message=f"no release of {names} fits the new framework; it will not work with it"))
@@ -266,6 +268,8 @@ def _from_source(resolution: Resolution) -> Iterator[Warning]:
     names = []
     for pin in resolution.pins.values():
         release = pin.candidate.payload
+        if isinstance(release, Release) and release.package in resolution.request.direct:
+            continue
         if isinstance(release, Release) and "sdist" in release.tags and resolution.machine.pip.get(release.package) != release.text:
             names.append(f"{release.package} {release.text}")
     if names:

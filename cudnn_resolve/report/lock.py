@@ -33,6 +33,8 @@ def change_lines(changes: Sequence[Change], *, verbose: bool) -> Iterator[str]:
             yield f"  {one.action} {one.name} {one.new or one.old}"
         elif one.action == "files":
             yield f"  {one.name} {one.new}: other files"
+        elif one.action == "replaced":
+            yield f"  {one.name} {one.new}: the index gives other contents under the same name"
         else:
             yield f"  {one.action} {one.name} {one.old} -> {one.new}"
     if len(shown) < len(changes):
@@ -51,5 +53,8 @@ def render_check(lock: Lock, found: Sequence[Difference], path: str, *, style: S
         lines += wrap(f"now {clean(one.now)}", width=width, first="      ")
         if one.because:
             lines += wrap(f"because {clean(one.because)}", width=width, first="      ")
-    lines.append("`cudnn-resolve lock` writes it anew; pins that can stay do.")
+    if any(not one.machine for one in found):
+        lines.append("`cudnn-resolve lock` writes it anew; pins that can stay do.")
+    else:
+        lines.append("The lock is right, but not for this machine; --no-facts leaves the machine out.")
     return "\n".join(lines) + "\n"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.plan.step import wanted
 from cudnn_resolve.report.plan import machine_line
 from cudnn_resolve.report.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cudnn_resolve.plan.model import Plan
+    from cudnn_resolve.plan.model import PipAction, Plan
 
 
 def _by_hand(plan: Plan) -> Iterator[str]:
@@ -27,7 +28,8 @@ def _by_hand(plan: Plan) -> Iterator[str]:
 def render(plan: Plan) -> str:
     """Pins of the whole plan, one a line, with the indexes they come from and a comment at each override.
 
-    It is to be installed with `--no-deps`: pins that leave a wheel's own `==` would be refused otherwise.
+    Each with the hash of its file for this machine, where all are known: pip wants one for every line or for none. The file is to be
+    installed with `--no-deps`: pins that leave a wheel's own `==` would be refused otherwise.
     """
     lines = [
         f"# {clean(', '.join(plan.targets))}",
@@ -41,12 +43,24 @@ def render(plan: Plan) -> str:
     sources = dict.fromkeys((one.page, one.index) for one in plan.pip if one.index)
     lines += [f"{'--find-links' if page else '--extra-index-url'} {index}" for page, index in sources]
     overrides = {one.package: one for one in plan.overrides}
+    hashed = not plan.unpinned and all(one.action == "remove" or _digest(one) for one in plan.pip)
     for one in plan.pip:
         if one.action == "remove":
             continue
         override = overrides.get(one.name)
         if override is not None:
             lines.append(clean(f"# {override.requested_by} declares {override.declared}: {override.reason}"))
-        lines.append(clean(f"{one.name}=={one.version}"))
+        lines.append(clean(_line(one, hashed=hashed)))
     lines += [clean(name) for name in plan.unpinned]
     return "\n".join(lines) + "\n"
+
+
+def _line(action: PipAction, *, hashed: bool) -> str:
+    words = wanted(action)
+    text = " ".join(words)
+    return f"{text} --hash=sha256:{_digest(action)}" if hashed else text
+
+
+def _digest(action: PipAction) -> str | None:
+    """The sha256 of the file that is to be installed, as far as it is known."""
+    return action.file.hashes.get("sha256") if action.file is not None else None

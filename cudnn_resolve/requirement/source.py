@@ -68,6 +68,8 @@ class Listing:
     """Newest first, by PEP 440; may be worked out as it is walked through. Empty where no index has the package."""
     only_prereleases: bool = False
     """True where there is no final release among them."""
+    origins: tuple[str, ...] = ()
+    """Addresses of the indexes that have it, where the best version of several wins."""
     left_out: tuple[str, ...] = ()
     """What settings left out, in words: `12 releases newer than 2024-01-01`."""
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build, CudnnBuild
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request
-    from cudnn_resolve.requirement.source import File, Offer
+    from cudnn_resolve.requirement.source import Direct, File, Offer
 
 Channel = Literal["pip", "apt", "system", "bundled"]
 
@@ -78,6 +78,8 @@ class PipPin:
     """The file of them that fits the machine best: a wheel, or a source archive where there is no wheel."""
     requires: tuple[str, ...] = ()
     """Names of the pins that it requires on this machine, sorted."""
+    direct: Direct | None = None
+    """Where it comes from, for a package that the user takes from one place of his own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

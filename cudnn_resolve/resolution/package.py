@@ -135,6 +135,9 @@ def package_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
     else:
         yield from file_needs(universe, release, who)
     yield from _component_needs(universe, release, who)
+    unreadable = universe.shelf.unreadable(release)
+    if unreadable is not None:
+        yield Need("index", lambda _: False, "metadata that can be read", unreadable)
     universe.shelf.expect(release, candidate.extras)
     for requirement, extra in universe.shelf.requirements(release, candidate.extras):
         if candidate.extras and extra is None:

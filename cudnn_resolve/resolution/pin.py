@@ -60,6 +60,7 @@ def pip_pins(pins: dict[str, Pin], universe: Universe) -> Pins:
                 offer=offer,
                 file=_file(universe, offer),
                 requires=tuple(sorted(requires.get(name, ()))),
+                direct=universe.request.direct.get(name),
             )
         )
     return Pins(pins=tuple(sorted(out, key=lambda pin: _rank(pin, universe))), unreached=unreached, guessed=guessed)

@@ -292,6 +292,8 @@ def _plugins(universe: Universe, release: Release, extras: tuple[str, ...]) -> I
     for requirement, extra in universe.shelf.requirements(release, extras):
         if extra is None or universe.book.component(canonicalize_name(requirement.name)) is not None:
             continue
+        if universe.request.source is not None and universe.book.package(canonicalize_name(requirement.name)) is None:
+            continue  # what the matrix does not know says nothing of CUDA, and asking for it would cost a download
         for other in universe.shelf.releases(canonicalize_name(requirement.name)):
             if requirement.specifier.contains(other.version, prereleases=True):
                 yield other

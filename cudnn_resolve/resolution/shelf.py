@@ -10,6 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.requirement.source import Metadata, Place
 from cudnn_resolve.resolution.kept import Kept
 from cudnn_resolve.resolution.release import SDIST, Details, Release, parse_requirement, parse_version
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request
     from cudnn_resolve.requirement.source import Direct, File, Listing, Offer
+
+
+_OF_ONE_FILE = ("metadata-", "file-")
+"""How codes of errors begin that speak of one file: that release is no candidate, and others may be."""
 
 
 class Shelf:
@@ -35,6 +40,7 @@ class Shelf:
         self._plain: dict[str, Kept[Release]] = {}
         self._markers: dict[tuple[str, str], bool] = {}
         self._requires_of: dict[int, Metadata | None] = {}
+        self._unreadable: dict[int, str] = {}
         self._target = Target(machine.python, machine.free_threaded, machine.arch, machine.glibc)
         self._environment = marker_environment(machine)
 
@@ -93,8 +99,23 @@ class Shelf:
             elif self._source is None or file is None:
                 self._requires_of[key] = None
             else:
-                self._requires_of[key] = self._source.metadata(release.package, file)
+                self._requires_of[key] = self._ask(release, file)
         return self._requires_of[key]
+
+    def _ask(self, release: Release, file: File) -> Metadata | None:
+        assert self._source is not None
+        try:
+            return self._source.metadata(release.package, file)
+        except IndexUnavailableError as error:
+            if not error.code.startswith(_OF_ONE_FILE):
+                raise
+            self._unreadable[id(release)] = error.message
+            return None
+
+    def unreadable(self, release: Release) -> str | None:
+        """Why the metadata of a release cannot be used, in words; None where it can, or nobody knows it."""
+        self.metadata(release)
+        return self._unreadable.get(id(release))
 
     def requires(self, release: Release) -> tuple[str, ...]:
         """Its Requires-Dist lines; none for a release whose metadata nobody knows."""
@@ -114,6 +135,11 @@ class Shelf:
         file = self.file(release.offer)
         if file is not None and release.package not in self._direct:
             self._source.expect_metadata(release.package, file)
+
+    def origins(self, package: str) -> tuple[str, ...]:
+        """Addresses of the indexes that have a package, where the best version of several wins."""
+        listing = self._listing(package)
+        return listing.origins if listing is not None else ()
 
     def left_out(self, package: str) -> tuple[str, ...]:
         """What the user's settings left out of the releases of a package, in words."""
@@ -223,7 +249,7 @@ class Shelf:
             return Details(
                 fit=found,
                 tags=tags,
-                requires=self._requires(row) if row is not None and tags != SDIST else None,
+                requires=self._requires(row) if row is not None else None,
                 requires_python=floor or (row.requires_python if row else None),
                 yanked=bool(offer.files) and all(file.yanked is not None for file in offer.files),
             )
@@ -247,13 +273,16 @@ class Shelf:
         out = [release for release in found if release is not None]
         seen = {release.text for release in out}
         if not builds:
-            out = list(self._of_rows(package, rows))
+            out = list(self._offered(package, rows))
             seen = {release.text for release in out}
         for extra in extras:
             release = None if extra.version in seen else self._from_extra(extra, known)
             if release is not None:
                 seen.add(extra.version)
                 out.append(release)
+        installed = None if builds else self._installed(package)
+        if installed is not None and installed.version not in {release.version for release in out}:
+            out.append(installed)
         yield from sorted(out, key=_order, reverse=True)
 
     def _from_extra(self, extra: ExtraRelease, rows: Mapping[str, WheelRelease]) -> Release | None:
@@ -287,7 +316,6 @@ class Shelf:
         version = parse_version(row.version)
         if version is None:
             return None
-        requires = self._requires(row)
 
         def look() -> Details:
             found = fit(row.tags, self._target) if row.tags else Fit(python=True, arch=True, glibc=(0, 0))

@@ -142,6 +142,13 @@ def test_a_source_archive_says_what_may_be_missing() -> None:
     assert found.guessed == {"app": "its build may add some"}
 
 
+def test_a_release_whose_metadata_cannot_be_read_is_passed_over() -> None:
+    source = index_of(BOOK, {"app": {"2.0": Published(garbled=True), "1.0": Published()}})
+
+    assert versions(asked(source, "app"))["app"] == "1.0"
+    assert "app-2.0-py3-none-any.whl is garbled" in words(asked(source, "app>=2"))
+
+
 def test_a_conflict_of_the_closure_names_the_chain_down_to_the_users_words() -> None:
     source = index_of(
         BOOK,

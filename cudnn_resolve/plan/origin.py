@@ -1,0 +1,63 @@
+"""What a reader should know of where the packages of a plan come from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.plan.model import Warning
+from cudnn_resolve.resolution.shelf import shelf_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.plan.model import PipAction
+    from cudnn_resolve.resolution.model import Resolution
+
+
+def origin_warnings(resolution: Resolution, book: Book, pip: tuple[PipAction, ...]) -> Iterator[Warning]:
+    """Variants whose index does not answer, names that several indexes serve, source archives whose requirements may not be all."""
+    changed = {one.name for one in pip if one.action not in ("keep", "remove")}
+    for name, why in sorted(resolution.unreached.items()):
+        if name in changed:
+            yield _unreached(resolution, book, name, why)
+    for name, why in sorted(resolution.guessed.items()):
+        yield Warning(code="requirements-guessed", message=f"what {name} requires may not be all: {why}")
+    if resolution.request.source is not None:
+        yield from _several(resolution, book, changed)
+        yield from _left_out(resolution, book, changed)
+
+
+def _unreached(resolution: Resolution, book: Book, name: str, why: str) -> Warning:
+    pin = next(pin for pin in resolution.pip if pin.name == name)
+    address = book.index(pin.index).url if pin.index is not None else "its index"
+    return Warning(
+        code="index-unreachable",
+        message=f"{name} {pin.version} is on {address} alone, which does not answer here ({why}): it is planned from the matrix, without "
+        "its files. What remains: a network that reaches it, a mirror named in a row of your own (--matrix), or a release that the "
+        "configured index has",
+    )
+
+
+def _several(resolution: Resolution, book: Book, changed: set[str]) -> Iterator[Warning]:
+    """Names of the first index that come from another one: whoever may publish there decides what is installed."""
+    shelf = shelf_of(book, resolution.machine, resolution.request)
+    found = []
+    for pin in resolution.pip:
+        origins = shelf.origins(pin.name) if pin.name in changed and pin.index is None else ()
+        taken = pin.file.origin if pin.file is not None else None
+        if len(origins) > 1 and taken is not None and taken != origins[0]:
+            found.append(f"{pin.name} {pin.version} from {taken}, which {origins[0]} has, too")
+    if found:
+        yield Warning(
+            code="several-indexes",
+            message=f"{'; '.join(found)}: the best version of all indexes wins, whoever offers it; "
+            "--index-strategy first-index takes each name from the first index that has it",
+        )
+
+
+def _left_out(resolution: Resolution, book: Book, changed: set[str]) -> Iterator[Warning]:
+    shelf = shelf_of(book, resolution.machine, resolution.request)
+    found = {text: None for pin in resolution.pip if pin.name in changed for text in shelf.left_out(pin.name)}
+    for text in found:
+        yield Warning(code="left-out", message=text)

@@ -1,0 +1,134 @@
+"""Locks as pip and uv take them: installed unchanged into a fresh environment, also where a pin leaves what a wheel declares.
+
+The wheels are made here and lie on disk; only pip and uv themselves come from the configured index.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from cudnn_resolve.lock.model import Asked, Dependency, Lock, LockedFile, LockedOverride, LockedPackage, Stack, Tool
+from cudnn_resolve.lock.read import read
+from cudnn_resolve.lock.write import write
+
+pytestmark = pytest.mark.network
+
+
+def made_wheel(folder: Path, name: str, version: str, *requires: str) -> Path:
+    """A wheel with one module of its name that knows its version."""
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n" + "".join(f"Requires-Dist: {one}\n" for one in requires)
+    files = {
+        f"{name}.py": f"version = {version!r}\n",
+        f"{info}/METADATA": metadata,
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: a-test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    with zipfile.ZipFile(path, "w") as wheel:
+        for inside, text in files.items():
+            wheel.writestr(inside, text)
+        wheel.writestr(f"{info}/RECORD", "".join(f"{inside},,\n" for inside in [*files, f"{info}/RECORD"]))
+    return path
+
+
+def locked(path: Path, *, base: Path | None = None) -> LockedFile:
+    digest = (("sha256", sha256(path.read_bytes()).hexdigest()),)
+    where = {"path": path.relative_to(base).as_posix()} if base is not None else {"url": path.as_uri()}
+    return LockedFile(name=path.name, hashes=digest, size=path.stat().st_size, **where)
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment with the newest pip and uv."""
+    root = tmp_path_factory.mktemp("tools")
+    subprocess.run([sys.executable, "-m", "venv", root], check=True, capture_output=True)
+    subprocess.run([root / "bin/python", "-m", "pip", "install", "-q", "-U", "pip>=26", "uv"], check=True, capture_output=True)
+    return root / "bin"
+
+
+@pytest.fixture(params=["", "==1.0"], ids=["plain", "overridden"])
+def project(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A folder with a lock: one wheel by its path, one by its address; `overridden`: and a pin that the wheel before it refuses."""
+    folder = tmp_path / "project"
+    near, far = folder / "wheels", tmp_path / "elsewhere"
+    near.mkdir(parents=True)
+    far.mkdir()
+    app = made_wheel(near, "stand_in_app", "1.0", f"stand-in-lib{request.param}", "stand-in-other-platform; platform_machine == 'vax'")
+    lib = made_wheel(far, "stand_in_lib", "2.0")
+    other = made_wheel(far, "stand_in_elsewhere", "1.0")
+    minor = f"{sys.version_info.major}.{sys.version_info.minor}"
+    override = LockedOverride("stand-in-lib", "stand-in-app 1.0", "==1.0", "2.0", "a test")
+    stack = Stack(platform="linux_x86_64", overrides=(override,) if request.param else ())
+    lock = Lock(
+        packages=(
+            LockedPackage(
+                name="stand-in-app", version="1.0", dependencies=(Dependency("stand-in-lib"),), wheels=(locked(app, base=folder),)
+            ),
+            LockedPackage(name="stand-in-elsewhere", version="1.0", marker="platform_machine == 'vax'", wheels=(locked(other),)),
+            LockedPackage(name="stand-in-lib", version="2.0", wheels=(locked(lib),), because=("the matrix knows better",)),
+        ),
+        requires_python=f"=={minor}.*",
+        environments=(
+            "sys_platform == 'linux' and platform_machine == 'vax'",
+            f"sys_platform == 'linux' and platform_machine == '{os.uname().machine}'",
+        ),
+        tool=Tool(asked=Asked(targets=("app",), said=("app",)), python=minor, matrix=None, stacks=(stack,)),
+    )
+    text = write(lock)
+    assert read(text) == lock
+    (folder / "pylock.toml").write_text(text, "utf-8")
+    return folder
+
+
+def installed(environment: Path) -> dict[str, str]:
+    ask = "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"
+    done = subprocess.run([environment / "bin/python", "-c", ask], check=True, capture_output=True, text=True)
+    return {name: version for name, version in json.loads(done.stdout).items() if name.startswith("stand")}
+
+
+def fresh(at: Path) -> Path:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", at], check=True, capture_output=True)
+    return at
+
+
+EXPECTED = {"stand_in_app": "1.0", "stand_in_lib": "2.0"}
+
+
+def test_pip_installs_it(tools: Path, project: Path, tmp_path: Path) -> None:
+    environment = fresh(tmp_path / "environment")
+    argv: list[str | Path] = [tools / "python", "-m", "pip", "--python", environment, "install", "-r", "pylock.toml"]
+    if "# pip needs --no-deps" in (project / "pylock.toml").read_text("utf-8"):
+        argv.append("--no-deps")
+    done = subprocess.run(argv, cwd=project, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert installed(environment) == EXPECTED
+
+
+def test_uv_installs_it(tools: Path, project: Path, tmp_path: Path) -> None:
+    environment = fresh(tmp_path / "environment")
+    argv: list[str | Path] = [tools / "uv", "pip", "sync", "--preview-features", "pylock", "--python", environment, "pylock.toml"]
+    done = subprocess.run(argv, cwd=project, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert installed(environment) == EXPECTED
+
+
+def test_a_file_that_is_not_the_locked_one_is_refused(tools: Path, project: Path, tmp_path: Path) -> None:
+    environment = fresh(tmp_path / "environment")
+    made_wheel(tmp_path / "elsewhere", "stand_in_lib", "2.0", "something-else")
+    pip: list[str | Path] = [tools / "python", "-m", "pip", "--python", environment, "install", "-r", "pylock.toml"]
+    uv: list[str | Path] = [tools / "uv", "pip", "sync", "--preview-features", "pylock", "--python", environment, "pylock.toml"]
+    for argv in (pip, uv):
+        done = subprocess.run(argv, cwd=project, capture_output=True, text=True, check=False)
+        assert done.returncode != 0
+        assert "hash" in done.stderr.lower()
+    assert installed(environment) == {}

@@ -1,0 +1,224 @@
+"""Laws of locks: what is written is read back, in the same bytes; nothing that a text can hold breaks a line out of its place."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packaging.pylock import Pylock
+
+from cudnn_resolve.errors import InputError
+from cudnn_resolve.lock import toml
+from cudnn_resolve.lock.change import changes
+from cudnn_resolve.lock.merge import order
+from cudnn_resolve.lock.model import (
+    Asked,
+    Dependency,
+    Lock,
+    LockedApt,
+    LockedDirectory,
+    LockedEnvironment,
+    LockedFile,
+    LockedFramework,
+    LockedOverride,
+    LockedPackage,
+    LockedVcs,
+    Stack,
+    Tool,
+)
+from cudnn_resolve.lock.read import read
+from cudnn_resolve.lock.write import write
+from tests.lock_maker import lock_of, pinned
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+NASTY = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.sampled_from(
+    [
+        '"""',
+        "'''",
+        "\\",
+        "\r\n[[packages]]\n",
+        "# x",
+        "]]",
+        "\x1b[31m",
+        "\u202egnp",
+        "\x00",
+        "\x7f",
+        "name = 'x'",
+        "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16"),
+    ]
+)
+NAMES = st.from_regex(r"[a-z][a-z0-9]{0,8}(-[a-z0-9]{1,5})?", fullmatch=True)
+VERSIONS = st.lists(st.integers(0, 300), min_size=1, max_size=4).map(lambda parts: ".".join(map(str, parts)))
+DIGESTS = st.binary(min_size=32, max_size=32).map(bytes.hex)
+URL_PARTS = st.from_regex(r"[A-Za-z0-9._~%+-]{1,12}", fullmatch=True)
+HASHES = st.fixed_dictionaries({"sha256": DIGESTS}, optional={"sha512": DIGESTS}).map(lambda found: tuple(sorted(found.items())))
+MOMENTS = st.datetimes().map(lambda moment: f"{moment.year:04d}-{moment:%m-%dT%H:%M:%S}Z")
+MARKERS = st.sampled_from([None, "platform_machine == 'x86_64'", "platform_machine == 'aarch64'"])
+PATHS = st.from_regex(r"[A-Za-z0-9 ._-]{1,10}(/[A-Za-z0-9 ._-]{1,10}){0,2}", fullmatch=True)
+
+
+@st.composite
+def file_of(draw: st.DrawFn, name: str) -> LockedFile:
+    near = draw(st.booleans())
+    return LockedFile(
+        name=name,
+        hashes=draw(HASHES),
+        url=None if near else f"https://{draw(NAMES)}.example/{draw(URL_PARTS)}/{name}",
+        path=f"{draw(PATHS)}/{name}" if near else None,
+        size=draw(st.none() | st.integers(0, 2**40)),
+        uploaded=draw(st.none() | MOMENTS),
+    )
+
+
+@st.composite
+def packages(draw: st.DrawFn) -> LockedPackage:
+    name, version = draw(NAMES), draw(VERSIONS)
+    stem = f"{name.replace('-', '_')}-{version}"
+    tags = draw(st.sets(st.sampled_from(["py3-none-any", "cp311-cp311-manylinux_2_17_x86_64", "cp311-cp311-manylinux_2_28_aarch64"])))
+    kind = draw(st.sampled_from(["files", "archive", "directory", "vcs"]))
+    wheels = tuple(sorted(draw(file_of(f"{stem}-{tag}.whl")) for tag in tags)) if kind == "files" else ()
+    sdist = draw(file_of(f"{stem}.tar.gz")) if kind == "files" and (not wheels or draw(st.booleans())) else None
+    dependencies = st.lists(st.builds(Dependency, NAMES, st.none() | VERSIONS), max_size=3)
+    return LockedPackage(
+        name=name,
+        version=None if kind in ("directory", "vcs") else version,
+        marker=draw(MARKERS),
+        requires_python=draw(st.sampled_from([None, ">=3.9", "!=3.9.1,>=3.8"])),
+        dependencies=tuple(sorted(draw(dependencies), key=lambda one: (one.name, one.version or ""))),
+        index=draw(st.none() | st.just("https://index.example/simple")) if kind == "files" else None,
+        wheels=wheels,
+        sdist=sdist,
+        archive=draw(file_of(f"{stem}.zip")) if kind == "archive" else None,
+        directory=LockedDirectory(draw(PATHS), draw(st.booleans())) if kind == "directory" else None,
+        vcs=LockedVcs("git", "0" * 40, f"https://{draw(NAMES)}.example/x.git", None, draw(st.none() | NASTY)) if kind == "vcs" else None,
+        because=tuple(draw(st.lists(NASTY, max_size=2))),
+    )
+
+
+@st.composite
+def stacks(draw: st.DrawFn, platform: str) -> Stack:
+    def rows(kind: Any) -> Any:
+        return tuple(draw(st.lists(st.builds(kind, *[NASTY] * len(kind._fields)), max_size=2)))
+
+    return Stack(
+        platform=platform,
+        driver_min=draw(st.sampled_from([None, "525.60.13", "580.65.06"])),
+        cuda=draw(st.none() | NASTY),
+        cudnn=draw(st.none() | NASTY),
+        cudnn_soname=draw(st.none() | st.integers(7, 12)),
+        compute_capabilities=draw(st.sampled_from([(), ("7.5", "9.0")])),
+        ptx_capabilities=draw(st.sampled_from([(), ("12.0",)])),
+        ptx_driver_min=draw(st.sampled_from([None, "570.26"])),
+        frameworks=rows(LockedFramework),
+        apt=rows(LockedApt),
+        overrides=rows(LockedOverride),
+        environment=rows(LockedEnvironment),
+    )
+
+
+@st.composite
+def tools(draw: st.DrawFn) -> Tool:
+    platforms = draw(st.sampled_from([("linux_x86_64",), ("linux_aarch64", "linux_x86_64")]))
+    lists = st.dictionaries(NASTY, st.lists(NASTY, max_size=2).map(tuple), max_size=2).map(lambda found: tuple(found.items()))
+    records: st.SearchStrategy[Any] = st.dictionaries(
+        NASTY, st.recursive(NASTY | st.integers(-(2**60), 2**60) | st.booleans(), lambda inner: st.lists(inner, max_size=2)), max_size=3
+    )
+    texts = st.lists(NASTY, max_size=3).map(tuple)
+    return Tool(
+        asked=Asked(
+            targets=draw(texts),
+            said=draw(texts),
+            requirements=draw(texts),
+            files=draw(lists),
+            cuda=draw(st.none() | NASTY),
+            cudnn=draw(st.none() | NASTY),
+            driver_policy=draw(st.sampled_from(["minor", "strict"])),
+            device=draw(st.sampled_from(["gpu", "cpu"])),
+            channel=draw(st.sampled_from(["auto", "pip", "apt"])),
+            strict_pins=draw(st.booleans()),
+            stated=draw(lists),
+        ),
+        python="3.11",
+        matrix=draw(st.none() | NASTY),
+        stacks=tuple(draw(stacks(one)) for one in platforms),
+        validation=tuple(draw(st.lists(records, max_size=2))),
+    )
+
+
+LOCKS = st.builds(
+    lambda found, tool: Lock(
+        packages=tuple(sorted(found, key=order)),
+        requires_python="==3.11.*",
+        environments=("sys_platform == 'linux' and platform_machine == 'x86_64'",),
+        tool=tool,
+    ),
+    st.lists(packages(), max_size=4, unique_by=lambda one: one.name),
+    st.none() | tools(),
+)
+
+
+@settings(max_examples=60)
+@given(LOCKS)
+def test_a_lock_is_read_back_as_it_was_written(lock: Lock) -> None:
+    text = write(lock)
+
+    assert read(text) == lock
+    assert write(read(text)) == text
+    assert changes(lock, read(text)) == ()
+    Pylock.from_dict(tomllib.loads(text)).validate()
+
+
+@settings(max_examples=40)
+@given(LOCKS)
+def test_no_text_breaks_out_of_its_line(lock: Lock) -> None:
+    text = write(lock)
+
+    assert all(char == "\n" or char.isprintable() for char in text)
+    assert sum(line == "[[packages]]" for line in text.split("\n")) == len(lock.packages)
+
+
+@given(
+    st.dictionaries(
+        NASTY, st.recursive(NASTY | st.integers(-(2**60), 2**60) | st.booleans() | st.floats(), lambda inner: st.lists(inner, max_size=3))
+    )
+)
+def test_any_value_is_the_same_in_toml(value: dict[str, Any]) -> None:
+    lines = [line for name, one in value.items() for line in toml.pair(name, one)]
+
+    assert repr(tomllib.loads("\n".join(lines))) == repr(value)
+
+
+@given(st.text())
+def test_a_comment_is_one_line_whatever_it_says(words: str) -> None:
+    line = toml.comment(words)
+
+    assert line.startswith("# ")
+    assert line.isprintable()
+    assert tomllib.loads(line) == {}
+
+
+@given(
+    st.text(max_size=200)
+    | st.builds(lambda lock, at, much: write(lock)[:at] + write(lock)[at + much :], LOCKS, st.integers(0, 4000), st.integers(1, 60))
+)
+def test_a_damaged_lock_is_a_lock_or_an_input_error(text: str) -> None:
+    try:
+        found = read(text)
+    except InputError as error:
+        assert str(error).replace("\n", "").isprintable() or "\\" in str(error)  # noqa: PT017 - it may be a lock still
+    else:
+        assert read(write(found)) == found
+
+
+@given(st.permutations(["a==1.0", "b==2.0 +a", "c==3.0 +a +b"]), st.booleans())
+def test_order_makes_no_difference(names: list[str], turned: bool) -> None:  # noqa: FBT001 - hypothesis gives it by its place
+    answers = [pinned(*names), pinned(*sorted(names), arch="aarch64")]
+    text = write(lock_of(*(reversed(answers) if turned else answers)))
+
+    assert text == write(lock_of(pinned("a==1.0", "b==2.0 +a", "c==3.0 +a +b"), answers[1]))

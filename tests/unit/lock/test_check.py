@@ -1,0 +1,180 @@
+"""Whether a lock is still right, and what a new one changes."""
+
+from __future__ import annotations
+
+from cudnn_resolve.lock.change import changes, with_records
+from cudnn_resolve.lock.check import asked_otherwise, outdated
+from cudnn_resolve.lock.difference import Difference
+from cudnn_resolve.lock.merge import Answer
+from cudnn_resolve.lock.model import Asked, Lock, LockedOverride
+from cudnn_resolve.record import replace
+from cudnn_resolve.requirement.source import File, Offer
+from tests.fake_source import Published, index_of
+from tests.lock_maker import BOOK, answer, lock_of, pinned, pins
+
+ASKED = Asked(targets=("torch>=2.4",), requirements=("numpy<2", "-c six==1.0"), driver_policy="minor")
+
+
+def short(found: tuple[Difference, ...]) -> list[tuple[str, str, str]]:
+    return [(one.what, one.locked, one.now) for one in found]
+
+
+def preferred(lock: Lock, *targets: str, **more: object) -> Answer:
+    return answer(*targets, preferences={name: version or "" for name, version in pins(lock).items()}, **more)  # type: ignore[arg-type]
+
+
+def test_resolving_again_from_a_lock_changes_nothing() -> None:
+    lock = lock_of(answer("north", "south", extras=("pillow",)))
+    again = preferred(lock, "north", "south", extras=("pillow",))
+
+    assert outdated(lock, [again]) == ()
+    assert replace(lock_of(again), tool=None) == replace(lock, tool=None)
+
+
+def test_pins_stay_when_newer_releases_appear() -> None:
+    old = index_of(BOOK, {"app": {"1.0": Published(("lib",))}, "lib": {"1.0": Published()}})
+    new = index_of(BOOK, {"app": {"1.0": Published(("lib",)), "2.0": Published(("lib",))}, "lib": {"1.0": Published(), "1.1": Published()}})
+    lock = lock_of(answer("north==2.0", extras=("app",), source=old))
+
+    assert outdated(lock, [preferred(lock, "north==2.0", extras=("app",), source=new)]) == ()
+    assert pins(lock_of(answer("north==2.0", extras=("app",), source=new)))["app"] == "2.0"
+
+
+def test_a_pin_that_a_requirement_refuses_is_named_with_it() -> None:
+    source = index_of(BOOK, {"app": {"1.0": Published(), "2.0": Published()}})
+    lock = lock_of(answer("north==2.0", extras=("app<2",), source=source))
+    (found,) = outdated(lock, [preferred(lock, "north==2.0", extras=("app>=2",), source=source)])
+
+    assert (found.what, found.locked, found.now) == ("app", "1.0", "2.0")
+    assert found.because == "app>=2: asked for in requirements.txt:1"
+
+
+def test_packages_that_come_and_go_are_named() -> None:
+    source = index_of(BOOK, {"app": {"1.0": Published()}, "web": {"1.0": Published()}})
+    lock = lock_of(answer("north==2.0", extras=("app",), source=source))
+    found = outdated(lock, [preferred(lock, "north==2.0", extras=("web",), source=source)])
+
+    assert short(found) == [("app", "1.0", "not needed"), ("web", "not in the lock", "1.0")]
+
+
+def test_a_release_that_was_withdrawn_is_named_as_such() -> None:
+    lock = lock_of(answer("north==2.0", extras=("app",), source=index_of(BOOK, {"app": {"1.0": Published(), "0.9": Published()}})))
+    source = index_of(BOOK, {"app": {"1.0": Published(yanked="it deletes files"), "0.9": Published()}})
+    (found,) = outdated(lock, [preferred(lock, "north==2.0", extras=("app",), source=source)])
+
+    assert (found.what, found.locked, found.now) == ("app", "1.0", "0.9")
+    assert found.because == "app 1.0 was withdrawn: it deletes files"
+
+
+def test_a_withdrawn_release_that_is_asked_for_by_its_version_is_said_to_be_one() -> None:
+    lock = lock_of(answer("north==2.0", extras=("app==1.0",), source=index_of(BOOK, {"app": {"1.0": Published()}})))
+    source = index_of(BOOK, {"app": {"1.0": Published(yanked="broken")}})
+    found = outdated(lock, [preferred(lock, "north==2.0", extras=("app==1.0",), source=source)])
+
+    assert short(found) == [("app 1.0", "offered", "withdrawn: broken")]
+
+
+def test_a_file_with_other_contents_and_one_that_is_gone_are_named() -> None:
+    lock = lock_of(pinned("app==1.0 py3-none-any cp311-cp311-manylinux_2_17_x86_64"))
+    now = pinned("app==1.0 py3-none-any")
+    pin = now.resolution.pip[0]
+    assert pin.file is not None
+    file: File = pin.file._replace(hashes={"sha256": "e" * 64})
+    pin = replace(pin, file=file, offer=Offer(version="1.0", files=(file,)))
+    found = outdated(lock, [replace(now, resolution=replace(now.resolution, pip=(pin,)))])
+
+    assert [(one.what, one.now) for one in found] == [("app 1.0", f"sha256 {'e' * 64}"), ("app 1.0", "not on the index any more")]
+    assert found[0].because == "app-1.0-py3-none-any.whl has changed on the index since it was locked"
+    assert found[1].locked == "app-1.0-cp311-cp311-manylinux_2_17_x86_64.whl"
+
+
+def test_what_differs_on_one_platform_only_is_said_of_it() -> None:
+    lock = lock_of(pinned("app==1.0", "lib==1.0"), pinned("app==1.0", "lib==1.0", arch="aarch64"))
+    found = outdated(lock, [pinned("app==2.0", "lib==1.0"), pinned("app==2.0", "lib==2.0", arch="aarch64")])
+
+    assert short(found) == [("app", "1.0", "2.0"), ("lib (linux_aarch64)", "1.0", "2.0")]
+
+
+def test_what_the_matrix_knows_otherwise_now_is_named_and_another_version_of_it_alone_is_not() -> None:
+    now = answer("north", "south")
+    lock = lock_of(now)
+    assert lock.tool is not None
+    assert outdated(replace(lock, tool=replace(lock.tool, matrix="2020-01-01.ffffffff")), [now]) == ()
+    (stack,) = lock.tool.stacks
+    other = LockedOverride("numpy", "north 2.0", "==1.0", "1.26.4", "")
+    stack = replace(
+        stack, driver_min="450.36.06", cudnn="9.1.0.70", overrides=(other,), compute_capabilities=("3.5", *stack.compute_capabilities)
+    )
+    found = outdated(replace(lock, tool=replace(lock.tool, stacks=(stack,))), [now])
+
+    assert [one.what for one in found] == [
+        "override of numpy for north 2.0",
+        "override of nvidia-cudnn-cu12 for north 2.0 (cu124)",
+        "cuDNN",
+        "oldest driver",
+        "compute capabilities",
+    ]
+    assert found[0].now == "nothing"
+    assert found[1].now == "9.3.0.75 instead of ==9.1.0.70"
+
+
+def test_a_driver_that_may_be_older_now_is_no_difference() -> None:
+    now = answer("north==2.0")
+    lock = lock_of(now)
+    assert lock.tool is not None
+    stack = replace(lock.tool.stacks[0], driver_min="600.1.1")
+
+    assert outdated(replace(lock, tool=replace(lock.tool, stacks=(stack,))), [now]) == ()
+
+
+def test_another_request_is_named_point_by_point() -> None:
+    now = Asked(
+        targets=("torch>=2.5", "jax"), requirements=("numpy <2", "-c six==2.0"), driver_policy="strict", cuda="<13", strict_pins=True
+    )
+    found = tuple(asked_otherwise(ASKED, now))
+
+    assert short(found) == [
+        ("target jax", "nothing", "jax"),
+        ("target torch", "torch>=2.4", "torch>=2.5"),
+        ("constraint six", "six==1.0", "six==2.0"),
+        ("limit on CUDA", "nothing", "<13"),
+        ("driver policy", "minor", "strict"),
+        ("strict pins", "off", "on"),
+    ]
+    assert not tuple(asked_otherwise(ASKED, ASKED))
+
+
+def test_changes_are_named_by_what_happens() -> None:
+    old = lock_of(pinned("gone==1.0", "up==1.9", "down==2.0", "same==1.0", "more==1.0"))
+    new = lock_of(pinned("came==1.0", "up==1.10", "down==1.0", "same==1.0", "more==1.0 py2.py3-none-any py3-none-any"))
+
+    assert [tuple(one) for one in changes(old, new)] == [
+        ("came", "added", None, "1.0"),
+        ("down", "downgraded", "2.0", "1.0"),
+        ("gone", "removed", "1.0", None),
+        ("more", "files", "1.0", "1.0"),
+        ("up", "upgraded", "1.9", "1.10"),
+    ]
+    assert changes(new, new) == ()
+    assert {one.action for one in changes(None, new)} == {"added"}
+
+
+def test_other_contents_under_the_same_name_are_said_to_be_that() -> None:
+    old = lock_of(pinned("app==1.0"))
+    wheel = old.packages[0].wheels[0]._replace(hashes=(("sha256", "0" * 64),))
+    new = replace(old, packages=(replace(old.packages[0], wheels=(wheel,)),))
+
+    assert [one.action for one in changes(old, new)] == ["replaced"]
+
+
+def test_records_of_tests_stay_as_long_as_the_pins_do() -> None:
+    old, new = lock_of(pinned("app==1.0")), lock_of(pinned("app==1.1"))
+    assert old.tool is not None
+    record = {"gpu": "Tesla T4"}
+    proven = replace(old, tool=replace(old.tool, validation=(record,)))
+
+    kept = with_records(replace(old, tool=replace(old.tool, matrix="newer")), proven)
+    assert kept.tool is not None
+    assert kept.tool.validation == (record,)
+    assert with_records(new, proven) == new
+    assert with_records(new, None) == new
