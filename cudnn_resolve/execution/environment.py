@@ -61,7 +61,7 @@ def ask_environment(host: Host, python: str) -> Environment:
         scheme = {kind: os.path.normpath(str(told["scheme"][kind])) for kind in KINDS}
         prefix = os.path.normpath(str(told["prefix"]))
         pip = told["pip_folder"]
-        version, tag = str(told["version"]), str(told["tag"])
+        version, tag, executable = str(told["version"]), str(told["tag"]), str(told["executable"])
     except (KeyError, TypeError, ValueError):
         raise UsageError(f"{python} cannot be the target interpreter: its answer makes no sense", code="python-unusable") from None
     if prefix == "/" or not all(path.startswith("/") for path in (prefix, *scheme.values())):
@@ -69,7 +69,7 @@ def ask_environment(host: Host, python: str) -> Environment:
     own = f"{scheme['scripts']}/uv"
     found = own if which(host, own) else which(host, "uv")
     return Environment(
-        python=python,
+        python=python if os.path.isabs(python) else executable,  # tools are run from another folder
         version=version,
         prefix=prefix,
         tag=tag,
