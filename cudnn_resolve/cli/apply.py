@@ -51,8 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Carry out, undo, or list; the exit code says what became of it."""
-    from cudnn_resolve.cli.applying import Ways, apply, history, undo
+    from cudnn_resolve.cli.applying import Ways, apply, history, stopped_words, undo
     from cudnn_resolve.cli.progress import Progress
+    from cudnn_resolve.execution.model import Execution
 
     _refuse_contradictions(args)
     options = gather_options(args)
@@ -66,23 +67,61 @@ def run(args: argparse.Namespace) -> int:
         restart=args.restart,
         reporter=Progress(quiet=options.quiet > 0),
         confirm=_confirm(args, options),
+        words=words_of(args),
     )
     if args.history:
         emit(_history(history(options, ways), options), options)
         return ExitCode.OK
     if args.undo is not None:
         return _finish(undo(options, ways, _number(args.undo)), None, options, undoing=True)
+    if args.resume:
+        words = stopped_words(options)
+        if words is None:
+            return _finish(Execution(status="nothing", notes=("no apply was stopped in the middle",)), None, options)
+        return _again(words, args)
     done, plan = apply(options, ways)
     if done is None:
         assert plan is not None
         emit(_no_plan(plan, options), options)
         return ExitCode.NO
     code = _finish(done, plan, options)
-    if ways.restart and done.status == "done":
+    if ways.restart and done.restart is not None:
         from cudnn_resolve.cli.notebook import restart_kernel
+        from cudnn_resolve.host.linux import LinuxHost
 
-        restart_kernel()
+        restart_kernel(LinuxHost())
     return code
+
+
+def _again(words: tuple[str, ...], args: argparse.Namespace) -> int:
+    """The command that was stopped, in this command's manner of speaking and asking."""
+    from cudnn_resolve.cli.parser import Parser
+
+    parser = Parser(prog="cudnn-resolve apply", description="")
+    add_arguments(parser)
+    same = parser.parse(
+        [*words, f"--format={args.format}", *(["--yes"] if args.yes else []), *(["-q"] * args.quiet), *(["-v"] * args.verbose)]
+    )
+    if same.resume or same.undo is not None or same.history:
+        raise UsageError("the journal says no command that can be done again", code="resume", hint="give the command anew")
+    return run(same)
+
+
+_MANNERS = ("resume", "undo", "history", "dry_run", "yes", "format", "output", "quiet", "verbose", "no_color", "restart", "lock")
+
+
+def words_of(args: argparse.Namespace) -> tuple[str, ...]:
+    """The words of a command line that asks for the same."""
+    words: list[str] = []
+    for name, value in sorted(vars(args).items()):
+        if name in _MANNERS or value is None or value is False:
+            continue
+        option = "--" + name.replace("_", "-")
+        if value is True:
+            words.append(option)
+        else:
+            words += [f"{option}={one}" for one in (value if isinstance(value, list) else [value])]
+    return (*words, *([args.lock] if args.lock else []))
 
 
 def _refuse_contradictions(args: argparse.Namespace) -> None:
@@ -123,7 +162,7 @@ def _confirm(args: argparse.Namespace, options: Options) -> Any:
 
             style = style_of(options)
             say(render(plan, style=style, width=width_of(options), verbose=options.verbose > 0), options)
-        return bool(args.yes or not terminal.can_answer() or terminal.ask("Carry this out?"))
+        return bool(args.yes or args.dry_run or not terminal.can_answer() or terminal.ask("Carry this out?"))
 
     return confirm
 

@@ -45,6 +45,8 @@ class Ways:
     confirm: Callable[[Plan], bool] | None = None
     """Shows a plan that changes something, and says whether it may; None = it may."""
     watch: Callable[[str], None] | None = None
+    words: tuple[str, ...] = ()
+    """The words of a command line that asks for the same."""
 
 
 def apply(options: Options, ways: Ways) -> tuple[Execution | None, Plan | None]:
@@ -67,7 +69,7 @@ def _dry(options: Options, ways: Ways) -> tuple[Execution | None, Plan | None]:
     if task is None:
         return None, plan
     if ways.confirm is not None:
-        replace(ways, confirm=None)
+        ways.confirm(plan)
     from cudnn_resolve.execution.fetch import check_known
 
     notes: tuple[str, ...] = ()
@@ -144,7 +146,12 @@ def _carry_out(plan: Plan, task: Task, work: Work, options: Options, ways: Ways)
         return differences(task, detect_facts(options))
 
     with _downloads(options, plan) as download:
-        return carry_out(task, replace(work, verify=verify, download=download))
+        done = carry_out(task, replace(work, verify=verify, download=download))
+    if done.status != "done":
+        return done
+    from cudnn_resolve.cli.notebook import restart_note
+
+    return replace(done, restart=restart_note(work.host, task.frameworks))
 
 
 @contextmanager
@@ -196,6 +203,17 @@ def _managed(environment: Environment) -> WorldError:
         hint=f"make an environment of your own, `{environment.python} -m venv .venv`, and add `--python .venv`; "
         "or say --break-system-packages",
     )
+
+
+def stopped_words(options: Options) -> tuple[str, ...] | None:
+    """The words that asked for the `apply` that was stopped last; None where the last one came to its end."""
+    from cudnn_resolve.execution.shelf import was_stopped
+
+    stories = Shelf(_environment(options)).stories()
+    if not stories or not was_stopped(stories[-1]):
+        return None
+    words = stories[-1].begin.get("words")
+    return tuple(words) if isinstance(words, list) and all(isinstance(word, str) for word in words) else None
 
 
 def undo(options: Options, ways: Ways, number: int | None) -> Execution:
@@ -261,6 +279,7 @@ def _held(environment: Environment, ways: Ways, *, mark: bool = True) -> Iterato
             hold=found,
             reporter=ways.reporter,
             watch=ways.watch,
+            words=ways.words,
             installer=ways.installer,
             managed=ways.managed,
             trusted=ways.trusted,

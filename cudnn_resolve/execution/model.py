@@ -56,6 +56,8 @@ class Execution:
     """What was seen afterwards and is not as planned."""
     log: str | None = None
     notes: tuple[str, ...] = ()
+    restart: str | None = None
+    """Why the notebook's kernel must be restarted; None where it need not be."""
     exit_code: ExitCode = ExitCode.OK
 
 

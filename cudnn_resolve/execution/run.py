@@ -46,8 +46,8 @@ class Work:
     environment: Environment
     shelf: Shelf
     hold: Hold
-    command: str = ""
-    """How it was called, for the history."""
+    words: tuple[str, ...] = ()
+    """The words of the command line that ask for it, so that it can be done again."""
     reporter: Reporter = field(default_factory=Silent)
     download: Download = download_local
     verify: Callable[[], tuple[str, ...]] = tuple
@@ -103,7 +103,7 @@ def _begin(task: Task, work: Work, journal: Journal) -> dict[str, Any]:
         "id": journal.id,
         "prefix": work.environment.prefix,
         "python": work.environment.python,
-        "command": work.command,
+        "words": list(work.words),
         "targets": list(task.targets),
         "install": [[piece.name, piece.version, piece.before] for piece in task.install],
         "remove": list(task.remove),

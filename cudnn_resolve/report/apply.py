@@ -57,6 +57,8 @@ def _details(done: Execution) -> Iterator[tuple[str, str]]:
 
 
 def _next(done: Execution) -> Iterator[str]:
+    if done.restart is not None:
+        yield done.restart
     if done.status == "done" and done.id is not None:
         yield f"`cudnn-resolve apply --undo {done.id}` puts back what was there before"
     if done.status == "broken":
@@ -78,6 +80,7 @@ def encode(done: Execution, plan: Mapping[str, Any] | None = None) -> dict[str, 
         "differences": list(done.differences),
         "left": list(done.left),
         "notes": list(done.notes),
+        "restart": done.restart,
         "error": None
         if trouble is None
         else {"code": trouble.code, "message": trouble.message, "context": trouble.context, "hint": trouble.hint},

@@ -29,7 +29,7 @@ _SYSTEM_PYTHON = {
     "debian12": "3.11",
     "debian13": "3.13",
 }
-"""Python of each release: packages.ubuntu.com and packages.debian.org, package python3."""
+"""Python of each release: its package python3."""
 _CODENAME = {"debian11": "bullseye", "debian12": "bookworm", "debian13": "trixie"}
 _LIBRARIES = re.compile(r"(?:nvidia|triton|cuda)[-_a-z0-9.]*(?:==| @ )")
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudnn_resolve.plan.step import wanted
+from cudnn_resolve.record import dataclass
 from cudnn_resolve.report.text import clean
 
 if TYPE_CHECKING:
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from cudnn_resolve.plan.model import PipAction, Plan
 
 
-class Group(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
     """Packages that one call of pip installs."""
 
     index: str | None
