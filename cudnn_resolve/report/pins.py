@@ -91,5 +91,6 @@ for name in GONE:
         wrong.append("{} {} is still there".format(name, version(name)))
     except PackageNotFoundError:
         pass
-sys.exit("not as planned: " + "; ".join(wrong) if wrong else 0)
+if wrong:
+    sys.exit("not as planned: " + "; ".join(wrong))
 """

@@ -5,7 +5,7 @@
 # CUDA 11.8 is not in the apt repository of ubuntu22.04: its libraries come from older, that of an older release, which serves for libraries alone
 # the apt packages need root, which this user is not: hand the commands to an administrator
 set -euo pipefail
-SUM=9cf5110211984788a1997225a53996910e4cb6fd716fea87fe4ba21c3d89f43c
+SUM=ac75f69722f7e7c3e39716faa3a2622d93e76e90385b972f9ba55670bb7c4f01
 if [ -z "${EDITED:-}" ] && grep -qxF "# --- what the sum above is of ---" "$0" 2>/dev/null; then
   if [ "$(sed '1,/^# --- what the sum above is of ---$/d' "$0" | sha256sum | cut -d ' ' -f 1)" != "$SUM" ]; then
     echo "this script is not as it was written; EDITED=1 runs it all the same" >&2; exit 1
@@ -62,6 +62,7 @@ for name in []:
         wrong.append("{} {} is still there".format(name, version(name)))
     except PackageNotFoundError:
         pass
-sys.exit("not as planned: " + "; ".join(wrong) if wrong else 0)
+if wrong:
+    sys.exit("not as planned: " + "; ".join(wrong))
 CUDNN_RESOLVE_END
 echo 'done: the environment is as planned'
