@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 from cudnn_resolve.errors import UsageError, WorldError
-from cudnn_resolve.host.port import Host, which
+from cudnn_resolve.host.port import CommandResult, Host, which
 from cudnn_resolve.record import dataclass
 
 TIMEOUT_SECONDS = 30.0
@@ -47,17 +48,26 @@ class Environment:
         return any(path.startswith(f"{root.rstrip('/')}/") for root in self.roots)
 
 
+def answer_line(result: CommandResult) -> dict[str, Any] | None:
+    """The JSON object in the answer of one of this room's payloads; None where there is none."""
+    line = next((one for one in reversed(result.stdout.splitlines()) if one.startswith(_MARK)), None)
+    try:
+        told = json.loads(line[len(_MARK) :]) if line is not None else None
+    except (ValueError, RecursionError):
+        return None
+    return told if isinstance(told, dict) else None
+
+
 def ask_environment(host: Host, python: str) -> Environment:
     """The environment of an interpreter; UsageError or WorldError where it does not say."""
     payload = os.path.join(os.path.dirname(__file__), "payload_environment.py")
     result = host.run([python, "-I", "-B", payload], timeout_seconds=TIMEOUT_SECONDS)
-    line = next((one for one in reversed(result.stdout.splitlines()) if one.startswith(_MARK)), None)
-    if line is None:
+    told = answer_line(result)
+    if told is None:
         raise WorldError(
             f"the interpreter {python} does not say where it installs to: {result.why()}", code="python-broken", context=python
         )
     try:
-        told = json.loads(line[len(_MARK) :])
         scheme = {kind: os.path.normpath(str(told["scheme"][kind])) for kind in KINDS}
         prefix = os.path.normpath(str(told["prefix"]))
         pip = told["pip_folder"]

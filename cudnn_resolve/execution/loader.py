@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os.path
 import re
-from collections.abc import Mapping
+import shlex
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.execution.environment import answer_line
 from cudnn_resolve.plan.preload import IMPORT_NAMES, MODULE, preload_pth, preload_source
+from cudnn_resolve.version import CudnnVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.execution.task import Task
     from cudnn_resolve.host.port import Host
 
+ACTIVATION = "cudnn-resolve-activate.sh"
+"""A script beside the environment's programs."""
 _NAMES = re.compile(r"^NAMES = \(([^()\n]{0,500})\)$", re.MULTILINE)
 _WORD = re.compile(r"'([A-Za-z_][A-Za-z0-9_.]{0,60})'", re.ASCII)
 
@@ -35,11 +40,38 @@ def preload_change(task: Task, host: Host, environment: Environment) -> dict[str
     return {path: text.encode() for path, text in files.items() if host.read_text(path) != text}
 
 
-def activation(environ: Mapping[str, str], paths: tuple[str, ...]) -> str:
-    """Lines for a shell that puts folders in front of what the user's own LD_LIBRARY_PATH says, and takes them away again."""
-    del environ
-    joined = ":".join(paths)
-    return (
-        f'export LD_LIBRARY_PATH="{joined}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"\n'
-        "# programs that run already do not see it: the loader reads it when a program starts\n"
-    )
+def activation_change(task: Task, host: Host, environment: Environment, *, root: bool) -> dict[str, bytes | None]:
+    """A script for shells, where folders must be found and the linker cache cannot be changed; empty where it is there, or not needed."""
+    path = f"{environment.scheme['scripts']}/{ACTIVATION}"
+    if not task.cached or root:
+        return {}
+    text = activation(task.cached)
+    return {} if host.read_text(path) == text else {path: text.encode()}
+
+
+def activation(paths: tuple[str, ...]) -> str:
+    """Lines for a shell that add folders behind what the user's own LD_LIBRARY_PATH names, each once."""
+    lines = ["# made by cudnn-resolve: `source` it before programs are started; those that run already do not see it (ld.so(8))"]
+    for path in paths:
+        quoted = shlex.quote(path)
+        lines.append(
+            f'case ":${{LD_LIBRARY_PATH:-}}:" in *:{quoted}:*) ;; *) LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}"{quoted} ;; esac'
+        )
+    return "\n".join([*lines, "export LD_LIBRARY_PATH"]) + "\n"
+
+
+def loaded_by_preload(task: Task, host: Host, environment: Environment) -> tuple[str, ...]:
+    """What is not as planned in a process that has gone through the preload: another cuDNN than the one that is wanted."""
+    wanted = set((task.cudnn or {}).values())
+    if not task.preload or len(wanted) != 1:
+        return ()
+    version = wanted.pop()
+    payload = os.path.join(os.path.dirname(__file__), "payload_preload.py")
+    told = answer_line(host.run([environment.python, "-B", payload, MODULE], timeout_seconds=60))
+    number = (told or {}).get("version")
+    if not isinstance(number, int):
+        return ()
+    found = CudnnVersion.from_encoded(number)
+    if found is None or version.startswith(str(found)):
+        return ()
+    return (f"the preload brings cuDNN {found} from {(told or {}).get('path')}, not {version}",)

@@ -14,7 +14,7 @@ from cudnn_resolve.execution.fetch import Download, check_known, download_local,
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.installer import choose_installer, install_wheels
 from cudnn_resolve.execution.linkercache import cache_change, write_cache
-from cudnn_resolve.execution.loader import preload_change
+from cudnn_resolve.execution.loader import activation_change, loaded_by_preload, preload_change
 from cudnn_resolve.execution.model import EXITS, Done, Execution, Reporter, Silent, Status, Trouble
 from cudnn_resolve.execution.recover import put_all_back
 from cudnn_resolve.execution.system import change_system, prepare_system
@@ -66,7 +66,7 @@ class Work:
 
 def carry_out(task: Task, work: Work) -> Execution:
     """What became of the task. The environment is then as planned or as it was, or the execution says what is left."""
-    own = preload_change(task, work.host, work.environment)
+    own = _own_files(task, work)
     journal: Journal | None = None
     try:
         with interruptible():
@@ -87,14 +87,14 @@ def carry_out(task: Task, work: Work) -> Execution:
 
 def is_done(task: Task, work: Work) -> bool:
     """True where nothing has to be changed."""
-    return not (
-        task.install
-        or task.remove
-        or task.unpinned
-        or task.apt
-        or cache_change(task, work.host)
-        or preload_change(task, work.host, work.environment)
-    )
+    changes = task.install or task.remove or task.unpinned or task.apt
+    return not (changes or cache_change(task, work.host) or _own_files(task, work))
+
+
+def _own_files(task: Task, work: Work) -> dict[str, bytes | None]:
+    """Files that this program itself writes into the environment, None for those that go."""
+    activation = activation_change(task, work.host, work.environment, root=disk.is_root())
+    return {**preload_change(task, work.host, work.environment), **activation}
 
 
 def _begin(task: Task, work: Work, journal: Journal) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
             disk.write_whole(path, content)
     journal.add("installed", **_seen(wheels, exchange, work))
     work.reporter.begin("looking at the environment again")
-    differences = work.verify()
+    differences = (*loaded_by_preload(task, work.host, work.environment), *work.verify())
     work.reporter.end()
     if differences:
         raise DifferenceError(differences)
