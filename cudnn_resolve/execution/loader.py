@@ -54,9 +54,8 @@ def activation(paths: tuple[str, ...]) -> str:
     lines = ["# made by cudnn-resolve: `source` it before programs are started; those that run already do not see it (ld.so(8))"]
     for path in paths:
         quoted = shlex.quote(path)
-        lines.append(
-            f'case ":${{LD_LIBRARY_PATH:-}}:" in *:{quoted}:*) ;; *) LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}"{quoted} ;; esac'
-        )
+        lines.append(f'case ":${{LD_LIBRARY_PATH:-}}:" in *:{quoted}:*) ;;')
+        lines.append(f'  *) LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}"{quoted} ;; esac')
     return "\n".join([*lines, "export LD_LIBRARY_PATH"]) + "\n"
 
 

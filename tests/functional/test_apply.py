@@ -23,7 +23,6 @@ from cudnn_resolve.record import replace
 from tests.apply_world import NEW, ApplyWorld, work_in
 from tests.small_wheels import file_of, tree, write_wheel
 
-
 Build = Callable[[str], ApplyWorld]
 both = pytest.mark.parametrize("installer", ["pip", "uv"])
 

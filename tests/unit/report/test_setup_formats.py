@@ -51,7 +51,7 @@ def plan(bench: Path) -> Plan:
 
 
 def environ(bench: Path) -> dict[str, str]:
-    """pip's packages come from the folder of wheels; the environment has no pip of its own, so this interpreter's is lent to it."""
+    """Pip's packages come from the folder of wheels; the environment has no pip of its own, so this interpreter's is lent to it."""
     import pip
 
     lent = bench / "lent"
