@@ -17,6 +17,7 @@ from pathlib import Path
 
 from cudnn_resolve.errors import CudnnResolveError
 from cudnn_resolve.execution.environment import Environment, ask_environment
+from cudnn_resolve.execution.fetch import local_members
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.model import Execution
 from cudnn_resolve.execution.recover import repair, undo
@@ -165,6 +166,7 @@ def work_in(world: ApplyWorld, *, stop_at: int | None = None) -> Work:
         shelf=Shelf(environment),
         hold=taken,
         installer=world.installer,
+        members=local_members,
         watch=watch if stop_at else None,
     )
 

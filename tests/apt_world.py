@@ -84,7 +84,8 @@ class AptWorld:
         tree = self.base / "build" / f"{name}-{version}"
         shutil.rmtree(tree, ignore_errors=True)
         (tree / "DEBIAN").mkdir(parents=True)
-        control = f"Package: {name}\nVersion: {version}\nArchitecture: {'all' if name == 'cuda-keyring' else 'amd64'}\nMaintainer: a test\nDescription: a stand-in\n"
+        architecture = "all" if name == "cuda-keyring" else "amd64"
+        control = f"Package: {name}\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: a test\nDescription: a stand-in\n"
         control += f"Depends: {depends}\n" if depends else ""
         control += f"Conflicts: {conflicts}\n" if conflicts else ""
         (tree / "DEBIAN/control").write_text(control)
@@ -92,7 +93,7 @@ class AptWorld:
             (tree / path).parent.mkdir(parents=True, exist_ok=True)
             (tree / path).write_text(text)
         where.mkdir(exist_ok=True)
-        target = where / f"{name}_{version.replace(':', '%3a')}_{'all' if name == 'cuda-keyring' else 'amd64'}.deb"
+        target = where / f"{name}_{version.replace(':', '%3a')}_{architecture}.deb"
         subprocess.run(["dpkg-deb", "--root-owner-group", "-b", str(tree), str(target)], check=True, capture_output=True)
         return target
 

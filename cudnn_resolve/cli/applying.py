@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.run import Work
     from cudnn_resolve.execution.task import Task
     from cudnn_resolve.index.download import Downloads
+    from cudnn_resolve.index.transport import Transport
     from cudnn_resolve.plan.model import Plan
     from cudnn_resolve.requirement.source import File
 
@@ -146,7 +147,7 @@ def _carry_out(plan: Plan, task: Task, work: Work, options: Options, ways: Ways)
         return differences(task, detect_facts(options))
 
     with _downloads(options, plan) as download:
-        done = carry_out(task, replace(work, verify=verify, download=download))
+        done = carry_out(task, replace(work, verify=verify, download=download, members=download.members))
     if done.status != "done":
         return done
     from cudnn_resolve.cli.notebook import restart_note
@@ -164,7 +165,7 @@ def _downloads(options: Options, plan: Plan) -> Iterator[_Fetching]:
     settings = settings_of(options, wishes_of(options), plan.facts)
     transport = Transport(settings)
     try:
-        yield _Fetching(Downloads(transport, settings.retries), offline=options.offline)
+        yield _Fetching(Downloads(transport, settings.retries), transport, offline=options.offline)
     finally:
         transport.close()
 
@@ -172,9 +173,20 @@ def _downloads(options: Options, plan: Plan) -> Iterator[_Fetching]:
 class _Fetching:
     """Files of indexes, and of folders on this disk, which need not be copied."""
 
-    def __init__(self, downloads: Downloads, *, offline: bool) -> None:
+    def __init__(self, downloads: Downloads, transport: Transport, *, offline: bool) -> None:
         self._downloads = downloads
+        self._transport = transport
         self._offline = offline
+
+    def members(self, file: File) -> tuple[str, ...] | None:
+        """Names of the files in a wheel; None where they cannot be had without the wheel."""
+        from cudnn_resolve.execution.fetch import local_members
+        from cudnn_resolve.index.address import is_local
+        from cudnn_resolve.index.members import members_of
+
+        if is_local(file.url):
+            return local_members(file)
+        return None if self._offline else members_of(file, self._transport)
 
     def __call__(self, file: File, folder: str, progress: Callable[[int], None]) -> str:
         """The path of the file in the folder."""

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.wheel import Wheel, read_wheel, wrong_hash
 from cudnn_resolve.host import disk
-from cudnn_resolve.host.archive import bad_wheel
+from cudnn_resolve.host.archive import Archive, bad_wheel
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
@@ -62,6 +62,15 @@ def fetch(piece: Piece, folder: str, environment: Environment, download: Downloa
             disk.remove(path)
             raise wrong_hash(filename, known[0], known[1], found)
     return read_wheel(path, piece.name, piece.version, sha256, environment)
+
+
+def local_members(file: Any) -> tuple[str, ...] | None:
+    """Names of the files in a wheel on this disk; None for one that is elsewhere."""
+    parts = urlsplit(file.url)
+    if parts.scheme != "file":
+        return None
+    with Archive(unquote(parts.path)) as archive:
+        return tuple(member.name for member in archive.members())
 
 
 def download_local(file: Any, folder: str, progress: Any) -> str:

@@ -58,7 +58,7 @@ def install_wheels(
         argv = (environment.uv, "pip", *words, "--python", environment.python, *_UV_WORDS, *broken)
     else:
         argv = (environment.python, "-I", "-B", *_pip(wheels), *words, *_PIP_WORDS, *broken)
-    return run_tool(argv, tooling, env=_environ(environ))
+    return run_tool(argv, tooling, env=environment_for(environ))
 
 
 _PIP_WORDS = ("--no-input", "--disable-pip-version-check", "--no-color", "--no-cache-dir")
@@ -76,7 +76,7 @@ def _pin(wheel: Wheel) -> str:
     return f"{name}=={version}"
 
 
-def _environ(environ: Mapping[str, str]) -> dict[str, str]:
+def environment_for(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment for an installer: nothing in it says where packages come from or go to."""
     out = {name: value for name, value in environ.items() if not name.startswith(("PIP_", "UV_", "PYTHON")) or name in _UV_KEPT}
     return {

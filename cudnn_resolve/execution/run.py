@@ -18,6 +18,8 @@ from cudnn_resolve.execution.loader import activation_change, loaded_by_preload,
 from cudnn_resolve.execution.model import EXITS, Done, Execution, Reporter, Silent, Status, Trouble
 from cudnn_resolve.execution.recover import put_all_back
 from cudnn_resolve.execution.system import change_system, prepare_system
+from cudnn_resolve.execution.uvlock import can_lock, install_staged, stage, unstage
+from cudnn_resolve.execution.wheel import check_members
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import InterruptError, interruptible, undisturbed
 from cudnn_resolve.host.tool import Tooling
@@ -56,6 +58,8 @@ class Work:
     installer: str = "auto"
     managed: bool = False
     """True where an environment that the system manages may be changed."""
+    members: Callable[[Any], tuple[str, ...] | None] | None = None
+    """Names of the files in a wheel that is not here yet; where it can be asked, uv may fetch by itself, into its own cache."""
     trusted: bool = False
     """True where files that nobody knows a hash of may be installed."""
 
@@ -111,7 +115,9 @@ def _begin(task: Task, work: Work, journal: Journal) -> dict[str, Any]:
 
 
 def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | None], installer: Any) -> Execution:
-    wheels = _fetch_all(task, work, journal)
+    wheels = _stage(task, work, journal) if installer == "uv" else None
+    staged = wheels is not None
+    wheels = _fetch_all(task, work, journal) if wheels is None else wheels
     installed = installed_packages(work.host, work.environment)
     installed_outside(task, installed)
     exchange = plan_exchange(wheels, task.remove, own, installed, work.host, work.environment)
@@ -137,7 +143,11 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     journal.add("saved", count=len(exchange.save))
     if wheels:
         work.reporter.begin(f"installing {len(wheels)} packages with {installer}")
-        result = install_wheels(installer, wheels, work.environment, work.tooling(journal), work.host.environ, managed=work.managed)
+        tooling, environ = work.tooling(journal), work.host.environ
+        if staged:
+            result = install_staged(journal.folder, work.environment, tooling, environ, managed=work.managed)
+        else:
+            result = install_wheels(installer, wheels, work.environment, tooling, environ, managed=work.managed)
         work.reporter.end()
         if not result.ok:
             raise WorldError(f"{installer} failed: {result.why()}", code="installer-failed", context=journal.log)
@@ -146,6 +156,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
         if content is not None:
             disk.write_whole(path, content)
     journal.add("installed", **_seen(wheels, exchange, work))
+    unstage(journal.folder)
     work.reporter.begin("looking at the environment again")
     differences = (*loaded_by_preload(task, work.host, work.environment), *work.verify())
     work.reporter.end()
@@ -171,6 +182,35 @@ class DifferenceError(WorldError):
     def __init__(self, differences: tuple[str, ...]) -> None:
         super().__init__("the environment is not as planned: " + "; ".join(differences[:5]), code="not-as-planned")
         self.differences = differences
+
+
+def _stage(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None:
+    """The packages as uv fetched and verified them; None where it is to be done by ourselves."""
+    if not (task.install and work.members and can_lock(task.install, work.environment)):
+        return None
+    crew = Crew(_PARALLEL)
+    try:
+        ask = work.members
+        jobs = [crew.hand(Job(lambda piece=piece: ask(piece.file), piece.pin)) for piece in task.install]  # type: ignore[misc]
+        for piece, job in zip(task.install, jobs, strict=True):
+            names = job.value()
+            if names is None:
+                return None
+            check_members(names, piece.file.filename)
+    finally:
+        crew.close()
+    work.reporter.begin(f"fetching {len(task.install)} files with uv", sum(piece.file.size or 0 for piece in task.install) or None)
+
+    def show(line: str) -> None:
+        if line.startswith("Downloading "):
+            work.reporter.say(f"  {line}")
+
+    tooling = replace(work.tooling(journal), on_line=show)
+    wheels = stage(task.install, journal.folder, work.environment, tooling, work.host.environ)
+    work.reporter.end()
+    if wheels is not None:
+        journal.add("fetched", files=[], sha256=[wheel.sha256 for wheel in wheels])
+    return wheels
 
 
 def _fetch_all(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...]:

@@ -101,6 +101,8 @@ class Shelf:
             awaited = one is stories[-1] and was_stopped(one)
             if disk.kind(f"{one.folder}/{WHEELS}") == "folder" and not awaited and one.id != working:
                 disk.remove_tree(f"{one.folder}/{WHEELS}")
+            if disk.kind(f"{one.folder}/staging") == "folder" and one.id != working:
+                disk.remove_tree(f"{one.folder}/staging")
             files = one.last("files")
             spent = one.state != "committed" or one in committed[:-KEPT]
             if files is not None and spent and self.is_store(files.get("store"), one.id) and disk.kind(files["store"]) == "folder":

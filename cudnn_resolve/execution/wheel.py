@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
@@ -49,7 +49,7 @@ def read_wheel(path: str, name: str, version: str, sha256: str, environment: Env
     with Archive(path) as archive:
         members = archive.members()
         for member in members:
-            if not _is_inside(member.name) or member.is_link:
+            if not is_inside(member.name) or member.is_link:
                 raise bad_wheel(path, f"its member {member.name[:120]!r} would lie outside of the environment")
         top = _info_folder([member.name for member in members], path, said_name)
         text = archive.text(f"{top}/WHEEL") or ""
@@ -74,6 +74,13 @@ def read_wheel(path: str, name: str, version: str, sha256: str, environment: Env
     )
 
 
+def check_members(names: Iterable[str], filename: str) -> None:
+    """Nothing; WorldError where a wheel has a member that would lie outside of the environment."""
+    for name in names:
+        if not is_inside(name):
+            raise bad_wheel(filename, f"its member {name[:120]!r} would lie outside of the environment")
+
+
 def _same(one: str, other: str) -> bool:
     try:
         return Version(one) == Version(other)
@@ -81,7 +88,7 @@ def _same(one: str, other: str) -> bool:
         return one == other
 
 
-def _is_inside(name: str) -> bool:
+def is_inside(name: str) -> bool:
     """True for a plain relative path."""
     if not name or "\0" in name or "\\" in name or name.startswith("/") or any(ord(character) < 32 for character in name):
         return False

@@ -122,7 +122,7 @@ def test_what_others_changed_since_is_not_undone(world: ApplyWorld, work: Work) 
     assert world.former() == after
 
 
-def broken(world: ApplyWorld, task: Task, name: str, **changes: object) -> Task:
+def broken(task: Task, name: str, **changes: object) -> Task:
     pieces = [replace(one, file=one.file._replace(**changes)) if one.name == name else one for one in task.install]
     return replace(task, install=tuple(pieces))
 
@@ -131,7 +131,7 @@ def test_a_wrong_hash_changes_nothing(world: ApplyWorld, work: Work) -> None:
     former = world.former()
 
     with pytest.raises(WorldError) as refused:
-        carry_out(broken(world, world.task(work.environment), "numpy", hashes={"sha256": "0" * 64}), work)
+        carry_out(broken(world.task(work.environment), "numpy", hashes={"sha256": "0" * 64}), work)
 
     assert refused.value.code == "hash-mismatch"
     assert world.former() == former
@@ -141,9 +141,9 @@ def test_a_wrong_hash_changes_nothing(world: ApplyWorld, work: Work) -> None:
 def test_a_file_without_a_hash_that_counts_is_refused_unless_the_user_says_otherwise(
     world: ApplyWorld, work: Work, hashes: dict[str, str]
 ) -> None:
-    task = broken(world, world.task(work.environment), "numpy", hashes=hashes)
+    task = broken(world.task(work.environment), "numpy", hashes=hashes)
 
-    with pytest.raises(WorldError, match="numpy==2.0.0"):
+    with pytest.raises(WorldError, match=r"numpy==2\.0\.0"):
         carry_out(task, work)
     assert carry_out(task, replace(work, trusted=True)).status == "done"
 
@@ -152,7 +152,7 @@ def test_an_index_that_vanishes_midway_changes_nothing(world: ApplyWorld, work: 
     former = world.former()
 
     with pytest.raises(WorldError):
-        carry_out(broken(world, world.task(work.environment), "numpy", url="file:///nowhere/numpy.whl"), work)
+        carry_out(broken(world.task(work.environment), "numpy", url="file:///nowhere/numpy.whl"), work)
 
     assert world.former() == former
 
@@ -385,7 +385,7 @@ def test_a_journal_that_somebody_wrote_into_is_not_followed(world: ApplyWorld, w
     assert world.former() == after
 
 
-def test_a_journal_with_right_sums_and_paths_elsewhere_is_not_followed(world: ApplyWorld, work: Work, tmp_path: Path) -> None:
+def test_a_journal_with_right_sums_and_paths_elsewhere_is_not_followed(work: Work, tmp_path: Path) -> None:
     victim = tmp_path / "victim.txt"
     victim.write_text("mine")
     journal = work.shelf.open()

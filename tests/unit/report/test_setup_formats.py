@@ -239,7 +239,7 @@ def test_packages_of_the_system_take_the_base_of_their_release(plan: Plan) -> No
 
 
 def test_a_python_that_the_release_has_not_is_refused(plan: Plan) -> None:
-    with pytest.raises(InputError, match="the plan is for 3.10"):
+    with pytest.raises(InputError, match=r"the plan is for 3\.10"):
         dockerfile.render(with_apt(plan, "24.04"))
 
 
