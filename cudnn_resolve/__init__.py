@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 del TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ("__version__", "apply", "detect", "plan")
+__all__ = ("__version__", "apply", "detect", "lock", "plan")
 
 
 def detect(*, python: str | None = None, facts: str | Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -58,6 +58,7 @@ def plan(  # noqa: PLR0913 - the options of the command line
     exclude_newer: str | None = None,
     no_binary: str | Sequence[str] = (),
     only_binary: str | Sequence[str] = (),
+    no_variant_indexes: bool = False,
     offline: bool = False,
 ) -> dict[str, Any]:
     """The plan for one framework or several, such as `tensorflow==2.15`; its `status` is `ok` or `unsatisfiable`.
@@ -69,6 +70,53 @@ def plan(  # noqa: PLR0913 - the options of the command line
     from cudnn_resolve.cli import library
 
     return library.plan(words)
+
+
+def lock(  # noqa: PLR0913 - the options of the command line
+    framework: str | Sequence[str] = (),
+    *,
+    requirement: str | Sequence[str] = (),
+    cuda: str | None = None,
+    cudnn: str | None = None,
+    python: str | None = None,
+    facts: str | Mapping[str, Any] | None = None,
+    driver: str | None = None,
+    gpu: str | Sequence[str] = (),
+    python_version: str | None = None,
+    platform: str | Sequence[str] = (),
+    glibc: str | None = None,
+    os: str | None = None,
+    driver_policy: Literal["minor", "strict"] | None = None,
+    device: Literal["gpu", "cpu"] | None = None,
+    strict_pins: bool = False,
+    channel: Literal["auto", "pip", "apt"] | None = None,
+    matrix: str | Sequence[str] = (),
+    index_url: str | None = None,
+    extra_index_url: str | Sequence[str] = (),
+    find_links: str | Sequence[str] = (),
+    constraint: str | Sequence[str] = (),
+    group: str | Sequence[str] = (),
+    index_strategy: Literal["first-index", "best-match"] | None = None,
+    exclude_newer: str | None = None,
+    no_binary: str | Sequence[str] = (),
+    only_binary: str | Sequence[str] = (),
+    no_variant_indexes: bool = False,
+    offline: bool = False,
+    output: str | None = None,
+    check: bool = False,
+    no_facts: bool = False,
+    upgrade: bool = False,
+    upgrade_package: str | Sequence[str] = (),
+) -> dict[str, Any]:
+    """The lock that was written, its `status` is `ok` or `unsatisfiable`; with `check` what is wrong with the one that is there.
+
+    Every word means what the option of that name means, None that nothing is said. The file is `pylock.toml`, or `output`; with `-` none
+    is written, and the object holds the `text`. With `check` the `status` is `current` or `outdated`.
+    """
+    words = dict(locals())
+    from cudnn_resolve.cli import library
+
+    return library.lock(words)
 
 
 def apply(  # noqa: PLR0913 - the options of the command line
@@ -90,6 +138,13 @@ def apply(  # noqa: PLR0913 - the options of the command line
     index_url: str | None = None,
     extra_index_url: str | Sequence[str] = (),
     find_links: str | Sequence[str] = (),
+    constraint: str | Sequence[str] = (),
+    group: str | Sequence[str] = (),
+    index_strategy: Literal["first-index", "best-match"] | None = None,
+    exclude_newer: str | None = None,
+    no_binary: str | Sequence[str] = (),
+    only_binary: str | Sequence[str] = (),
+    no_variant_indexes: bool = False,
     offline: bool = False,
     installer: Literal["auto", "pip", "uv"] = "auto",
     no_hashes: bool = False,
@@ -110,7 +165,7 @@ def apply(  # noqa: PLR0913 - the options of the command line
 
 
 class _Package(types.ModuleType):
-    """The package itself, in which `plan` stays the function also when the folder of that name has been imported."""
+    """The package itself, in which `plan` and `lock` stay functions also when the folders of those names have been imported."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (name in __all__ and isinstance(value, types.ModuleType)):  # the import system binds each submodule here

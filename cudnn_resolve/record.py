@@ -19,6 +19,7 @@ else:
 
     class _Field:
         __slots__ = ("default", "default_factory", "name")
+        init = repr = True  # what printers of dataclasses ask
 
         def __init__(self, name="", default=_MISSING, default_factory=None):
             self.name = name

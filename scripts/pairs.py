@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Holds a table of framework combinations against the planner: which it solves, which it refuses, and whether a loader would object.
 
     scripts/pairs.py TABLE.csv [--every N] [--jobs N] [--say VERDICT]

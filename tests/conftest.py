@@ -10,9 +10,13 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.index_server import IndexServer
 
 settings.register_profile("developer", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, database=None)
@@ -94,6 +98,15 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text("utf-8"), f"tests/golden/{name} differs; --update-golden writes it anew"
 
     return compare
+
+
+@pytest.fixture
+def index() -> Iterator[IndexServer]:
+    """A package index on the loopback interface, empty at first."""
+    from tests.index_server import IndexServer
+
+    with IndexServer() as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -67,6 +67,9 @@ class FakeSource:
 
     def expect(self, names: Iterable[str]) -> None:
         self.expected.extend(names)
+
+    def completed(self, files: Sequence[File]) -> list[File]:
+        return list(files)
 
     def expect_metadata(self, name: str, file: File) -> None:
         del name, file

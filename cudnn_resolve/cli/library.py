@@ -28,6 +28,23 @@ def plan(words: Mapping[str, Any]) -> dict[str, Any]:
     return encode_plan(found, encode(found.facts))
 
 
+def lock(words: Mapping[str, Any]) -> dict[str, Any]:
+    """The lock, or what `--check` finds, as `lock --format json` prints it; messages are left out."""
+    from cudnn_resolve.cli.lock import add_arguments, answer
+
+    facts = words.get("facts")
+    rest = {name: value for name, value in words.items() if not (name == "facts" and isinstance(facts, Mapping))}
+    parser = Parser(prog="cudnn_resolve", description="")
+    add_arguments(parser)
+    args = parser.parse([part for name, value in rest.items() for part in _argument(name, value)])
+    args.quiet = 1
+    if isinstance(facts, Mapping):
+        from cudnn_resolve.facts.codec import from_mapping
+
+        args.given = from_mapping(facts, "the object given as `facts`")
+    return answer(args)
+
+
 class Result(dict[str, Any]):
     """What `apply` gives: the object that `apply --format json` prints, which a notebook shows as a table."""
 

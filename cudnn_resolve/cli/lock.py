@@ -12,8 +12,11 @@ from cudnn_resolve.errors import ExitCode, InputError, UsageError
 from cudnn_resolve.record import dataclass, replace
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cudnn_resolve.lock.change import Change
     from cudnn_resolve.lock.difference import Difference
+    from cudnn_resolve.lock.merge import Answer
     from cudnn_resolve.lock.model import Lock
     from cudnn_resolve.plan.model import Plan
 
@@ -42,16 +45,32 @@ def run(args: argparse.Namespace) -> int:
     if args.check:
         lock, found = check_of(args)
         options = sitting_of(args, None).options
-        text = _render_check(lock, found, options)
-        emit(text, replace(options, output=None))
+        emit(_render_check(lock, found, options), replace(options, output=None))
         return ExitCode.NO if found else ExitCode.OK
     made = lock_of(args)
-    options = made.options
+    options = replace(made.options, output=None)
     if made.lock is None:
-        emit(_render_conflict(made.plan, options), replace(options, output=None))
+        emit(_render_conflict(made, options), options)
         return ExitCode.NO
     _write(made)
+    if made.path == "-":
+        emit(made.text, options)
+    elif options.format == "json":
+        emit(_json(encode(made)), options)
     return ExitCode.OK
+
+
+def answer(args: argparse.Namespace) -> dict[str, Any]:
+    """The object that `--format json` prints; the lock is written."""
+    from cudnn_resolve.report.lock_json import encode_check
+
+    refuse_contradictions(args)
+    if args.check:
+        return encode_check(*check_of(args))
+    made = lock_of(args)
+    if made.lock is not None:
+        _write(made)
+    return encode(made)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,15 +115,27 @@ def lock_of(args: argparse.Namespace) -> Made:
     path = args.output or FILE
     old_text = None if path == "-" else read_text(path)
     old = _read(old_text, path) if old_text is not None else None
-    sitting = sitting_of(args, locked_settings(old, path) if old is not None else None)
+    sitting = sitting_of(args, locked_settings(old, path, args) if old is not None else None)
     _warn(old, sitting, args)
     found = answers_of(sitting, old, frozenset() if args.upgrade else _names(args, old, sitting), keep=not args.upgrade)
     if found.conflict is not None:
         return Made(options=sitting.options, path=path, plan=found.conflict)
     base = folder_of("." if path == "-" else path, is_folder=path == "-")
-    made = merge(found.answers, asked=asked_of(sitting, found.answers, base), matrix=found.matrix, base=base)
+    answers = _completed(found.answers, old)
+    made = merge(answers, asked=asked_of(sitting, answers, base), matrix=found.matrix, base=base)
     made = with_records(made, old)
     return Made(options=sitting.options, path=path, lock=made, text=write(made), old=old, old_text=old_text, changes=changes(old, made))
+
+
+def _completed(answers: Sequence[Answer], old: Lock | None) -> Sequence[Answer]:
+    """The answers with sizes and hashes that the index did not give: from the old lock, and where it can be asked for them."""
+    from cudnn_resolve.lock.complete import completed, incomplete
+
+    known, lacking = incomplete(answers, old)
+    source = answers[0].resolution.request.source
+    if lacking and source is not None:
+        known.update(zip((one.url for one in lacking), source.completed(lacking), strict=True))
+    return completed(answers, known)
 
 
 def check_of(args: argparse.Namespace) -> tuple[Lock, tuple[Difference, ...]]:
@@ -174,31 +205,25 @@ def _warn(old: Lock | None, sitting: Sitting, args: argparse.Namespace) -> None:
 
 
 def _write(made: Made) -> None:
-    """Writes the lock, says what it changes, and prints the result."""
+    """Writes the lock to its file, and says what it changes."""
     from cudnn_resolve.report.lock import change_lines, summary
 
     assert made.lock is not None
-    options = made.options
+    options, what = made.options, summary(made.lock)
     if made.path == "-":
-        emit(made.text, replace(options, output=None))
-        say(summary(made.lock, "-"), options)
-        return
-    if made.text == made.old_text:
-        say(f"{made.path} stays as it is: {summary(made.lock, None)}", options)
+        say(what, options)
+    elif made.text == made.old_text:
+        say(f"{made.path} stays as it is: {what}", options)
     else:
         from cudnn_resolve.host.files import write_atomic
 
         write_atomic(made.path, made.text)
-        say(f"wrote {made.path}: {summary(made.lock, None)}", options)
+        say(f"wrote {made.path}: {what}", options)
     if made.lock.tool is not None and made.lock.tool.has_overrides:
         say(f"it has overrides: `uv pip sync {made.path}`, or `pip install --no-deps -r {made.path}`", options)
     if made.old is not None:
         for line in change_lines(made.changes, verbose=options.verbose > 0):
             say(line, options)
-    if options.format == "json":
-        from cudnn_resolve.report.json import render
-
-        emit(render(encode(made)), replace(options, output=None))
 
 
 def encode(made: Made) -> dict[str, Any]:
@@ -208,27 +233,29 @@ def encode(made: Made) -> dict[str, Any]:
     if made.lock is None:
         assert made.plan is not None
         return encode_conflict(made.plan)
-    return encode_lock(made.lock, made.changes, None if made.path == "-" else made.path)
+    return encode_lock(made.lock, made.changes, *((None, made.text) if made.path == "-" else (made.path, None)))
 
 
-def _render_conflict(plan: Plan | None, options: Options) -> str:
-    assert plan is not None
+def _json(value: dict[str, Any]) -> str:
+    from cudnn_resolve.report.json import render
+
+    return render(value)
+
+
+def _render_conflict(made: Made, options: Options) -> str:
     if options.format == "json":
-        from cudnn_resolve.report.json import render
-        from cudnn_resolve.report.lock_json import encode_conflict
+        return _json(encode(made))
+    from cudnn_resolve.report.plan import render
 
-        return render(encode_conflict(plan))
-    from cudnn_resolve.report.plan import render as render_text
-
-    return render_text(plan, style=style_of(options), width=width_of(options), verbose=options.verbose > 0)
+    assert made.plan is not None
+    return render(made.plan, style=style_of(options), width=width_of(options), verbose=options.verbose > 0)
 
 
 def _render_check(lock: Lock, found: tuple[Difference, ...], options: Options) -> str:
     if options.format == "json":
-        from cudnn_resolve.report.json import render
         from cudnn_resolve.report.lock_json import encode_check
 
-        return render(encode_check(found))
+        return _json(encode_check(lock, found))
     from cudnn_resolve.report.lock import render_check
 
     return render_check(lock, found, options.output or FILE, style=style_of(options), width=width_of(options))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.plan.model import Plan
     from cudnn_resolve.requirement.machine import Machine
+    from cudnn_resolve.requirement.model import Extra, Request
     from cudnn_resolve.resolution.model import Conflict, Resolution
 
 FILES = {"requirement": "requirement_files", "constraint": "constraint_files", "group": "groups"}
@@ -57,50 +58,62 @@ def sitting_of(args: argparse.Namespace, remembered: Mapping[str, Any] | None) -
     if len({one.endswith(("aarch64", "arm64")) for one in platforms}) < len(platforms):
         raise UsageError("--platform names one architecture twice", code="usage-platform", hint="one lock holds each architecture once")
     plain = argparse.Namespace(**{**vars(args), "platform": platforms[0] if platforms else None})
-    if args.python or args.facts:  # a machine is named: nothing of another one is remembered
+    given = getattr(args, "given", None)
+    if args.python or args.facts or given:  # a machine is named: nothing of another one is remembered
         for name in ("python-version", "platform", "driver", "gpu", "glibc", "os"):
             below.pop(name, None)
         plain.platform, platforms = args.platform[0] if args.platform else None, tuple(args.platform or ())
-    return Sitting(options=options_of(plain, below), platforms=platforms)
+    return Sitting(options=replace(options_of(plain, below), given=given), platforms=platforms)
 
 
-def locked_settings(lock: Lock, path: str, *, machine: bool = True) -> dict[str, Any]:
-    """What a lock remembers of its request, as settings below those of the project; without the `machine`, no facts."""
+def locked_settings(lock: Lock, path: str, args: argparse.Namespace) -> dict[str, Any]:
+    """What a lock remembers of its request, as settings below those of the project.
+
+    Who names on the command line what he wants names all of it: frameworks, files and limits of the lock do not count then.
+    UsageError where the lock leads to files elsewhere.
+    """
     if lock.tool is None:
         return {}
     asked = lock.tool.asked
-    folder = os.path.dirname(path)
     out: dict[str, Any] = {
-        "framework": list(asked.said),
-        "cuda": asked.cuda,
-        "cudnn": asked.cudnn,
         "driver-policy": asked.driver_policy,
         "device": asked.device if asked.device == "cpu" else None,
         "channel": asked.channel,
         "strict-pins": asked.strict_pins,
     }
-    for name, values in asked.files:
-        if name in FILES:
-            out[name] = [_from(folder, value, name) for value in values]
+    if not (args.framework or args.requirement or args.group):
+        folder = os.path.dirname(path)
+        out.update({"framework": list(asked.said), "cuda": asked.cuda, "cudnn": asked.cudnn})
+        out.update({name: [_from(folder, value, name) for value in values] for name, values in asked.files if name in FILES})
     for name, values in asked.stated:
         if name in ("gpu", "no-binary", "only-binary"):
             out[name] = list(values)
         elif name == "platform":
             out["platforms"] = list(values)
+        elif name == "no-variant-indexes":
+            out[name] = values == ("true",)
         elif name in ("driver", "python-version", "glibc", "os", *STATED) and values:
             out[name] = values[0]
-    if not machine:
-        for name in ("python-version", "platforms"):
-            out.pop(name, None)
     return {name: value for name, value in out.items() if value is not None}
 
 
 def _from(folder: str, value: str, name: str) -> str:
-    """A file as the lock names it, seen from here; a dependency group without a file is one of the project beside the lock."""
-    if name != "group":
-        return os.path.join(folder, value)
-    file, colon, group = value.rpartition(":")
-    return f"{os.path.join(folder, file or 'pyproject.toml')}:{group}" if colon or folder else value
+    """A file as the lock names it, seen from here; a dependency group without a file is one of the project beside the lock.
+
+    UsageError for one that lies neither in the folder of the lock nor in the working directory: a lock comes from others, too.
+    """
+    from cudnn_resolve.host.files import folder_of
+
+    file, colon, group = value.rpartition(":") if name == "group" else (value, "", "")
+    where = os.path.join(folder, file or "pyproject.toml")
+    roots = (folder_of(os.path.join(folder, "x")), folder_of(".", is_folder=True))
+    if not any(f"{folder_of(where)}/".startswith(f"{root.rstrip('/')}/") for root in roots):
+        raise UsageError(
+            f"the lock was made with --{name} {value}, which leads out of its folder and of this one",
+            code="lock-file-outside",
+            hint=f"if that is meant, say so again: --{name} FILE",
+        )
+    return f"{where}{colon}{group}" if name == "group" else where
 
 
 def asked_of(sitting: Sitting, answers: Sequence[Answer], base: str) -> Asked:
@@ -110,7 +123,7 @@ def asked_of(sitting: Sitting, answers: Sequence[Answer], base: str) -> Asked:
     options, stated = sitting.options, sitting.options.assumptions
     request = answers[0].resolution.request
     facts: dict[str, tuple[str, ...]] = {
-        "platform": sitting.platforms,
+        "platform": tuple(sorted(sitting.platforms)),
         "python-version": _one(stated.python_version),
         "driver": _one(stated.driver),
         "gpu": stated.gpus,
@@ -120,12 +133,13 @@ def asked_of(sitting: Sitting, answers: Sequence[Answer], base: str) -> Asked:
         "exclude-newer": _one(options.exclude_newer),
         "no-binary": options.no_binary,
         "only-binary": options.only_binary,
+        "no-variant-indexes": () if options.variant_indexes else ("true",),
     }
     files = {name: tuple(_to(base, one, name) for one in getattr(options, field) if one != "-") for name, field in FILES.items()}
     return Asked(
         targets=tuple(target.text for target in request.targets),
         said=options.frameworks,
-        requirements=tuple(dict.fromkeys(f"-c {one.text}" if one.constraint else one.text for one in request.extras)),
+        requirements=tuple(dict.fromkeys(_required(one, request, base) for one in request.extras)),
         files=tuple((name, values) for name, values in files.items() if values),
         cuda=options.cuda,
         cudnn=options.cudnn,
@@ -135,6 +149,19 @@ def asked_of(sitting: Sitting, answers: Sequence[Answer], base: str) -> Asked:
         strict_pins=options.strict_pins,
         stated=tuple((name, values) for name, values in facts.items() if values),
     )
+
+
+def _required(extra: Extra, request: Request, base: str) -> str:
+    """A further requirement as a lock in the folder `base` remembers it; a project of the user's by its place, whatever its version."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    from cudnn_resolve.lock.file import path_from
+
+    direct = request.direct.get(canonicalize_name(Requirement(extra.text).name))
+    if direct is not None and not extra.constraint:
+        return f"{direct.name} @ {path_from(base, direct.folder) if direct.folder is not None else direct.url}"
+    return f"-c {extra.text}" if extra.constraint else extra.text
 
 
 def _one(value: str | None) -> tuple[str, ...]:
@@ -159,14 +186,14 @@ def only_platform(args: argparse.Namespace, lock: Lock, path: str) -> Sitting:
 
     UsageError where the lock is another program's and nothing is asked for.
     """
-    remembered = locked_settings(lock, path)
+    remembered = locked_settings(lock, path, args)
     plain = argparse.Namespace(**{**vars(args), **dict.fromkeys(("driver", "gpu", "python_version", "glibc", "os", "facts", "python"))})
-    plain.platform = None
+    plain.platform = plain.given = None
     if lock.tool is not None:
         remembered["python-version"] = lock.tool.python
         remembered.setdefault("platforms", [one.platform for one in lock.tool.stacks])
     else:
-        plain.platform, plain.python_version, plain.python, plain.facts = args.platform, args.python_version, args.python, args.facts
+        plain = args
     return sitting_of(plain, remembered)
 
 
@@ -192,27 +219,18 @@ def _each(options: Options, platforms: Sequence[str]) -> list[Options]:
 
 def answers_of(sitting: Sitting, old: Lock | None, upgraded: frozenset[str], *, keep: bool) -> Found:
     """The answer for each platform; with `keep`, the pins of the old lock are tried first, but for those `upgraded`."""
+    from cudnn_resolve.plan.make import make_plan
+
     options, *others = _each(sitting.options, sitting.platforms)
     first = gather_question(options, fresh=True)
     questions = [first, *(_elsewhere(first, one) for one in others)]  # the same request, of the same indexes
-    outcomes: list[Resolution | Conflict] = []
-    for python in _pythons(first.machine):
-        outcomes = []
-        for question in questions:
-            outcomes.append(_resolve(question, python, old if keep else None, upgraded))
-            if _refused(outcomes[-1]):
-                break
-        if not _refused(outcomes[-1]):
-            break
-    last = outcomes[-1]
-    from cudnn_resolve.plan.make import make_plan
-    from cudnn_resolve.resolution.model import Resolution
-
-    if not isinstance(last, Resolution):
-        return Found(conflict=make_plan(questions[len(outcomes) - 1].facts, last, first.book))
+    questions = [_fresh(one, old if keep else None, upgraded) for one in questions]
+    outcomes = _together(questions)
+    if outcomes is None:
+        asked, conflict = _torn(questions)
+        return Found(conflict=make_plan(asked.facts, conflict, asked.book))
     matrix = "+".join(layer.version() for layer in first.book.layers)
-    answers = [_answer(one, question) for one, question in zip(outcomes, questions, strict=True) if isinstance(one, Resolution)]
-    return Found(answers=tuple(answers), matrix=matrix)
+    return Found(answers=tuple(_answer(one, question) for one, question in zip(outcomes, questions, strict=True)), matrix=matrix)
 
 
 def _elsewhere(question: Question, options: Options) -> Question:
@@ -230,32 +248,58 @@ def _elsewhere(question: Question, options: Options) -> Question:
     )
 
 
-def _pythons(machine: Machine) -> Sequence[tuple[int, int] | None]:
-    """The Pythons to try, all platforms on the same one; None = the one of the machine, which is known."""
-    from cudnn_resolve.resolution.resolve import PYTHONS
-
-    return PYTHONS if machine.python is None else (None,)
-
-
-def _refused(outcome: Resolution | Conflict) -> bool:
-    from cudnn_resolve.resolution.model import Conflict
-
-    return isinstance(outcome, Conflict)
-
-
-def _resolve(question: Question, python: tuple[int, int] | None, old: Lock | None, upgraded: frozenset[str]) -> Resolution | Conflict:
-    """The resolution for a fresh environment on the machine of the question."""
+def _fresh(question: Question, old: Lock | None, upgraded: frozenset[str]) -> Question:
+    """The question for an environment without anything in it, on a system without libraries; the pins of the old lock preferred."""
     from cudnn_resolve.lock.select import applies
-    from cudnn_resolve.resolution.resolve import resolve
 
-    machine = replace(question.machine, toolkits=(), cudnn=(), apt={})
-    if python is not None:
-        machine = replace(machine, python=python, python_full=f"{python[0]}.{python[1]}")
-    request = question.request
+    machine, request = replace(question.machine, toolkits=(), cudnn=(), apt={}), question.request
     if old is not None:
         entries = (one for one in old.packages if one.version is not None and one.name not in upgraded)
         request = replace(request, preferences={one.name: one.version or "" for one in entries if applies(one.marker, old, machine)})
-    return resolve(question.book, machine, request)
+    return Question(book=question.book, facts=question.facts, machine=machine, request=request)
+
+
+def _together(questions: Sequence[Question]) -> list[Resolution] | None:
+    """A resolution for each platform, all for one Python; None where there is none for one of them."""
+    from cudnn_resolve.resolution.resolve import PYTHONS
+
+    for python in PYTHONS if questions[0].machine.python is None else (None,):
+        found = []
+        for question in questions:
+            outcome = _attempt(question, python)
+            if outcome is None:
+                break
+            found.append(outcome)
+        if len(found) == len(questions):
+            return found
+    return None
+
+
+def _attempt(question: Question, python: tuple[int, int] | None) -> Resolution | None:
+    """The resolution on a Python, None = that of the machine; None where there is none, which nobody has to explain yet."""
+    from cudnn_resolve.resolution.model import Resolution
+    from cudnn_resolve.resolution.resolve import attempt
+
+    found = attempt(question.book, _on(question.machine, python), question.request)
+    return found if isinstance(found, Resolution) else None
+
+
+def _on(machine: Machine, python: tuple[int, int] | None) -> Machine:
+    return machine if python is None else replace(machine, python=python, python_full=f"{python[0]}.{python[1]}")
+
+
+def _torn(questions: Sequence[Question]) -> tuple[Question, Conflict]:
+    """The platform for which there is no resolution, and why; where each has one, but for another Python, why the next has none there."""
+    from cudnn_resolve.resolution.model import Conflict
+    from cudnn_resolve.resolution.resolve import resolve
+
+    python = None
+    for question in questions:
+        found = resolve(question.book, _on(question.machine, python), question.request)
+        if isinstance(found, Conflict):
+            return question, found
+        python = found.machine.python
+    raise AssertionError("what cannot be had together cannot be had for one of the platforms")
 
 
 def _answer(resolution: Resolution, question: Question) -> Answer:

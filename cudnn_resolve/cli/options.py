@@ -57,6 +57,7 @@ class Options:
     """An ISO 8601 date or time."""
     no_binary: tuple[str, ...] = ()
     only_binary: tuple[str, ...] = ()
+    variant_indexes: bool = True
     offline: bool = False
     format: str = "text"
     output: str | None = None
@@ -156,6 +157,12 @@ def add_index_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--no-binary", metavar="NAMES", action="append", help="no wheels of these packages, as pip's; `:all:` for every one")
     group.add_argument("--only-binary", metavar="NAMES", action="append", help="only wheels of these packages, as pip's")
+    group.add_argument(
+        "--no-variant-indexes",
+        action="store_true",
+        default=None,
+        help="only the configured indexes, and none that the tables name for a variant such as torch+cu126",
+    )
     group.add_argument("--offline", action="store_true", default=None, help="matrix and cache only; what stays open is listed as unpinned")
 
 
@@ -221,6 +228,7 @@ def options_of(args: argparse.Namespace, settings: Mapping[str, Any] | None = No
         only_binary=tuple(said("only-binary") or ()),
         constraint_files=tuple(said("constraint") or ()),
         groups=tuple(said("group") or ()),
+        variant_indexes=not said("no-variant-indexes"),
         offline=bool(said("offline")),
         format=getattr(args, "format", "text"),
         output=_path("-o", getattr(args, "output", None)),

@@ -60,6 +60,7 @@ def request_of(options: Options, book: Book, wishes: Wishes, source: Source | No
         device=options.device or "gpu",
         strict_pins=options.strict_pins,
         channel=options.channel,
+        variant_indexes=options.variant_indexes,
         source=source,
         direct={one.name: one for one in direct},
         context=_context(options),

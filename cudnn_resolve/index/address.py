@@ -93,10 +93,17 @@ def url_of(path: str) -> str:
 
 
 def joined(base: str, link: str) -> str:
-    """The address that a link on a page means, without credentials and fragment; ValueError where it means none."""
-    if link.startswith(("https://", "http://")):
+    """The address that a link on a page means, without credentials and fragment.
+
+    ValueError where it means none, or a page from the network means a file of this machine.
+    """
+    if link.startswith(("https://", "http://")) and "[" not in link:
         return level(link) if "@" in link or "#" in link else link
-    return level(urljoin(base, link))
+    url = level(urljoin(base, link))
+    urlsplit(url)  # a bracket without its other half
+    if not is_remote(url) and not (url.startswith("file:") and base.startswith("file:")):
+        raise ValueError("is not an address of files")
+    return url
 
 
 def folder_url(url: str) -> str:

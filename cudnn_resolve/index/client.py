@@ -7,28 +7,31 @@ with open_source(settings, cache_folder=folder, offline=False) as source:
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import IndexUnavailableError
-from cudnn_resolve.index.address import is_local, level, path_of, shown
+from cudnn_resolve.index.address import is_local, path_of, shown
 from cudnn_resolve.index.cache import IndexCache, close_blocks
-from cudnn_resolve.index.download import Downloads, Told
 from cudnn_resolve.index.filename import normalize
-from cudnn_resolve.index.folder import list_files, shelf_of_folder, shelf_of_tree
+from cudnn_resolve.index.folder import Folders, shelf_of_tree
 from cudnn_resolve.index.listing import Source as Shelved
 from cudnn_resolve.index.listing import make_listing
-from cudnn_resolve.index.page import HTML, PageError, Shelf, read_page
+from cudnn_resolve.index.page import HTML, PageError, Shelf, names_on, read_page
+from cudnn_resolve.index.refusal import FORBIDDEN, Refusal
 from cudnn_resolve.index.remote import Pages
 from cudnn_resolve.index.settings import UV, IndexAddress, Settings
 from cudnn_resolve.index.statement import Statements
-from cudnn_resolve.index.transport import Refusal, Transport
 from cudnn_resolve.index.work import Crew, Job
 from cudnn_resolve.requirement.source import File, Listing, Metadata, Place
 
 if TYPE_CHECKING:
     from cudnn_resolve.index.direct import Direct
+    from cudnn_resolve.index.download import Told
+    from cudnn_resolve.index.reading import Reader
+    from cudnn_resolve.index.transport import Transport
 
 Progress = Callable[[int, int, str], None]
 """Called while somebody waits: requests sent, bytes received, what is waited for."""
@@ -56,16 +59,18 @@ class IndexClient:
         self.served_by: dict[str, tuple[str, ...]] = {}
         """Packages that more than one index serves under pip's rule, and those indexes: the best version wins, whoever offers it."""
         self._progress = progress
-        self._transport = Transport(settings)
+        self._lock = threading.Lock()
+        self._made: Transport | None = None
+        self._reads: Reader | None = None
         self._cache = IndexCache(cache_folder)
         self._crew = Crew()
-        self._pages = Pages(self._transport, self._cache, offline=offline)
-        self._downloads = Downloads(self._transport, settings.retries)
-        self._statements = Statements(self._transport, self._cache, self._downloads, offline=offline, note=self._note)
+        self._pages = Pages(lambda: self._transport, self._cache, offline=offline)
+        self._statements = Statements(self._reader, self._cache, offline=offline)
         self._shelves: dict[tuple[str, str], Job[Shelf | None]] = {}
         self._metadata: dict[str, Job[Metadata | None]] = {}
         self._listings: dict[tuple[str, str], Listing | None] = {}
-        self._folders: dict[str, list[str]] = {}
+        self._folders = Folders(self._note)
+        self._names: dict[str, frozenset[str]] = {}
 
     def __enter__(self) -> IndexClient:  # noqa: PYI034 - nothing inherits from it
         return self
@@ -76,21 +81,32 @@ class IndexClient:
     def close(self) -> None:
         """Ends threads, connections and open files."""
         self._crew.close()
-        self._transport.close()
+        if self._made:
+            self._made.close()
         for job in self._shelves.values():
             shelf = job.value() if job.is_done and not job.failed else None
             if shelf is not None:
                 close_blocks(shelf.blocks)
 
     @property
+    def _transport(self) -> Transport:
+        """Made for the first request: an answer out of the cache needs none of it."""
+        with self._lock:
+            if self._made is None:
+                from cudnn_resolve.index.transport import Transport
+
+                self._made = Transport(self.settings)
+            return self._made
+
+    @property
     def requests(self) -> int:
         """How many requests were sent."""
-        return self._transport.requests
+        return self._made.requests if self._made else 0
 
     @property
     def received(self) -> int:
         """How many bytes of answers came, without their heads."""
-        return self._transport.received
+        return self._made.received if self._made else 0
 
     def listing(self, name: str, place: Place | None = None) -> Listing | None:
         """What the indexes offer of a package, as `requirement.source.Source.listing`."""
@@ -115,7 +131,7 @@ class IndexClient:
         if self.offline:
             return
         for name in names:
-            for index in self.settings.indexes[: 1 if self.settings.rule == UV else None]:
+            for index in self._indexes_for(name)[: 1 if self.settings.rule == UV else None]:
                 if not is_local(index.url):
                     self._shelf(index.url, name, wait=False)
             for link in self.settings.find_links:
@@ -127,7 +143,7 @@ class IndexClient:
         if self.offline or file.url in self._metadata or is_local(file.url):
             return
         job = self._metadata[file.url] = self._statement_job(name, file)
-        if self._statements.is_kept(name, file):
+        if self._statements.is_kept(file):
             job.run()
         else:
             self._crew.hand(job)
@@ -138,7 +154,10 @@ class IndexClient:
         `told` hears of each file how many bytes are there and how many it has. WorldError where a file cannot be had or written;
         whole files that are there by then stay.
         """
-        jobs = [Job(lambda file=file: self._downloads.fetch(file, folder, told), file.filename) for file in files]  # type: ignore[misc]
+        from cudnn_resolve.index.download import Downloads
+
+        downloads = Downloads(self._transport, self.settings.retries)
+        jobs = [Job(lambda file=file: downloads.fetch(file, folder, told), file.filename) for file in files]  # type: ignore[misc]
         crew = Crew(4)
         for job in jobs:
             crew.hand(job)
@@ -147,9 +166,16 @@ class IndexClient:
         finally:
             crew.close()
 
-    def keep_metadata(self, name: str, file: File, said: Metadata) -> None:
+    def completed(self, files: Sequence[File]) -> list[File]:
+        """The files with what their index does not say of them, as `requirement.source.Source.completed`."""
+        from cudnn_resolve.index.complete import complete
+
+        transport = None if self.offline else lambda: self._transport
+        return complete(files, self._statements, transport, tell=self._tell)
+
+    def keep_metadata(self, file: File, said: Metadata) -> None:
         """Keeps the metadata of a file that was read by other ways."""
-        self._statements.keep(name, file, said)
+        self._statements.keep(file, said)
 
     def direct(self, reference: str) -> Direct:
         """The package that an address, a path or the folder of a project is: its name, its one offer, its metadata."""
@@ -157,33 +183,78 @@ class IndexClient:
 
         return read_direct(self, reference)
 
+    def _reader(self) -> Reader:
+        transport = self._transport
+        with self._lock:
+            if self._reads is None:
+                from cudnn_resolve.index.reading import Reader
+
+                self._reads = Reader(transport, self.settings.retries, self._note)
+            return self._reads
+
     def _statement_job(self, name: str, file: File) -> Job[Metadata | None]:
         return Job(lambda: self._statements.read(normalize(name), file), f"metadata of {file.filename[:100]}")
 
     def _list(self, name: str, place: Place | None) -> Listing | None:
-        shelves: list[Shelved] = []
-        known = True
         if place is not None:
             found, shelf = self._of_place(name, place)
-            return make_listing(name, [Shelved(shelf, level(place.url))] if shelf else [], self.settings) if found else None
+            origin = place.url.rstrip("/") if place.kind != "find-links" else None
+            return make_listing(name, [self._shelved(shelf, name, origin)] if shelf else [], self.settings) if found else None
+        shelves = []
+        known = True
         for link in self.settings.find_links:
             found, shelf = self._of_links(link, name)
             known &= found
-            if shelf:
-                shelves.append(Shelved(shelf, None))
-        for index in self.settings.indexes:
-            found, shelf = self._of_index(index, name)
-            known &= found
             if shelf and shelf.versions:
-                shelves.append(Shelved(shelf, index.url))
-                if self.settings.rule == UV:
-                    break
+                shelves.append(Shelved(shelf))
+        known &= self._ask_indexes(name, shelves)
         if not known and not shelves:
             return None
         origins = tuple(dict.fromkeys(one.origin for one in shelves if one.origin))
         if len(origins) > 1:
             self.served_by[name] = origins
         return make_listing(name, shelves, self.settings, tuple(shown(origin) for origin in origins))
+
+    def _indexes_for(self, name: str) -> Sequence[IndexAddress]:
+        """The indexes that count for a package: all, or the one that uv's configuration assigns to it."""
+        return [index for package, index in self.settings.assigned if package == name] or self.settings.indexes
+
+    def _ask_indexes(self, name: str, shelves: list[Shelved]) -> bool:
+        """Whether it is known what all indexes have that count; adds what they have."""
+        known = True
+        refused: IndexUnavailableError | None = None
+        for index in self._indexes_for(name):
+            try:
+                found, shelf = self._of_index(index, name)
+            except IndexUnavailableError as error:
+                if error.code != FORBIDDEN:
+                    raise
+                refused = error
+                continue
+            known &= found
+            if shelf and shelf.versions:
+                shelves.append(self._shelved(shelf, name, index.url))
+                if self.settings.rule == UV:
+                    break
+        if refused and not shelves:
+            raise refused
+        if refused:
+            self._note(f"{refused.message}; it counts as not having it")
+        return known
+
+    def _shelved(self, shelf: Shelf, name: str, origin: str | None) -> Shelved:
+        if origin is None or is_local(origin):
+            return Shelved(shelf, origin)
+        return Shelved(shelf, origin, lambda: self._anew(origin, name))
+
+    def _anew(self, url: str, name: str) -> Shelf | None:
+        """The page, asked for again because what was kept of it is damaged."""
+        self._pages.forget(url, name)
+        self._shelves.pop((url, name), None)
+        if self.offline:
+            hint = "ask once without --offline"
+            raise IndexUnavailableError(f"what was kept of {name} at {shown(url)} is damaged", code="cache-damaged", hint=hint)
+        return self._asked(url, name)[1]
 
     def _of_index(self, index: IndexAddress, name: str) -> tuple[bool, Shelf | None]:
         """Whether it is known what an index offers of a package, and what it is."""
@@ -193,30 +264,19 @@ class IndexClient:
 
     def _of_links(self, link: str, name: str) -> tuple[bool, Shelf | None]:
         if is_local(link):
-            return True, self._local(lambda: self._folder(path_of(link), name), link, name)
+            return True, self._local(lambda: self._folders.shelf(path_of(link), name), link, name)
         found, page = self._asked(link, "")
         if page is None:
             return found, None
-        return True, self._checked(lambda: read_page(bytes(page.blocks[0]), HTML, page.base, name), link, name)
+        body = bytes(page.blocks[0])
+        if link not in self._names:
+            self._names[link] = names_on(body)
+        return True, self._checked(lambda: read_page(body, HTML, page.base, name), link, name) if name in self._names[link] else None
 
     def _of_place(self, name: str, place: Place) -> tuple[bool, Shelf | None]:
         if place.kind == "find-links":
             return self._of_links(place.url, name)
         return self._of_index(IndexAddress(url=place.url.rstrip("/"), said_by=""), name)
-
-    def _folder(self, path: str, name: str) -> Shelf | None:
-        if path.endswith((".html", ".htm")):
-            from cudnn_resolve.index.address import url_of
-            from cudnn_resolve.index.folder import read_local_page
-
-            return read_page(read_local_page(path), HTML, url_of(path), name)
-        if path not in self._folders:
-            try:
-                self._folders[path] = list_files(path)
-            except (FileNotFoundError, NotADirectoryError):
-                self._folders[path] = []
-                self._note(f"there is no folder {path}, which is named as a place of packages")
-        return shelf_of_folder(path, self._folders[path], name)
 
     def _local(self, read: Callable[[], Shelf | None], url: str, name: str) -> Shelf | None:
         try:

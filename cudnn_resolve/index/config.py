@@ -12,11 +12,14 @@ from cudnn_resolve.index import default_index as pip_default
 from cudnn_resolve.index.address import Login, is_local, is_remote, origin_of, path_of, shown, split_login, url_of
 from cudnn_resolve.index.filename import normalize
 from cudnn_resolve.index.pip_config import Value, read_pip_config
-from cudnn_resolve.index.settings import ALL, PIP, UV, IndexAddress, Patience, Proxy, Settings
+from cudnn_resolve.index.settings import ALL, PIP, UV, IndexAddress, Patience, Proxy, Settings, is_loopback
 from cudnn_resolve.index.uv_config import UvConfig, UvIndex, read_uv_config
 
 _STRATEGIES = {"first-index": UV, "unsafe-first-match": UV, "unsafe-best-match": PIP}
 _LONGEST_TIMEOUT = 600.0
+_AGO = re.compile(r"P(\d{1,5})([DWM])|(\d{1,5})\s*(hour|day|week|month)s?(?:\s+ago)?", re.IGNORECASE)
+_FRACTION = re.compile(r"\.(\d+)")
+_DAYS = {"hour": 1 / 24, "d": 1, "day": 1, "w": 7, "week": 7, "m": 30, "month": 30}
 
 
 class Options(NamedTuple):
@@ -47,23 +50,28 @@ def read_settings(
     prefix: str | None,
     import_path: Iterable[str] = (),
     directory: str = ".",
+    system: str = "/etc",
 ) -> Settings:
     """The settings of the target: `prefix` and `import_path` are those of its interpreter, `directory` is where uv looks for a project.
+
+    `system` is the folder of the machine's own configuration.
 
     UsageError for an option that cannot be; what is wrong in a configuration file is a note.
     """
     home = environ.get("HOME") or os.path.expanduser("~")
-    pip, pip_notes = read_pip_config(environ, prefix, home)
-    uv = read_uv_config(environ, home, directory)
+    pip, pip_notes = read_pip_config(environ, prefix, home, system)
+    uv = read_uv_config(environ, home, directory, system)
     notes = [*pip_notes, *uv.notes]
     uses_uv = uv.says_where and not any(key in pip for key in ("index-url", "extra-index-url", "find-links", "no-index"))
     places = _of_uv(uv, environ) if uses_uv else _of_pip(pip, notes)
     logins: list[tuple[str, Login]] = []
     indexes = _with_options(places, options, import_path, no_index=options.no_index or _no_index(pip, uv, uses_uv=uses_uv))
     links = [_link(text, logins) for text in (*options.find_links, *places.find_links)]
+    _warn_of_plain_http(indexes, pip, notes, uses_uv=uses_uv)
     timeout = _number(pip.get("timeout") or pip.get("default-timeout"), 15.0)
     return Settings(
         indexes=tuple(indexes),
+        assigned=_assigned(uv, environ, notes) if uses_uv else (),
         find_links=tuple(dict.fromkeys(links)),
         logins=tuple(logins),
         rule=options.rule or places.rule,
@@ -101,6 +109,28 @@ def _of_uv(uv: UvConfig, environ: Mapping[str, str]) -> _Places:
     indexes.append(_uv_index(uv.default, environ) if uv.default else IndexAddress(url="", said_by=""))
     strategy = uv.options.get("index-strategy")
     return _Places(indexes, list(uv.find_links), _STRATEGIES.get(strategy, UV) if isinstance(strategy, str) else UV)
+
+
+def _assigned(uv: UvConfig, environ: Mapping[str, str], notes: list[str]) -> tuple[tuple[str, IndexAddress], ...]:
+    """The packages that uv's configuration takes from one index alone."""
+    named = {index.name: index for index in (*uv.indexes, *([uv.default] if uv.default else [])) if index.name}
+    made = []
+    for package, name in uv.assigned.items():
+        if name in named:
+            made.append((normalize(package), _uv_index(named[name], environ)))
+        else:
+            notes.append(f"uv's configuration takes {shown(package)} from the index {shown(name)}, which it does not define")
+    return tuple(made)
+
+
+def _warn_of_plain_http(indexes: Iterable[IndexAddress], pip: Mapping[str, Value], notes: list[str], *, uses_uv: bool) -> None:
+    """Notes the indexes that pip leaves out unless it is told to trust them."""
+    trusting = Settings(trusted_hosts=tuple(pip["trusted-host"].words if "trusted-host" in pip else ()))
+    for index in indexes:
+        if index.url.startswith("http:") and not uses_uv:
+            origin = origin_of(index.url)
+            if not is_loopback(origin.host) and not trusting.trusts(origin):
+                notes.append(f"pip leaves out {shown(index.url)}, which is not https, unless trusted-host names {origin.host}")
 
 
 def _uv_index(index: UvIndex, environ: Mapping[str, str]) -> IndexAddress:
@@ -246,16 +276,25 @@ def _moment(options: Options, pip: Mapping[str, Value], uv: UvConfig, *, uses_uv
     return found
 
 
+def _six_digits(found: re.Match[str]) -> str:
+    """A fraction of a second as every Python reads it."""
+    return f".{found[1][:6]:0<6}"
+
+
 def moment(text: str) -> str | None:
-    """A date (the end of it) or a time as ISO 8601 in UTC, to the microsecond; None where it is neither."""
+    """A date (the end of it), a time or a span before now (`P3D`, `2 weeks`) as ISO 8601 in UTC, to the microsecond; None for others."""
     from datetime import datetime, timedelta, timezone
 
     text = text.strip()
+    ago = _AGO.fullmatch(text)
     try:
+        if ago:
+            days = int(ago[1] or ago[3]) * _DAYS[(ago[2] or ago[4]).lower()]
+            return (datetime.now(timezone.utc) - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
             when = datetime.fromisoformat(text).replace(tzinfo=timezone.utc) + timedelta(days=1)
         else:
-            when = datetime.fromisoformat(re.sub(r"[Zz]$", "+00:00", text))
+            when = datetime.fromisoformat(_FRACTION.sub(_six_digits, re.sub(r"[Zz]$", "+00:00", text)))
             when = when.replace(tzinfo=timezone.utc) if when.tzinfo is None else when.astimezone(timezone.utc)
     except (ValueError, OverflowError):
         return None

@@ -57,7 +57,11 @@ class _TimedReader(io.RawIOBase):
     def readinto(self, buffer: Any) -> int | None:
         exchange = self._connection.exchange
         self._sock.settimeout(exchange.left())
-        count: int | None = self._raw.readinto(buffer)
+        try:
+            count: int | None = self._raw.readinto(buffer)
+        except TimeoutError:
+            exchange.left()  # says so where it was the whole answer that took too long
+            raise
         exchange.received += count or 0
         return count
 

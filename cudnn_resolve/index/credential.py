@@ -22,7 +22,7 @@ class Credentials:
         self._asked: dict[tuple[Origin, str | None], Login | None] = {}
         self._netrc: dict[str, Login | None] = {}
         self._own: list[tuple[Origin, str, Login]] = []
-        given = [(index.url, index.login) for index in settings.indexes if index.login]
+        given = [(index.url, index.login) for index in (*settings.indexes, *(one for _, one in settings.assigned)) if index.login]
         for url, login in (*given, *settings.logins):
             with contextlib.suppress(ValueError):
                 self._own.append((origin_of(url), urlsplit(url).path, login))

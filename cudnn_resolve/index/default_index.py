@@ -31,9 +31,9 @@ def default_index(import_path: Iterable[str]) -> tuple[str, str] | None:
         if found:
             return _simple(found[1]), path
     for wheel in _bundled():
-        found = _in_wheel(wheel)
-        if found:
-            return _simple(found[1]), wheel
+        base = base_in_wheel(wheel)
+        if base:
+            return _simple(base), wheel
     return None
 
 
@@ -53,11 +53,13 @@ def _bundled() -> Iterator[str]:
         yield from (os.path.join(folder, name) for name in names if name.startswith("pip-") and name.endswith(".whl"))
 
 
-def _in_wheel(path: str) -> re.Match[str] | None:
+def base_in_wheel(path: str) -> str | None:
+    """The address that a wheel of pip knows, without `simple`; None where it is no wheel of pip."""
     import zipfile
 
     try:
         with zipfile.ZipFile(path) as wheel, wheel.open(_WHERE.replace(os.sep, "/")) as stream:
-            return _LINE.search(stream.read(_MOST_BYTES).decode("utf-8", "replace"))
+            found = _LINE.search(stream.read(_MOST_BYTES).decode("utf-8", "replace"))
     except (OSError, ValueError, KeyError, zipfile.BadZipFile, NotImplementedError, RuntimeError):
         return None
+    return found[1] if found else None

@@ -11,7 +11,7 @@ from cudnn_resolve.errors import IndexUnavailableError, InputError
 from cudnn_resolve.index import filename, metadata
 from cudnn_resolve.index.address import is_remote, level, path_of, shown, url_of
 from cudnn_resolve.index.download import sha256_of
-from cudnn_resolve.index.statement import read_archive, read_local_wheel
+from cudnn_resolve.index.reading import read_archive, read_local_wheel
 from cudnn_resolve.requirement.source import File, Metadata, Offer
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _remote(client: IndexClient, url: str, wanted: str | None) -> Direct:
             path = client.fetch([File(filename=file_name, url=url, hashes=hashes)], folder)[0]
             file = File(filename=file_name, url=level(url), hashes={"sha256": sha256_of(path)}, size=os.stat(path).st_size)
             said = _said(path, file_name, name)
-            client.keep_metadata(name, file, said)
+            client.keep_metadata(file, said)
     else:
         file = File(filename=file_name, url=level(url), hashes={"sha256": wanted})
         found = client.metadata(name, file._replace(url=url))

@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from cudnn_resolve.errors import IndexUnavailableError, WorldError
 from cudnn_resolve.index.address import is_local, path_of, shown
-from cudnn_resolve.index.transport import Answer, Refusal, TransientRefusal, Transport
+from cudnn_resolve.index.refusal import Refusal, TransientRefusal
 from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
     from hashlib import _Hash
+
+    from cudnn_resolve.index.transport import Answer, Transport
 
 T = TypeVar("T")
 Told = Callable[[str, int, int | None], None]
@@ -72,6 +73,8 @@ class Downloads:
 
     def passing(self, file: File, read: Callable[[str], T]) -> T:
         """What `read` makes of the file, which is downloaded for it and thrown away; Refusal and errors of `read`."""
+        import tempfile
+
         with tempfile.TemporaryDirectory(prefix="cudnn-resolve-") as folder:
             path = os.path.join(folder, safe_name(file.filename))
             with open(path, "w+b") as stream:

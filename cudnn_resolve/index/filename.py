@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 _SEPARATORS = re.compile(r"[-_.]+")
 _VERSION = re.compile(
@@ -10,6 +11,7 @@ _VERSION = re.compile(
     r"(?:-\d+|[-_.]?(?:post|rev|r)[-_.]?\d*)?(?:[-_.]?dev[-_.]?\d*)?(?:\+[a-z0-9]+(?:[-_.][a-z0-9]+)*)?",
     re.IGNORECASE,
 )
+_BEGINNING = re.compile(r"-(?=v?\d)", re.IGNORECASE)
 _BEFORE_RELEASE = re.compile(r"a|b|c|dev|pre", re.IGNORECASE)
 SDIST_ENDINGS = (".tar.gz", ".zip")
 
@@ -34,6 +36,17 @@ def version_in(filename: str, name: str) -> str | None:
         if filename.endswith(ending):
             return _of_archive(filename[: -len(ending)], name)
     return None
+
+
+def projects_in(filename: str) -> Iterator[str]:
+    """The packages (normalized) that a file may belong to by its name; for an archive, one for each place where a version may begin."""
+    if filename.endswith(".whl"):
+        yield normalize(filename.partition("-")[0])
+        return
+    for ending in SDIST_ENDINGS:
+        if filename.endswith(ending):
+            stem = filename[: -len(ending)]
+            yield from (normalize(stem[: found.start()]) for found in _BEGINNING.finditer(stem))
 
 
 def version_of_stem(stem: str, name: str) -> str | None:

@@ -2,39 +2,65 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+from collections.abc import Callable, Sequence
 
 from cudnn_resolve.index import filename
 from cudnn_resolve.index.address import url_of
-from cudnn_resolve.index.page import HTML, JSON, Shelf, group_newest_first, read_page
+from cudnn_resolve.index.page import HTML, JSON, Shelf, group_newest_first, names_on, read_page
 
 _MOST_PAGE_BYTES = 100 << 20
 
 
-def shelf_of_folder(path: str, names: list[str], name: str) -> Shelf:
+class Folders:
+    """Folders of files and pages of links on this machine; each is looked into once."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._folders: dict[str, dict[str, list[str]]] = {}
+        self._pages: dict[str, tuple[bytes, frozenset[str]]] = {}
+
+    def shelf(self, path: str, name: str) -> Shelf | None:
+        """What a folder, or a page of links, offers of a package; OSError and ValueError where it cannot be read."""
+        if path.endswith((".html", ".htm")):
+            if path not in self._pages:
+                body = read_local_page(path)
+                self._pages[path] = (body, names_on(body))
+            body, names = self._pages[path]
+            return read_page(body, HTML, url_of(path), name) if name in names else None
+        if path not in self._folders:
+            try:
+                self._folders[path] = _by_project(path)
+            except (FileNotFoundError, NotADirectoryError):
+                self._folders[path] = {}
+                self._note(f"there is no folder {path}, which is named as a place of packages")
+        return shelf_of_folder(path, self._folders[path].get(name, []), name)
+
+
+def _by_project(path: str) -> dict[str, list[str]]:
+    """Names of the wheels and source archives in a folder, by the packages that they may belong to."""
+    found: dict[str, list[str]] = {}
+    for file in sorted(os.listdir(path)):
+        for project in filename.projects_in(file):
+            found.setdefault(project, []).append(file)
+    return found
+
+
+def shelf_of_folder(path: str, names: Sequence[str], name: str) -> Shelf:
     """What a folder with the files `names` offers of a package."""
     groups: dict[str, list[dict[str, object]]] = {}
-    skipped = 0
     for file in names:
         version = filename.version_in(file, name)
         if version is None:
-            skipped += 1
             continue
         full = os.path.join(path, file)
-        try:
-            size = os.stat(full).st_size
-        except OSError:
-            continue
-        groups.setdefault(version, []).append({"filename": file, "url": url_of(full), "size": size})
+        with contextlib.suppress(OSError):
+            groups.setdefault(version, []).append({"filename": file, "url": url_of(full), "size": os.stat(full).st_size})
     order = group_newest_first(groups)
     blocks = [json.dumps([file for same in spellings for file in groups[same]]).encode() for spellings in order]
-    return Shelf(JSON, url_of(path) + "/", [spellings[0] for spellings in order], blocks, skipped)
-
-
-def list_files(path: str) -> list[str]:
-    """Names of the wheels and source archives in a folder, sorted; OSError where it cannot be read."""
-    return sorted(name for name in os.listdir(path) if name.endswith((".whl", *filename.SDIST_ENDINGS)))
+    return Shelf(JSON, url_of(path) + "/", [spellings[0] for spellings in order], blocks)
 
 
 def read_local_page(path: str) -> bytes:
@@ -58,6 +84,6 @@ def shelf_of_tree(path: str, name: str) -> Shelf | None:
     except (FileNotFoundError, NotADirectoryError):
         pass
     try:
-        return shelf_of_folder(folder, list_files(folder), name)
+        return shelf_of_folder(folder, sorted(os.listdir(folder)), name)
     except (FileNotFoundError, NotADirectoryError):
         return None

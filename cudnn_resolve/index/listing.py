@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cudnn_resolve.index.cache import DamagedError
 from cudnn_resolve.index.filename import is_prerelease
 from cudnn_resolve.index.page import Shelf, files_of
 from cudnn_resolve.index.settings import ALL, Settings
@@ -18,8 +19,21 @@ class Source(NamedTuple):
     """What one index or folder has."""
 
     shelf: Shelf
-    origin: str | None
+    origin: str | None = None
     """The index; None for a folder or a page of links."""
+    mend: Callable[[], Shelf | None] = lambda: None
+    """Gets the page anew where what was kept of it turns out to be damaged."""
+
+    def files(self, number: int) -> tuple[File, ...]:
+        """The files of the version with that place on the shelf."""
+        try:
+            return files_of(self.shelf, number, self.origin)
+        except DamagedError:
+            shelf = self.mend()
+        version = self.shelf.versions[number]
+        if shelf is None or version not in shelf.versions:
+            return ()
+        return files_of(shelf, shelf.versions.index(version), self.origin)
 
 
 class _LazyOffer(Offer):
@@ -72,9 +86,7 @@ class _Offers(Sequence[Offer]):
 def make_listing(name: str, sources: Sequence[Source], settings: Settings, origins: tuple[str, ...] = ()) -> Listing:
     """What the sources offer together, as the settings admit it; `origins` are the indexes that have it."""
     if len(sources) == 1:
-        shelf, origin = sources[0]
-        versions: Sequence[str] = shelf.versions
-        offers: Sequence[Offer] = _Offers(versions, lambda number: files_of(shelf, number, origin))
+        offers: Sequence[Offer] = _Offers(sources[0].shelf.versions, sources[0].files)
     else:
         offers = _merged(sources)
     left_out: tuple[str, ...] = ()
@@ -113,7 +125,7 @@ def _merged(sources: Sequence[Source]) -> Sequence[Offer]:
         """The files of all, each name once: the source that stands first wins."""
         found: dict[str, File] = {}
         for which, place in sorted(places[order[number]]):
-            for file in files_of(sources[which].shelf, place, sources[which].origin):
+            for file in sources[which].files(place):
                 found.setdefault(file.filename, file)
         return tuple(found.values())
 

@@ -81,6 +81,24 @@ def _read_html(body: bytes, base: str, name: str) -> Shelf:
     return Shelf(HTML, base, [spellings[0] for spellings in order], blocks, skipped)
 
 
+def names_on(body: bytes) -> frozenset[str]:
+    """The packages (normalized) that files on a page may belong to: a page of links speaks of many, and is not read for others."""
+    found: set[str] = set()
+    last: bytes | None = None
+    for link in _LINK.finditer(body):
+        wheel, other = link.groups()
+        if wheel is not None:
+            project = wheel.partition(b"-")[0]
+            if project != last:
+                last = project
+                found.add(filename.normalize(_file_of(project)))
+        else:
+            end = body.find(b"<a", link.start() + 2, link.start() + _LONGEST_LINK)
+            href = other or _href(body[link.start() + 2 : end if end >= 0 else link.start() + _LONGEST_LINK])
+            found.update(filename.projects_in(_file_of(href)) if href else ())
+    return frozenset(found)
+
+
 def _runs(body: bytes, name: str) -> Iterator[tuple[str | None, int, int, int]]:
     """Stretches of neighbouring links to one version, None where they are of no use: where each starts and ends, and how many links it has.
 

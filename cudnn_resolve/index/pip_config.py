@@ -31,14 +31,14 @@ class Value(NamedTuple):
         return self.text.strip().lower() in ("y", "yes", "t", "true", "on", "1")
 
 
-def read_pip_config(environ: Mapping[str, str], prefix: str | None, home: str) -> tuple[dict[str, Value], tuple[str, ...]]:
+def read_pip_config(environ: Mapping[str, str], prefix: str | None, home: str, system: str) -> tuple[dict[str, Value], tuple[str, ...]]:
     """Pip's options by name (`index-url`), and what is wrong with its files, in words.
 
     `prefix` is that of the target interpreter, whose `pip.conf` is the site's.
     """
     found: dict[tuple[str, str], Value] = {}
     notes = []
-    for path in _files(environ, prefix, home):
+    for path in _files(environ, prefix, home, system):
         text = _read(path)
         if text is None:
             continue
@@ -57,13 +57,13 @@ def _option(name: str) -> str:
     return name.lower().replace("_", "-").lstrip("-")
 
 
-def _files(environ: Mapping[str, str], prefix: str | None, home: str) -> Iterator[str]:
+def _files(environ: Mapping[str, str], prefix: str | None, home: str, system: str) -> Iterator[str]:
     named = environ.get("PIP_CONFIG_FILE", "")
     if named == os.devnull:
         return
-    for folder in environ.get("XDG_CONFIG_DIRS", "").split(":") if environ.get("XDG_CONFIG_DIRS") else ["/etc/xdg"]:
+    for folder in environ.get("XDG_CONFIG_DIRS", "").split(":") if environ.get("XDG_CONFIG_DIRS") else [os.path.join(system, "xdg")]:
         yield os.path.join(folder, "pip", "pip.conf")
-    yield "/etc/pip.conf"
+    yield os.path.join(system, "pip.conf")
     if not (named and os.path.exists(named)):  # as pip: a named file takes the place of the user's
         yield os.path.join(home, ".pip", "pip.conf")
         yield os.path.join(environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "pip", "pip.conf")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from cudnn_resolve.index.address import folder_url, level
 from cudnn_resolve.index.cache import DamagedError, IndexCache, Kept
 from cudnn_resolve.index.page import ACCEPT, HTML, PageError, Shelf, read_page
-from cudnn_resolve.index.transport import Answer, Refusal, Transport
+from cudnn_resolve.index.refusal import Refusal
+
+if TYPE_CHECKING:
+    from cudnn_resolve.index.transport import Answer, Transport
 
 LARGEST_PAGE = 100 << 20
 LINKS = "links"
@@ -21,7 +25,7 @@ _MOST_SECONDS = 365 * 86400
 class Pages:
     """The pages of remote indexes, through the cache."""
 
-    def __init__(self, transport: Transport, cache: IndexCache, *, offline: bool) -> None:
+    def __init__(self, transport: Callable[[], Transport], cache: IndexCache, *, offline: bool) -> None:
         self._transport = transport
         self._cache = cache
         self._offline = offline
@@ -33,6 +37,10 @@ class Pages:
     def is_kept(self, url: str, name: str) -> bool:
         """True where the cache knows the page, even as missing."""
         return self.kept(url, name) is not None
+
+    def forget(self, url: str, name: str) -> None:
+        """Drops what the cache has of a page."""
+        self._cache.drop_page(_page_url(url, name))
 
     def is_fresh(self, kept: Kept | None) -> bool:
         """True where the index need not be asked."""
@@ -51,7 +59,7 @@ class Pages:
             headers["If-None-Match"] = kept.etag
         if kept and kept.modified:
             headers["If-Modified-Since"] = kept.modified
-        answer = self._transport.ask(address, headers, limit=LARGEST_PAGE)
+        answer = self._transport().ask(address, headers, limit=LARGEST_PAGE)
         if answer.status == 304 and kept:
             made = kept._replace(fresh_until=_fresh_until(answer.headers))
         elif answer.status in (404, 410):

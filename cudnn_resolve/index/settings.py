@@ -51,6 +51,8 @@ class Settings:
 
     indexes: tuple[IndexAddress, ...] = ()
     """In the order in which they are asked under uv's rule."""
+    assigned: tuple[tuple[str, IndexAddress], ...] = ()
+    """Packages (normalized) that one index serves alone: `[tool.uv.sources]`."""
     find_links: tuple[str, ...] = ()
     """Folders and pages of links; addresses without credentials."""
     logins: tuple[tuple[str, Login], ...] = ()

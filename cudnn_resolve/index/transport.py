@@ -13,6 +13,7 @@ from urllib.parse import quote, urljoin, urlsplit
 import cudnn_resolve
 from cudnn_resolve.index.address import Login, Origin, is_remote, level, origin_of, shown, split_login
 from cudnn_resolve.index.credential import Credentials
+from cudnn_resolve.index.refusal import FORBIDDEN, Refusal, TransientRefusal
 from cudnn_resolve.index.settings import Settings
 
 if TYPE_CHECKING:
@@ -26,24 +27,6 @@ _LONGEST_PAUSE = 30.0
 _PIECE = 65536
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524})
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
-
-
-class Refusal(Exception):  # noqa: N818 - what a server or the way to it said, in words; the client makes an error of it
-    """A request that got no usable answer: why, in words, without credentials."""
-
-    def __init__(self, why: str, *, code: str = "index-unavailable", hint: str | None = None, status: int | None = None) -> None:
-        super().__init__(why)
-        self.why = why
-        self.code = code
-        self.hint = hint
-        self.status = status
-
-
-class TransientRefusal(Refusal):
-    """One that may pass."""
-
-    pause: float | None = None
-    """Seconds that the server asks to wait."""
 
 
 class Answer(NamedTuple):
@@ -139,17 +122,18 @@ class Transport:
             if isinstance(answer, _Unauthorized) and (found := self._credentials.found(url, login)):
                 answer = self._exchange(url, headers, method, found, take)
             if isinstance(answer, _Unauthorized):
-                raise self._denied(url, answer.status)
+                raise self._denied(url, answer, given=login is not None)
             if not isinstance(answer, _Redirect):
                 return answer
             url = answer.url
         raise Refusal(f"it sends from one address to the next, more than {_MOST_REDIRECTS} times", code="index-redirects")
 
-    def _denied(self, url: str, status: int) -> Refusal:
+    def _denied(self, url: str, answer: _Unauthorized, *, given: bool) -> Refusal:
+        status = answer.status
         word = "wants a user name and a password" if status == 401 else "refuses access"
         return Refusal(
             f"it {word} (HTTP {status}); credentials were looked for in {self.looked_for(url)}",
-            code="index-denied",
+            code=FORBIDDEN if status == 403 and not given and not answer.wants_login else "index-denied",
             hint="put the credentials where pip or uv finds them, ~/.netrc for example",
             status=status,
         )
@@ -205,7 +189,7 @@ class Transport:
             return _Redirect(_next_address(url, response.getheader("Location")))
         if status in (401, 403, 407):
             self._drain(response)
-            return _Unauthorized(status)
+            return _Unauthorized(status, response.getheader("WWW-Authenticate") is not None)
         if status in _TRANSIENT:
             refusal = TransientRefusal(f"it answers HTTP {status}", code="index-unavailable", status=status)
             refusal.pause = _pause(response.getheader("Retry-After"))
@@ -305,6 +289,7 @@ class _Redirect(NamedTuple):
 
 class _Unauthorized(NamedTuple):
     status: int
+    wants_login: bool
 
 
 def _next_address(url: str, location: str | None) -> str:

@@ -49,10 +49,10 @@ _LISTS = ("no-binary-package", "no-build-package", "allow-insecure-host")
 _TRUE = ("1", "true", "yes", "on", "y", "t")
 
 
-def read_uv_config(environ: Mapping[str, str], home: str, directory: str) -> UvConfig:  # noqa: C901 - one arm for each kind of value
+def read_uv_config(environ: Mapping[str, str], home: str, directory: str, system: str) -> UvConfig:  # noqa: C901 - one arm for each kind of value
     """Uv's configuration as it counts in `directory`."""
     notes: list[str] = []
-    tables = [_of_environment(environ), *_tables(environ, home, directory, notes)]
+    tables = [_of_environment(environ), *_tables(environ, home, directory, system, notes)]
     indexes: list[UvIndex] = []
     default: UvIndex | None = None
     links: list[str] = []
@@ -60,11 +60,12 @@ def read_uv_config(environ: Mapping[str, str], home: str, directory: str) -> UvC
     assigned: dict[str, str] = {}
     for said_by, table in tables:
         for index in _indexes(said_by, table):
+            index = index._replace(url=_beside(said_by, index.url))  # noqa: PLW2901 - the same, with its whole path
             if index.is_default:
                 default = default or index
             elif all(index.name is None or index.name != other.name for other in indexes):
                 indexes.append(index)
-        links.extend(_texts(table.get("find-links")))
+        links.extend(_beside(said_by, link) for link in _texts(table.get("find-links")))
         for key in _SCALARS:
             if key in table:
                 options.setdefault(key, table[key])
@@ -73,9 +74,17 @@ def read_uv_config(environ: Mapping[str, str], home: str, directory: str) -> UvC
         sources = table.get("sources")
         if isinstance(sources, dict):
             for package, source in sources.items():
-                if isinstance(source, dict) and isinstance(source.get("index"), str):
-                    assigned.setdefault(package, source["index"])
+                one = source[0] if isinstance(source, list) and len(source) == 1 else source
+                if isinstance(one, dict) and isinstance(one.get("index"), str) and "marker" not in one:
+                    assigned.setdefault(package, one["index"])
     return UvConfig(tuple(indexes), default, tuple(links), options, assigned, tuple(notes))
+
+
+def _beside(file: str, place: str) -> str:
+    """A place as a file means it: a path that is not whole starts from the file's folder."""
+    if "://" in place or place.startswith(("/", "~", "file:")) or not os.path.isabs(file):
+        return place
+    return os.path.normpath(os.path.join(os.path.dirname(file), place))
 
 
 def _of_environment(environ: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
@@ -109,7 +118,7 @@ def _of_environment(environ: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
     return "the environment (UV_*)", table
 
 
-def _tables(environ: Mapping[str, str], home: str, directory: str, notes: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _tables(environ: Mapping[str, str], home: str, directory: str, system: str, notes: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     if environ.get("UV_NO_CONFIG", "").lower() in _TRUE:
         return
     named = environ.get("UV_CONFIG_FILE")
@@ -118,8 +127,8 @@ def _tables(environ: Mapping[str, str], home: str, directory: str, notes: list[s
         return
     yield from _of_project(directory, notes)
     yield from _table(os.path.join(environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "uv", "uv.toml"), notes)
-    folders = environ.get("XDG_CONFIG_DIRS", "").split(":") if environ.get("XDG_CONFIG_DIRS") else ["/etc/xdg"]
-    for path in (*(os.path.join(folder, "uv", "uv.toml") for folder in folders if folder), "/etc/uv/uv.toml"):
+    folders = environ.get("XDG_CONFIG_DIRS", "").split(":") if environ.get("XDG_CONFIG_DIRS") else [os.path.join(system, "xdg")]
+    for path in (*(os.path.join(folder, "uv", "uv.toml") for folder in folders if folder), os.path.join(system, "uv", "uv.toml")):
         found = list(_table(path, notes))
         if found:
             yield from found

@@ -125,7 +125,7 @@ def read_wheel_metadata(part: Part, limit: int) -> bytes:
 def _entry_in_tail(part: Part) -> _Entry | None:
     """The entry of METADATA, where the part of the directory that came with the tail holds exactly one."""
     tail = part.tail
-    end = tail.rfind(b"PK\x05\x06")
+    end = _find_end(tail)
     found = []
     at = tail.find(_METADATA)
     while 0 <= at < end:

@@ -17,9 +17,12 @@ HASHES = ("sha256", "sha384", "sha512")
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.\d{1,9})?(?:Z|\+00:00)?", re.ASCII)
 
 
-def locked_file(file: File, base: str) -> LockedFile:
-    """A file of an index as a lock in the folder `base` names it: one below that folder by its path, any other by its address."""
-    path = _below(file.url, base)
+def locked_file(file: File, base: str, *, by_path: bool = False) -> LockedFile:
+    """A file of an index as a lock in the folder `base` names it: one below that folder by its path, any other by its address.
+
+    With `by_path`, every file of this machine is named by its path: uv takes archives from no `file://` address.
+    """
+    path = _below(file.url, base) or (_local(file.url) if by_path else None)
     return LockedFile(
         name=file.filename,
         hashes=hashes_of(file),
@@ -48,11 +51,15 @@ def path_from(base: str, path: str) -> str:
 
 def _below(url: str, base: str) -> str | None:
     """The path of a local file from the folder `base`; None for one that does not lie below it, and for an address elsewhere."""
-    parts = urlsplit(url)
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        return None
-    path = path_from(base, unquote(parts.path))
+    local = _local(url)
+    path = path_from(base, local) if local is not None else ".."
     return None if isabs(path) or path.startswith("..") else path
+
+
+def _local(url: str) -> str | None:
+    """The path behind a `file://` address of this machine."""
+    parts = urlsplit(url)
+    return unquote(parts.path) if parts.scheme == "file" and parts.netloc in ("", "localhost") else None
 
 
 def _utc(text: str) -> str | None:

@@ -104,18 +104,35 @@ def machine_marker(platform: str) -> str:
     return f"platform_machine == '{platform.removeprefix('linux_')}'"
 
 
+def _hint(resolution: Resolution) -> str:
+    remains = resolution.remains
+    if remains is not None:
+        return f"{remains.change} gives {remains.result}"
+    return (
+        "lock where the package index can be reached, and without --offline unless its cache has them; "
+        "`cudnn-resolve plan` answers from the tables alone"
+    )
+
+
 def refuse_open(resolution: Resolution) -> None:
     """WorldError where a pin has no version, no files, or none with a hash: a lock without hashes proves nothing."""
     choices = [_Choice(pin, resolution) for pin in resolution.pip]
     missing = [one.pin.name for one in choices if one.is_open]
+    unfit = [one.pin.name for one in choices if one.is_open and one.pin.offer is not None]
+    if unfit:
+        machine = resolution.machine
+        raise WorldError(
+            f"the index has no file of {_some(unfit)} for Python {machine.python_full or 'of any version'} on {platform_of(resolution)}",
+            code="lock-no-files",
+            hint="name an index that has them with --index-url, or lock for another Python with --python-version",
+        )
     if missing:
         unreached = next((f"; {resolution.unreached[name]}" for name in missing if name in resolution.unreached), "")
         raise WorldError(
             f"no files are known for {_some(missing)}{unreached}; a lock holds every file with its hashes",
             code="lock-no-files",
             context=f"the lock for {platform_of(resolution)}",
-            hint="lock where the package index can be reached, and without --offline unless its cache has them; "
-            "`cudnn-resolve plan` answers from the tables alone",
+            hint=_hint(resolution),
         )
     bare = [one for one in choices if one.file is not None and not hashes_of(one.file)]
     if bare:
@@ -167,7 +184,7 @@ class _Merger:
             because = tuple(dict.fromkeys(text for one in found for text in reasons(one.pin, one.resolution)))
             direct = found[0].direct
             if direct is not None:
-                yield self._direct(direct, version, marker, tuple(dependencies), because)
+                yield self._direct(direct, version, marker, tuple(dependencies))
                 continue
             file = found[0].file
             assert file is not None, "refused before"
@@ -184,9 +201,7 @@ class _Merger:
                 because=because,
             )
 
-    def _direct(
-        self, direct: Direct, version: str, marker: str | None, dependencies: tuple[Dependency, ...], because: tuple[str, ...]
-    ) -> LockedPackage:
+    def _direct(self, direct: Direct, version: str, marker: str | None, dependencies: tuple[Dependency, ...]) -> LockedPackage:
         """The entry of a package that comes from one place of the user's."""
         folder = None
         if direct.folder is not None:
@@ -198,9 +213,8 @@ class _Merger:
             marker=marker,
             requires_python=direct.metadata.requires_python,
             dependencies=dependencies,
-            archive=locked_file(file, self._base) if folder is None and file is not None else None,
+            archive=locked_file(file, self._base, by_path=True) if folder is None and file is not None else None,
             directory=folder,
-            because=because,
         )
 
     def _dependencies(self, found: Sequence[_Choice]) -> Iterator[Dependency]:

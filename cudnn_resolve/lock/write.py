@@ -42,13 +42,15 @@ def _lines(lock: Lock) -> Iterator[str]:
 
 
 def comments(package: LockedPackage, tool: Tool | None) -> Iterator[str]:
-    """What a reader should know before an entry: pins that it leaves, and that it is built from source."""
+    """What a reader should know before an entry: pins that it leaves, and how it is installed where that is not from a wheel."""
     seen = set()
     for stack in tool.stacks if tool is not None else ():
         for one in stack.overrides:
             if (one.package, one.chosen) == (package.name, package.version) and one not in seen:
                 seen.add(one)
                 yield f"override: {one.requested_by} declares {one.declared}, {one.chosen} is chosen: {one.reason}"
+    if package.directory is not None:
+        yield f"folder: {package.name} is a project of yours; uv installs it, pip 26 refuses folders beside files with hashes"
     if package.sdist is not None:
         where = "has no wheel that fits" if not package.wheels else "has no wheel for every platform"
         yield f"source: {package.name} {package.version} {where}, and is built from source when it is installed"
@@ -114,7 +116,7 @@ def _tool(tool: Tool) -> Iterator[str]:
     yield from toml.pair("python", tool.python)
     yield f"platforms = {toml.inline([one.platform for one in tool.stacks])}"
     limits = {"cuda": asked.cuda, "cudnn": asked.cudnn}
-    yield from toml.pair("limits", limits if asked.cuda or asked.cudnn else None)
+    yield from toml.pair("limits", limits if (asked.cuda, asked.cudnn) != (None, None) else None)
     yield from toml.pair("driver_policy", asked.driver_policy)
     yield from toml.pair("device", asked.device)
     yield from toml.pair("channel", asked.channel)

@@ -34,9 +34,13 @@ def _unreached(resolution: Resolution, book: Book, name: str, why: str) -> Warni
     return Warning(
         code="index-unreachable",
         message=f"{name} {pin.version} is on {address} alone, which does not answer here ({why}): it is planned from the matrix, without "
-        "its files. What remains: a network that reaches it, a mirror named in a row of your own (--matrix), or a release that the "
-        "configured index has",
+        f"its files. What remains: {_remains(resolution)}a network that reaches it, or a mirror named in a row of your own (--matrix)",
     )
+
+
+def _remains(resolution: Resolution) -> str:
+    found = resolution.remains
+    return f"--no-variant-indexes, which gives {found.result}; " if found is not None else ""
 
 
 def _several(resolution: Resolution, book: Book, changed: set[str]) -> Iterator[Warning]:

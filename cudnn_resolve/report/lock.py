@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.lock.proof import proofs
 from cudnn_resolve.report.text import Style, clean, wrap
 
 if TYPE_CHECKING:
@@ -16,13 +17,13 @@ _SHOWN = 12
 """Changes that are named one by one, unless more is asked for."""
 
 
-def summary(lock: Lock, path: str | None) -> str:
+def summary(lock: Lock) -> str:
     """What a lock holds, in one line."""
     count = len(lock.packages)
     words = f"{count} package{'' if count == 1 else 's'}"
     if lock.tool is not None:
         words += f" for Python {lock.tool.python} on {', '.join(one.platform for one in lock.tool.stacks)}"
-    return words if path in (None, "-") else f"{path}: {words}"
+    return words
 
 
 def change_lines(changes: Sequence[Change], *, verbose: bool) -> Iterator[str]:
@@ -44,8 +45,9 @@ def change_lines(changes: Sequence[Change], *, verbose: bool) -> Iterator[str]:
 def render_check(lock: Lock, found: Sequence[Difference], path: str, *, style: Style, width: int) -> str:
     """Whether the lock at `path` is current, and every way in which it is not."""
     name = clean(path)
+    proven = [line for one in proofs(lock) for line in wrap(clean(one), width=width, first="  proven on ")]
     if not found:
-        return f"{name} is {style('current', 'green')}: {summary(lock, None)}\n"
+        return "\n".join([f"{name} is {style('current', 'green')}: {summary(lock)}", *proven]) + "\n"
     count = "one difference" if len(found) == 1 else f"{len(found)} differences"
     lines = [f"{name} is {style('outdated', 'red', 'bold')}: {count}"]
     for one in found:
@@ -57,4 +59,4 @@ def render_check(lock: Lock, found: Sequence[Difference], path: str, *, style: S
         lines.append("`cudnn-resolve lock` writes it anew; pins that can stay do.")
     else:
         lines.append("The lock is right, but not for this machine; --no-facts leaves the machine out.")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *proven]) + "\n"

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 SCHEMA = "cudnn-resolve/lock/1"
 
 
-def encode_lock(lock: Lock, changes: Iterable[Change], path: str | None) -> dict[str, Any]:
-    """A lock that was made, ready for `json.dumps`."""
+def encode_lock(lock: Lock, changes: Iterable[Change], path: str | None, text: str | None = None) -> dict[str, Any]:
+    """A lock that was made, ready for `json.dumps`; with its `text` where it was not written to the file `path`."""
     tool = lock.tool
     return {
         "schema": SCHEMA,
         "status": "ok",
         "path": path,
+        **({"text": text} if text is not None else {}),
         **(_tool(tool) if tool is not None else {}),
         "packages": [
             {
@@ -75,7 +76,8 @@ def encode_conflict(plan: Plan) -> dict[str, Any]:
     }
 
 
-def encode_check(found: Iterable[Difference]) -> dict[str, Any]:
-    """Whether a lock is current, and every way in which it is not."""
+def encode_check(lock: Lock, found: Iterable[Difference]) -> dict[str, Any]:
+    """Whether a lock is current, every way in which it is not, and the records of tests that it passed."""
     differences = [{"what": one.what, "locked": one.locked, "now": one.now, "because": one.because} for one in found]
-    return {"schema": SCHEMA, "status": "outdated" if differences else "current", "differences": differences}
+    proven = [dict(one) for one in lock.tool.validation] if lock.tool is not None else []
+    return {"schema": SCHEMA, "status": "outdated" if differences else "current", "differences": differences, "proven": proven}

@@ -21,6 +21,7 @@ _CONSTRAINT = re.compile(r"(?:-c|--constraint)[=\s]\s*(\S.*)")
 _EDITABLE = re.compile(r"(?:-e|--editable)[=\s]\s*(\S.*)")
 _SETTING = re.compile(r"(-i|--index-url|--extra-index-url|-f|--find-links|--no-binary|--only-binary)[=\s]\s*(\S+)")
 _PLACE = re.compile(r"(?:[a-z][a-z0-9+.-]{1,20}://|file:|\.{0,2}/|\.(?:$|\[)|~/).*", re.IGNORECASE)
+_NAMED = re.compile(r"[\w.-]{1,200}\s{0,9}(?:\[[^\]]{0,500}\])?\s{0,9}@\s{0,9}[a-z][a-z0-9+.-]{1,20}:.*", re.IGNORECASE)
 _ARCHIVES = (".whl", ".tar.gz", ".zip", ".tar.bz2", ".tgz")
 _IDLE = frozenset({"--prefer-binary", "--require-hashes"})
 """Options that ask for what is done anyway."""
@@ -118,7 +119,7 @@ def _line(line: str, origin: str, where: str, *, constraint: bool) -> Iterator[L
 def _requirement(line: str, origin: str, where: str, *, constraint: bool) -> Extra | Reference:
     editable = _EDITABLE.fullmatch(line)
     plain = editable[1].strip() if editable else _HASH.sub("", line).strip()
-    if (editable and " @ " not in plain) or _PLACE.fullmatch(plain) or plain.endswith(_ARCHIVES):
+    if (editable and " @ " not in plain) or _PLACE.fullmatch(plain) or (plain.endswith(_ARCHIVES) and not _NAMED.fullmatch(plain)):
         return _reference(plain, origin, where, editable=editable is not None, constraint=constraint)
     if line.startswith("-") and not editable:
         raise InputError(

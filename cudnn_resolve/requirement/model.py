@@ -66,6 +66,8 @@ class Request:
     device: Literal["gpu", "cpu"] = "gpu"
     strict_pins: bool = False
     channel: Literal["pip", "apt", "auto"] = "auto"
+    variant_indexes: bool = True
+    """False where packages come from the configured indexes only, and from none that the matrix names for a variant."""
     preferences: Mapping[str, str] = field(default_factory=dict)
     """Package to the version that is tried first, after what is installed: the pins of a lock."""
     direct: Mapping[str, Direct] = field(default_factory=dict)

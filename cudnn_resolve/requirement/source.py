@@ -47,7 +47,10 @@ class File(NamedTuple):
     @property
     def tag(self) -> str:
         """Its compressed tags, `cp311-cp311-manylinux_2_28_x86_64`; `sdist` for a source archive."""
-        return "-".join(self.filename[:-4].rsplit("-", 3)[1:]) if self.is_wheel else "sdist"
+        if not self.is_wheel:
+            return "sdist"
+        parts = self.filename[:-4].rsplit("-", 3)
+        return "-".join(parts[1:]) if len(parts) == 4 else "unknown-none-unknown"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -119,3 +122,6 @@ class Source(Protocol):
 
     def expect_metadata(self, name: str, file: File) -> None:
         """Starts to ask for the metadata of a file; returns at once."""
+
+    def completed(self, files: Sequence[File]) -> list[File]:
+        """The files with sizes and hashes that their index does not give, as far as they can be had without downloading anything."""

@@ -94,6 +94,13 @@ def _policies(request: Request) -> Iterator[Condition]:
             because="--channel",
             without=lambda m, r: (m, replace(r, channel="auto")),
         )
+    if not request.variant_indexes:
+        yield Condition(
+            id="variant-indexes",
+            what="packages of the configured index only",
+            because="--no-variant-indexes",
+            without=lambda m, r: (m, replace(r, variant_indexes=True)),
+        )
     if request.driver_policy == "strict":
         yield Condition(
             id="driver-policy",

@@ -112,6 +112,8 @@ def _by_distance(builds: list[Build], near: str) -> list[Build]:
 
 
 def _suits_device(universe: Universe, build: Build) -> bool:
+    if build.index != "default" and not universe.request.variant_indexes and not runtime.is_installed(universe, build):
+        return False
     return (build.cuda is not None) == (universe.request.device == "gpu")
 
 

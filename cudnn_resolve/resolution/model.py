@@ -130,6 +130,8 @@ class Resolution:
     rounds: int = 0
     unreached: Mapping[str, str] = field(default_factory=dict)
     """Package to why its files could not be listed, where the index that the matrix names for its variant did not answer."""
+    remains: Relaxation | None = None
+    """What the configured indexes alone would give, where the index of a variant did not answer."""
     guessed: Mapping[str, str] = field(default_factory=dict)
     """Package to why its requirements may not be all."""
 

@@ -188,7 +188,8 @@ def _constraint_need(universe: Universe, release: Release, who: str) -> Need:
 def _python_need(universe: Universe, release: Release, who: str) -> Need | None:
     """The need for another Python, where no file of the release or not its metadata accepts the target's."""
     machine = universe.machine
-    if not release.fit.python:
+    # Some files may be for its Python and others for its architecture, and none for both.
+    if not release.fit.python or (release.fit.arch and release.fit.glibc is None):
         pythons = ", ".join(pythons_of(release.tags, machine.arch)) or "another version"
         return Need("python", lambda other: other.payload is None, f"Python {pythons}", f"{who} has wheels for these only")
     if release.requires_python and machine.python is not None:

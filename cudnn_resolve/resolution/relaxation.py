@@ -58,6 +58,17 @@ def command(request: Request, targets: tuple[str, ...] | None = None, *, change:
         text = targets[number] if targets is not None else target.text
         if target.origin is None or "--requirement" in change:
             words += ["-f", text]
+    options = _choices(request)
+    options.update({name: value for name, value in change.items() if not any(name == one for one, _ in request.context)})
+    pairs = [(name, value) for name, value in options.items() if value is not None]
+    pairs += [(name, change.get(name, value) or "") for name, value in request.context if change.get(name, value) is not None]
+    for name, value in pairs:
+        words += [name, value] if value else [name]
+    return shlex.join(words)
+
+
+def _choices(request: Request) -> dict[str, str | None]:
+    """The options of a request that say how to choose."""
     options: dict[str, str | None] = {}
     if request.cuda is not None:
         options["--cuda"] = request.cuda.text
@@ -71,12 +82,9 @@ def command(request: Request, targets: tuple[str, ...] | None = None, *, change:
         options["--device"] = request.device
     if request.strict_pins:
         options["--strict-pins"] = ""
-    options.update({name: value for name, value in change.items() if not any(name == one for one, _ in request.context)})
-    pairs = [(name, value) for name, value in options.items() if value is not None]
-    pairs += [(name, change.get(name, value) or "") for name, value in request.context if change.get(name, value) is not None]
-    for name, value in pairs:
-        words += [name, value] if value else [name]
-    return shlex.join(words)
+    if not request.variant_indexes:
+        options["--no-variant-indexes"] = ""
+    return options
 
 
 def result(found: Resolution) -> str:
@@ -97,6 +105,9 @@ def _options(book: Book, machine: Machine, request: Request, core: frozenset[str
     if "strict-pins" in core:
         text = "without --strict-pins: read the pins of NVIDIA's wheels as the ranges that their ABI allows"
         changes.append(("strict-pins", text, replace(request, strict_pins=False), {"--strict-pins": None}))
+    if "variant-indexes" in core:
+        text = "without --no-variant-indexes: take variants from the indexes that the matrix names for them"
+        changes.append(("variant-indexes", text, replace(request, variant_indexes=True), {"--no-variant-indexes": None}))
     if "driver-policy" in core:
         text = "--driver-policy minor: rely on NVIDIA's minor-version compatibility"
         changes.append(("driver-policy", text, replace(request, driver_policy="minor"), {"--driver-policy": None}))

@@ -16,6 +16,7 @@ from cudnn_resolve.resolution.model import (
     Failure,
     Override,
     Pin,
+    Relaxation,
     Resolution,
 )
 from cudnn_resolve.resolution.pin import pip_pins
@@ -40,10 +41,22 @@ def resolve(book: Book, machine: Machine, request: Request) -> Resolution | Conf
     """The resolution, or the conflict with what would work instead."""
     found = attempt(book, machine, request)
     if isinstance(found, Resolution):
-        return found
+        return _with_what_remains(book, machine, request, found) if found.unreached and request.variant_indexes else found
     from cudnn_resolve.resolution.conflict import explain
 
     return explain(book, machine, request)
+
+
+def _with_what_remains(book: Book, machine: Machine, request: Request, found: Resolution) -> Resolution:
+    """A resolution with files that could not be listed, and what the configured indexes would give instead."""
+    other = attempt(book, machine, replace(request, variant_indexes=False))
+    if not isinstance(other, Resolution):
+        return found
+    from cudnn_resolve.resolution.relaxation import command, result
+
+    line = command(request, change={"--no-variant-indexes": ""})
+    change = "--no-variant-indexes: what the configured index has"
+    return replace(found, remains=Relaxation(change=change, result=result(other), command=line))
 
 
 def attempt(

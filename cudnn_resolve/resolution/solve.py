@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from resolvelib import Resolver
-from resolvelib.resolvers import ResolutionImpossible, ResolutionTooDeep
+from resolvelib.resolvers import Resolution, ResolutionImpossible, ResolutionTooDeep
 
 from cudnn_resolve.record import dataclass
 from cudnn_resolve.resolution.model import Candidate, Failure, Pin, Reason, Rejection
@@ -33,16 +32,39 @@ def solve(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> So
     notes = Notes(universe)
     universe.chosen.clear()
     try:
-        result = Resolver(Provider(universe), notes).resolve(list(needs), max_rounds=rounds)
+        state = Resolution(Provider(universe), notes).resolve(list(needs), max_rounds=rounds)
     except ResolutionImpossible as error:
         return Failure(rejections=_rejections(notes), causes=tuple(_reasons(error.causes, None)), rounds=notes.rounds)
     except ResolutionTooDeep:
         return Failure(rejections=_rejections(notes), causes=(), rounds=notes.rounds, exhausted=True)
+    wanted = _wanted(state)
     pins = {
-        name: Pin(candidate=candidate, reasons=tuple(_reasons(result.criteria[name].information, candidate)))
-        for name, candidate in result.mapping.items()
+        name: Pin(candidate=candidate, reasons=tuple(_reasons(state.criteria[name].information, candidate)))
+        for name, candidate in state.mapping.items()
+        if name in wanted
     }
     return Solved(pins=pins, rounds=notes.rounds)
+
+
+def _wanted(state: Any) -> set[str]:
+    """The packages that the request needs, directly or not; a search also pins what later turns out to be needed by nothing.
+
+    `resolvelib.Resolver` asks the same of each package by recursion, which does not end where packages that nothing needs require
+    one another.
+    """
+    needed_by: dict[str | None, set[str]] = {}
+    for name in state.mapping:
+        for parent in state.criteria[name].iter_parent():
+            if parent is None or state.mapping.get(parent.name) is parent:
+                needed_by.setdefault(parent.name if parent is not None else None, set()).add(name)
+    wanted: set[str] = set()
+    waiting: list[str | None] = [None]
+    while waiting:
+        for name in needed_by.get(waiting.pop(), ()):
+            if name not in wanted:
+                wanted.add(name)
+                waiting.append(name)
+    return wanted
 
 
 def _rejections(notes: Notes) -> tuple[Rejection, ...]:

@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import zipfile
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,25 +17,9 @@ import pytest
 from cudnn_resolve.lock.model import Asked, Dependency, Lock, LockedFile, LockedOverride, LockedPackage, Stack, Tool
 from cudnn_resolve.lock.read import read
 from cudnn_resolve.lock.write import write
+from tests.wheel_maker import made_wheel
 
 pytestmark = pytest.mark.network
-
-
-def made_wheel(folder: Path, name: str, version: str, *requires: str) -> Path:
-    """A wheel with one module of its name that knows its version."""
-    path = folder / f"{name}-{version}-py3-none-any.whl"
-    info = f"{name}-{version}.dist-info"
-    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n" + "".join(f"Requires-Dist: {one}\n" for one in requires)
-    files = {
-        f"{name}.py": f"version = {version!r}\n",
-        f"{info}/METADATA": metadata,
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: a-test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    with zipfile.ZipFile(path, "w") as wheel:
-        for inside, text in files.items():
-            wheel.writestr(inside, text)
-        wheel.writestr(f"{info}/RECORD", "".join(f"{inside},,\n" for inside in [*files, f"{info}/RECORD"]))
-    return path
 
 
 def locked(path: Path, *, base: Path | None = None) -> LockedFile:

@@ -8,11 +8,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.pylock import Pylock
+from packaging.requirements import Requirement
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.lock import toml
 from cudnn_resolve.lock.change import changes
-from cudnn_resolve.lock.merge import order
+from cudnn_resolve.lock.check import outdated
+from cudnn_resolve.lock.merge import Answer, order
 from cudnn_resolve.lock.model import (
     Asked,
     Dependency,
@@ -30,7 +32,8 @@ from cudnn_resolve.lock.model import (
 )
 from cudnn_resolve.lock.read import read
 from cudnn_resolve.lock.write import write
-from tests.lock_maker import lock_of, pinned
+from tests.fake_source import FakeSource, Published, index_of
+from tests.lock_maker import BOOK, answer, lock_of, pinned, pins
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -203,10 +206,13 @@ def test_a_comment_is_one_line_whatever_it_says(words: str) -> None:
     assert tomllib.loads(line) == {}
 
 
-@given(
-    st.text(max_size=200)
-    | st.builds(lambda lock, at, much: write(lock)[:at] + write(lock)[at + much :], LOCKS, st.integers(0, 4000), st.integers(1, 60))
-)
+def cut(text: str, at: int, much: int) -> str:
+    """The text without some characters."""
+    return text[:at] + text[at + much :]
+
+
+@settings(max_examples=60)
+@given(st.text(max_size=200) | st.builds(cut, LOCKS.map(write), st.integers(0, 4000), st.integers(1, 60)))
 def test_a_damaged_lock_is_a_lock_or_an_input_error(text: str) -> None:
     try:
         found = read(text)
@@ -222,3 +228,69 @@ def test_order_makes_no_difference(names: list[str], turned: bool) -> None:  # n
     text = write(lock_of(*(reversed(answers) if turned else answers)))
 
     assert text == write(lock_of(pinned("a==1.0", "b==2.0 +a", "c==3.0 +a +b"), answers[1]))
+
+
+NODES = ("app", "lib", "web", "net", "core")
+CLAUSES = st.sampled_from(["", ">=1", ">=2", "<3", "!=2.0", "<=2", ">=1,<3"])
+
+
+def releases(versions: tuple[str, ...]) -> st.SearchStrategy[dict[str, dict[str, Published]]]:
+    """Packages with these versions, each of which requires later ones of the row, so that there are no circles."""
+    return st.fixed_dictionaries(
+        {
+            name: st.fixed_dictionaries(
+                {
+                    version: st.lists(
+                        st.tuples(st.sampled_from(NODES[number + 1 :]), CLAUSES), max_size=2, unique_by=lambda one: one[0]
+                    ).map(lambda found: Published(tuple(f"{name}{clause}" for name, clause in found)))
+                    if NODES[number + 1 :]
+                    else st.just(Published())
+                    for version in versions
+                }
+            )
+            for number, name in enumerate(NODES)
+        }
+    )
+
+
+@settings(max_examples=40)
+@given(releases(("1.0", "2.0", "3.0")), releases(("1.5", "4.0")), st.sampled_from(["app", "app<3", "app\nweb", "web>=2"]))
+def test_resolving_again_from_a_lock_changes_nothing_whatever_appears(
+    now: dict[str, dict[str, Published]], later: dict[str, dict[str, Published]], wanted: str
+) -> None:
+    extras = tuple(wanted.split("\n"))
+    first = attempted(extras, index_of(BOOK, now))
+    if first is None:
+        return
+    lock = lock_of(first)
+    grown = index_of(BOOK, {name: {**now[name], **later[name]} for name in NODES})
+    again = attempted(extras, grown, preferences={name: version or "" for name, version in pins(lock).items()})
+
+    assert again is not None
+    assert outdated(lock, [again]) == ()
+    assert lock_of(again).packages == lock.packages
+    assert satisfied(again)
+
+
+def attempted(extras: tuple[str, ...], source: FakeSource, **more: Any) -> Answer | None:
+    try:
+        return answer("north==2.0", extras=extras, source=source, **more)
+    except AssertionError:  # a conflict
+        return None
+
+
+def satisfied(found: Answer) -> bool:
+    """True where every pin meets every requirement of every other one, as their metadata have it; overrides aside."""
+    here = {pin.name: pin for pin in found.resolution.pip}
+    source = found.resolution.request.source
+    left = {(one.package, one.declared) for one in found.resolution.overrides}
+    for pin in here.values():
+        assert source is not None
+        assert pin.file is not None
+        said = source.metadata(pin.name, pin.file)
+        for line in said.requires if said is not None else ():
+            requirement = Requirement(line)
+            other = here[requirement.name]
+            if (requirement.name, str(requirement.specifier)) not in left and not requirement.specifier.contains(other.version or ""):
+                return False
+    return True

@@ -7,7 +7,13 @@ from cudnn_resolve.lock.check import asked_otherwise, outdated
 from cudnn_resolve.lock.difference import Difference
 from cudnn_resolve.lock.merge import Answer
 from cudnn_resolve.lock.model import Asked, Lock, LockedOverride
+from cudnn_resolve.lock.proof import proofs, with_record
+from cudnn_resolve.lock.read import read
+from cudnn_resolve.lock.write import write
 from cudnn_resolve.record import replace
+from cudnn_resolve.report.lock import render_check
+from cudnn_resolve.report.lock_json import encode_check
+from cudnn_resolve.report.text import Style
 from cudnn_resolve.requirement.source import File, Offer
 from tests.fake_source import Published, index_of
 from tests.lock_maker import BOOK, answer, lock_of, pinned, pins
@@ -178,3 +184,30 @@ def test_records_of_tests_stay_as_long_as_the_pins_do() -> None:
     assert kept.tool.validation == (record,)
     assert with_records(new, proven) == new
     assert with_records(new, None) == new
+
+
+def test_a_record_takes_the_place_of_an_older_one_of_the_same_machine_and_is_shown() -> None:
+    lock = lock_of(pinned("app==1.0"))
+    for record in (
+        {"gpu": "Tesla T4", "driver": "550.54.15", "date": "2026-01-01"},
+        {"gpu": "NVIDIA L4", "driver": "580.65.06"},
+        {"gpu": "Tesla T4", "driver": "550.54.15", "date": "2026-02-02", "checks": ["conv"]},
+    ):
+        lock = with_record(lock, record)
+
+    assert list(proofs(lock)) == ["NVIDIA L4, driver 580.65.06", "Tesla T4, driver 550.54.15 (2026-02-02)"]
+    assert read(write(lock)) == lock
+    text = render_check(lock, (), "pylock.toml", style=Style(), width=100)
+    assert text.splitlines()[1:] == ["  proven on NVIDIA L4, driver 580.65.06", "  proven on Tesla T4, driver 550.54.15 (2026-02-02)"]
+    assert encode_check(lock, ())["proven"][1]["checks"] == ["conv"]
+    foreign = replace(lock, tool=None)
+    assert with_record(foreign, {"gpu": "Tesla T4"}) == foreign
+    assert not list(proofs(foreign))
+
+
+def test_what_is_printed_of_a_hostile_lock_cannot_act_on_a_terminal() -> None:
+    lock = with_record(lock_of(pinned("app==1.0")), {"gpu": "\x1b[31mT4\u202e"})
+    found = Difference(what="app\x1b]0;x\x07", locked="1\n2", now="\u202e", because="\x9b31m")
+    text = render_check(lock, (found,), "py\x1block.toml", style=Style(), width=100)
+
+    assert all(char == "\n" or char.isprintable() for char in text)

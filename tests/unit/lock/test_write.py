@@ -194,6 +194,20 @@ def test_an_archive_at_an_address_of_the_users_is_an_archive() -> None:
     assert app.sdist is None
 
 
+@pytest.mark.parametrize(
+    ("url", "path"), [("file:///project/a%20b/app-1.0.zip", "a b/app-1.0.zip"), ("file:///opt/app-1.0.zip", "/opt/app-1.0.zip")]
+)
+def test_an_archive_on_this_machine_is_named_by_its_path(url: str, path: str) -> None:
+    found = pinned("app==1.0")
+    file = File("app-1.0.zip", url, {"sha256": "1" * 64})
+    direct = Direct(name="app", url=url, offer=Offer(version="1.0", files=(file,)), metadata=Metadata((), None, ()))
+    request = replace(found.resolution.request, direct={"app": direct})
+    app = lock_of(replace(found, resolution=replace(found.resolution, request=request))).packages[0]
+
+    assert app.archive is not None
+    assert (app.archive.path, app.archive.url) == (path, None)
+
+
 def test_wishes_and_rules_of_the_matrix_are_reasons_and_mere_declarations_are_not() -> None:
     entries = {one.name: one for one in lock_of(answer("north==2.0", extras=("pillow",))).packages}
 
@@ -220,6 +234,12 @@ def test_a_pin_without_files_is_refused_by_name() -> None:
     assert caught.value.code == "lock-no-files"
     with pytest.raises(WorldError, match=r"numpy; the index of CUDA 11\.8 does not answer"):
         lock_of(replace(bare, resolution=replace(bare.resolution, pip=pip, unreached={"numpy": "the index of CUDA 11.8 does not answer"})))
+
+
+def test_a_release_without_a_file_for_the_machine_is_refused_by_name() -> None:
+    found = pinned("app==1.0 cp312-cp312-manylinux_2_17_x86_64")
+    with pytest.raises(WorldError, match=r"the index has no file of app for Python 3\.11\.9 on linux_x86_64"):
+        lock_of(found)
 
 
 def test_a_file_without_a_hash_that_counts_is_refused() -> None:

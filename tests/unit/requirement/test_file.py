@@ -127,6 +127,8 @@ def test_options_that_say_where_packages_come_from() -> None:
         ("../other", "../other", None, (), False),
         ("file:///srv/x-1.tar.gz", "file:///srv/x-1.tar.gz", None, (), False),
         ("x[a] @ https://files.example/x.whl#sha256=00", "https://files.example/x.whl#sha256=00", "x", ("a",), False),
+        ("x @ https://files.example/x-1-py3-none-any.whl", "https://files.example/x-1-py3-none-any.whl", "x", (), False),
+        ("x[a]@file:///wheels/x-1.zip", "file:///wheels/x-1.zip", "x", ("a",), False),
         ("x @ https://files.example/x.whl ; python_version > '3'", "https://files.example/x.whl", "x", (), False),
     ],
 )

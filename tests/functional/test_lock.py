@@ -1,0 +1,381 @@
+"""`lock` as users run it, with a folder of wheels as the only index."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import cudnn_resolve
+from cudnn_resolve.cli.main import main
+from cudnn_resolve.lock.read import read
+from tests.wheel_maker import made_wheel
+
+TARGET = ("-f", "ctranslate2==4.5.0")
+ELSEWHERE = ("--python-version", "3.11", "--platform", "linux_x86_64")
+CTRANSLATE = "cp311-cp311-manylinux_2_17_x86_64"
+NVIDIA = (("nvidia_cublas_cu12", "12.2.5.6"), ("nvidia_cudnn_cu12", "9.1.0.70"), ("nvidia_cuda_runtime_cu12", "12.2.140"))
+"""The libraries of CUDA 12.2; the runtime library is part of what makes it that, though nobody here installs it."""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Compiled tables for all tests of this file."""
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class Project:
+    """A folder with wheels in `wheels`, in which the program runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.wheels = folder / "wheels"
+        self.file = folder / "pylock.toml"
+        self.wheels.mkdir()
+        (folder / "empty").mkdir()
+        made_wheel(self.wheels, "ctranslate2", "4.5.0", "setuptools", "numpy", "pyyaml<7,>=5.3", tag=CTRANSLATE)
+        for name, version in (("numpy", "1.26.4"), ("pyyaml", "6.0.2"), ("setuptools", "75.0.0")):
+            made_wheel(self.wheels, name, version)
+        for name, version in NVIDIA:
+            made_wheel(self.wheels, name, version, tag="py3-none-manylinux_2_17_x86_64")
+
+    def words(self, *words: str) -> list[str]:
+        """A command line, with the folder of wheels as the only place of packages."""
+        return ["lock", *words, "--index-url", (self.folder / "empty").as_uri(), "--find-links", str(self.wheels)]
+
+    def __call__(self, *words: str) -> Done:
+        """What the program answers, run in this process: that takes a fifth of the time."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(self.words(*words))
+        assert "internal error" not in err.getvalue()
+        return Done(code, out.getvalue(), err.getvalue())
+
+    @property
+    def pins(self) -> dict[str, str | None]:
+        return {one.name: one.version for one in read(self.file.read_text("utf-8")).packages}
+
+    def differences(self, *words: str) -> list[dict[str, Any]]:
+        done = self("--check", "--format", "json", *words)
+        found = json.loads(done.stdout)
+        assert found["schema"] == "cudnn-resolve/lock/1"
+        assert (found["status"], done.returncode) == (("outdated", 1) if found["differences"] else ("current", 0))
+        return list(found["differences"])
+
+
+@pytest.fixture
+def project(tmp_path: Path, cache: str, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", cache)
+    return Project(tmp_path)
+
+
+@pytest.fixture
+def locked(project: Project) -> Project:
+    done = project(*TARGET, *ELSEWHERE)
+    assert done.returncode == 0, done.stderr
+    return project
+
+
+def test_it_writes_a_lock_and_says_so(project: Project) -> None:
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    argv = [sys.executable, "-m", "cudnn_resolve", *project.words(*TARGET, *ELSEWHERE)]
+    done = subprocess.run(argv, cwd=project.folder, env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "wrote pylock.toml: 6 packages for Python 3.11 on linux_x86_64" in done.stderr
+    assert project.pins == {
+        "ctranslate2": "4.5.0",
+        "numpy": "1.26.4",
+        "nvidia-cublas-cu12": "12.2.5.6",
+        "nvidia-cudnn-cu12": "9.1.0.70",
+        "pyyaml": "6.0.2",
+        "setuptools": "75.0.0",
+    }
+    lock = read(project.file.read_text("utf-8"))
+    assert all(file.hashes and file.size and (file.path or "").startswith("wheels/") for one in lock.packages for file in one.wheels)
+    assert lock.tool is not None
+    assert lock.tool.stacks[0].cudnn == "9.1.0.70"
+    assert stat.S_IMODE(project.file.stat().st_mode) & 0o044
+
+
+def test_the_same_again_gives_the_same_bytes_and_asks_for_nothing_twice(locked: Project) -> None:
+    before = locked.file.read_bytes()
+    again = locked()
+
+    assert "stays as it is" in again.stderr
+    assert locked.file.read_bytes() == before
+    assert locked(*TARGET, *ELSEWHERE, "-o", "-").stdout.encode() == before
+
+
+def test_pins_stay_until_an_upgrade_is_asked_for(locked: Project) -> None:
+    made_wheel(locked.wheels, "numpy", "2.0.2")
+    made_wheel(locked.wheels, "setuptools", "76.0.0")
+
+    assert not locked.differences("--no-facts")
+    assert "stays as it is" in locked().stderr
+    done = locked("--upgrade-package", "NumPy", "-P", "left_pad")
+    assert "upgraded numpy 1.26.4 -> 2.0.2" in done.stderr
+    assert "left-pad is not in the lock" in done.stderr
+    assert locked.pins["setuptools"] == "75.0.0"
+    assert "upgraded setuptools 75.0.0 -> 76.0.0" in locked("--upgrade").stderr
+
+
+def test_a_failure_leaves_the_old_file(locked: Project) -> None:
+    before = locked.file.read_bytes()
+
+    conflict = locked("-f", "ctranslate2==4.5.0", "--cuda", "<12")
+    assert conflict.returncode == 1
+    assert "There is no plan" in conflict.stdout
+    for wheel in locked.wheels.glob("numpy*"):
+        wheel.unlink()
+    assert locked("-f", "ctranslate2==4.5.0").returncode in (1, 3)
+    assert locked("-f", "no-such-framework").returncode == 2
+    assert locked.file.read_bytes() == before
+    assert sorted(one.name for one in locked.folder.iterdir()) == ["empty", "pylock.toml", "wheels"]
+
+
+def test_a_file_that_is_no_lock_is_not_written_over(project: Project) -> None:
+    project.file.write_text("precious\n", "utf-8")
+    done = project(*TARGET, *ELSEWHERE)
+
+    assert done.returncode == 2
+    assert "is not TOML" in done.stderr
+    assert project.file.read_text("utf-8") == "precious\n"
+
+
+def test_the_json_holds_the_lock_and_what_it_changes(locked: Project) -> None:
+    made_wheel(locked.wheels, "numpy", "2.0.2")
+    found = json.loads(locked("-U", "--format", "json").stdout)
+
+    assert (found["schema"], found["status"], found["path"]) == ("cudnn-resolve/lock/1", "ok", "pylock.toml")
+    assert found["changes"] == [{"name": "numpy", "action": "upgraded", "old": "1.26.4", "new": "2.0.2"}]
+    assert {one["name"] for one in found["packages"]} == set(locked.pins)
+    assert found["platforms"][0]["cudnn"] == "9.1.0.70"
+    refused = locked("--cuda", "<12", "--format", "json")
+    assert json.loads(refused.stdout)["status"] == "unsatisfiable"
+    assert refused.returncode == 1
+
+
+def test_requirements_files_are_remembered_and_read_again(project: Project) -> None:
+    made_wheel(project.wheels, "app", "1.0")
+    made_wheel(project.wheels, "app", "2.0")
+    (project.folder / "requirements.txt").write_text("app<2\n", "utf-8")
+    assert project(*TARGET, *ELSEWHERE, "-r", "requirements.txt").returncode == 0
+    assert project.pins["app"] == "1.0"
+    assert not project.differences("--no-facts")
+
+    (project.folder / "requirements.txt").write_text("# now\napp>=2\n", "utf-8")
+    what = {one["what"]: (one["locked"], one["now"]) for one in project.differences("--no-facts")}
+    assert what == {"requirement app": ("app<2", "app>=2"), "app": ("1.0", "2.0")}
+    assert "upgraded app 1.0 -> 2.0" in project().stderr
+    assert not project.differences("--no-facts")
+
+
+def test_targets_of_the_project_come_before_those_of_the_lock(locked: Project) -> None:
+    (locked.folder / "pyproject.toml").write_text('[tool.cudnn-resolve]\nframework = ["ctranslate2>=4.5,<4.6"]\n', "utf-8")
+
+    (found,) = locked.differences("--no-facts")
+    assert (found["what"], found["locked"], found["now"]) == ("target ctranslate2", "ctranslate2==4.5.0", "ctranslate2<4.6,>=4.5")
+    assert locked().returncode == 0
+    assert not locked.differences("--no-facts")
+
+
+def test_a_machine_that_the_lock_is_not_for_is_told_point_by_point(locked: Project) -> None:
+    stated = ("--driver", "470.82.01", "--gpu", "K80", "--python-version", "3.12")
+    found = {one["what"]: one["now"] for one in locked.differences("--no-facts", *stated)}
+
+    assert set(found) == {"Python", "driver", "gpu"}
+    assert (found["Python"], found["driver"]) == ("3.12", "driver 470.82.01")
+    text = locked("--check", "--no-facts", *stated)
+    assert text.returncode == 1
+    assert "not for this machine" in text.stdout
+    facts = locked.folder / "facts.json"
+    facts.write_text(json.dumps({"schema": "cudnn-resolve/detect/1", "platform": {"arch": "aarch64"}, "driver": None}), "utf-8")
+    assert locked.differences("--facts", "facts.json")[0]["what"] == "platform"
+
+
+def test_a_wheel_that_changed_is_found(locked: Project) -> None:
+    made_wheel(locked.wheels, "numpy", "1.26.4", "something-else; python_version < '3'")
+
+    assert "the index gives other contents under the same name" in locked().stderr
+
+
+def test_a_version_that_is_gone_is_found(locked: Project) -> None:
+    next(locked.wheels.glob("numpy*")).unlink()
+    made_wheel(locked.wheels, "numpy", "1.26.3")
+    (found,) = locked.differences("--no-facts")
+
+    assert (found["what"], found["locked"], found["now"]) == ("numpy", "1.26.4", "1.26.3")
+
+
+def test_a_project_in_a_folder_stands_in_the_lock_as_that_folder(project: Project) -> None:
+    (project.folder / "lib").mkdir()
+    (project.folder / "lib" / "pyproject.toml").write_text(
+        '[project]\nname = "my-lib"\nversion = "0.1"\ndependencies = ["pyyaml"]\n', "utf-8"
+    )
+    (project.folder / "requirements.txt").write_text("-e ./lib\n", "utf-8")
+    done = project(*TARGET, *ELSEWHERE, "-r", "requirements.txt")
+    assert done.returncode == 0, done.stderr
+
+    (mine,) = (one for one in read(project.file.read_text("utf-8")).packages if one.name == "my-lib")
+    assert mine.directory is not None
+    assert (mine.directory.path, mine.directory.editable, mine.version) == ("lib", True, None)
+    assert [one.name for one in mine.dependencies] == ["pyyaml"]
+    (project.folder / "lib" / "pyproject.toml").write_text(
+        '[project]\nname = "my-lib"\nversion = "0.2"\ndependencies = ["pyyaml"]\n', "utf-8"
+    )
+    assert not project.differences("--no-facts"), "the version of a project that is worked on is no pin"
+    assert "stays as it is" in project().stderr
+
+
+def test_nothing_is_written_without_files(project: Project) -> None:
+    for wheel in project.wheels.iterdir():
+        wheel.unlink()
+    done = project(*TARGET, *ELSEWHERE, "--offline")
+
+    assert done.returncode in (1, 3)
+    assert not project.file.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--check",), 2, "there is no lock pylock.toml"),
+        (("--check", "--upgrade"), 2, "--check changes nothing"),
+        (("--check", "-o", "-"), 2, "reads the lock from a file"),
+        (("--no-facts", *TARGET), 2, "belongs to --check"),
+        ((*TARGET, "-o", "-", "--format", "json"), 2, "both go to standard output"),
+        ((*TARGET, "--platform", "linux_x86_64", "--platform", "manylinux_2_28_x86_64"), 2, "one architecture twice"),
+        ((*TARGET, "--platform", "win_amd64"), 2, "win_amd64"),
+        ((), 2, "no framework is asked for"),
+        ((*TARGET, *ELSEWHERE, "-o", "nowhere/pylock.toml"), 3, "no directory nowhere"),
+        ((*TARGET, *ELSEWHERE, "-o", "wheels"), 2, "is a directory"),
+    ],
+)
+def test_wrong_words_are_said_to_be_wrong(project: Project, words: tuple[str, ...], code: int, said: str) -> None:
+    done = project(*words)
+
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert not project.file.exists()
+
+
+def test_a_lock_of_another_program_is_renewed_with_its_pins(project: Project) -> None:
+    made_wheel(project.wheels, "numpy", "2.0.2")
+    digest = "0" * 64
+    project.file.write_text(
+        'lock-version = "1.0"\ncreated-by = "another"\n[[packages]]\nname = "numpy"\nversion = "1.26.4"\n'
+        f'wheels = [{{ url = "https://me:secret@h.example/numpy-1.26.4-py3-none-any.whl", hashes = {{ sha256 = "{digest}" }} }}]\n',
+        "utf-8",
+    )
+    done = project(*TARGET, *ELSEWHERE)
+
+    assert done.returncode == 0, done.stderr
+    assert "was written by another" in done.stderr
+    assert "had credentials" in done.stderr
+    assert "secret" not in done.stderr + project.file.read_text("utf-8")
+    assert project.pins["numpy"] == "1.26.4"
+
+
+def test_without_a_python_every_platform_gets_the_same_one(project: Project) -> None:
+    for python in ("cp311", "cp312"):
+        for arch in ("x86_64", "aarch64"):
+            made_wheel(project.wheels, "ctranslate2", "4.5.0", "numpy", "pyyaml", tag=f"{python}-{python}-manylinux_2_17_{arch}")
+    for tag in ("cp311-cp311-manylinux_2_17_aarch64", "cp311-cp311-manylinux_2_17_x86_64", "cp312-cp312-manylinux_2_17_x86_64"):
+        made_wheel(project.wheels, "app", "1.0", tag=tag)
+    (project.folder / "requirements.txt").write_text("app\n", "utf-8")
+    both = ("--platform", "linux_aarch64", "--platform", "linux_x86_64")
+    done = project(*TARGET, "--device", "cpu", "-r", "requirements.txt", *both)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lock = read(project.file.read_text("utf-8"))
+
+    assert lock.requires_python == "==3.11.*", "the one Python for which both have wheels"
+    assert len(lock.environments) == 2
+    refused = project(*TARGET, "--device", "gpu", *both)
+    assert refused.returncode == 1
+    assert "aarch64" in refused.stdout
+    assert "Python 3.6" not in refused.stdout
+
+
+def test_programs_get_the_objects_that_the_json_prints(project: Project) -> None:
+    index: dict[str, Any] = {"index_url": (project.folder / "empty").as_uri(), "find_links": str(project.wheels)}
+    made = cudnn_resolve.lock("ctranslate2==4.5.0", python_version="3.11", platform="linux_x86_64", output="-", **index)
+
+    assert made["status"] == "ok"
+    assert made["path"] is None
+    assert not project.file.exists()
+    assert read(made["text"]).tool is not None
+    made = cudnn_resolve.lock("ctranslate2==4.5.0", python_version="3.11", platform=["linux_x86_64"], **index)
+    assert made["path"] == "pylock.toml"
+    assert cudnn_resolve.lock(check=True, no_facts=True, **index)["status"] == "current"
+    old = {"schema": "cudnn-resolve/detect/1", "driver": {"version": "470.82.01"}}
+    found = cudnn_resolve.lock(check=True, facts=old, **index)
+    assert [one["what"] for one in found["differences"]] == ["driver"]
+
+
+def test_who_names_what_he_wants_names_all_of_it(project: Project) -> None:
+    made_wheel(project.wheels, "app", "1.0")
+    (project.folder / "requirements.txt").write_text("app\n", "utf-8")
+    assert project(*TARGET, *ELSEWHERE, "-r", "requirements.txt", "--cuda", "12").returncode == 0
+    assert project(*TARGET).returncode == 0
+    lock = read(project.file.read_text("utf-8"))
+
+    assert "app" not in project.pins
+    assert lock.tool is not None
+    assert (lock.tool.asked.files, lock.tool.asked.cuda) == ((), None)
+    assert lock.tool.asked.stated == (("platform", ("linux_x86_64",)), ("python-version", ("3.11",)))
+
+
+@pytest.mark.parametrize("path", ["../secret.txt", "/etc/hostname", "sub/../../secret.txt"])
+def test_a_lock_does_not_lead_to_files_elsewhere(project: Project, path: str) -> None:
+    (project.folder / "requirements.txt").write_text("numpy\n", "utf-8")
+    (project.folder.parent / "secret.txt").write_text("the secret\n", "utf-8")
+    assert project(*TARGET, *ELSEWHERE, "-r", "requirements.txt").returncode == 0
+    text = project.file.read_text("utf-8")
+    project.file.write_text(text.replace('requirement = ["requirements.txt"]', f'requirement = ["{path}"]'), "utf-8")
+
+    for words in ((), ("--check",)):
+        done = project(*words)
+        assert done.returncode == 2
+        assert "leads out of its folder" in done.stderr
+        assert "the secret" not in done.stderr
+    if path == "../secret.txt":
+        (project.folder.parent / "secret.txt").write_text("numpy<3\n", "utf-8")
+        assert project(*TARGET, "-r", path).returncode == 0
+    (project.folder.parent / "secret.txt").unlink()
+
+
+def test_a_lock_in_another_folder_finds_its_files(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_wheel(project.wheels, "app", "1.0")
+    made_wheel(project.wheels, "tool", "1.0")
+    (project.folder / "requirements.txt").write_text("app\n", "utf-8")
+    (project.folder / "pyproject.toml").write_text('[dependency-groups]\ngpu = ["tool"]\n', "utf-8")
+    (project.folder / "locks").mkdir()
+    done = project(*TARGET, *ELSEWHERE, "-r", "requirements.txt", "--group", "gpu", "-o", "locks/pylock.gpu.toml")
+    assert done.returncode == 0, done.stderr
+    text = (project.folder / "locks" / "pylock.gpu.toml").read_text("utf-8")
+    lock = read(text)
+
+    assert lock.tool is not None
+    assert dict(lock.tool.asked.files) == {"requirement": ("../requirements.txt",), "group": ("../pyproject.toml:gpu",)}
+    assert {"app", "tool"} <= {one.name for one in lock.packages}
+    assert project("--check", "--no-facts", "-o", "locks/pylock.gpu.toml").returncode == 0
+    monkeypatch.chdir(project.folder / "locks")
+    assert project("--check", "--no-facts", "-o", "pylock.gpu.toml").returncode == 2, "from here they are elsewhere"

@@ -1,0 +1,154 @@
+"""Files downloaded whole: checked, taken up where they broke off, and in place only when they are right."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from cudnn_resolve.errors import IndexUnavailableError, WorldError
+from cudnn_resolve.index.client import IndexClient, open_source
+from cudnn_resolve.requirement.source import File
+from tests.index_server import Fault, IndexServer, Reply, body, cut, status
+
+
+@pytest.fixture
+def client(index: IndexServer, tmp_path: Path) -> Iterator[IndexClient]:
+    with open_source(index.settings(), cache_folder=str(tmp_path / "cache")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def file(index: IndexServer, client: IndexClient) -> File:
+    index.form = "json"
+    index.add_wheel("demo", "1.0", members={"demo/data": os.urandom(400_000)})
+    listing = client.listing("demo")
+    assert listing is not None
+    return listing.offers[0].files[0]
+
+
+def served(index: IndexServer) -> bytes:
+    return index.files["demo"]["demo-1.0-py3-none-any.whl"].body
+
+
+def test_a_file_comes_whole_and_is_told_of(index: IndexServer, client: IndexClient, file: File, tmp_path: Path) -> None:
+    told: list[tuple[str, int, int | None]] = []
+    (path,) = client.fetch([file], str(tmp_path / "new" / "folder"), lambda *one: told.append(one))
+    assert Path(path).read_bytes() == served(index)
+    assert os.listdir(tmp_path / "new" / "folder") == ["demo-1.0-py3-none-any.whl"]
+    assert told[-1] == (file.filename, file.size, file.size)
+
+
+def test_a_file_that_is_there_and_right_is_not_asked_for(index: IndexServer, client: IndexClient, file: File, tmp_path: Path) -> None:
+    client.fetch([file], str(tmp_path))
+    asked = len(index.asked)
+    client.fetch([file], str(tmp_path))
+    assert len(index.asked) == asked
+    (tmp_path / file.filename).write_bytes(b"x" * len(served(index)))
+    client.fetch([file], str(tmp_path))
+    assert (tmp_path / file.filename).read_bytes() == served(index)
+
+
+@pytest.mark.parametrize("is_reset", ["reset", ""])
+def test_it_goes_on_where_it_broke_off(index: IndexServer, client: IndexClient, file: File, tmp_path: Path, is_reset: str) -> None:
+    index.fail("/files/", cut(100_000, is_reset=bool(is_reset)), times=3)
+    client.fetch([file], str(tmp_path))
+    assert (tmp_path / file.filename).read_bytes() == served(index)
+    starts = [int(one.headers["range"][6:-1]) for one in index.asked[2:]]
+    assert starts == sorted(starts)
+    assert starts[-1] > 100_000
+
+
+def test_it_begins_anew_where_the_server_gives_no_parts(index: IndexServer, client: IndexClient, file: File, tmp_path: Path) -> None:
+    index.ranges = False
+    index.fail("/files/", cut(100_000), times=1)
+    client.fetch([file], str(tmp_path))
+    assert (tmp_path / file.filename).read_bytes() == served(index)
+
+
+def altered(reply: Reply, _: IndexServer) -> None:
+    reply.body = b"y" + reply.body[1:]
+
+
+@pytest.mark.parametrize(
+    ("fault", "word"),
+    [
+        (altered, "its sha256 is .* was promised"),
+        (body(b"short"), "has 5 bytes"),
+        (body(bytes(500_000)), "longer than"),
+        (status(404), "HTTP 404"),
+        (status(500), "HTTP 500"),
+        (cut(0), "too early"),
+    ],
+)
+def test_what_is_not_right_leaves_nothing_behind(
+    index: IndexServer, client: IndexClient, file: File, tmp_path: Path, fault: Fault, word: str
+) -> None:
+    index.fail("/files/", fault)
+    with pytest.raises(IndexUnavailableError, match=word):
+        client.fetch([file], str(tmp_path / "to"))
+    assert os.listdir(tmp_path / "to") == []
+
+
+def test_many_files_come_side_by_side(index: IndexServer, client: IndexClient, tmp_path: Path) -> None:
+    files = []
+    for number in range(9):
+        made = index.add_wheel("demo", f"1.{number}")
+        files.append(File(made.filename, f"{index.root}/files/demo/{made.filename}", {"sha256": made.digest}))
+    assert [os.path.basename(path) for path in client.fetch(files, str(tmp_path))] == [file.filename for file in files]
+
+
+def test_a_full_disk_is_told_as_such(client: IndexClient, file: File, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import builtins
+
+    really = builtins.open
+
+    class Full:
+        def __init__(self, stream: IO[bytes]) -> None:
+            self._stream = stream
+
+        def __enter__(self) -> Full:  # noqa: PYI034 - for one test
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self._stream.close()
+
+        def write(self, _raw: bytes) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def opened(target: Any, mode: str = "r", *rest: Any, **more: Any) -> Any:
+        stream = really(target, mode, *rest, **more)
+        return Full(stream) if mode == "w+b" else stream
+
+    monkeypatch.setattr(builtins, "open", opened)
+    with pytest.raises(WorldError, match="no room left") as caught:
+        client.fetch([file], str(tmp_path / "to"))
+    assert caught.value.code == "disk-full"
+    assert os.listdir(tmp_path / "to") == []
+
+
+def test_a_folder_that_cannot_be_written_is_told(client: IndexClient, file: File, tmp_path: Path) -> None:
+    (tmp_path / "to").write_text("a file", "utf-8")
+    with pytest.raises(WorldError, match="cannot be written"):
+        client.fetch([file], str(tmp_path / "to"))
+
+
+@pytest.mark.parametrize("name", ["../evil.whl", "/etc/evil.whl", "..", "", "a\0b.whl", "x" * 300 + ".whl"])
+def test_a_name_that_leads_out_of_the_folder_is_refused(client: IndexClient, file: File, tmp_path: Path, name: str) -> None:
+    with pytest.raises(IndexUnavailableError, match="offers a file with the name"):
+        client.fetch([file._replace(filename=name)], str(tmp_path / "to"))
+
+
+def test_a_local_file_is_copied_and_checked(client: IndexClient, tmp_path: Path) -> None:
+    source = tmp_path / "demo-1.0-py3-none-any.whl"
+    source.write_bytes(b"content")
+    right = File(source.name, source.as_uri(), {"sha256": hashlib.sha256(b"content").hexdigest()})
+    (path,) = client.fetch([right], str(tmp_path / "to"))
+    assert Path(path).read_bytes() == b"content"
+    with pytest.raises(IndexUnavailableError, match="was promised"):
+        client.fetch([right._replace(hashes={"sha256": "0" * 64})], str(tmp_path / "again"))

@@ -1,0 +1,125 @@
+"""METADATA out of wheels, by parts: what is read, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zipfile
+import zlib
+
+import pytest
+
+from cudnn_resolve.index.wheel import TAIL_BYTES, Part, WheelError, read_wheel_metadata
+
+METADATA = b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n"
+PATH = "demo-1.0.dist-info/METADATA"
+
+
+class Remote:
+    """A file whose parts are counted as they are read."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+        self.reads: list[int] = []
+
+    def read(self, start: int, count: int) -> bytes:
+        self.reads.append(count)
+        return self.raw[start : start + count]
+
+    def metadata(self, limit: int = 1 << 20) -> bytes:
+        return read_wheel_metadata(Part(len(self.raw), self.raw[-TAIL_BYTES:], self.read), limit)
+
+
+def archive(members: list[tuple[str, bytes]], *, comment: bytes = b"", stored: bool = False, zip64: bool = False) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED) as made:
+        for name, raw in members:
+            info = zipfile.ZipInfo(name)
+            info.compress_type = made.compression
+            with made.open(info, "w", force_zip64=zip64) as member:
+                member.write(raw)
+        made.comment = comment
+    return stream.getvalue()
+
+
+def many(count: int) -> list[tuple[str, bytes]]:
+    return [(f"demo/a-rather-long-name-for-a-module-{number:05}.py", os.urandom(40)) for number in range(count)]
+
+
+@pytest.mark.parametrize("stored", ["stored", ""])
+@pytest.mark.parametrize("zip64", ["zip64", ""])
+def test_a_small_wheel_needs_no_second_look(stored: str, zip64: str) -> None:
+    remote = Remote(archive([*many(20), (PATH, METADATA)], stored=bool(stored), zip64=bool(zip64)))
+    assert remote.metadata() == METADATA
+    assert remote.reads == []
+
+
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_a_directory_of_a_megabyte_is_not_fetched(place: str) -> None:
+    members = many(10_000)
+    members.insert(0 if place == "first" else len(members), (PATH, METADATA))
+    remote = Remote(archive(members))
+    assert remote.metadata() == METADATA
+    assert sum(remote.reads) < 8192
+
+
+def test_it_is_fetched_where_nothing_else_helps() -> None:
+    members = many(2_000)
+    members.insert(1_000, (PATH, METADATA))
+    remote = Remote(archive(members))
+    assert remote.metadata() == METADATA
+    assert 150_000 < sum(remote.reads) < 250_000
+
+
+@pytest.mark.parametrize("size", [10, 20_000, 65_535])
+def test_a_comment_at_the_end_is_passed_over(size: int) -> None:
+    comment = (b"PK\x05\x06" + b"x" * size)[:size]
+    assert Remote(archive([(PATH, METADATA), *many(900)], comment=comment)).metadata() == METADATA
+
+
+def test_sizes_beyond_32_bits_stand_in_the_extra_field() -> None:
+    """A directory as writers of huge wheels make it: every number in the zip64 fields, the end record with its zip64 twin."""
+    name = PATH.encode()
+    local = struct.pack("<4s5H3L2H", b"PK\x03\x04", 45, 0, 0, 0, 0, 0, len(METADATA), len(METADATA), len(name), 0) + name + METADATA
+    extra = struct.pack("<2H3Q", 1, 24, len(METADATA), len(METADATA), 0)
+    huge = 0xFFFFFFFF
+    fixed = ("<4s6H3L5H2L", b"PK\x01\x02", 45, 45, 0, 0, 0, 0, zlib.crc32(METADATA), huge, huge, len(name), len(extra), 0, 0, 0, 0, huge)
+    entry = struct.pack(*fixed) + name + extra
+    wide = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, 1, 1, len(entry), len(local))
+    where = struct.pack("<4sLQL", b"PK\x06\x07", 0, len(local) + len(entry), 1)
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0xFFFF, 0xFFFF, 0xFFFF, 0xFFFF, huge, huge, 0)
+    assert Remote(local + entry + wide + where + end).metadata() == METADATA
+    raw = local + entry + wide + where + end
+    whole = Part(len(raw), raw[-len(where + end) :], lambda start, count: raw[start : start + count])
+    assert read_wheel_metadata(whole, 1 << 20) == METADATA
+
+
+@pytest.mark.parametrize(
+    ("raw", "word"),
+    [
+        (archive([("demo/x", b"")]), "no METADATA"),
+        (archive([("a-1.dist-info/METADATA", METADATA), ("b-1.dist-info/METADATA", METADATA)]), "more than one"),
+        (archive([("deep/demo-1.0.dist-info/METADATA", METADATA)]), "no METADATA"),
+        (archive([(PATH, METADATA)])[:-1], "no zip file"),
+        (b"x" * 100_000, "no zip file"),
+        (archive([(PATH, b"x" * 3000)]), "more than"),
+    ],
+)
+def test_what_is_refused(raw: bytes, word: str) -> None:
+    with pytest.raises(WheelError, match=word):
+        Remote(raw).metadata(limit=2000)
+
+
+def test_a_member_that_unpacks_to_more_than_it_says_is_refused() -> None:
+    raw = bytearray(archive([(PATH, b"x" * 100_000)]))
+    place = raw.rindex(b"PK\x01\x02")
+    raw[place + 24 : place + 28] = struct.pack("<L", 1000)
+    with pytest.raises(WheelError, match="check sum"):
+        Remote(bytes(raw)).metadata(limit=2000)
+
+
+def test_a_server_that_gives_less_than_it_should() -> None:
+    raw = archive([(PATH, METADATA), *many(2000)])
+    with pytest.raises(WheelError, match="shorter"):
+        read_wheel_metadata(Part(len(raw), raw[-TAIL_BYTES:], lambda _start, _count: b""), 1 << 20)
