@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.index.transport import Refusal, Transport
+from cudnn_resolve.index.refusal import Refusal
+from cudnn_resolve.index.transport import Transport
 from cudnn_resolve.index.wheel import LARGEST_DIRECTORY, TAIL_BYTES, Part, WheelError, member_names
 
 if TYPE_CHECKING:
