@@ -13,6 +13,7 @@ from cudnn_resolve.execution.model import EXITS, Execution, Status, Trouble
 from cudnn_resolve.execution.restore import put_back
 from cudnn_resolve.execution.shelf import Shelf, find_story
 from cudnn_resolve.execution.system import restore_system
+from cudnn_resolve.execution.uvlock import STAGING
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import undisturbed
 
@@ -38,12 +39,23 @@ def put_all_back(journal: Journal, shelf: Shelf, host: Host, tooling: Tooling, *
         if left:
             journal.add("left", what=list(left)[:50])
         else:
-            journal.add("reverted")
+            _close(journal)
             shelf.unmark()
             shelf.prune()
     except CudnnResolveError as error:
         left = (*left, *(() if left else (f"the journal cannot be closed: {error.message}",)))
     return left
+
+
+def _close(journal: Journal) -> None:
+    """Writes down that everything is back; where the disk is full, what was fetched makes room for that."""
+    try:
+        journal.add("reverted")
+    except CudnnResolveError:
+        for folder in (journal.wheels, f"{journal.folder}/{STAGING}"):
+            if disk.kind(folder) == "folder":
+                disk.remove_tree(folder)
+        journal.add("reverted")
 
 
 def interrupted(shelf: Shelf) -> Story | None:
