@@ -75,7 +75,7 @@ def _dry(options: Options, ways: Ways) -> tuple[Execution | None, Plan | None]:
 
     notes: tuple[str, ...] = ()
     try:
-        check_known(task.install, trusted=ways.trusted)
+        check_known(task.install, task.unpinned, trusted=ways.trusted)
     except WorldError as error:
         notes = (error.message,)
     return Execution(status="dry-run" if plan.changes else "nothing", notes=notes), plan

@@ -10,10 +10,12 @@ from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.wheel import Wheel, read_wheel, wrong_hash
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.archive import Archive, bad_wheel
+from cudnn_resolve.host.tool import run_tool
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.execution.task import Piece
+    from cudnn_resolve.host.tool import Tooling
 
 STRONG = ("sha256", "sha384", "sha512", "sha3_256", "sha3_384", "sha3_512", "blake2b")
 """Algorithms that a file can be known by."""
@@ -27,9 +29,22 @@ class Download(Protocol):
         ...
 
 
-def check_known(pieces: tuple[Piece, ...], *, trusted: bool) -> None:
+def check_known(pieces: tuple[Piece, ...], unpinned: tuple[str, ...] = (), *, trusted: bool) -> None:
     """Nothing; WorldError where nobody knows which file a package is, or by which hash to know it."""
+    sources = [piece for piece in pieces if piece.file is not None and not piece.file.is_wheel]
+    if sources:
+        raise WorldError(
+            f"{', '.join(piece.pin for piece in sources[:4])} can only be had as source, which would have to be built",
+            code="source-only",
+            hint=f"build a wheel first, `pip wheel --no-deps {sources[0].pin} -w wheels`, and add `--find-links wheels`",
+        )
     unknown = [piece.pin for piece in pieces if piece.file is None or not strong(piece.file.hashes)]
+    if unpinned and (trusted or not unknown):
+        raise WorldError(
+            f"the plan leaves the versions of {', '.join(unpinned[:6])} open",
+            code="unpinned",
+            hint="plan with the index: leave --offline out",
+        )
     if not unknown or trusted:
         return
     names = ", ".join(unknown[:4]) + (f" and {len(unknown) - 4} more" if len(unknown) > 4 else "")
@@ -62,6 +77,25 @@ def fetch(piece: Piece, folder: str, environment: Environment, download: Downloa
             disk.remove(path)
             raise wrong_hash(filename, known[0], known[1], found)
     return read_wheel(path, piece.name, piece.version, sha256, environment)
+
+
+def download_by_name(piece: Piece, folder: str, environment: Environment, tooling: Tooling, environ: Mapping[str, str]) -> str:
+    """The path of the wheel that the target's pip finds under this version, where nothing is known but its name; WorldError where none."""
+    if environment.pip is None:
+        raise WorldError(
+            f"{piece.pin}: files without hashes are fetched by pip, which is not there", code="no-pip", hint="plan with the index"
+        )
+    apart = f"{folder}/{piece.name}"
+    disk.make_folder(apart)
+    source = () if piece.index is None else ("--find-links" if piece.page else "--index-url", piece.index)
+    words = ("download", "--no-deps", "--only-binary", ":all:", "--dest", apart, *source, "--", piece.pin)
+    result = run_tool((environment.python, "-I", "-B", "-m", "pip", *words), tooling, env=environ)
+    names = disk.names_in(apart)
+    if not result.ok or len(names) != 1:
+        raise WorldError(f"{piece.pin} could not be had: {result.why()}", code="download", context=tooling.log)
+    disk.move(f"{apart}/{names[0]}", f"{folder}/{names[0]}")
+    disk.remove_empty(apart)
+    return f"{folder}/{names[0]}"
 
 
 def local_members(file: Any) -> tuple[str, ...] | None:

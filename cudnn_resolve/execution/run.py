@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.execution.aptget import require_apt
 from cudnn_resolve.execution.check import check_before, check_room, installed_outside
 from cudnn_resolve.execution.exchange import Exchange, plan_exchange, suspicious_names, take_away
-from cudnn_resolve.execution.fetch import Download, check_known, download_local, fetch
+from cudnn_resolve.execution.fetch import Download, check_known, download_by_name, download_local, fetch
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.installer import choose_installer, install_wheels
 from cudnn_resolve.execution.linkercache import cache_change, write_cache
@@ -25,12 +26,13 @@ from cudnn_resolve.host.interrupt import InterruptError, interruptible, undistur
 from cudnn_resolve.host.tool import Tooling
 from cudnn_resolve.index.work import Crew, Job
 from cudnn_resolve.record import dataclass, field, replace
+from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.execution.journal import Journal
     from cudnn_resolve.execution.shelf import Shelf
-    from cudnn_resolve.execution.task import Task
+    from cudnn_resolve.execution.task import Piece, Task
     from cudnn_resolve.execution.wheel import Wheel
     from cudnn_resolve.host.hold import Hold
     from cudnn_resolve.host.port import Host
@@ -77,7 +79,7 @@ def carry_out(task: Task, work: Work) -> Execution:
             notes = check_before(task, work.host, work.environment)
             if task.apt:
                 require_apt(task, work.host)
-            check_known(task.install, trusted=work.trusted)
+            check_known(task.install, task.unpinned, trusted=work.trusted)
             installer = choose_installer(work.installer, work.environment)
             journal = work.shelf.open(watch=work.watch)
             journal.add("begin", **_begin(task, work, journal))
@@ -219,11 +221,12 @@ def _fetch_all(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...]:
         return ()
     check_room_for_download(total, journal.wheels)
     work.reporter.begin(f"fetching {len(task.install)} files", total or None)
+    pieces = tuple(_named(piece, work, journal) for piece in task.install)
     crew = Crew(_PARALLEL)
     try:
         jobs = [
             Job(lambda piece=piece: fetch(piece, journal.wheels, work.environment, work.download, work.reporter.advance), piece.pin)  # type: ignore[misc]
-            for piece in task.install
+            for piece in pieces
         ]
         for job in jobs:
             crew.hand(job)
@@ -234,6 +237,16 @@ def _fetch_all(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...]:
     names = [os.path.basename(wheel.path) for wheel in wheels]
     journal.add("fetched", files=names, sha256=[wheel.sha256 for wheel in wheels])
     return tuple(wheels)
+
+
+def _named(piece: Piece, work: Work, journal: Journal) -> Piece:
+    """The piece with its file, which pip finds by its name where nobody has said which one it is."""
+    if piece.file is not None:
+        return piece
+    path = download_by_name(piece, journal.wheels, work.environment, work.tooling(journal), work.host.environ)
+    return replace(
+        piece, file=File(filename=os.path.basename(path), url=f"file://{quote(path)}", hashes={"sha256": disk.digest(path, "sha256")})
+    )
 
 
 def check_room_for_download(total: int, folder: str) -> None:

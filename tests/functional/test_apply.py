@@ -18,6 +18,7 @@ from cudnn_resolve.execution.run import Work, carry_out
 from cudnn_resolve.execution.shelf import Shelf
 from cudnn_resolve.execution.task import Piece, Task, check_task
 from cudnn_resolve.host.interrupt import InterruptError
+from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.plan.preload import MODULE
 from cudnn_resolve.record import replace
 from tests.apply_world import NEW, ApplyWorld, work_in
@@ -146,6 +147,30 @@ def test_a_file_without_a_hash_that_counts_is_refused_unless_the_user_says_other
     with pytest.raises(WorldError, match=r"numpy==2\.0\.0"):
         carry_out(task, work)
     assert carry_out(task, replace(work, trusted=True)).status == "done"
+
+
+@pytest.mark.parametrize("installer", ["pip"])
+def test_without_a_file_the_targets_pip_is_asked_where_the_user_says_so(
+    world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(world.wheels))
+    asked = replace(work, trusted=True, host=LinuxHost())
+    task = Task(targets=("numpy",), install=(Piece(name="numpy", version="2.0.0"),))
+
+    with pytest.raises(WorldError, match="nobody has said which files these are"):
+        carry_out(task, work)
+    with pytest.raises(WorldError, match="leaves the versions of more open"):
+        carry_out(replace(task, unpinned=("more",)), asked)
+    assert carry_out(task, asked).status == "done"
+    assert versions(world)["numpy"] == "2.0.0"
+
+
+def test_a_source_archive_is_refused(work: Work) -> None:
+    file = file_of(Path(__file__))._replace(filename="numpy-2.0.0.tar.gz")
+
+    with pytest.raises(WorldError, match="only be had as source"):
+        carry_out(Task(targets=(), install=(Piece(name="numpy", version="2.0.0", file=file),)), work)
 
 
 def test_an_index_that_vanishes_midway_changes_nothing(world: ApplyWorld, work: Work) -> None:
