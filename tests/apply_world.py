@@ -56,8 +56,9 @@ class ApplyWorld:
     def build(self, *, modules: int = 12) -> None:
         """Wheels, the environment with the old ones in it, and a copy of it."""
         self.base.mkdir(parents=True, exist_ok=True)
-        options = [] if self.installer == "pip" else ["--without-pip"]
-        subprocess.run([sys.executable, "-m", "venv", *options, str(self.venv)], check=True)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(self.venv)], check=True)
+        if self.installer == "pip":
+            self.lend_pip()
         for versions in (OLD, NEW):
             for name, version in versions.items():
                 self.wheel(name, version, modules)
@@ -66,6 +67,15 @@ class ApplyWorld:
         (self.site / "torch" / "users_own.txt").write_text("not in any RECORD\n")
         (self.site / "editable.pth").write_text("\n")
         shutil.copytree(self.venv, self.template, symlinks=True)
+
+    def lend_pip(self) -> None:
+        """A copy of the pip that runs here: installing one takes ten times as long."""
+        import pip
+
+        package = Path(pip.__file__).parent
+        info = next(package.parent.glob("pip-*.dist-info"))
+        shutil.copytree(package, self.site / "pip")
+        shutil.copytree(info, self.site / info.name)
 
     def lay_down(self, paths: list[str]) -> None:
         if self.installer == "pip":

@@ -384,7 +384,9 @@ def test_a_signal_while_the_installer_runs_ends_with_everything_put_back(world: 
     process = world.start("apply")
     log = world.state / "cudnn-resolve/environments"
     deadline = time.monotonic() + 30
-    while not any(log.glob("*/*/pins.txt")) and time.monotonic() < deadline:
+    while time.monotonic() < deadline and process.poll() is None:
+        if any('"kind":"saved"' in path.read_text() for path in log.glob("*/*/journal.jsonl")):
+            break
         time.sleep(0.002)
     os.kill(process.pid, number)
     said, _ = process.communicate(timeout=60)
