@@ -51,6 +51,10 @@ def gather_question(options: Options, *, fresh: bool = False, preferences: Mappi
     machine = machine_of(facts, book)
     if fresh:
         machine = replace(machine, pip={}, requires={})
+    if not options.offline:
+        from cudnn_resolve.resolution.ahead import names_ahead
+
+        source.expect(names_ahead(book, machine, request))
     if preferences:
         request = replace(request, preferences=preferences)
     return Question(book=book, facts=facts, machine=machine, request=request)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os.path
+import re
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.cli.lock_question import Sitting, answers_of, asked_of, fit_facts, locked_settings, only_platform, sitting_of
@@ -84,11 +86,14 @@ class Made:
     old: Lock | None = None
     old_text: str | None = None
     changes: tuple[Change, ...] = ()
+    warnings: tuple[str, ...] = ()
     plan: Plan | None = None
 
 
 def refuse_contradictions(args: argparse.Namespace) -> None:
-    """UsageError for options of `lock` that contradict each other."""
+    """UsageError for options of `lock` that contradict each other; WorldError where no lock can be read or written here."""
+    from cudnn_resolve.lock.pep751 import require
+
     if args.check and (args.upgrade or args.upgrade_package):
         raise UsageError(
             "--check changes nothing, and --upgrade asks for changes", code="usage-contradiction", hint="leave one of them out"
@@ -103,6 +108,7 @@ def refuse_contradictions(args: argparse.Namespace) -> None:
     if args.format == "json" and args.output == "-":
         hint = "leave one of them out: with -o FILE the object goes to standard output and the lock to the file"
         raise UsageError("-o - and --format json would both go to standard output", code="usage-contradiction", hint=hint)
+    require()
 
 
 def lock_of(args: argparse.Namespace) -> Made:
@@ -124,7 +130,16 @@ def lock_of(args: argparse.Namespace) -> Made:
     answers = _completed(found.answers, old)
     made = merge(answers, asked=asked_of(sitting, answers, base), matrix=found.matrix, base=base)
     made = with_records(made, old)
-    return Made(options=sitting.options, path=path, lock=made, text=write(made), old=old, old_text=old_text, changes=changes(old, made))
+    return Made(
+        options=sitting.options,
+        path=path,
+        lock=made,
+        text=write(made),
+        old=old,
+        old_text=old_text,
+        changes=changes(old, made),
+        warnings=found.warnings,
+    )
 
 
 def _completed(answers: Sequence[Answer], old: Lock | None) -> Sequence[Answer]:
@@ -221,6 +236,10 @@ def _write(made: Made) -> None:
         say(f"wrote {made.path}: {what}", options)
     if made.lock.tool is not None and made.lock.tool.has_overrides:
         say(f"it has overrides: `uv pip sync {made.path}`, or `pip install --no-deps -r {made.path}`", options)
+    if made.path != "-" and not re.fullmatch(r"pylock(\.[^.]+)?\.toml", os.path.basename(made.path)):
+        say("warning: pip and uv take a file for a lock where its name is pylock.toml or pylock.NAME.toml only", options)
+    for text in made.warnings:
+        say(f"warning: {text}", options)
     if made.old is not None:
         for line in change_lines(made.changes, verbose=options.verbose > 0):
             say(line, options)
@@ -233,7 +252,8 @@ def encode(made: Made) -> dict[str, Any]:
     if made.lock is None:
         assert made.plan is not None
         return encode_conflict(made.plan)
-    return encode_lock(made.lock, made.changes, *((None, made.text) if made.path == "-" else (made.path, None)))
+    place = (None, made.text) if made.path == "-" else (made.path, None)
+    return {**encode_lock(made.lock, made.changes, *place), "warnings": list(made.warnings)}
 
 
 def _json(value: dict[str, Any]) -> str:

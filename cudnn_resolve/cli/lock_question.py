@@ -27,6 +27,12 @@ FILES = {"requirement": "requirement_files", "constraint": "constraint_files", "
 STATED = ("index-strategy", "exclude-newer", "no-binary", "only-binary")
 """Options besides the facts that decide what comes out, and that do not depend on where this is."""
 
+TOLD = frozenset(
+    {"advisory", "cuda-majors", "cudnn-majors", "driver-policy", "extra-not-installable", "from-source", "known-in-part", "left-out"}
+    | {"older-repository", "older-toolkit", "requirements-guessed", "several-indexes"}
+)
+"""Warnings of a plan that hold for a lock, too; the others speak of the environment or of what is not known of the machine."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sitting:
@@ -43,6 +49,8 @@ class Found:
 
     answers: tuple[Answer, ...] = ()
     matrix: str | None = None
+    warnings: tuple[str, ...] = ()
+    """What should be known of the answers, in words."""
     conflict: Plan | None = None
 
 
@@ -230,7 +238,9 @@ def answers_of(sitting: Sitting, old: Lock | None, upgraded: frozenset[str], *, 
         asked, conflict = _torn(questions)
         return Found(conflict=make_plan(asked.facts, conflict, asked.book))
     matrix = "+".join(layer.version() for layer in first.book.layers)
-    return Found(answers=tuple(_answer(one, question) for one, question in zip(outcomes, questions, strict=True)), matrix=matrix)
+    found = [_answer(one, question) for one, question in zip(outcomes, questions, strict=True)]
+    told = tuple(dict.fromkeys(text for _, texts in found for text in texts))
+    return Found(answers=tuple(answer for answer, _ in found), matrix=matrix, warnings=told)
 
 
 def _elsewhere(question: Question, options: Options) -> Question:
@@ -253,6 +263,8 @@ def _fresh(question: Question, old: Lock | None, upgraded: frozenset[str]) -> Qu
     from cudnn_resolve.lock.select import applies
 
     machine, request = replace(question.machine, toolkits=(), cudnn=(), apt={}), question.request
+    if machine.python is not None:  # a lock is for every patch release of its Python
+        machine = _on(machine, machine.python)
     if old is not None:
         entries = (one for one in old.packages if one.version is not None and one.name not in upgraded)
         request = replace(request, preferences={one.name: one.version or "" for one in entries if applies(one.marker, old, machine)})
@@ -302,11 +314,15 @@ def _torn(questions: Sequence[Question]) -> tuple[Question, Conflict]:
     raise AssertionError("what cannot be had together cannot be had for one of the platforms")
 
 
-def _answer(resolution: Resolution, question: Question) -> Answer:
+def _answer(resolution: Resolution, question: Question) -> tuple[Answer, list[str]]:
+    """The answer for one platform, and what should be known of it."""
+    from cudnn_resolve.facts.assume import fresh_environment
     from cudnn_resolve.lock.merge import Answer
     from cudnn_resolve.lock.model import LockedEnvironment
     from cudnn_resolve.lock.stack import stack_of
-    from cudnn_resolve.plan.environment import environment
+    from cudnn_resolve.plan.make import make_plan
 
-    ways = tuple(LockedEnvironment(one.kind, one.value, one.why) for one in environment(resolution, question.facts))
-    return Answer(resolution=resolution, stack=stack_of(resolution, ways, question.book))
+    plan = make_plan(fresh_environment(question.facts), resolution, question.book)
+    ways = tuple(LockedEnvironment(one.kind, one.value, one.why) for one in plan.environment)
+    answer = Answer(resolution=resolution, stack=stack_of(resolution, ways, question.book))
+    return answer, [one.message for one in plan.warnings if one.code in TOLD]

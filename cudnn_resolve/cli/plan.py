@@ -23,6 +23,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan; 1 where there is none."""
     options = gather_options(args)
     plan = plan_of(options)
+    say_notes(plan, options)
     if not plan.is_satisfiable and options.format in FORMATS[2:]:
         # Whoever asked for a script or a file to install from gets none, and reads why where messages go.
         say(_render(plan, options), options)
@@ -38,6 +39,13 @@ def plan_of(options: Options) -> Plan:
 
     asked = gather_question(options)
     return make_plan(asked.facts, resolve(asked.book, asked.machine, asked.request), asked.book)
+
+
+def say_notes(plan: Plan, options: Options) -> None:
+    """Nothing; what was noticed about the indexes stands on standard error."""
+    outcome = plan.conflict or plan.resolution
+    for note in getattr(outcome.request.source, "notes", ()) if outcome is not None else ():
+        say(f"note: {note}", options)
 
 
 def _render(plan: Plan, options: Options) -> str:

@@ -163,5 +163,20 @@ def _context(options: Options) -> tuple[tuple[str, str], ...]:
         ("--os", stated.os),
         ("--prefer", options.prefer if options.prefer != "installed" else None),
         *(("--matrix", path) for path in options.matrices),
+        *_index_context(options),
     ]
     return tuple((name, value) for name, value in pairs if value)
+
+
+def _index_context(options: Options) -> Iterator[tuple[str, str | None]]:
+    """The options that say where packages come from, credentials left out."""
+    addresses = (("--index-url", options.index_url), *(("--extra-index-url", url) for url in options.extra_index_urls))
+    if options.index_url or options.extra_index_urls or options.find_links:
+        from cudnn_resolve.index.address import level
+
+        yield from ((name, level(url) if url else None) for name, url in addresses)
+        yield from (("--find-links", level(url)) for url in options.find_links)
+    yield "--index-strategy", options.index_strategy
+    yield "--exclude-newer", options.exclude_newer
+    yield from (("--no-binary", names) for names in options.no_binary)
+    yield from (("--only-binary", names) for names in options.only_binary)

@@ -65,7 +65,7 @@ class IndexCache:
                 shelf = Shelf(header["form"], header["base"], header["versions"], blocks, header["skipped"])
                 if blocks.is_open and self._open < _MOST_OPEN:
                     self._open += 1
-                    descriptor = None
+                    blocks.owns, descriptor = True, None
                 else:
                     blocks.load()
             return Kept(header["status"], shelf, header["etag"], header["modified"], header["digest"], header["until"])
@@ -171,11 +171,12 @@ class _Blocks(Sequence[bytes]):
     """The blocks of a kept page, read from its file when they are looked at."""
 
     def __init__(self, descriptor: int, start: int, first: bytes, lengths: Sequence[int], sums: Sequence[int]) -> None:
+        self.owns = False
+        """True where the file is closed together with this."""
         self._descriptor = descriptor
         self._first = first
         self._lengths = lengths
         self._sums = sums
-        self._whole: bytes | None = None
         self._starts = [0] * len(lengths)
         at = 0
         for number, length in enumerate(lengths):
@@ -187,13 +188,12 @@ class _Blocks(Sequence[bytes]):
     def load(self) -> None:
         """Reads everything, so that the file may be closed."""
         if self.is_open:
+            self.is_open = False
             self._first = _read(self._descriptor, self._offset, sum(self._lengths))
-            self.is_open = False
 
-    def close(self) -> None:
-        """Closes the file; what was not read yet cannot be read any more."""
-        if self.is_open:
-            self.is_open = False
+    def __del__(self) -> None:
+        if self.owns:
+            self.owns = False
             os.close(self._descriptor)
 
     def __len__(self) -> int:
@@ -212,12 +212,6 @@ class _Blocks(Sequence[bytes]):
 
     def __iter__(self) -> Iterator[bytes]:
         return (self[number] for number in range(len(self)))
-
-
-def close_blocks(blocks: Sequence[bytes]) -> None:
-    """Closes the file behind the blocks of a kept page, where there is one."""
-    if isinstance(blocks, _Blocks):
-        blocks.close()
 
 
 def _line(value: object) -> bytes:

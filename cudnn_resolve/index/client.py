@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.index.address import is_local, path_of, shown
-from cudnn_resolve.index.cache import IndexCache, close_blocks
+from cudnn_resolve.index.cache import IndexCache
 from cudnn_resolve.index.filename import normalize
 from cudnn_resolve.index.folder import Folders, shelf_of_tree
 from cudnn_resolve.index.listing import Source as Shelved
@@ -79,14 +79,10 @@ class IndexClient:
         self.close()
 
     def close(self) -> None:
-        """Ends threads, connections and open files."""
+        """Ends threads and connections; releases that have been listed can still be looked at."""
         self._crew.close()
         if self._made:
             self._made.close()
-        for job in self._shelves.values():
-            shelf = job.value() if job.is_done and not job.failed else None
-            if shelf is not None:
-                close_blocks(shelf.blocks)
 
     @property
     def _transport(self) -> Transport:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 
 from cudnn_resolve.index import filename
 from cudnn_resolve.index.address import url_of
-from cudnn_resolve.index.page import HTML, JSON, Shelf, group_newest_first, names_on, read_page
+from cudnn_resolve.index.order import newest_first
+from cudnn_resolve.index.page import HTML, JSON, Shelf, names_on, read_page
 
 _MOST_PAGE_BYTES = 100 << 20
 
@@ -58,7 +59,7 @@ def shelf_of_folder(path: str, names: Sequence[str], name: str) -> Shelf:
         full = os.path.join(path, file)
         with contextlib.suppress(OSError):
             groups.setdefault(version, []).append({"filename": file, "url": url_of(full), "size": os.stat(full).st_size})
-    order = group_newest_first(groups)
+    order = newest_first(groups)
     blocks = [json.dumps([file for same in spellings for file in groups[same]]).encode() for spellings in order]
     return Shelf(JSON, url_of(path) + "/", [spellings[0] for spellings in order], blocks)
 

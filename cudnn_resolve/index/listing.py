@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from cudnn_resolve.index.cache import DamagedError
 from cudnn_resolve.index.filename import is_prerelease
+from cudnn_resolve.index.order import Key, sort_key
 from cudnn_resolve.index.page import Shelf, files_of
 from cudnn_resolve.index.settings import ALL, Settings
 from cudnn_resolve.requirement.source import File, Listing, Offer
-
-if TYPE_CHECKING:
-    from packaging.version import Version
 
 
 class Source(NamedTuple):
@@ -102,8 +100,6 @@ def _versions(offers: Sequence[Offer]) -> Sequence[str]:
 
 def _merged(sources: Sequence[Source]) -> Sequence[Offer]:
     """All releases of all sources. The longest list gives the order; the others are fitted in, most by their mere text."""
-    from packaging.version import Version
-
     longest = max(range(len(sources)), key=lambda one: len(sources[one].shelf.versions)) if sources else 0
     order: list[str] = list(sources[longest].shelf.versions) if sources else []
     places: dict[str, list[tuple[int, int]]] = {text: [(longest, number)] for number, text in enumerate(order)}
@@ -112,9 +108,9 @@ def _merged(sources: Sequence[Source]) -> Sequence[Offer]:
             continue
         for number, text in enumerate(source.shelf.versions):
             if text not in places:
-                version = Version(text)
-                at = _place(order, version)
-                if at == len(order) or Version(order[at]) != version:
+                key = sort_key(text)
+                at = _place(order, key)
+                if at == len(order) or sort_key(order[at]) != key:
                     order.insert(at, text)
                     places[text] = []
                 else:
@@ -132,14 +128,12 @@ def _merged(sources: Sequence[Source]) -> Sequence[Offer]:
     return _Offers(order, read)
 
 
-def _place(order: Sequence[str], version: Version) -> int:
+def _place(order: Sequence[str], key: Key) -> int:
     """Where a version belongs among versions that stand newest first: the first that is not newer."""
-    from packaging.version import Version as Parsed
-
     low, high = 0, len(order)
     while low < high:
         middle = (low + high) // 2
-        if Parsed(order[middle]) > version:
+        if sort_key(order[middle]) > key:
             low = middle + 1
         else:
             high = middle

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from cudnn_resolve.index import address, filename
+from cudnn_resolve.index.order import newest_first
 from cudnn_resolve.requirement.source import File
 
 HTML = "html"
@@ -76,7 +77,7 @@ def _read_html(body: bytes, base: str, name: str) -> Shelf:
             skipped += count
         else:
             groups.setdefault(version, []).append(body[start:end])
-    order = group_newest_first(groups)
+    order = newest_first(groups)
     blocks = [b"".join(run for same in spellings for run in groups[same]) for spellings in order]
     return Shelf(HTML, base, [spellings[0] for spellings in order], blocks, skipped)
 
@@ -151,7 +152,7 @@ def _read_json(body: bytes, base: str, name: str) -> Shelf:
             skipped += 1
         else:
             groups.setdefault(version, []).append({key: one[key] for key in _JSON_KEYS if key in one})
-    order = group_newest_first(groups)
+    order = newest_first(groups)
     dump = json.JSONEncoder(separators=(",", ":")).encode
     blocks = [dump([file for same in spellings for file in groups[same]]).encode("utf-8", "replace") for spellings in order]
     return Shelf(JSON, base, [spellings[0] for spellings in order], blocks, skipped)
@@ -238,19 +239,6 @@ def _hashes(value: object) -> dict[str, str]:
         if is_pair and _HEX.fullmatch(digest.lower()):
             found[key.lower()] = digest.lower()
     return found
-
-
-def group_newest_first(versions: Iterable[str]) -> list[list[str]]:
-    """The spellings of each version, newest version first."""
-    from packaging.version import InvalidVersion, Version
-
-    grouped: dict[Version, list[str]] = {}
-    for text in versions:
-        try:
-            grouped.setdefault(Version(text), []).append(text)
-        except (InvalidVersion, ValueError):  # noqa: PERF203 - raised for hardly any
-            continue
-    return [grouped[version] for version in sorted(grouped, reverse=True)]
 
 
 def _href(piece: bytes) -> bytes | None:

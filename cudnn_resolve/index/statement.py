@@ -49,10 +49,12 @@ class Statements:
         self._cache.keep_metadata(_key(file), [*said, self._sizes.get(_key(file))])
 
     def size(self, file: File) -> int | None:
-        """Bytes of a file, where they were learnt before."""
+        """Bytes of a file, where they were learnt before; only of a file that cannot have changed since."""
         key = _key(file)
         self._kept(file)
         if key not in self._sizes:
+            if "sha256" not in file.hashes:
+                return None
             size = self._cache.metadata(f"size {key}")
             if not isinstance(size, int):
                 return None
@@ -60,9 +62,10 @@ class Statements:
         return self._sizes[key]
 
     def keep_size(self, file: File, size: int) -> None:
-        """Keeps how many bytes a file has."""
+        """Keeps how many bytes a file has, for this run at least."""
         self._sizes[_key(file)] = size
-        self._cache.keep_metadata(f"size {_key(file)}", size)
+        if "sha256" in file.hashes:
+            self._cache.keep_metadata(f"size {_key(file)}", size)
 
     def _kept(self, file: File) -> Metadata | None:
         key = _key(file)
@@ -72,7 +75,7 @@ class Statements:
             if found is None:
                 return None
             self._read[key] = found
-            if isinstance(value[4], int):
+            if isinstance(value[4], int) and "sha256" in file.hashes:
                 self._sizes[key] = value[4]
         return self._read[key]
 

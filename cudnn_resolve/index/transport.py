@@ -13,7 +13,7 @@ from urllib.parse import quote, urljoin, urlsplit
 import cudnn_resolve
 from cudnn_resolve.index.address import Login, Origin, is_remote, level, origin_of, shown, split_login
 from cudnn_resolve.index.credential import Credentials
-from cudnn_resolve.index.refusal import FORBIDDEN, Refusal, TransientRefusal
+from cudnn_resolve.index.refusal import FORBIDDEN, Refusal, TransientRefusal, refusal_of
 from cudnn_resolve.index.settings import Settings
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Transport:
             try:
                 return self._follow(url, headers, method, take)
             except TransientRefusal as refusal:  # noqa: PERF203 - a request costs more
-                stalls += refusal.code == "index-stalled"
+                stalls += refusal.code in ("index-stalled", "index-unreachable")
                 if attempt == self._settings.retries or stalls > 1:
                     raise Refusal(refusal.why, code=refusal.code, hint=refusal.hint, status=refusal.status) from None
                 self.pause(refusal, attempt)
@@ -138,10 +138,10 @@ class Transport:
             status=status,
         )
 
-    def _exchange(  # noqa: C901 - one arm for each way in which a request fails
+    def _exchange(
         self, url: str, headers: dict[str, str], method: str, login: Login | None, take: Callable[[HTTPResponse, str], Any]
     ) -> Any:
-        from http.client import HTTPException, IncompleteRead, RemoteDisconnected
+        from http.client import RemoteDisconnected
 
         connection, all_headers, target = self._prepared(url, headers, login)
         try:
@@ -162,23 +162,12 @@ class Transport:
             else:
                 response.close()
                 connection.close()
-        except Refusal:
+        except BaseException as error:
             connection.close()
-            raise
-        except TimeoutError as error:
-            connection.close()
-            raise TransientRefusal(_stalled(error), code="index-stalled") from None
-        except IncompleteRead:
-            connection.close()
-            raise TransientRefusal("its answer ends too early", code="index-truncated") from None
-        except (HTTPException, ConnectionError) as error:
-            connection.close()
-            raise TransientRefusal(f"the connection broke off ({type(error).__name__})", code="index-reset") from None
-        except (OSError, ValueError) as error:
-            connection.close()
-            raise _of_system(error) from None
-        except BaseException:
-            connection.close()
+            if isinstance(error, Exception) and not isinstance(error, Refusal):
+                known = refusal_of(error, self._route(connection.origin).proxy)
+                if known:
+                    raise known from None
             raise
         return result
 
@@ -334,33 +323,6 @@ def _inflated(pieces: Iterator[bytes], limit: int) -> Iterator[bytes]:
 
 def _too_large(limit: int) -> Refusal:
     return Refusal(f"its answer is larger than {limit >> 20} MB", code="index-too-large")
-
-
-def _stalled(error: TimeoutError) -> str:
-    return "its answer comes too slowly" if "slowly" in str(error) else "it does not answer in time"
-
-
-def _of_system(error: Exception) -> Refusal:
-    """What the system says of a connection that could not be made, as a refusal."""
-    import socket
-    import ssl
-
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return Refusal(
-            f"its certificate is not trusted ({error.verify_message})",
-            code="index-certificate",
-            hint="name the certificates to trust as for pip: PIP_CERT, REQUESTS_CA_BUNDLE or SSL_CERT_FILE",
-        )
-    if isinstance(error, ssl.SSLError):
-        return TransientRefusal(f"no secure connection ({error.reason or 'TLS'})", code="index-tls")
-    if isinstance(error, socket.gaierror):
-        again = error.errno == socket.EAI_AGAIN
-        return (TransientRefusal if again else Refusal)("the name of its host is not known", code="index-unreachable")
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
-    text = str(error)
-    if "Tunnel connection failed" in text:
-        return Refusal(f"the proxy refuses ({text[-60:].strip()!a})", code="index-proxy", hint="check HTTPS_PROXY and PIP_PROXY")
-    return Refusal(reason, code="index-unreachable")
 
 
 def _make_context(settings: Settings, *, check: bool) -> SSLContext:

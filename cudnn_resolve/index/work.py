@@ -36,16 +36,6 @@ class Job(Generic[T]):
             self._error = error
         self._done.set()
 
-    @property
-    def is_done(self) -> bool:
-        """True where the value, or an error, is there."""
-        return self._done.is_set()
-
-    @property
-    def failed(self) -> bool:
-        """True where it ended in an error."""
-        return self._error is not None
-
     def value(self, tell: Callable[[str], None] | None = None) -> T:
         """The value, once it is there; the error is raised here. `tell` is called while it is waited for."""
         while not self._done.wait(None if tell is None else 0.1):

@@ -16,19 +16,26 @@ OLDEST = "26"
 """The packaging that brought `packaging.pylock`."""
 
 
+def require() -> None:
+    """Nothing; WorldError where the packaging that is installed knows no locks."""
+    try:
+        from packaging import pylock  # noqa: F401 - to see whether it is there
+    except ImportError:
+        raise WorldError(
+            f"reading and writing locks needs packaging {OLDEST} or newer",
+            code="packaging-too-old",
+            hint="pip install -U packaging; where the old one must stay, run cudnn-resolve from a virtual environment of its own",
+        ) from None
+
+
 def check(text: str, where: str) -> dict[str, Any]:
     """The tables of a lock.
 
     InputError with the dotted path of the fault where it is none; WorldError where the packaging that is installed knows no locks.
     """
-    try:
-        from packaging import pylock
-    except ImportError:
-        raise WorldError(
-            f"reading and writing locks needs packaging {OLDEST} or newer",
-            code="packaging-too-old",
-            hint="pip install -U packaging (beside it, in a virtual environment, where the old one must stay)",
-        ) from None
+    require()
+    from packaging import pylock
+
     try:
         raw = tomllib.loads(text)
     except (ValueError, RecursionError) as error:

@@ -70,7 +70,7 @@ class _Reader:
             marker=raw.get("marker"),
             requires_python=raw.get("requires-python"),
             dependencies=tuple(sorted(self._dependencies(raw.get("dependencies", ())), key=lambda one: (one.name, one.version or ""))),
-            index=self._url(raw["index"], f"{at}.index") if raw.get("index") else None,
+            index=self._index(raw.get("index"), f"{at}.index"),
             wheels=tuple(sorted(wheels)),
             sdist=self._file(raw["sdist"], f"{at}.sdist") if "sdist" in raw else None,
             archive=self._file(raw["archive"], f"{at}.archive") if "archive" in raw else None,
@@ -78,6 +78,13 @@ class _Reader:
             vcs=self._vcs(raw["vcs"], f"{at}.vcs") if "vcs" in raw else None,
             because=_because(raw, at, self._where),
         )
+
+    def _index(self, index: str | None, at: str) -> str | None:
+        """The address of an index without credentials; it informs and decides nothing: what is none is passed over."""
+        try:
+            return self._url(index, at) if index else None
+        except InputError:
+            return None
 
     def _dependencies(self, raw: Sequence[Mapping[str, Any]]) -> Iterator[Dependency]:
         """They inform and decide nothing: what has no name is passed over."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cudnn_resolve.plan.model import Plan, Stack
+    from cudnn_resolve.requirement.source import File
     from cudnn_resolve.resolution.model import Conflict
 
 SCHEMA = "cudnn-resolve/plan/1"
@@ -27,6 +28,7 @@ def encode_plan(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
                 "index": one.index,
                 "because": list(one.because),
                 "installed": one.installed,
+                "file": _file(one.file) if one.file is not None else None,
             }
             for one in plan.pip
         ],
@@ -65,6 +67,10 @@ def encode_plan(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         "warnings": [{"code": one.code, "message": one.message} for one in plan.warnings],
         "conflict": _conflict(plan.conflict) if plan.conflict else None,
     }
+
+
+def _file(file: File) -> dict[str, Any]:
+    return {"name": file.filename, "url": file.url, "size": file.size, "hashes": dict(file.hashes)}
 
 
 def _stack(stack: Stack) -> dict[str, Any]:

@@ -33,6 +33,7 @@ def explain(book: Book, machine: Machine, request: Request) -> Conflict:
         machine = replace(machine, python=python, python_full=f"{python[0]}.{python[1]}")
     core, core_machine, core_request = minimum(book, machine, request)
     failure = _failure(book, core_machine, core_request)
+    given_up = failure is not None and failure.exhausted
     causes = [Cause(what=condition.what, because=condition.because) for condition in core]
     causes += apart(Universe(book, core_machine, core_request))
     if failure is not None:
@@ -41,7 +42,7 @@ def explain(book: Book, machine: Machine, request: Request) -> Conflict:
     return Conflict(
         request=request,
         machine=machine,
-        message=_unknown(book, request) or _message(core),
+        message=_unknown(book, request) or _message(core, given_up=given_up),
         causes=tuple(causes),
         relaxations=relaxations(book, machine, request, ids),
     )
@@ -88,7 +89,12 @@ def _unknown(book: Book, request: Request) -> str | None:
     return None
 
 
-def _message(core: list[Condition]) -> str:
+def _message(core: list[Condition], *, given_up: bool) -> str:
+    text = _plain_message(core)
+    return f"no answer was found for this in {ROUNDS} steps, though there may be one: {text}" if given_up else text
+
+
+def _plain_message(core: list[Condition]) -> str:
     targets = [condition.what for condition in core if condition.id.startswith("target:")]
     others = [condition.what for condition in core if not condition.id.startswith("target:")]
     wish = " and ".join(targets) or "the request"

@@ -402,10 +402,21 @@ def _order(release: Release) -> tuple[Version, bool, Version]:
 
 
 def shelf_of(book: Book, machine: Machine, request: Request) -> Shelf:
-    """The shelf for a machine, shared by all resolutions over one book for which it is the same."""
+    """The shelf for a machine, shared by all resolutions over one book for which it is the same; the last few are kept."""
     place = (machine.python_full, machine.free_threaded, machine.arch, machine.glibc)
+    # A shelf holds what these identities are of, so that none is taken for another as long as it is kept.
     key = (*place, id(machine.pip), id(machine.requires), id(request.source), id(request.direct) if request.direct else 0)
-    return book.remember("shelf", key, lambda: Shelf(book, machine, request))
+    shelves: dict[tuple[object, ...], Shelf] = book.remember("shelves", None, dict)
+    found = shelves.get(key)
+    if found is None:
+        while len(shelves) >= _SHELVES:
+            del shelves[next(iter(shelves))]
+        found = shelves[key] = Shelf(book, machine, request)
+    return found
+
+
+_SHELVES = 16
+"""A conflict tries a request on a dozen machines that differ in one thing, and comes back to each."""
 
 
 def _by_hand(build: Build) -> bool:

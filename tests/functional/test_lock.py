@@ -9,6 +9,7 @@ import os
 import stat
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -379,3 +380,79 @@ def test_a_lock_in_another_folder_finds_its_files(project: Project, monkeypatch:
     assert project("--check", "--no-facts", "-o", "locks/pylock.gpu.toml").returncode == 0
     monkeypatch.chdir(project.folder / "locks")
     assert project("--check", "--no-facts", "-o", "pylock.gpu.toml").returncode == 2, "from here they are elsewhere"
+
+
+def test_a_lock_is_for_every_patch_release_of_its_python(project: Project) -> None:
+    made_wheel(project.wheels, "app", "1.0", "backport; python_full_version < '3.11.3'")
+    made_wheel(project.wheels, "backport", "1.0")
+    (project.folder / "requirements.txt").write_text("app\n", "utf-8")
+    facts = {"schema": "cudnn-resolve/detect/1", "python": {"version": "3.11.9"}, "platform": {"system": "linux", "arch": "x86_64"}}
+    (project.folder / "facts.json").write_text(json.dumps(facts), "utf-8")
+    assert project(*TARGET, "-r", "requirements.txt", "--facts", "facts.json").returncode == 0
+
+    assert "backport" in project.pins
+    assert not project.differences("--no-facts")
+    assert not project.differences("--facts", "facts.json")
+
+
+def test_what_should_be_known_is_said(project: Project) -> None:
+    (project.folder / "requirements.txt").write_text("only-source\n", "utf-8")
+    with tarfile.open(project.wheels / "only-source-1.0.tar.gz", "w:gz") as archive:
+        text = b"Metadata-Version: 2.1\nName: only-source\nVersion: 1.0\n"
+        member = tarfile.TarInfo("only-source-1.0/PKG-INFO")
+        member.size = len(text)
+        archive.addfile(member, io.BytesIO(text))
+    done = project(*TARGET, *ELSEWHERE, "-r", "requirements.txt", "--format", "json")
+
+    assert done.returncode == 0, done.stderr
+    assert any("only-source 1.0" in one for one in json.loads(done.stdout)["warnings"])
+    assert "warning: no wheel exists for only-source 1.0" in done.stderr
+    assert "# source: only-source 1.0 has no wheel that fits" in project.file.read_text("utf-8")
+
+
+OVERLAY = """
+origin = "authored"
+source.made = { where = "made up for a test", read = 2026-11-21 }
+
+[[build]]
+version = "4.5.0"
+variant = "gpu"
+arch = ["x86_64"]
+cuda = "12.2"
+cudnn = "%s"
+delivery = "system"
+loads = ["cublas", "cublasLt", "cudnn"]
+capability = ["sm_53", "sm_60", "sm_61", "sm_70", "sm_75", "sm_80", "sm_86", "compute_86"]
+source = "made"
+"""
+
+
+def test_tables_that_know_better_are_told_from_tables_that_merely_changed(locked: Project) -> None:
+    made_wheel(locked.wheels, "nvidia_cudnn_cu12", "9.3.0.75", tag="py3-none-manylinux_2_17_x86_64")
+    table = locked.folder / "rows" / "framework"
+    table.mkdir(parents=True)
+    (table / "ctranslate2.toml").write_text(OVERLAY % "9.1.0.70", "utf-8")
+    assert not locked.differences("--no-facts", "--matrix", "rows")
+
+    (table / "ctranslate2.toml").write_text(OVERLAY % "9.3.0.75", "utf-8")
+    (found,) = locked.differences("--no-facts", "--matrix", "rows")
+    assert (found["what"], found["locked"], found["now"]) == ("nvidia-cudnn-cu12", "9.1.0.70", "9.3.0.75")
+    assert "is built with cuDNN 9.3.0.75" in found["because"]
+    assert "upgraded nvidia-cudnn-cu12 9.1.0.70 -> 9.3.0.75" in locked("--matrix", "rows").stderr
+
+
+def test_a_request_that_cannot_be_met_any_more_is_a_difference(locked: Project) -> None:
+    for wheel in locked.wheels.glob("ctranslate2*"):
+        wheel.unlink()
+    (found,) = locked.differences("--no-facts")
+
+    assert found["what"] == "resolution"
+    assert "ctranslate2" in found["now"]
+
+
+@pytest.mark.parametrize(("name", "said"), [("pylock.gpu.toml", False), ("gpu.toml", True), ("pylock.a.b.toml", True)])
+def test_a_name_that_installers_do_not_take_is_warned_of(project: Project, name: str, *, said: bool) -> None:
+    done = project(*TARGET, *ELSEWHERE, "-o", name)
+
+    assert done.returncode == 0
+    assert ("pylock.NAME.toml only" in done.stderr) == said

@@ -17,6 +17,7 @@ from packaging.version import Version
 from cudnn_resolve.index import address, filename
 from cudnn_resolve.index.cache import FOLDER, DamagedError, IndexCache, Kept
 from cudnn_resolve.index.metadata import MetadataError, read_fields
+from cudnn_resolve.index.order import sort_key
 from cudnn_resolve.index.page import HTML, PageError, files_of, names_on, read_page
 from cudnn_resolve.index.sdist import read_archive_metadata
 from cudnn_resolve.index.wheel import TAIL_BYTES, Part, WheelError, read_wheel_metadata
@@ -42,10 +43,11 @@ SCRAPS = [
 ]
 soup = st.lists(st.one_of(st.sampled_from(SCRAPS), st.binary(max_size=6)), max_size=60).map(b"".join)
 version = st.builds(
-    lambda numbers, before, after: ".".join(map(str, numbers)) + before + after,
-    st.lists(st.integers(0, 30), min_size=1, max_size=3),
+    lambda epoch, numbers, before, after: epoch + ".".join(map(str, numbers)) + before + after,
+    st.sampled_from(["", "", "", "1!"]),
+    st.lists(st.sampled_from([0, 0, 1, 2, 10]), min_size=1, max_size=3),
     st.sampled_from(["", "", "a1", "b2", "rc1"]),
-    st.sampled_from(["", "", ".post1", ".dev3", "+cu124", ".post2.dev1+local"]),
+    st.sampled_from(["", "", ".post1", ".dev3", "+cu124", ".post2.dev1+local", ".post0", "+1.a", "+01", "+a.b"]),
 )
 versions = st.lists(version, min_size=1, max_size=10, unique_by=Version)
 printable = st.text(string.ascii_letters + string.digits + " <>&\"'=./#-é", max_size=20)
@@ -110,6 +112,14 @@ anything = st.sampled_from(ODD)
 def test_any_json_is_a_page_or_an_error(files: list[object], meta: object) -> None:
     read_all(json.dumps({"files": files, "meta": meta}).encode(), "application/vnd.pypi.simple.v1+json")
     read_all(json.dumps(meta).encode(), "application/json")
+
+
+@given(st.lists(version, max_size=8))
+def test_versions_stand_in_the_order_of_pep_440(listed: list[str]) -> None:
+    for one in listed:
+        for other in listed:
+            ours = (sort_key(one) < sort_key(other), sort_key(one) == sort_key(other))
+            assert ours == (Version(one) < Version(other), Version(one) == Version(other))
 
 
 @given(versions, printable, printable, st.sampled_from(['"', "'"]), st.sampled_from([" ", "\n", "  \t"]), st.permutations([0, 1, 2]))

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from cudnn_resolve.index.cache import IndexCache
-from cudnn_resolve.index.complete import Completion, complete
+from cudnn_resolve.index.complete import complete
+from cudnn_resolve.index.refusal import Refusal
+from cudnn_resolve.index.statement import Statements
 from cudnn_resolve.index.transport import Answer as Reply
-from cudnn_resolve.index.transport import Refusal
 from cudnn_resolve.lock.complete import completed, incomplete
 from cudnn_resolve.lock.merge import Answer
 from cudnn_resolve.record import replace
@@ -37,9 +38,15 @@ class Server:
         return self._answer
 
 
+def never(what: str) -> Any:
+    """Nobody waits so long, and nothing else is asked for."""
+    pytest.fail(f"waits for {what}")
+
+
 def asked(file: File, answer: Reply | Refusal, *, offline: bool = False, cache: str | None = None) -> tuple[File, Server]:
     server: Any = Server(answer)
-    (found,) = complete([file], Completion(server, IndexCache(cache), offline=offline), lambda _: None)
+    statements = Statements(lambda: never("its metadata"), IndexCache(cache), offline=offline)
+    (found,) = complete([file], statements, None if offline else lambda: server, tell=never)
     return found, server
 
 
@@ -74,13 +81,12 @@ def test_nobody_is_asked_offline_or_where_the_size_is_known() -> None:
         assert not server.asked
 
 
-def test_a_size_is_asked_for_once_where_a_hash_says_that_it_cannot_change(tmp_path: Path) -> None:
+def test_a_size_is_asked_for_once(tmp_path: Path) -> None:
     proven = File("a-1-py3-none-any.whl", URL, {"sha256": "a" * 64})
     for file, offline, count in (
         (proven, False, 1),
         (proven, True, 0),
-        (proven._replace(hashes={}), False, 1),
-        (proven._replace(hashes={}), False, 1),
+        (proven._replace(hashes={}), False, 1),  # another file, for all that is known
     ):
         found, server = asked(file, reply("1234"), offline=offline, cache=str(tmp_path))
         assert (found.size, len(server.asked)) == (1234, count)

@@ -140,6 +140,12 @@ def test_a_fault_is_named_with_its_place(text: str, place: str, words: str) -> N
     assert len(str(caught.value)) < 1000
 
 
+def test_what_only_informs_is_passed_over_where_it_makes_no_sense() -> None:
+    text = wheel().replace('version = "1"', 'version = "1"\nindex = "../simple"\ndependencies = [{ version = 1 }]')
+
+    assert (read(text).packages[0].index, read(text).packages[0].dependencies) == (None, ())
+
+
 def test_a_secret_in_a_faulty_address_is_not_repeated() -> None:
     with pytest.raises(InputError) as caught:
         read(wheel("ftp://me:secret@h.example/a-1-py3-none-any.whl"))

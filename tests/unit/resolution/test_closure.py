@@ -11,6 +11,8 @@ from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.model import Extra
 from cudnn_resolve.requirement.source import Direct, Metadata, Offer
+from cudnn_resolve.resolution import conflict, provider
+from cudnn_resolve.resolution.ahead import names_ahead
 from cudnn_resolve.resolution.model import Conflict, PipPin, Resolution
 from cudnn_resolve.resolution.resolve import resolve
 from tests.fake_source import FakeSource, Published, files, index_of
@@ -274,3 +276,39 @@ def test_an_extra_of_a_package_brings_its_requirements() -> None:
     assert {"app", "lib"} <= set(versions(asked(source, "app[more]")))
     assert not {"lib", "tool"} & set(versions(asked(source, "app")))
     assert SpecifierSet("==1").contains(versions(asked(source, "app[more]"))["lib"] or "")
+
+
+def test_what_will_probably_be_needed_is_guessed_from_the_matrix() -> None:
+    here = machine_of(facts(), BOOK)
+    names = set(names_ahead(BOOK, here, request(BOOK, "north==2.0", extras=["pillow", "unknown>=1", "other; sys_platform == 'win32'"])))
+
+    assert {"north", "numpy", "nvidia-cudnn-cu12", "pillow", "unknown"} <= names
+    assert "other" not in names
+    assert "nvidia-cudnn-cu12" in set(names_ahead(BOOK, here, request(BOOK, "south==2.0")))
+
+
+def test_a_search_that_takes_long_says_what_it_is_torn_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provider, "_LONG", 0)
+    monkeypatch.setattr(provider, "_OFTEN", 1)
+    heard: list[str] = []
+    source = index_of(
+        BOOK,
+        {
+            "zoo": {"1.0": Published(("lib<2",))},
+            "tool": {"2.0": Published(("lib>=2",)), "1.0": Published()},
+            "lib": {"1.0": Published(), "2.0": Published()},
+        },
+    )
+    found = asked(source, "tool", "zoo", tell=heard.append)
+
+    assert versions(found)["tool"] == "1.0"
+    assert heard[0] == "step 0"
+    assert any("lib<2" in one and "lib>=2" in one for one in heard)
+
+
+def test_a_search_that_is_given_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conflict, "ROUNDS", 1)
+    here = machine_of(facts(), BOOK)
+    found = conflict.explain(BOOK, here, request(BOOK, "north==2.0"))
+
+    assert "no answer was found for this in 1 steps" in found.message
