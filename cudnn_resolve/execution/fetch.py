@@ -101,7 +101,7 @@ def download_by_name(piece: Piece, folder: str, environment: Environment, toolin
 def local_members(file: Any) -> tuple[str, ...] | None:
     """Names of the files in a wheel on this disk; None for one that is elsewhere."""
     parts = urlsplit(file.url)
-    if parts.scheme != "file":
+    if parts.scheme != "file" or not disk.is_regular(unquote(parts.path)):
         return None
     with Archive(unquote(parts.path)) as archive:
         return tuple(member.name for member in archive.members())

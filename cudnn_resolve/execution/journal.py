@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.host import clock, disk
+from cudnn_resolve.host.interrupt import held_back
 from cudnn_resolve.record import dataclass
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ class Journal:
         self.folder = folder
         self.id = number
         self._sum = ""
-        self._watch = watch
+        self._size = 0
+        self.watch = watch
 
     @property
     def log(self) -> str:
@@ -85,10 +87,18 @@ class Journal:
         """Nothing; the record is on the disk when this comes back. WorldError where it cannot be."""
         body = json.dumps({"kind": kind, "at": clock.moment(), **values}, separators=(",", ":"), sort_keys=True)
         found = _next_sum(self._sum, body)
-        disk.append_synced(f"{self.folder}/{FILE}", f"{found} {body}\n".encode())
-        self._sum = found
-        if self._watch is not None:
-            self._watch(kind)
+        line = f"{found} {body}\n".encode()
+        path = f"{self.folder}/{FILE}"
+        with held_back():  # a signal in the middle would leave a line on the disk that we do not know of
+            try:
+                disk.append_synced(path, line)
+            except WorldError:
+                if disk.size_of(path) > self._size:  # a full disk leaves half a line
+                    disk.cut(path, self._size)
+                raise
+            self._sum, self._size = found, self._size + len(line)
+        if self.watch is not None:
+            self.watch(kind)
 
     def story(self) -> Story:
         """What it says so far."""
@@ -100,8 +110,8 @@ class Journal:
     def resume(cls, story: Story, *, watch: Callable[[str], None] | None = None) -> Journal:
         """The journal of a story, to be continued; half a line at its end is cut off."""
         journal = cls(story.folder, story.id, watch=watch)
-        _, journal._sum, size = _lines(_content(story.folder))
-        disk.cut(f"{story.folder}/{FILE}", size)
+        _, journal._sum, journal._size = _lines(_content(story.folder))
+        disk.cut(f"{story.folder}/{FILE}", journal._size)
         return journal
 
 

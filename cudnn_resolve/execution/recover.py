@@ -28,6 +28,7 @@ def put_all_back(journal: Journal, shelf: Shelf, host: Host, tooling: Tooling, *
     """What could not be put back, in words; empty where everything is as it was before that journal."""
     left: tuple[str, ...]
     environment = shelf.environment
+    journal = Journal.resume(journal.story(), watch=journal.watch)  # a signal may have come between the disk and what it remembers
     with contextlib.suppress(CudnnResolveError):  # a full disk must not stop the way back, which only moves and removes
         journal.add("revert", why=why)
     try:

@@ -85,9 +85,9 @@ def carry_out(task: Task, work: Work) -> Execution:
             journal.add("begin", **_begin(task, work, journal))
             return replace(_change(task, work, journal, own, installer), notes=notes)
     except (CudnnResolveError, InterruptError) as error:
-        return _retreat(work, journal, error)
+        return _retreat_whatever_comes(work, journal, error)
     except BaseException as error:
-        _retreat(work, journal, InterruptError(type(error).__name__))
+        _retreat_whatever_comes(work, journal, InterruptError(type(error).__name__))
         raise
 
 
@@ -293,6 +293,15 @@ def _seen(wheels: tuple[Wheel, ...], exchange: Exchange, work: Work) -> dict[str
             if path and path not in expected and not path.endswith(".pyc") and work.environment.holds(path):
                 extra.append(path)
     return {"extra": extra, "records": records, "infos": {wheel.name: wheel.info for wheel in wheels}}
+
+
+def _retreat_whatever_comes(work: Work, journal: Journal | None, error: Exception) -> Execution:
+    """As `_retreat`; somebody who presses Ctrl-C again does not stop the way back."""
+    while True:
+        try:
+            return _retreat(work, journal, error)
+        except InterruptError:  # noqa: PERF203 - it ends when no more signals come before they are held off
+            continue
 
 
 def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution:

@@ -35,6 +35,24 @@ def undisturbed() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Nothing; these signals wait until this is over, so that what happens inside is known to have happened."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def let_through() -> None:
+    """Nothing; a process that was started while signals were held back hears them."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
+
+@contextlib.contextmanager
 def _handlers(handler: signal.Handlers | object) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from cudnn_resolve.host.disk import refusal
+from cudnn_resolve.host.interrupt import held_back, let_through
 from cudnn_resolve.record import dataclass
 
 TAIL_LINES = 40
@@ -70,26 +71,31 @@ def run_tool(argv: Sequence[str], tooling: Tooling, *, env: Mapping[str, str], o
     with log:
         log.write(f"$ {' '.join(argv)}\n".encode("utf-8", "replace"))
         log.flush()
-        prepare = None if outlives else _dying_with(os.getpid())
+        prepare = let_through if outlives else _dying_with(os.getpid())
+        process: subprocess.Popen[bytes] | None = None
         try:
-            process = subprocess.Popen(
-                list(argv),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=dict(env),
-                cwd=tooling.cwd,
-                pass_fds=tooling.share,
-                preexec_fn=prepare,  # noqa: PLW1509 - it calls prctl(2) and nothing else
-                start_new_session=outlives,
-            )
+            with held_back():  # a signal in the middle would leave a program that nobody knows of
+                process = subprocess.Popen(
+                    list(argv),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    env=dict(env),
+                    cwd=tooling.cwd,
+                    pass_fds=tooling.share,
+                    preexec_fn=prepare,  # noqa: PLW1509 - it calls prctl(2) and sigmask(2) and nothing else
+                    start_new_session=outlives,
+                )
+            tail = _follow(process, log.write, tooling.on_line)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
+            if process is not None:
+                _end(process, outlives=outlives)
+                raise
             reason = getattr(error, "strerror", None) or str(error)
             return ToolResult(returncode=None, tail=(f"{argv[0]}: {reason}",))
-        try:
-            tail = _follow(process, log.write, tooling.on_line)
         except BaseException:
-            _end(process, outlives=outlives)
+            if process is not None:
+                _end(process, outlives=outlives)
             raise
         log.write(f"[{process.returncode}]\n".encode())
     return ToolResult(returncode=process.returncode, tail=tail, seconds=time.monotonic() - began)
@@ -130,6 +136,7 @@ def _dying_with(parent: int) -> Callable[[], None]:
     library = ctypes.CDLL(None, use_errno=True)
 
     def prepare() -> None:
+        let_through()
         library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:  # it was already too late
             os._exit(1)
