@@ -16,8 +16,11 @@ from cudnn_resolve.execution.shelf import Shelf
 from cudnn_resolve.execution.task import Keyring, SystemPackage, Task
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.hold import hold
+from cudnn_resolve.host.interrupt import InterruptError
 from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.record import replace
 from tests.apt_world import AptWorld, missing_tools
+from tests.fake_host import FakeHost
 
 pytestmark = pytest.mark.skipif(
     bool(missing_tools()) or not disk.is_root(), reason=f"needs root and {', '.join(missing_tools()) or 'nothing else'}"
@@ -214,3 +217,38 @@ def test_who_has_no_root_gets_the_commands() -> None:
 def test_rpm_systems_get_their_names() -> None:
     assert aptget.rpm_name("libcudnn8-dev", NEW) == "libcudnn8-devel-8.9.7.29-1.cuda12.2"
     assert aptget.rpm_name("cuda-libraries-12-2", "12.2.2-1") == "cuda-libraries-12-2-12.2.2-1"
+
+
+@pytest.mark.parametrize("at", ["keyring", "change", "apt", "saved", "installed"])
+def test_an_interruption_at_any_record_is_put_back(world: AptWorld, tmp_path: Path, at: str) -> None:
+    put(world, f"libcudnn8={OLD}")
+    (world.root / "etc/apt/sources.list.d/cuda-standin.list").unlink()
+    world.keyring.unlink()
+    deb = world.keyring_package()
+    before = (world.files(), world.installed())
+
+    def stop(kind: str) -> None:
+        if kind == at:
+            raise InterruptError("SIGTERM")
+
+    work = replace(work_on(world, tmp_path), watch=stop)
+    done = carry_out(task_for(("libcudnn8", NEW), keyrings=(Keyring(repository="standin", url=deb.as_uri()),)), work)
+
+    assert done.status == ("interrupted" if at == "keyring" else "reverted"), done
+    assert done.left == ()
+    assert (world.files(), world.installed()) == before
+
+
+def test_a_user_without_root_is_told_what_to_hand_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "is_root", lambda: False)
+    host = FakeHost(executables=("/usr/bin/apt-get",), environ={"PATH": "/usr/bin"})
+
+    with pytest.raises(WorldError, match="need root") as refused:
+        aptget.require_apt(task_for(("libcudnn8", NEW)), host)
+
+    assert refused.value.hint is not None
+    assert f"sudo apt-get install -y --no-install-recommends libcudnn8={NEW}" in refused.value.hint
+    rpm = FakeHost(executables=("/usr/bin/dnf",), environ={"PATH": "/usr/bin"})
+    with pytest.raises(WorldError, match="has no apt-get") as other:
+        aptget.require_apt(task_for(("libcudnn8", NEW)), rpm)
+    assert "sudo dnf install libcudnn8-8.9.7.29-1.cuda12.2" in (other.value.hint or "")
