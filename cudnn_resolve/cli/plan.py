@@ -10,11 +10,12 @@ from cudnn_resolve.cli.printing import emit, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.plan.model import Plan
 
-FORMATS = ("text", "json", "sh", "requirements")
+FORMATS = ("text", "json", "sh", "requirements", "notebook", "dockerfile")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `plan`."""
+    parser.add_argument("lock", nargs="?", metavar="LOCK", help="a pylock.toml, instead of targets: what it would change here")
     add_common_options(parser, FORMATS)
     parser.epilog = "Exit code 0: there is a plan; 1: there is none, and the output says what would work; 2: the request cannot be read."
 
@@ -22,14 +23,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the plan; 1 where there is none."""
     options = gather_options(args)
-    plan = plan_of(options)
+    plan = _plan(args, options)
     say_notes(plan, options)
-    if not plan.is_satisfiable and options.format in ("sh", "requirements"):
+    if not plan.is_satisfiable and options.format in FORMATS[2:]:
         # Whoever asked for a script or a file to install from gets none, and reads why where messages go.
         say(_render(plan, options), options)
         return ExitCode.NO
     emit(_render(plan, options), options)
     return ExitCode.OK if plan.is_satisfiable else ExitCode.NO
+
+
+def _plan(args: argparse.Namespace, options: Options) -> Plan:
+    if args.lock is None:
+        return plan_of(options)
+    if args.framework or args.requirement:
+        hint = "the lock says what is installed; `cudnn-resolve lock` changes it"
+        raise UsageError("a lock and targets contradict each other", code="usage-contradiction", hint=hint)
+    from cudnn_resolve.cli.from_lock import plan_of_lock_file
+
+    return plan_of_lock_file(args.lock, options)
 
 
 def plan_of(options: Options) -> Plan:
@@ -67,4 +79,12 @@ def _render(plan: Plan, options: Options) -> str:
         from cudnn_resolve.report.requirements import render as render_requirements
 
         return render_requirements(plan)
+    if options.format == "notebook":
+        from cudnn_resolve.report.notebook import render as render_notebook
+
+        return render_notebook(plan)
+    if options.format == "dockerfile":
+        from cudnn_resolve.report.dockerfile import render as render_dockerfile
+
+        return render_dockerfile(plan)
     raise UsageError(f"there is no format {options.format!r}", code="unknown-format", context="--format")

@@ -131,6 +131,7 @@ def _gpu_tables() -> tuple[TableForm, ...]:
         _may("driver_last", kind.BRANCH),
         _may("cudnn_first", kind.CUDNN),
         _may("cudnn_last", kind.CUDNN),
+        _may("fp32_lanes", kind.COUNT),
         _may("tegra", kind.FLAG),
     )
     card = _form(
