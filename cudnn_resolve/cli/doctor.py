@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.cli.gather import gather_book, gather_facts, gather_options
@@ -36,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("log", metavar="LOG", nargs="?", help="a log file, `-` for standard input; without it the machine alone is judged")
     parser.add_argument("--no-facts", action="store_true", help="judge the log alone: it came from another machine")
     parser.add_argument("--fix", action="store_true", help="hand the remedy of the first finding to `apply`")
+    parser.add_argument("-y", "--yes", action="store_true", help="with --fix: do not ask")
     add_target_options(parser)
     add_machine_options(parser)
     add_assumption_options(parser)
@@ -48,10 +47,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the findings; 1 where one of them is an error."""
     options = gather_options(args)
+    if args.fix and (args.no_facts or options.facts is not None):
+        elsewhere = "--no-facts" if args.no_facts else "--facts"
+        raise UsageError(
+            f"--fix changes this machine, and {elsewhere} says that the log is of another", code="usage-contradiction", hint="run it there"
+        )
     diagnosis = diagnose(options, args.log, no_facts=args.no_facts)
     emit(_render(diagnosis, options), options)
     if args.fix:
-        return fix(diagnosis, options)
+        return fix(diagnosis, args, options)
     return ExitCode.NO if diagnosis.is_error else ExitCode.OK
 
 
@@ -83,25 +87,30 @@ def _facts(options: Options, book: Book) -> Facts:
     return with_overwritten(LinuxHost(), facts, shared) if shared else facts
 
 
-def fix(diagnosis: Diagnosis, options: Options) -> int:
+def fix(diagnosis: Diagnosis, args: argparse.Namespace, options: Options) -> int:
     """The exit code of `apply` for the first remedy that it can carry out; 1 with what to type where there is none."""
+    from cudnn_resolve.cli import apply
+
     if not diagnosis.is_error:
         return ExitCode.OK
     commands = [one.command for finding in diagnosis.findings if finding.severity == "error" for one in finding.remedy if one.command]
-    words = next(
-        (found for command in commands if (found := shlex.split(command))[:2] == ["cudnn-resolve", "apply"] and "FRAMEWORK" not in found),
-        None,
-    )
-    if words is None or find_spec("cudnn_resolve.cli.apply") is None:
-        say("nothing here can be carried out by `apply`; what helps is:" if words is None else "what helps is:", options)
-        for command in commands or ["cudnn-resolve detect"]:
+    words = next((found for command in commands if _is_plan(found := shlex.split(command))), None)
+    if words is None:
+        say("nothing of this can be carried out by `apply`; what helps is:", options)
+        for command in commands:
             say(f"  {command}", options)
         return ExitCode.NO
-    apply = import_module("cudnn_resolve.cli.apply")
     parser = Parser(prog="cudnn-resolve apply", description="")
     apply.add_arguments(parser)
-    more = ["--python", options.python] if options.python else []
+    more = [f"--python={options.python}"] if options.python else []
+    more += [f"--index-url={options.index_url}"] if options.index_url else []
+    more += [f"--extra-index-url={one}" for one in options.extra_index_urls] + [f"--find-links={one}" for one in options.find_links]
+    more += ["--yes"] if args.yes else []
     return int(apply.run(parser.parse([*words[2:], *more])))
+
+
+def _is_plan(words: list[str]) -> bool:
+    return words[:2] == ["cudnn-resolve", "apply"] and "FRAMEWORK" not in words
 
 
 def _render(diagnosis: Diagnosis, options: Options) -> str:

@@ -108,10 +108,32 @@ def test_what_cannot_be_is_explained(tmp_path: Path) -> None:
 
 
 def test_fix_says_what_helps_where_apply_cannot(log: str) -> None:
-    done = run("doctor", log, "--no-facts", "--fix")
+    done = run("doctor", log, "--fix")
     assert done.returncode == 1
     assert "what helps is:" in done.stderr
     assert "pip install" in done.stderr
+    assert is_explained(run("doctor", log, "--no-facts", "--fix"), 2, "--fix changes this machine")
+
+
+def test_fix_hands_the_remedy_to_apply(monkeypatch: pytest.MonkeyPatch) -> None:
+    from argparse import Namespace
+
+    from cudnn_resolve.cli import apply, doctor
+    from cudnn_resolve.cli.options import Options
+    from cudnn_resolve.diagnosis.model import Diagnosis, Finding, Remedy
+
+    asked: list[Namespace] = []
+
+    def take(args: Namespace) -> int:
+        asked.append(args)
+        return 4
+
+    monkeypatch.setattr(apply, "run", take)
+    remedies = (Remedy(text="look", command="nvidia-smi"), Remedy(text="move", command="cudnn-resolve apply -f 'torch==2.6.0' -f jax"))
+    found = Diagnosis(findings=(Finding(cause="driver_too_old", severity="error", summary="old", remedy=remedies),))
+    assert doctor.fix(found, Namespace(yes=True), Options(python="/srv/env/bin/python")) == 4
+    assert (asked[0].framework, asked[0].python, asked[0].yes) == (["torch==2.6.0", "jax"], "/srv/env/bin/python", True)
+    assert doctor.fix(Diagnosis(), Namespace(yes=True), Options()) == 0
 
 
 def test_the_library_gives_what_json_prints(log: str) -> None:
