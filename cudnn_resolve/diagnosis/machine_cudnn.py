@@ -58,7 +58,7 @@ def _cudnn_absent(machine: Machine, one: Installed, built: CudnnVersion, evidenc
     elif isinstance(machine.facts.cudnn, Unknown):
         return
     else:
-        cause, text = "cudnn_missing", "there is none"
+        cause, text = "cudnn_missing", "no copy of cuDNN was found"
     yield Finding(
         cause=cause,
         severity=severity,
