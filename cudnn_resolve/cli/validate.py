@@ -66,8 +66,30 @@ def wish_of(args: argparse.Namespace) -> Wish:
             f"--gpu {gpu!r} is not the number of a GPU", code="option-gpu", hint="programs count GPUs from 0: --gpu 0 is the first"
         )
     return Wish(
-        frameworks=tuple(args.framework or ()), gpu=None if gpu is None else int(gpu), require_gpu=args.require_gpu, everything=args.full
+        frameworks=tuple(map(_framework, args.framework or ())),
+        gpu=None if gpu is None else int(gpu),
+        require_gpu=args.require_gpu,
+        everything=args.full,
     )
+
+
+def _framework(word: str) -> str:
+    """The framework that a word names, by its own name in the tables; UsageError for one that nobody knows."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    from cudnn_resolve.host.tables import open_book
+
+    book = open_book(())
+    try:
+        name = Requirement(word).name.lower()
+    except InvalidRequirement:
+        name = word
+    found = book.framework_of(name)
+    if found is None:
+        near = book.nearest(name)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(book.frameworks())}"
+        raise UsageError(f"-f {word!r} is no framework that can be tested", code="unknown-framework", hint=hint)
+    return found
 
 
 def _facts(options: Options) -> Facts:
@@ -96,6 +118,7 @@ def _known() -> Known:
         architecture=lambda capability: book.architecture(Capability.parse(capability)) if capability else None,
         card=lambda name: book.card(name) if name else None,
         cudnn_built=lambda installed: _cudnn_built(book, installed),
+        framework=lambda name: book.framework_of(name) or name,
     )
 
 

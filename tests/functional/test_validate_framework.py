@@ -68,8 +68,15 @@ def test_only_the_framework_that_is_named_is_tried(tmp_path: Path, capsys: pytes
     make_environment(THIS, tmp_path / "venv")
     install(tmp_path / "venv", "torch", "2.6.0", "raise ImportError\n")
 
-    assert main(["validate", "--python", str(tmp_path / "venv"), "-f", "jax"]) == 0
-    assert "none of jax is installed" in capsys.readouterr().out
+    assert main(["validate", "--python", str(tmp_path / "venv"), "-f", "jax>=0.4"]) == 1
+    out = capsys.readouterr().out
+    assert "jax/import: it is not installed in" in out
+    assert "torch" not in out
+
+
+def test_a_framework_that_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "-f", "tensrflow"]) == 2
+    assert "did you mean tensorflow?" in capsys.readouterr().err
 
 
 @pytest.mark.network
