@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 del TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ("__version__", "detect", "lock", "plan", "validate")
+__all__ = ("__version__", "apply", "detect", "doctor", "lock", "plan", "validate")
 
 
 def detect(*, python: str | None = None, facts: str | Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -117,6 +117,75 @@ def lock(  # noqa: PLR0913 - the options of the command line
     from cudnn_resolve.cli import library
 
     return library.lock(words)
+
+
+def apply(  # noqa: PLR0913 - the options of the command line
+    framework: str | Sequence[str] = (),
+    *,
+    lock: str | None = None,
+    requirement: str | Sequence[str] = (),
+    cuda: str | None = None,
+    cudnn: str | None = None,
+    python: str | None = None,
+    driver: str | None = None,
+    gpu: str | Sequence[str] = (),
+    prefer: Literal["installed", "newest"] | None = None,
+    driver_policy: Literal["minor", "strict"] | None = None,
+    device: Literal["gpu", "cpu"] | None = None,
+    strict_pins: bool = False,
+    channel: Literal["auto", "pip", "apt"] | None = None,
+    matrix: str | Sequence[str] = (),
+    index_url: str | None = None,
+    extra_index_url: str | Sequence[str] = (),
+    find_links: str | Sequence[str] = (),
+    constraint: str | Sequence[str] = (),
+    group: str | Sequence[str] = (),
+    index_strategy: Literal["first-index", "best-match"] | None = None,
+    exclude_newer: str | None = None,
+    no_binary: str | Sequence[str] = (),
+    only_binary: str | Sequence[str] = (),
+    no_variant_indexes: bool = False,
+    offline: bool = False,
+    installer: Literal["auto", "pip", "uv"] = "auto",
+    no_hashes: bool = False,
+    break_system_packages: bool = False,
+    dry_run: bool = False,
+    restart: bool = False,
+    undo: bool | int = False,
+) -> dict[str, Any]:
+    """What became of turning the environment into the planned one, or into that of a `lock`; a notebook shows it as a table.
+
+    It does not ask. `status` is `done`, `nothing`, `reverted`, `broken`, `undone`, `interrupted`, `dry-run` or `unsatisfiable`; where
+    nothing could be begun, an error is raised. `undo` is a number of the history, or True for the last one.
+    """
+    words = dict(locals())
+    from cudnn_resolve.cli import library
+
+    return library.apply(words)
+
+
+def doctor(  # noqa: PLR0913 - the options of the command line
+    log: str | None = None,
+    *,
+    facts: str | Mapping[str, Any] | None = None,
+    no_facts: bool = False,
+    python: str | None = None,
+    driver: str | None = None,
+    gpu: str | Sequence[str] = (),
+    python_version: str | None = None,
+    platform: str | None = None,
+    glibc: str | None = None,
+    os: str | None = None,
+    matrix: str | Sequence[str] = (),
+) -> dict[str, Any]:
+    """The findings of a log file, of the machine, or of both together, the most likely cause first.
+
+    `no_facts` judges the log alone; `facts` are those of the machine that it comes from.
+    """
+    words = dict(locals())
+    from cudnn_resolve.cli import library
+
+    return library.doctor(words)
 
 
 def validate(  # noqa: PLR0913 - the options of the command line

@@ -28,6 +28,15 @@ def plan(words: Mapping[str, Any]) -> dict[str, Any]:
     return encode_plan(found, encode(found.facts))
 
 
+def doctor(words: Mapping[str, Any]) -> dict[str, Any]:
+    """The findings as `doctor --format json` prints them."""
+    from cudnn_resolve.cli.doctor import diagnose
+    from cudnn_resolve.report.doctor import encode
+
+    rest = {name: value for name, value in words.items() if name not in ("log", "no_facts")}
+    return encode(diagnose(_options(rest), words.get("log"), no_facts=bool(words.get("no_facts"))))
+
+
 def lock(words: Mapping[str, Any]) -> dict[str, Any]:
     """The lock, or what `--check` finds, as `lock --format json` prints it; messages are left out."""
     from cudnn_resolve.cli.lock import add_arguments, answer
@@ -55,6 +64,55 @@ def validate(words: Mapping[str, Any]) -> dict[str, Any]:
     args = parser.parse([part for name, value in words.items() for part in _argument(name, value)])
     args.quiet = 1
     return encode_validation(verb.validated(args))
+
+
+class Result(dict[str, Any]):
+    """What `apply` gives: the object that `apply --format json` prints, which a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        from cudnn_resolve.report.html import render
+
+        return render(self)
+
+
+_WAYS = ("lock", "dry_run", "installer", "no_hashes", "break_system_packages", "restart", "undo")
+
+
+def apply(words: Mapping[str, Any]) -> Result:
+    """What `apply --format json` prints; a conflict is told by its status, `unsatisfiable`."""
+    from cudnn_resolve.cli.applying import Ways
+    from cudnn_resolve.cli.applying import apply as carry_out
+    from cudnn_resolve.cli.applying import undo as put_back
+    from cudnn_resolve.cli.notebook import restart_kernel
+    from cudnn_resolve.cli.progress import Progress
+    from cudnn_resolve.facts.codec import encode
+    from cudnn_resolve.host.linux import LinuxHost
+    from cudnn_resolve.report.apply import SCHEMA
+    from cudnn_resolve.report.apply import encode as encode_result
+    from cudnn_resolve.report.plan_json import encode_plan
+
+    options = _options({name: value for name, value in words.items() if name not in _WAYS})
+    ways = Ways(
+        lock=words["lock"],
+        dry_run=bool(words["dry_run"]),
+        installer=words["installer"],
+        trusted=bool(words["no_hashes"]),
+        managed=bool(words["break_system_packages"]),
+        restart=bool(words["restart"]),
+        reporter=Progress(),
+        words=tuple(
+            part for name, value in words.items() if name not in _WAYS and not isinstance(value, Mapping) for part in _argument(name, value)
+        ),
+    )
+    if words["undo"] is not False:
+        return Result(encode_result(put_back(options, ways, None if words["undo"] is True else int(words["undo"]))))
+    done, plan = carry_out(options, ways)
+    encoded = encode_plan(plan, encode(plan.facts)) if plan is not None else None
+    if done is None:
+        return Result({"schema": SCHEMA, "status": "unsatisfiable", "plan": encoded})
+    if ways.restart and done.restart is not None:
+        restart_kernel(LinuxHost())
+    return Result(encode_result(done, encoded))
 
 
 def _options(words: Mapping[str, Any]) -> Options:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.index.client import IndexClient
     from cudnn_resolve.index.config import Options as IndexOptions
+    from cudnn_resolve.index.settings import Settings
     from cudnn_resolve.requirement.file import Reference
 
 _RULES = {"first-index": "uv", "best-match": "pip"}
@@ -24,18 +25,24 @@ _RULES = {"first-index": "uv", "best-match": "pip"}
 def open_packages(options: Options, wishes: Wishes, facts: Facts) -> IndexClient:
     """The indexes that the options, the files or the configuration of the target's pip or uv name."""
     from cudnn_resolve.cli.printing import tell
-    from cudnn_resolve.host.settings import environment
     from cudnn_resolve.host.tablecache import cache_folder
     from cudnn_resolve.index.client import open_source
-    from cudnn_resolve.index.config import read_settings
 
-    prefix = _prefix(facts)
-    settings = read_settings(_said(options, wishes), environment(), prefix=prefix, import_path=_site_packages(prefix, facts))
+    settings = settings_of(options, wishes, facts)
 
     def progress(requests: int, received: int, what: str) -> None:
         tell(f"{requests} requests, {received / 1e6:.1f} MB; waiting for {what}", options)
 
     return open_source(settings, cache_folder=cache_folder(), offline=options.offline, progress=progress)
+
+
+def settings_of(options: Options, wishes: Wishes, facts: Facts) -> Settings:
+    """Where packages come from, and with which credentials: what the options, the files and the target's configuration say."""
+    from cudnn_resolve.host.settings import environment
+    from cudnn_resolve.index.config import read_settings
+
+    prefix = _prefix(facts)
+    return read_settings(_said(options, wishes), environment(), prefix=prefix, import_path=_site_packages(prefix, facts))
 
 
 def _said(options: Options, wishes: Wishes) -> IndexOptions:

@@ -10,7 +10,7 @@ from cudnn_resolve.cli.printing import emit, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.plan.model import Plan
 
-FORMATS = ("text", "json", "sh", "requirements")
+FORMATS = ("text", "json", "sh", "requirements", "notebook", "dockerfile")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     options = gather_options(args)
     plan = plan_of(options)
     say_notes(plan, options)
-    if not plan.is_satisfiable and options.format in ("sh", "requirements"):
+    if not plan.is_satisfiable and options.format in FORMATS[2:]:
         # Whoever asked for a script or a file to install from gets none, and reads why where messages go.
         say(_render(plan, options), options)
         return ExitCode.NO
@@ -67,4 +67,12 @@ def _render(plan: Plan, options: Options) -> str:
         from cudnn_resolve.report.requirements import render as render_requirements
 
         return render_requirements(plan)
+    if options.format == "notebook":
+        from cudnn_resolve.report.notebook import render as render_notebook
+
+        return render_notebook(plan)
+    if options.format == "dockerfile":
+        from cudnn_resolve.report.dockerfile import render as render_dockerfile
+
+        return render_dockerfile(plan)
     raise UsageError(f"there is no format {options.format!r}", code="unknown-format", context="--format")

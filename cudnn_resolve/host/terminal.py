@@ -89,3 +89,36 @@ def drop_output() -> None:
             sys.stdout.flush()
     except (OSError, ValueError):
         silence(sys.stdout)
+
+
+NOTEBOOK_VARIABLES = ("JPY_PARENT_PID", "COLAB_RELEASE_TAG", "COLAB_GPU", "KAGGLE_KERNEL_RUN_TYPE", "CI")
+"""Where a terminal may be there with nobody at it: the cells of notebooks have one, and some CI systems."""
+
+
+def is_live(stream: TextIO | None) -> bool:
+    """True where `stream` is a terminal on which a line can be drawn anew."""
+    try:
+        return stream is not None and stream.isatty() and os.environ.get("TERM", "dumb") != "dumb" and not os.environ.get("JPY_PARENT_PID")
+    except ValueError:
+        return False
+
+
+def can_answer() -> bool:
+    """True where somebody sits at a terminal and can answer a question."""
+    if any(os.environ.get(name) for name in NOTEBOOK_VARIABLES):
+        return False
+    try:
+        return sys.stdin is not None and sys.stderr is not None and sys.stdin.isatty() and sys.stderr.isatty()
+    except ValueError:
+        return False
+
+
+def ask(question: str) -> bool:
+    """True where the answer begins with y; an end of input is a no."""
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    try:
+        return input().strip().lower() in ("y", "yes")
+    except EOFError:
+        sys.stderr.write("\n")
+        return False

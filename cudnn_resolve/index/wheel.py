@@ -210,3 +210,21 @@ def _find_end(tail: bytes) -> int:
         at = tail.rfind(b"PK\x05\x06", 0, at)
         tries += 1
     return -1
+
+
+def member_names(part: Part) -> tuple[str, ...]:
+    """Names of all members, in order, as the directory has them; WheelError where it is damaged."""
+    start, size = _directory(part)
+    if size > LARGEST_DIRECTORY:
+        raise WheelError("has a directory of unbelievable size")
+    raw = part.read(start, size) if size else b""
+    names = []
+    at = 0
+    while at + _ENTRY.size <= len(raw) and raw[at : at + 4] == b"PK\x01\x02":
+        fields = _ENTRY.unpack_from(raw, at)
+        stop = at + _ENTRY.size + fields[10]
+        names.append(raw[at + _ENTRY.size : stop].decode("utf-8", "replace"))
+        at = stop + fields[11] + fields[12]
+    if at != len(raw) or not names:
+        raise WheelError("has a damaged directory")
+    return tuple(names)

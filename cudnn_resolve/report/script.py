@@ -1,11 +1,17 @@
-"""A plan as a bash script that carries it out without this program."""
+"""A plan as a bash script that carries it out without this program.
+
+It checks itself: its own text, each file by its hash, and at the end the versions that are installed.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import re
 import shlex
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.plan.preload import MODULE, preload_pth, preload_source
+from cudnn_resolve.report.pins import groups, looks
 from cudnn_resolve.report.plan import machine_line
 from cudnn_resolve.report.text import clean
 
@@ -15,28 +21,52 @@ if TYPE_CHECKING:
     from cudnn_resolve.plan.model import Environment, Plan, Step
 
 _SUDO = 'SUDO=; if [ "$(id -u)" != 0 ]; then SUDO=sudo; fi'
+_MARK = "# --- what the sum above is of ---"
+_END = "CUDNN_RESOLVE_END"
 
 
 def render(plan: Plan) -> str:
     """The script: `PYTHON` names the interpreter, steps that need root go through sudo where the user is not root."""
-    python = plan.facts.python.path or "python3"
-    lines = [
+    body = "\n".join(_body(plan)) + "\n"
+    head = [
         "#!/usr/bin/env bash",
         f"# {clean(', '.join(plan.targets))}",
         f"# for {machine_line(plan)}",
         *(f"# {clean(one.message)}" for one in plan.warnings),
         "set -euo pipefail",
-        f"PYTHON=${{PYTHON:-{shlex.quote(clean(python))}}}",
+        f"SUM={hashlib.sha256(body.encode('utf-8', 'backslashreplace')).hexdigest()}",
+        f'if [ -z "${{EDITED:-}}" ] && grep -qxF "{_MARK}" "$0" 2>/dev/null; then',
+        f'  if [ "$(sed \'1,/^{_MARK}$/d\' "$0" | sha256sum | cut -d \' \' -f 1)" != "$SUM" ]; then',
+        '    echo "this script is not as it was written; EDITED=1 runs it all the same" >&2; exit 1',
+        "  fi",
+        "fi",
+        _MARK,
     ]
+    return "\n".join(head) + "\n" + body
+
+
+def _body(plan: Plan) -> Iterator[str]:
+    python = plan.facts.python.path or "python3"
+    yield f"PYTHON=${{PYTHON:-{shlex.quote(clean(python))}}}"
     if plan.stack and plan.stack.driver_min:
-        lines += _driver_check(plan.stack.driver_min)
+        yield from _driver_check(plan.stack.driver_min)
     if any(step.needs_root for step in plan.steps):
-        lines.append(_SUDO)
+        yield _SUDO
+    if any(step.kind == "pip" for step in plan.steps):
+        yield from _python_check(plan)
+    first = True
     for step in plan.steps:
-        lines += ["", f"# {clean(step.why)}", *_step(step, plan)]
+        if step.kind == "pip":
+            if first:  # one call of pip for each index, all of them here
+                yield from _pip(plan)
+            first = False
+            continue
+        yield from ("", f"# {clean(step.why)}", *_step(step, plan))
     if not plan.steps:
-        lines.append("echo 'nothing to do: what is installed fits'")
-    return "\n".join(lines) + "\n"
+        yield "echo 'nothing to do: what is installed fits'"
+    elif plan.pip:
+        yield from ("", "# is everything as planned", f"\"$PYTHON\" -I - <<'{_END}'", *looks(plan).rstrip("\n").split("\n"), _END)
+        yield "echo 'done: the environment is as planned'"
 
 
 def _driver_check(minimum: str) -> list[str]:
@@ -49,6 +79,35 @@ def _driver_check(minimum: str) -> list[str]:
         "  fi",
         "fi",
     ]
+
+
+def _python_check(plan: Plan) -> Iterator[str]:
+    """Lines that stop where the interpreter is of another minor: the files are for this one."""
+    minor = python_minor(plan)
+    if minor is not None:
+        yield 'found=$("$PYTHON" -c \'import sys; print("%d.%d" % sys.version_info[:2])\')'
+        yield f'case "$found" in {minor}) ;; [0-9]*) echo "$PYTHON is Python $found; this plan is for {minor}" >&2; exit 1 ;; esac'
+
+
+def python_minor(plan: Plan) -> str | None:
+    """`3.11`: the Python that the plan is for; None where it is not known."""
+    full = plan.facts.python.version or (plan.resolution.machine.python_full if plan.resolution else None) or ""
+    found = re.match(r"\d+\.\d+", full)
+    return found[0] if found else None
+
+
+def _pip(plan: Plan) -> Iterator[str]:
+    for group in groups(plan):
+        if not group.hashed:
+            yield from ("", "# exact versions, without their own dependencies: the plan holds them; no index was asked for hashes")
+            yield f'"$PYTHON" -m pip install {shlex.join((*group.options, *group.words))}'
+            continue
+        yield from ("", "# exact files, by their hashes, without their own dependencies: the plan holds them")
+        yield from ("PINS=$(mktemp)", f"cat > \"$PINS\" <<'{_END}'")
+        yield from group.lines
+        yield _END
+        yield f'"$PYTHON" -m pip install {shlex.join(group.options)} -r "$PINS"'
+        yield 'rm -f "$PINS"'
 
 
 def _step(step: Step, plan: Plan) -> Iterator[str]:
@@ -77,9 +136,9 @@ def _preload(entry: Environment) -> Iterator[str]:
     """Writes the two files of the preload into site-packages."""
     source = preload_source(tuple(entry.value.split()))
     yield 'SITE=$("$PYTHON" -c \'import sysconfig; print(sysconfig.get_paths()["purelib"])\')'
-    yield f"cat > \"$SITE/{MODULE}.py\" <<'CUDNN_RESOLVE_END'"
+    yield f"cat > \"$SITE/{MODULE}.py\" <<'{_END}'"
     yield source.rstrip("\n")
-    yield "CUDNN_RESOLVE_END"
+    yield _END
     yield f"printf '%s\\n' {shlex.quote(preload_pth().strip())} > \"$SITE/{MODULE}.pth\""
 
 

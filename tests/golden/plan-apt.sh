@@ -5,6 +5,13 @@
 # CUDA 11.8 is not in the apt repository of ubuntu22.04: its libraries come from older, that of an older release, which serves for libraries alone
 # the apt packages need root, which this user is not: hand the commands to an administrator
 set -euo pipefail
+SUM=ac75f69722f7e7c3e39716faa3a2622d93e76e90385b972f9ba55670bb7c4f01
+if [ -z "${EDITED:-}" ] && grep -qxF "# --- what the sum above is of ---" "$0" 2>/dev/null; then
+  if [ "$(sed '1,/^# --- what the sum above is of ---$/d' "$0" | sha256sum | cut -d ' ' -f 1)" != "$SUM" ]; then
+    echo "this script is not as it was written; EDITED=1 runs it all the same" >&2; exit 1
+  fi
+fi
+# --- what the sum above is of ---
 PYTHON=${PYTHON:-/env/bin/python}
 if command -v nvidia-smi >/dev/null 2>&1; then
   driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true)
@@ -13,6 +20,8 @@ if command -v nvidia-smi >/dev/null 2>&1; then
   fi
 fi
 SUDO=; if [ "$(id -u)" != 0 ]; then SUDO=sudo; fi
+found=$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+case "$found" in 3.10) ;; [0-9]*) echo "$PYTHON is Python $found; this plan is for 3.10" >&2; exit 1 ;; esac
 
 # NVIDIA's repository older: install https://repo.example/older/keyring_1-1_all.deb, then `apt-get update`
 KEYRING=$(mktemp --suffix=.deb)
@@ -28,5 +37,32 @@ $SUDO apt-get install -y --no-install-recommends cuda-libraries-11-8=11.8.0-1 li
 # an upgrade would replace them: these package names are shared by several CUDA versions
 $SUDO apt-mark hold cuda-libraries-11-8 libcudnn8
 
-# exact versions, without their own dependencies: the plan holds them
+# exact versions, without their own dependencies: the plan holds them; no index was asked for hashes
 "$PYTHON" -m pip install --no-deps south==1.1 numpy==1.26.4
+
+# is everything as planned
+"$PYTHON" -I - <<'CUDNN_RESOLVE_END'
+import sys
+try:
+    from importlib.metadata import PackageNotFoundError, version
+except ImportError:
+    from pkg_resources import DistributionNotFound as PackageNotFoundError, get_distribution
+    def version(name):
+        return get_distribution(name).version
+wrong = []
+for name, wanted in {'south': '1.1', 'numpy': '1.26.4'}.items():
+    try:
+        found = version(name)
+    except PackageNotFoundError:
+        found = None
+    if found != wanted and (found or "").partition("+")[0] != wanted.partition("+")[0]:
+        wrong.append("{} is {}, not {}".format(name, found or "not there", wanted))
+for name in []:
+    try:
+        wrong.append("{} {} is still there".format(name, version(name)))
+    except PackageNotFoundError:
+        pass
+if wrong:
+    sys.exit("not as planned: " + "; ".join(wrong))
+CUDNN_RESOLVE_END
+echo 'done: the environment is as planned'

@@ -1,0 +1,310 @@
+"""What `apply` does, for the command line and for the library: hold, repair, plan, carry out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from cudnn_resolve.cli.options import Options
+from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError
+from cudnn_resolve.execution.environment import Environment, ask_environment
+from cudnn_resolve.execution.model import Execution, Reporter, Silent
+from cudnn_resolve.execution.shelf import Shelf
+from cudnn_resolve.host import clock, disk
+from cudnn_resolve.host.hold import alive, hold, own_pid
+from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.record import dataclass, field, replace
+
+if TYPE_CHECKING:
+    from cudnn_resolve.execution.run import Work
+    from cudnn_resolve.execution.task import Task
+    from cudnn_resolve.index.download import Downloads
+    from cudnn_resolve.index.transport import Transport
+    from cudnn_resolve.plan.model import Plan
+    from cudnn_resolve.requirement.source import File
+
+_ORPHAN_SECONDS = 20.0
+"""How long an installer is awaited whose own `apply` was killed."""
+_RACE_SECONDS = 0.3
+LOCK_NAME = "pylock.toml"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ways:
+    """How an `apply` is to go about it."""
+
+    lock: str | None = None
+    dry_run: bool = False
+    installer: str = "auto"
+    trusted: bool = False
+    managed: bool = False
+    resume: bool = False
+    restart: bool = False
+    reporter: Reporter = field(default_factory=Silent)
+    confirm: Callable[[Plan], bool] | None = None
+    """Shows a plan that changes something, and says whether it may; None = it may."""
+    watch: Callable[[str], None] | None = None
+    words: tuple[str, ...] = ()
+    """The words of a command line that asks for the same."""
+
+
+def apply(options: Options, ways: Ways) -> tuple[Execution | None, Plan | None]:
+    """What became of it, and the plan; no execution where there is no plan."""
+    environment = _environment(options)
+    if ways.dry_run:
+        return _dry(options, ways)
+    with _held(environment, ways) as work:
+        repaired = _repair(work, ways)
+        if repaired is not None and repaired.status == "broken":
+            return repaired, None
+        plan, task = _plan(options, ways)
+        if task is None:
+            return None, plan
+        return _carry_out(plan, task, work, options, ways), plan
+
+
+def _dry(options: Options, ways: Ways) -> tuple[Execution | None, Plan | None]:
+    plan, task = _plan(options, ways)
+    if task is None:
+        return None, plan
+    if ways.confirm is not None:
+        ways.confirm(plan)
+    from cudnn_resolve.execution.fetch import check_known
+
+    notes: tuple[str, ...] = ()
+    try:
+        check_known(task.install, task.unpinned, trusted=ways.trusted)
+    except WorldError as error:
+        notes = (error.message,)
+    return Execution(status="dry-run" if plan.changes else "nothing", notes=notes), plan
+
+
+def _plan(options: Options, ways: Ways) -> tuple[Plan, Task | None]:
+    from cudnn_resolve.execution.task import task_of
+
+    path = _lock_path(options, ways)
+    if path is not None:
+        plan = _plan_of_lock(path, options)
+    else:
+        from cudnn_resolve.cli.plan import plan_of
+
+        plan = plan_of(options)
+    return plan, task_of(plan) if plan.is_satisfiable else None
+
+
+def _lock_path(options: Options, ways: Ways) -> str | None:
+    """The lock that is to be installed: the one that was named, or where nothing was asked for, the one that lies here."""
+    if ways.lock is not None or options.frameworks or options.requirement_files or options.groups:
+        return ways.lock
+    if disk.is_regular(LOCK_NAME):
+        return LOCK_NAME
+    raise UsageError(
+        f"nothing is asked for, and there is no {LOCK_NAME} here",
+        code="no-target",
+        hint="name a framework, `apply -f tensorflow==2.15`, or a lock, `apply path/to/pylock.toml`",
+    )
+
+
+def _plan_of_lock(path: str, options: Options) -> Plan:
+    from cudnn_resolve.cli.gather import gather_book, gather_facts
+    from cudnn_resolve.execution.locked import plan_of_lock
+    from cudnn_resolve.host.files import folder_of, read_bounded
+    from cudnn_resolve.lock.read import LIMIT_BYTES, read
+
+    lock = read(read_bounded(path, LIMIT_BYTES, "lock"), path)
+    book = gather_book(options)
+    plan, misfits = plan_of_lock(lock, folder_of(path), gather_facts(options, book), book)
+    if plan is None:
+        lines = "; ".join(f"{one.what}: the lock wants {one.locked}, here is {one.now}" for one in misfits[:5])
+        raise LockMisfitError(f"{path} is not for this machine: {lines}", code="lock-misfit", hint="`cudnn-resolve lock` makes one that is")
+    return plan
+
+
+class LockMisfitError(CudnnResolveError):
+    """The lock is for other machines: the answer is no."""
+
+    exit_code = ExitCode.NO
+
+
+def _carry_out(plan: Plan, task: Task, work: Work, options: Options, ways: Ways) -> Execution:
+    from cudnn_resolve.execution.run import carry_out, is_done
+
+    if is_done(task, work):
+        work.shelf.unmark()
+        return Execution(status="nothing")
+    if plan.facts.python.externally_managed and not ways.managed:
+        raise _managed(work.environment)
+    if ways.confirm is not None and not ways.confirm(plan):
+        work.shelf.unmark()
+        return Execution(status="interrupted", notes=("not carried out: the answer was no",), exit_code=ExitCode.NO)
+
+    def verify() -> tuple[str, ...]:
+        from cudnn_resolve.cli.gather import detect_facts
+        from cudnn_resolve.execution.after import differences
+
+        return differences(task, detect_facts(options))
+
+    with _downloads(options, plan) as download:
+        done = carry_out(task, replace(work, verify=verify, download=download, members=download.members))
+    if done.status != "done":
+        return done
+    from cudnn_resolve.cli.notebook import restart_note
+
+    return replace(done, restart=restart_note(work.host, task.frameworks))
+
+
+@contextmanager
+def _downloads(options: Options, plan: Plan) -> Iterator[_Fetching]:
+    from cudnn_resolve.cli.packages import settings_of
+    from cudnn_resolve.cli.request import wishes_of
+    from cudnn_resolve.index.download import Downloads
+    from cudnn_resolve.index.transport import Transport
+
+    settings = settings_of(options, wishes_of(options), plan.facts)
+    transport = Transport(settings)
+    try:
+        yield _Fetching(Downloads(transport, settings.retries), transport, offline=options.offline)
+    finally:
+        transport.close()
+
+
+class _Fetching:
+    """Files of indexes, and of folders on this disk, which need not be copied."""
+
+    def __init__(self, downloads: Downloads, transport: Transport, *, offline: bool) -> None:
+        self._downloads = downloads
+        self._transport = transport
+        self._offline = offline
+
+    def members(self, file: File) -> tuple[str, ...] | None:
+        """Names of the files in a wheel; None where they cannot be had without the wheel."""
+        from cudnn_resolve.execution.fetch import local_members
+        from cudnn_resolve.index.address import is_local
+        from cudnn_resolve.index.members import members_of
+
+        if is_local(file.url):
+            return local_members(file)
+        return None if self._offline else members_of(file, self._transport)
+
+    def __call__(self, file: File, folder: str, progress: Callable[[int], None]) -> str:
+        """The path of the file in the folder."""
+        from cudnn_resolve.execution.fetch import download_local
+        from cudnn_resolve.index.address import is_local
+
+        if is_local(file.url):
+            return download_local(file, folder, progress)
+        if self._offline:
+            raise WorldError(f"{file.filename} is not on this disk", code="offline", hint="leave --offline out")
+        before = 0
+
+        def told(name: str, there: int, total: int | None) -> None:
+            nonlocal before
+            del name, total
+            progress(there - before)
+            before = there
+
+        return self._downloads.fetch(file, folder, told)
+
+
+def _managed(environment: Environment) -> WorldError:
+    return WorldError(
+        f"{environment.python} belongs to the system, which manages its packages itself (PEP 668)",
+        code="externally-managed",
+        hint=f"make an environment of your own, `{environment.python} -m venv .venv`, and add `--python .venv`; "
+        "or say --break-system-packages",
+    )
+
+
+def stopped_words(options: Options) -> tuple[str, ...] | None:
+    """The words that asked for the `apply` that was stopped last; None where the last one came to its end."""
+    from cudnn_resolve.execution.shelf import was_stopped
+
+    stories = Shelf(_environment(options)).stories()
+    if not stories or not was_stopped(stories[-1]):
+        return None
+    words = stories[-1].begin.get("words")
+    return tuple(words) if isinstance(words, list) and all(isinstance(word, str) for word in words) else None
+
+
+def undo(options: Options, ways: Ways, number: int | None) -> Execution:
+    """What became of the undo."""
+    from cudnn_resolve.execution.recover import undo as put_back
+
+    with _held(_environment(options), ways, mark=False) as work:
+        return put_back(work, number)
+
+
+def history(options: Options, ways: Ways) -> list[dict[str, Any]]:
+    """Every `apply` of the environment, the newest first."""
+    from cudnn_resolve.report.apply import history as rows
+
+    del ways
+    shelf = Shelf(_environment(options))
+    stories = shelf.stories()
+    return rows(stories, [one.id for one in stories if shelf.can_undo(one)])
+
+
+def _repair(work: Work, ways: Ways) -> Execution | None:
+    from cudnn_resolve.execution.recover import repair
+
+    del ways
+    return repair(work)
+
+
+def _environment(options: Options) -> Environment:
+    from cudnn_resolve.probe.python import choose_python
+
+    host = LinuxHost()
+    path, _ = choose_python(host, options.python)
+    return ask_environment(host, path)
+
+
+@contextmanager
+def _held(environment: Environment, ways: Ways, *, mark: bool = True) -> Iterator[Work]:
+    """With what to work, while nobody else does; WorldError where somebody is at work."""
+    from cudnn_resolve.execution.run import Work
+
+    shelf = Shelf(environment)
+    folder = environment.scheme["purelib"]
+    told = _told(shelf)
+    orphaned = told is not None and not alive(told[0])
+    found = hold(folder, wait_seconds=_ORPHAN_SECONDS if orphaned else _RACE_SECONDS)
+    if found is None:
+        who = f" (process {told[0]}, since {told[1]})" if told is not None else ""
+        raise WorldError(
+            f"another apply is at work on {environment.prefix}{who}",
+            code="busy",
+            context=folder,
+            hint="wait until it has ended",
+        )
+    try:
+        if mark and disk.writable(folder):
+            before = shelf.marked()
+            stopped = before is not None
+            shelf.mark(json.dumps({"pid": own_pid(), "at": clock.moment(), "stopped": stopped}))
+        yield Work(
+            host=LinuxHost(),
+            environment=environment,
+            shelf=shelf,
+            hold=found,
+            reporter=ways.reporter,
+            watch=ways.watch,
+            words=ways.words,
+            installer=ways.installer,
+            managed=ways.managed,
+            trusted=ways.trusted,
+        )
+    finally:
+        found.release()
+
+
+def _told(shelf: Shelf) -> tuple[int, str] | None:
+    """The process that is at work, and since when, as it wrote it down."""
+    text = shelf.marked()
+    try:
+        told = json.loads(text or "")
+        return int(told["pid"]), str(told["at"])[:30]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None

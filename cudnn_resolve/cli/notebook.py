@@ -1,0 +1,77 @@
+"""Notebooks: which frameworks the running kernel has imported already, and its restart."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.plan.preload import IMPORT_NAMES
+
+if TYPE_CHECKING:
+    from cudnn_resolve.host.port import Host
+
+_KERNELS = ("ipykernel_launcher", "ipykernel", "colab_kernel_launcher")
+_ANCESTORS = 12
+
+
+def imported_here(frameworks: Iterable[str]) -> tuple[str, ...]:
+    """Those of the frameworks that this very process has imported: it keeps the old ones until it ends."""
+    return tuple(name for name in frameworks if IMPORT_NAMES.get(name, name) in sys.modules)
+
+
+def in_notebook() -> bool:
+    """True where this process is a notebook's kernel."""
+    module = sys.modules.get("IPython")
+    shell = getattr(module, "get_ipython", lambda: None)()
+    return shell is not None and getattr(shell, "kernel", None) is not None
+
+
+def kernel_above(host: Host) -> int | None:
+    """The process of the kernel from whose cell this program was started (`!cudnn-resolve …`); None where there is none."""
+    pid = "self"
+    for _ in range(_ANCESTORS):
+        text = host.read_text(f"/proc/{pid}/stat", 4096)
+        fields = text.rpartition(")")[2].split() if text else []
+        if len(fields) < 2 or not fields[1].isdigit() or int(fields[1]) < 2:
+            return None
+        pid = fields[1]
+        words = (host.read_text(f"/proc/{pid}/cmdline", 65536) or "").split("\0")
+        if any(word in _KERNELS or word.rpartition("/")[2].removesuffix(".py") in _KERNELS for word in words):
+            return int(pid)
+    return None
+
+
+def imported_by_kernel(host: Host, pid: int, frameworks: Iterable[str]) -> tuple[str, ...]:
+    """Those of the frameworks whose libraries the kernel has loaded."""
+    maps = host.read_text(f"/proc/{pid}/maps", 16 << 20) or ""
+    return tuple(name for name in frameworks if f"-packages/{IMPORT_NAMES.get(name, name)}/" in maps)
+
+
+def restart_note(host: Host, frameworks: Iterable[str]) -> str | None:
+    """Why the kernel must be restarted; None where it need not be, or where there is none."""
+    names = tuple(frameworks)
+    imported = imported_here(names)
+    if not imported:
+        pid = kernel_above(host)
+        imported = imported_by_kernel(host, pid, names) if pid is not None else ()
+    if not imported:
+        return None
+    return (
+        f"restart the runtime: this kernel has imported {', '.join(imported)} already, and keeps the old files loaded until it ends; "
+        "run the cell again afterwards, which then changes nothing (--restart does it by itself)"
+    )
+
+
+def restart_kernel(host: Host) -> bool:
+    """True where a kernel was asked to end, so that its server starts it anew; the own one or the one whose cell this is."""
+    from cudnn_resolve.host.process import end_process
+
+    if in_notebook():
+        shell = sys.modules["IPython"].get_ipython()
+        shell.kernel.do_shutdown(restart=True)
+        return True
+    pid = kernel_above(host)
+    if pid is None:
+        return False
+    return end_process(pid)

@@ -1,0 +1,1 @@
+"""Carries a plan out: a journal, the steps, and the way back."""

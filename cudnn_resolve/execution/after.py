@@ -1,0 +1,55 @@
+"""Looks at an environment after a change: is it what the plan says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from packaging.version import InvalidVersion, Version
+
+from cudnn_resolve.facts.model import UNKNOWN
+
+if TYPE_CHECKING:
+    from cudnn_resolve.execution.task import Task
+    from cudnn_resolve.facts.model import Facts
+
+
+def differences(task: Task, facts: Facts) -> tuple[str, ...]:
+    """What is not as planned, in words; empty where everything is."""
+    return (*_pip(task, facts), *_cudnn(task, facts))
+
+
+def _pip(task: Task, facts: Facts) -> Iterator[str]:
+    known = facts.packages.pip
+    if not isinstance(known, Mapping):
+        yield "the packages of the environment cannot be listed any more"
+        return
+    for name, version in (task.pinned or {}).items():
+        here = known.get(name)
+        if here is None:
+            yield f"{name} {version} is not there"
+        elif not _same(here, version):
+            yield f"{name} is {here}, not {version}"
+    for name in task.remove:
+        if name in known:
+            yield f"{name} {known[name]} is still there"
+
+
+def _cudnn(task: Task, facts: Facts) -> Iterator[str]:
+    """Another cuDNN than planned, where it can be told which one is loaded; a preload decides by itself."""
+    if facts.frameworks is UNKNOWN or task.preload:
+        return
+    for one in facts.frameworks:
+        wanted = (task.cudnn or {}).get(one.name)
+        found = one.would_load
+        if wanted and found is not None and found.version and not (wanted.startswith(found.version) or found.version.startswith(wanted)):
+            yield f"{one.name} would load cuDNN {found.version} from {found.path}, not {wanted}: {found.because}"
+
+
+def _same(one: str, other: str) -> bool:
+    """True for one version; a variant that is served under its bare version is itself."""
+    try:
+        first, second = Version(one), Version(other)
+    except InvalidVersion:
+        return one == other
+    return first == second or (first.public == second.public and (first.local is None or second.local is None))

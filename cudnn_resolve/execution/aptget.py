@@ -1,0 +1,226 @@
+"""The apt part: real apt-get, simulated first, with exactly the planned versions, and nothing removed that the plan does not name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.errors import WorldError
+from cudnn_resolve.execution.task import APT_NAME, APT_VERSION
+from cudnn_resolve.host import disk
+from cudnn_resolve.host.port import Host, which
+from cudnn_resolve.host.tool import Tooling, ToolResult, run_tool
+from cudnn_resolve.record import dataclass
+
+if TYPE_CHECKING:
+    from cudnn_resolve.execution.task import SystemPackage, Task
+
+OLD_KEY = "7FA2AF80"
+"""The key with which NVIDIA signed until April 2022; it was revoked. Source: NVIDIA's notice on rotated repository keys."""
+NEW_KEYS = ("3BF863CC", "8793F200")
+"""The keys with which it signs now, the second one for Debian 13."""
+_TIMEOUT_SECONDS = 120.0
+_OPTIONS = ("-y", "-q", "--no-install-recommends", "-o", "Dpkg::Use-Pty=0", "-o", "APT::Install-Suggests=0", "-o", "DPkg::Lock::Timeout=60")
+_LINE = re.compile(r"^(Inst|Remv|Purg) (\S+)(?: \[([^\]]*)\])?(?: \((\S+))?", re.MULTILINE)
+_UNSIGNED = re.compile(r"(NO_PUBKEY|EXPKEYSIG|REVKEYSIG|KEYEXPIRED|is not signed|signatures couldn't be verified|were invalid)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Simulation:
+    """What apt-get says that it would do."""
+
+    install: Mapping[str, str]
+    """Package to version, further ones that come along included."""
+    remove: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Apt:
+    """How apt is called on this machine."""
+
+    host: Host
+    program: str
+    sudo: tuple[str, ...]
+    """What stands before commands that need root: nothing, or `sudo -n`."""
+    environ: Mapping[str, str]
+
+    def argv(self, *words: str, root: bool = True) -> tuple[str, ...]:
+        """A command; environment variables that apt must see are handed through sudo."""
+        if not (root and self.sudo):
+            return words
+        handed = [f"{name}={self.environ[name]}" for name in ("APT_CONFIG", "DEBIAN_FRONTEND") if name in self.environ]
+        return (*self.sudo, *(("env", *handed) if handed else ()), *words)
+
+    def run(self, tooling: Tooling, *words: str) -> ToolResult:
+        """What became of a command that changes something; it is never torn off in the middle."""
+        return run_tool(self.argv(*words), tooling, env=self.environ, outlives=True)
+
+    def ask(self, *words: str) -> tuple[bool, str]:
+        """Whether a command that changes nothing ended well, and what it said."""
+        result = self.host.run(list(words), timeout_seconds=_TIMEOUT_SECONDS, env=self.environ)
+        return result.ok, f"{result.stdout}\n{result.stderr}"
+
+
+def find_apt(host: Host) -> Apt | None:
+    """How apt is called; None where there is no apt-get, or no root for it."""
+    program = which(host, "apt-get")
+    if program is None:
+        return None
+    environ = {**host.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "NEEDRESTART_MODE": "l"}
+    if disk.is_root():
+        return Apt(host=host, program=program, sudo=(), environ=environ)
+    sudo = which(host, "sudo")
+    if sudo is not None and host.run([sudo, "-n", "true"], timeout_seconds=10).ok:
+        return Apt(host=host, program=program, sudo=(sudo, "-n"), environ=environ)
+    return None
+
+
+def require_apt(task: Task, host: Host) -> Apt:
+    """How apt is called; WorldError with the commands for an administrator where this user cannot."""
+    found = find_apt(host)
+    if found is not None:
+        return found
+    if which(host, "apt-get") is None:
+        raise WorldError(
+            "this system has no apt-get, and the plan needs packages of the system: " + ", ".join(one.name for one in task.apt),
+            code="no-apt",
+            hint="; ".join(rpm_commands(task)) if which(host, "dnf") or which(host, "rpm") else "use --channel pip",
+        )
+    raise WorldError(
+        "the packages of the system need root, and this user has none",
+        code="needs-root",
+        hint="hand these commands to an administrator, then run it again:\n  " + "\n  ".join(administrator_commands(task)),
+    )
+
+
+def administrator_commands(task: Task) -> list[str]:
+    """The commands that bring the apt part about, for somebody who has root."""
+    import shlex
+
+    out = []
+    for one in task.keyrings:
+        name = one.url.rpartition("/")[2]
+        out += [f"curl -fsSLO {shlex.quote(one.url)}", f"sudo dpkg -i {shlex.quote(name)}"]
+    out.append("sudo apt-get update")
+    out.append(shlex.join(["sudo", "apt-get", "install", "-y", "--no-install-recommends", *_pins(task.apt)]))
+    out.append(shlex.join(["sudo", "apt-mark", "hold", *(one.name for one in task.apt)]))
+    return out
+
+
+def rpm_commands(task: Task) -> list[str]:
+    """The same for a system with RPM packages, by their names there; nobody runs them here."""
+    import shlex
+
+    names = [rpm_name(one.name, one.version) for one in task.apt]
+    return [shlex.join(["sudo", "dnf", "install", *names]), shlex.join(["sudo", "dnf", "versionlock", "add", *names])]
+
+
+def rpm_name(name: str, version: str) -> str:
+    """The RPM package of an apt package, `libcudnn8-8.9.7.29-1.cuda12.2` for `libcudnn8` `8.9.7.29-1+cuda12.2`."""
+    renamed = re.sub(r"-dev(?=-|$)", "-devel", name)
+    return f"{renamed}-{version.replace('+', '.')}"
+
+
+def _pins(packages: Iterable[SystemPackage]) -> list[str]:
+    return [f"{one.name}={one.version}" for one in packages]
+
+
+def update(apt: Apt, tooling: Tooling) -> None:
+    """Nothing; the lists of packages are new. WorldError where a repository is not signed by a key that is known, or cannot be reached."""
+    result = apt.run(tooling, apt.program, "update", "-q", "-o", "APT::Update::Error-Mode=any")
+    text = "\n".join(result.tail)
+    if result.ok and not _UNSIGNED.search(text):
+        return
+    if any(key in text for key in (OLD_KEY, *NEW_KEYS)) or "NO_PUBKEY" in text:
+        raise WorldError(
+            "a repository is signed by a key that this system does not know, or that was revoked",
+            code="apt-key",
+            context=tooling.log,
+            hint="the package cuda-keyring brings NVIDIA's present key",
+        )
+    raise WorldError(f"apt-get update failed: {result.why()}", code="apt-update", context=tooling.log)
+
+
+def simulate(apt: Apt, packages: Sequence[SystemPackage], held: Iterable[str]) -> Simulation:
+    """What apt-get would do for these packages; WorldError where it refuses, or would remove or hold back what nobody named."""
+    words = (apt.program, "-s", "install", *_OPTIONS, *_held_options(packages, held), *_down(packages), *_pins(packages))
+    ok, text = apt.ask(*words)
+    if not ok:
+        raise WorldError(f"apt-get cannot do this: {_reason(text)}", code="apt-refuses", hint="nothing was changed")
+    install: dict[str, str] = {}
+    remove: list[str] = []
+    for what, name, _, version in _LINE.findall(text):
+        if what == "Inst":
+            install[name.partition(":")[0]] = version
+        else:
+            remove.append(name.partition(":")[0])
+    unnamed = [name for name in remove if name not in {one.name for one in packages}]
+    if unnamed:
+        raise WorldError(
+            f"apt-get would remove {', '.join(unnamed)}, which the plan does not name",
+            code="apt-removes",
+            hint="nothing was changed; remove them yourself if you do not need them, or use --channel pip",
+        )
+    return Simulation(install=install, remove=tuple(remove))
+
+
+def _reason(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("E:")]
+    unmet = [line for line in lines if "Depends:" in line or "Conflicts:" in line or "Breaks:" in line]
+    return "; ".join([*errors[:3], *unmet[:3]])[:600] or "no reason given"
+
+
+def _held_options(packages: Sequence[SystemPackage], held: Iterable[str]) -> tuple[str, ...]:
+    """A held package moves only where the plan names that very package."""
+    names = {one.name for one in packages}
+    return ("--allow-change-held-packages",) if names & set(held) else ()
+
+
+def _down(packages: Sequence[SystemPackage]) -> tuple[str, ...]:
+    return ("--allow-downgrades",) if any(one.before is not None for one in packages) else ()
+
+
+def install(apt: Apt, packages: Sequence[SystemPackage], held: Iterable[str], tooling: Tooling) -> ToolResult:
+    """What became of the installation of exactly these versions."""
+    words = ("install", *_OPTIONS, *_held_options(packages, held), *_down(packages), "-o", "Dpkg::Options::=--force-confold")
+    return apt.run(tooling, apt.program, *words, *_pins(packages))
+
+
+def download(apt: Apt, packages: Sequence[SystemPackage], held: Iterable[str], tooling: Tooling) -> None:
+    """Nothing; every .deb lies in apt's own cache, its hash checked against the signed lists. WorldError where one cannot be had."""
+    words = ("install", "--download-only", *_OPTIONS, *_held_options(packages, held), *_down(packages))
+    result = apt.run(tooling, apt.program, *words, *_pins(packages))
+    if not result.ok:
+        raise WorldError(f"apt-get could not fetch the packages: {result.why()}", code="apt-download", context=tooling.log)
+
+
+def held_packages(apt: Apt) -> tuple[str, ...]:
+    """Names of held packages."""
+    ok, text = apt.ask("apt-mark", "showhold")
+    return tuple(line.strip() for line in text.splitlines() if APT_NAME.fullmatch(line.strip())) if ok else ()
+
+
+def installed_versions(apt: Apt) -> dict[str, str]:
+    """Installed packages and their versions, as dpkg has them."""
+    ok, text = apt.ask("dpkg-query", *_admin(apt), "-W", "-f", "${db:Status-Abbrev}\t${Package}\t${Version}\n")
+    out = {}
+    for line in text.splitlines() if ok else ():
+        status, _, rest = line.partition("\t")
+        name, _, version = rest.partition("\t")
+        if status.startswith(("ii", "hi")) and APT_NAME.fullmatch(name) and APT_VERSION.fullmatch(version):
+            out[name] = version
+    return out
+
+
+def _admin(apt: Apt) -> tuple[str, ...]:
+    """Where apt's dpkg keeps its state, for a program that does not ask apt."""
+    ok, text = apt.ask("apt-config", "shell", "STATUS", "Dir::State::status/f")
+    found = re.search(r"^STATUS='(/[^'\n]+)/status'$", text, re.MULTILINE) if ok else None
+    return ("--admindir", found[1]) if found else ()
+
+
+def mend(apt: Apt, words: Sequence[str], tooling: Tooling) -> None:
+    """Nothing; what a kill left half configured is configured."""
+    apt.run(tooling, "dpkg", *words, "--force-confold", "--configure", "-a")

@@ -1,0 +1,88 @@
+"""What must hold before anything changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.errors import WorldError
+from cudnn_resolve.host import disk
+
+if TYPE_CHECKING:
+    from cudnn_resolve.execution.environment import Environment
+    from cudnn_resolve.execution.exchange import Exchange
+    from cudnn_resolve.execution.installed import Installed
+    from cudnn_resolve.execution.task import Task
+    from cudnn_resolve.execution.wheel import Wheel
+    from cudnn_resolve.host.port import Host
+
+_SPARE_BYTES = 1 << 20
+_MAPS_BYTES = 4 << 20
+
+
+def check_before(task: Task, host: Host, environment: Environment) -> tuple[str, ...]:
+    """What the user should know; WorldError where the environment cannot be changed."""
+    for kind in ("purelib", "platlib", "scripts") if task.install or task.remove or task.preload else ():
+        folder = environment.scheme[kind]
+        if not disk.writable(folder):
+            raise WorldError(
+                f"this user may not write to {folder}",
+                code="permission",
+                context=folder,
+                hint=f"make an environment of your own: `{environment.python} -m venv .venv`, then add `--python .venv`",
+            )
+    return tuple(_in_use(task, host, environment))
+
+
+def _in_use(task: Task, host: Host, environment: Environment) -> Iterator[str]:
+    """A line for each process that has libraries of packages loaded that are about to be replaced."""
+    leaving = [piece.name for piece in task.install if piece.before] + list(task.remove)
+    if not leaving:
+        return
+    root = environment.scheme["platlib"]
+    words = {f"{root}/{name.replace('-', '_')}/" for name in leaving}
+    words |= {
+        f"{root}/nvidia/{name.removeprefix('nvidia-').rpartition('-')[0].replace('-', '_')}/"
+        for name in leaving
+        if name.startswith("nvidia-")
+    }
+    for name in host.list_dir("/proc"):
+        if not name.isdigit():
+            continue
+        maps = host.read_text(f"/proc/{name}/maps", _MAPS_BYTES)
+        if maps and any(word in maps for word in words):
+            who = (host.read_text(f"/proc/{name}/comm") or "a program").strip()
+            yield f"{who} (process {name}) has loaded packages that are replaced: restart it afterwards"
+
+
+def installed_outside(task: Task, installed: Mapping[str, Installed]) -> None:
+    """Nothing; WorldError where a package is to be removed that does not lie in this environment's own folders."""
+    missing = [name for name in task.remove if name not in installed]
+    if missing:
+        raise WorldError(
+            f"{', '.join(missing)} must go, but does not lie in this environment's own folders",
+            code="remove-outside",
+            hint="use an environment of your own, without the packages of the system",
+        )
+
+
+def check_room(wheels: Sequence[Wheel], exchange: Exchange, store: str, environment: Environment) -> None:
+    """Nothing; WorldError where what comes does not fit on the disk."""
+    target = environment.scheme["purelib"]
+    needed = sum(wheel.unpacked for wheel in wheels) + (_SPARE_BYTES if wheels else 0)
+    free = disk.free_bytes(target)
+    if wheels and needed > free:
+        raise _full(needed, free, target)
+    if disk.device_of(store) != disk.device_of(target):
+        saved = sum(disk.size_of(path) for path in exchange.save)
+        if saved > disk.free_bytes(store):
+            raise _full(saved, disk.free_bytes(store), store)
+
+
+def _full(needed: int, free: int, folder: str) -> WorldError:
+    return WorldError(
+        f"{needed >> 20} MiB are needed and {free >> 20} MiB are free",
+        code="disk-full",
+        context=folder,
+        hint="make room there; nothing was changed",
+    )

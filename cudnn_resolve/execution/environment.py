@@ -1,0 +1,90 @@
+"""The environment that is changed: where its files lie, and which installer it has."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from cudnn_resolve.errors import UsageError, WorldError
+from cudnn_resolve.host.port import CommandResult, Host, which
+from cudnn_resolve.record import dataclass
+
+TIMEOUT_SECONDS = 30.0
+_MARK = "cudnn-resolve-answer "
+KINDS = ("purelib", "platlib", "scripts", "data", "headers")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Environment:
+    """One Python environment, as its interpreter tells it."""
+
+    python: str
+    """The interpreter, as it is to be run."""
+    version: str
+    prefix: str
+    tag: str
+    """Of its compiled files: `cpython-311`."""
+    scheme: dict[str, str]
+    """Kind of file (`purelib`, `platlib`, `scripts`, `data`, `headers`) to folder."""
+    pip: str | None = None
+    """Folder of its pip; None where it has none."""
+    uv: str | None = None
+    """Path of a uv that may be used; None where there is none."""
+    uv_is_own: bool = False
+    """True where that uv belongs to this environment."""
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """Folders that files of packages may lie in, each once."""
+        return tuple(
+            dict.fromkeys((self.scheme["purelib"], self.scheme["platlib"], self.scheme["scripts"], self.prefix, self.scheme["data"]))
+        )
+
+    def holds(self, path: str) -> bool:
+        """True where a path lies inside the environment and is written plainly: absolute, without `..`."""
+        if not path.startswith("/") or "\0" in path or os.path.normpath(path) != path:
+            return False
+        return any(path.startswith(f"{root.rstrip('/')}/") for root in self.roots)
+
+
+def answer_line(result: CommandResult) -> dict[str, Any] | None:
+    """The JSON object in the answer of one of this room's payloads; None where there is none."""
+    line = next((one for one in reversed(result.stdout.splitlines()) if one.startswith(_MARK)), None)
+    try:
+        told = json.loads(line[len(_MARK) :]) if line is not None else None
+    except (ValueError, RecursionError):
+        return None
+    return told if isinstance(told, dict) else None
+
+
+def ask_environment(host: Host, python: str) -> Environment:
+    """The environment of an interpreter; UsageError or WorldError where it does not say."""
+    payload = os.path.join(os.path.dirname(__file__), "payload_environment.py")
+    result = host.run([python, "-I", "-B", payload], timeout_seconds=TIMEOUT_SECONDS)
+    told = answer_line(result)
+    if told is None:
+        raise WorldError(
+            f"the interpreter {python} does not say where it installs to: {result.why()}", code="python-broken", context=python
+        )
+    try:
+        scheme = {kind: os.path.normpath(str(told["scheme"][kind])) for kind in KINDS}
+        prefix = os.path.normpath(str(told["prefix"]))
+        pip = told["pip_folder"]
+        version, tag, executable = str(told["version"]), str(told["tag"]), str(told["executable"])
+    except (KeyError, TypeError, ValueError):
+        raise UsageError(f"{python} cannot be the target interpreter: its answer makes no sense", code="python-unusable") from None
+    if prefix == "/" or not all(path.startswith("/") for path in (prefix, *scheme.values())):
+        raise UsageError(f"{python} cannot be the target interpreter: its folders make no sense", code="python-unusable", context=prefix)
+    own = f"{scheme['scripts']}/uv"
+    found = own if which(host, own) else which(host, "uv")
+    return Environment(
+        python=python if os.path.isabs(python) else executable,  # tools are run from another folder
+        version=version,
+        prefix=prefix,
+        tag=tag,
+        scheme=scheme,
+        pip=str(pip) if pip else None,
+        uv=found,
+        uv_is_own=found == own,
+    )

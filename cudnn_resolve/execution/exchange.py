@@ -1,0 +1,144 @@
+"""The files of a change: which leave, which come, and how everything is put back.
+
+Files that leave are moved into a folder of the journal, never deleted, before the installer runs: it then only adds. So the way back
+needs no network, and does the same whenever and however often it is gone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.errors import WorldError
+from cudnn_resolve.execution.installed import Installed, claimed_by_others, files_of, with_compiled
+from cudnn_resolve.host import disk
+from cudnn_resolve.record import dataclass
+
+if TYPE_CHECKING:
+    from cudnn_resolve.execution.environment import Environment
+    from cudnn_resolve.execution.wheel import Wheel
+    from cudnn_resolve.host.port import Host
+
+LEFTOVERS = ("~", ".tmp")
+"""How names of files begin that installers make for a moment: pip's renamed packages, uv's unfinished files."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exchange:
+    """What leaves and what comes."""
+
+    save: tuple[str, ...]
+    """Files that are there and are moved away."""
+    add: tuple[str, ...]
+    """Where files will be laid down."""
+    infos: tuple[str, ...]
+    """`.dist-info` folders that are new: whatever is in them came with them."""
+    made: tuple[str, ...]
+    """Folders that are not there yet, outer ones first."""
+    modes: Mapping[str, int]
+    """Folders that files are moved out of, with their permissions."""
+
+
+def plan_exchange(
+    wheels: Sequence[Wheel],
+    removed: Iterable[str],
+    own: Mapping[str, bytes | None],
+    installed: Mapping[str, Installed],
+    host: Host,
+    environment: Environment,
+) -> Exchange:
+    """The exchange that these wheels and removals are; WorldError where a package cannot be moved away.
+
+    `own` are files that this program itself writes, None for one that goes.
+    """
+    leaving = {name: installed[name] for name in (*removed, *(wheel.name for wheel in wheels)) if name in installed}
+    owned = [path for one in leaving.values() for path in files_of(one, host, environment)]
+    coming = dict.fromkeys((*(path for wheel in wheels for path in wheel.paths), *(path for path, text in own.items() if text is not None)))
+    shared: set[str] = set()
+    if owned:
+        kept = [one for name, one in installed.items() if name not in leaving]
+        shared = claimed_by_others(host, kept, set(owned)) - set(coming)
+    wanted = dict.fromkeys((*(path for path in owned if path not in shared), *coming, *own))
+    save = [path for path in dict.fromkeys(with_compiled(wanted, environment.tag)) if disk.kind(path) in ("file", "link")]
+    for path in save:
+        refuse_detour(path, environment)
+    lock = f"{environment.prefix}/.lock"  # uv makes it in a virtual environment
+    add = (*coming, *(() if disk.kind(lock) else (lock,)))
+    return Exchange(
+        save=tuple(save),
+        add=add,
+        infos=tuple(_own_folders(wheels, leaving)),
+        made=tuple(_missing_folders((*add, *(f"{wheel.info}/RECORD" for wheel in wheels)))),
+        modes={folder: disk.mode_of(folder) for folder in _folders_of(save, environment)},
+    )
+
+
+def _own_folders(wheels: Iterable[Wheel], leaving: Mapping[str, Installed]) -> Iterator[str]:
+    """Folders that nobody else writes to: the `.dist-info`, and the `.data` that uv unpacks beside it for a moment."""
+    for wheel in wheels:
+        if disk.kind(wheel.info) is None or wheel.name in leaving:
+            yield wheel.info
+        data = f"{wheel.info.removesuffix('.dist-info')}.data"
+        if disk.kind(data) is None:
+            yield data
+
+
+def refuse_detour(path: str, environment: Environment) -> None:
+    """Nothing; WorldError where a link on the way leads out of the environment: what lies there is not its own."""
+    real = disk.real(os.path.dirname(path))
+    roots = [disk.real(root) for root in environment.roots]
+    if not any(real == root or real.startswith(f"{root}/") for root in roots):
+        raise WorldError(
+            f"{path} lies outside of the environment: a link leads to {real}",
+            code="link-outside",
+            hint="nothing was changed; make that a folder of its own, or use another environment",
+        )
+
+
+def _missing_folders(paths: Iterable[str]) -> Iterable[str]:
+    out: dict[str, None] = {}
+    there: set[str] = set()
+    for path in paths:
+        folder = os.path.dirname(path)
+        chain = []
+        while folder not in out and folder not in there:
+            if disk.kind(folder) is not None:
+                there.add(folder)
+                break
+            chain.append(folder)
+            folder = os.path.dirname(folder)
+        for one in reversed(chain):
+            out[one] = None
+    return out
+
+
+def take_away(exchange: Exchange, store: str) -> None:
+    """Nothing; the files that leave lie in the store under their numbers, and folders that are empty then are gone."""
+    disk.make_folder(store, 0o700)
+    for number, path in enumerate(exchange.save):
+        if disk.kind(path) is not None:
+            disk.move(path, f"{store}/{number}")
+    for folder in sorted(exchange.modes, key=len, reverse=True):
+        disk.remove_empty(folder)
+
+
+def _folders_of(paths: Iterable[str], environment: Environment) -> dict[str, None]:
+    """The folders of paths and those above them, up to where packages lie."""
+    out: dict[str, None] = {}
+    for path in paths:
+        folder = os.path.dirname(path)
+        while folder not in out and folder not in environment.roots and environment.holds(folder):
+            out[folder] = None
+            folder = os.path.dirname(folder)
+    return out
+
+
+def suspicious_names(folders: Iterable[str]) -> dict[str, list[str]]:
+    """Names in folders that look like an installer's half-made files already now: they are somebody else's."""
+    out = {}
+    for folder in dict.fromkeys(folders):
+        found = [name for name in disk.names_in(folder) if name.startswith(LEFTOVERS) or name.endswith(".tmp")]
+        if found:
+            out[folder] = found
+    return out

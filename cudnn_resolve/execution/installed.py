@@ -1,0 +1,125 @@
+"""Packages that are installed: their files, from RECORD, and what else must move when they do."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+
+from cudnn_resolve.errors import WorldError
+from cudnn_resolve.host import disk
+from cudnn_resolve.record import dataclass
+
+if TYPE_CHECKING:
+    from cudnn_resolve.execution.environment import Environment
+    from cudnn_resolve.host.port import Host
+
+_RECORD_BYTES = 64 << 20
+_HEAD_BYTES = 65536
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Installed:
+    """One installed package."""
+
+    name: str
+    version: str
+    info: str
+    """Its `.dist-info` or `.egg-info`."""
+
+
+def installed_packages(host: Host, environment: Environment) -> dict[str, Installed]:
+    """Packages in the environment's own folders, by normalized name."""
+    found: dict[str, Installed] = {}
+    for root in dict.fromkeys((environment.scheme["purelib"], environment.scheme["platlib"])):
+        for entry in host.list_dir(root):
+            if not entry.endswith((".dist-info", ".egg-info")) or entry.startswith("~"):
+                continue
+            path = f"{root}/{entry}"
+            said = _said(host, path)
+            if said is not None:
+                found.setdefault(said[0], Installed(name=said[0], version=said[1], info=path))
+    return found
+
+
+def _said(host: Host, path: str) -> tuple[str, str] | None:
+    for file in (f"{path}/METADATA", f"{path}/PKG-INFO", path):
+        text = host.read_text(file, _HEAD_BYTES)
+        if text is None:
+            continue
+        name = re.search(r"^Name:[ \t]*(\S+)", text, re.MULTILINE)
+        version = re.search(r"^Version:[ \t]*(\S+)", text, re.MULTILINE)
+        if name and version:
+            return canonicalize_name(name[1]), version[1]
+    return None
+
+
+def files_of(one: Installed, host: Host, environment: Environment) -> tuple[str, ...]:
+    """Every path that the package owns; WorldError where nobody wrote them down, or where one lies outside of the environment."""
+    text = host.read_text(f"{one.info}/RECORD", _RECORD_BYTES)
+    if text is None:
+        who = f"{one.name} {one.version} has no list of its files (RECORD)"
+        raise WorldError(
+            f"{who}, so it cannot be replaced and put back",
+            code="no-record",
+            context=one.info,
+            hint=f"remove it by the tool that installed it, or reinstall it by pip: `pip install --force-reinstall {one.name}`",
+        )
+    root = os.path.dirname(one.info)
+    out = []
+    for row in csv.reader(text.splitlines()):
+        if not row or not row[0]:
+            continue
+        path = os.path.normpath(os.path.join(root, row[0]))
+        if not environment.holds(path):
+            raise WorldError(
+                f"{one.name} {one.version} lists a file outside of the environment: {row[0][:200]!r}",
+                code="record-outside",
+                context=f"{one.info}/RECORD",
+                hint="nothing was changed; remove that package by hand, or use another environment",
+            )
+        out.append(path)
+    out += [f"{one.info}/{name}" for name in host.list_dir(one.info)]
+    return tuple(dict.fromkeys(out))
+
+
+def with_compiled(paths: Iterable[str], tag: str) -> Iterator[str]:
+    """The paths, and the compiled files of the modules among them that are there, listed or not."""
+    listings: dict[str, Mapping[str, list[str]]] = {}
+    del tag
+    for path in paths:
+        yield path
+        if not path.endswith(".py"):
+            continue
+        folder, name = os.path.split(path)
+        cache = f"{folder}/__pycache__"
+        if cache not in listings:
+            stems: dict[str, list[str]] = {}
+            for entry in disk.names_in(cache):
+                stems.setdefault(entry.partition(".")[0], []).append(entry)
+            listings[cache] = stems
+        for entry in listings[cache].get(name[:-3], ()):
+            if entry.endswith(".pyc"):
+                yield f"{cache}/{entry}"
+
+
+def claimed_by_others(host: Host, kept: Iterable[Installed], paths: set[str]) -> set[str]:
+    """Those of the paths that packages which stay list as theirs, too."""
+    out: set[str] = set()
+    for one in kept:
+        text = host.read_text(f"{one.info}/RECORD", _RECORD_BYTES)
+        if text is None:
+            continue
+        root = os.path.dirname(one.info)
+        for line in text.splitlines():
+            written = line.partition(",")[0].strip('"')
+            path = f"{root}/{written}"
+            if written.startswith((".", "/")):
+                path = os.path.normpath(os.path.join(root, written))
+            if path in paths:
+                out.add(path)
+    return out

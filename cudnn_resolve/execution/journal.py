@@ -1,0 +1,188 @@
+"""What an `apply` found, does and did, on the disk before it acts; a line of JSON for each record.
+
+A journal is read as the word of a stranger: a line whose sum does not follow from the lines before it ends it or makes it invalid,
+and paths in it count only where they lie inside the environment that its interpreter itself names. No command is ever taken from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from cudnn_resolve.errors import WorldError
+from cudnn_resolve.host import clock, disk
+from cudnn_resolve.host.interrupt import held_back
+from cudnn_resolve.record import dataclass
+
+if TYPE_CHECKING:
+    from cudnn_resolve.execution.environment import Environment
+
+SCHEMA = 1
+FILE = "journal.jsonl"
+LOG = "log.txt"
+WHEELS = "wheels"
+_LIMIT_BYTES = 512 << 20
+
+OPEN = ("begun", "changing", "reverting")
+"""States of an `apply` that did not come to its end."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Story:
+    """One journal, read."""
+
+    folder: str
+    id: int
+    state: str
+    """`begun` (nothing changed yet), `changing`, `committed`, `reverting`, `reverted`, `dropped` or `broken`."""
+    records: tuple[Mapping[str, Any], ...]
+
+    @property
+    def begin(self) -> Mapping[str, Any]:
+        """The first record."""
+        return self.records[0]
+
+    def last(self, kind: str) -> Mapping[str, Any] | None:
+        """The newest record of a kind; None where there is none."""
+        return next((one for one in reversed(self.records) if one["kind"] == kind), None)
+
+    def all(self, kind: str) -> tuple[Mapping[str, Any], ...]:
+        """Every record of a kind, in order."""
+        return tuple(one for one in self.records if one["kind"] == kind)
+
+    @property
+    def is_open(self) -> bool:
+        """True where the environment may be neither the old nor the new one."""
+        return self.state in ("changing", "reverting", "broken")
+
+    @property
+    def log(self) -> str:
+        """Path of the log file."""
+        return f"{self.folder}/{LOG}"
+
+
+class Journal:
+    """An open journal, to which records are added."""
+
+    def __init__(self, folder: str, number: int, *, watch: Callable[[str], None] | None = None) -> None:
+        self.folder = folder
+        self.id = number
+        self._sum = ""
+        self._size = 0
+        self.watch = watch
+
+    @property
+    def log(self) -> str:
+        """Path of the log file."""
+        return f"{self.folder}/{LOG}"
+
+    @property
+    def wheels(self) -> str:
+        """Folder of the files that are to be installed."""
+        return f"{self.folder}/{WHEELS}"
+
+    def add(self, kind: str, **values: Any) -> None:
+        """Nothing; the record is on the disk when this comes back. WorldError where it cannot be."""
+        body = json.dumps({"kind": kind, "at": clock.moment(), **values}, separators=(",", ":"), sort_keys=True)
+        found = _next_sum(self._sum, body)
+        line = f"{found} {body}\n".encode()
+        path = f"{self.folder}/{FILE}"
+        with held_back():  # a signal in the middle would leave a line on the disk that we do not know of
+            try:
+                disk.append_synced(path, line)
+            except WorldError:
+                if disk.size_of(path) > self._size:  # a full disk leaves half a line
+                    disk.cut(path, self._size)
+                raise
+            self._sum, self._size = found, self._size + len(line)
+        if self.watch is not None:
+            self.watch(kind)
+
+    def story(self) -> Story:
+        """What it says so far."""
+        found = read_story(self.folder)
+        assert found is not None
+        return found
+
+    @classmethod
+    def resume(cls, story: Story, *, watch: Callable[[str], None] | None = None) -> Journal:
+        """The journal of a story, to be continued; half a line at its end is cut off."""
+        journal = cls(story.folder, story.id, watch=watch)
+        _, journal._sum, journal._size = _lines(_content(story.folder))
+        disk.cut(f"{story.folder}/{FILE}", journal._size)
+        return journal
+
+
+def read_story(folder: str) -> Story | None:
+    """The story in a folder; None where no first record was finished. WorldError where somebody else wrote into it."""
+    content = _content(folder)
+    records, _, size = _lines(content)
+    rest = content[size:]
+    if b"\n" in rest:
+        raise tampered(folder, "a line in it does not follow from the lines before it")
+    if not records:
+        return None
+    first = records[0]
+    if first.get("kind") != "begin" or first.get("schema") != SCHEMA or not isinstance(first.get("id"), int):
+        raise tampered(folder, "it begins as none of this program does")
+    return Story(folder=folder, id=first["id"], state=_state(records), records=tuple(records))
+
+
+def _state(records: list[Mapping[str, Any]]) -> str:
+    state = "begun"
+    names = {"change": "changing", "commit": "committed", "revert": "reverting", "reverted": "reverted", "dropped": "dropped"}
+    for one in records:
+        state = names.get(one["kind"], state)
+        if one["kind"] == "left":
+            state = "broken"
+    return state
+
+
+def _content(folder: str) -> bytes:
+    return disk.content(f"{folder}/{FILE}", _LIMIT_BYTES) or b""
+
+
+def _lines(content: bytes) -> tuple[list[Mapping[str, Any]], str, int]:
+    """The whole records from the beginning, the sum of the last one, and how many bytes they take."""
+    records: list[Mapping[str, Any]] = []
+    before, size = "", 0
+    for raw in content.split(b"\n")[:-1]:
+        found, _, body = raw.decode("utf-8", "replace").partition(" ")
+        if found != _next_sum(before, body):
+            break
+        try:
+            one = json.loads(body)
+        except (ValueError, RecursionError):
+            break
+        if not isinstance(one, dict) or not isinstance(one.get("kind"), str):
+            break
+        records.append(one)
+        before = found
+        size += len(raw) + 1
+    return records, before, size
+
+
+def _next_sum(before: str, body: str) -> str:
+    return hashlib.sha256(f"{before}\n{body}".encode()).hexdigest()[:24]
+
+
+def inside(paths: object, environment: Environment, folder: str) -> tuple[str, ...]:
+    """The paths of a record, each of which must lie in the environment; WorldError where one does not."""
+    if not isinstance(paths, list) or not all(isinstance(one, str) for one in paths):
+        raise tampered(folder, "a list of paths in it is none")
+    for one in paths:
+        if not environment.holds(one):
+            raise tampered(folder, f"it names a path outside of the environment: {one[:200]!r}")
+    return tuple(paths)
+
+
+def tampered(folder: str, why: str) -> WorldError:
+    """The refusal of a journal that this program did not write so."""
+    return WorldError(
+        f"the journal {folder} is not as it was written: {why}",
+        code="journal-invalid",
+        context=folder,
+        hint="nothing was changed; look at what it says, and remove that folder if the environment is as you want it",
+    )

@@ -1,0 +1,76 @@
+"""The loader part: a preload in site-packages, or a file for the linker cache."""
+
+from __future__ import annotations
+
+import os.path
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.execution.environment import answer_line
+from cudnn_resolve.plan.preload import IMPORT_NAMES, MODULE, preload_pth, preload_source
+from cudnn_resolve.version import CudnnVersion
+
+if TYPE_CHECKING:
+    from cudnn_resolve.execution.environment import Environment
+    from cudnn_resolve.execution.task import Task
+    from cudnn_resolve.host.port import Host
+
+ACTIVATION = "cudnn-resolve-activate.sh"
+"""A script beside the environment's programs."""
+_NAMES = re.compile(r"^NAMES = \(([^()\n]{0,500})\)$", re.MULTILINE)
+_WORD = re.compile(r"'([A-Za-z_][A-Za-z0-9_.]{0,60})'", re.ASCII)
+
+
+def preload_change(task: Task, host: Host, environment: Environment) -> dict[str, bytes | None]:
+    """Files of the preload that are to be written, or None for those that go; empty where all is as it should be.
+
+    A framework that is installed and not spoken of keeps the preload that it has.
+    """
+    folder = environment.scheme["purelib"]
+    module, link = f"{folder}/{MODULE}.py", f"{folder}/{MODULE}.pth"
+    here = host.read_text(module)
+    found = _NAMES.search(here) if here is not None else None
+    present = _WORD.findall(found[1]) if found else []
+    asked = {IMPORT_NAMES.get(name, name) for name in task.frameworks}
+    wanted = sorted({IMPORT_NAMES.get(name, name) for name in task.preload} | {name for name in present if name not in asked})
+    if not wanted:
+        return {path: None for path in (module, link) if host.stat(path) is not None} if found else {}
+    files = {module: preload_source(tuple(wanted)), link: preload_pth()}
+    return {path: text.encode() for path, text in files.items() if host.read_text(path) != text}
+
+
+def activation_change(task: Task, host: Host, environment: Environment, *, root: bool) -> dict[str, bytes | None]:
+    """A script for shells, where folders must be found and the linker cache cannot be changed; empty where it is there, or not needed."""
+    path = f"{environment.scheme['scripts']}/{ACTIVATION}"
+    if not task.cached or root:
+        return {}
+    text = activation(task.cached)
+    return {} if host.read_text(path) == text else {path: text.encode()}
+
+
+def activation(paths: tuple[str, ...]) -> str:
+    """Lines for a shell that add folders behind what the user's own LD_LIBRARY_PATH names, each once."""
+    lines = ["# made by cudnn-resolve: `source` it before programs are started; those that run already do not see it (ld.so(8))"]
+    for path in paths:
+        quoted = shlex.quote(path)
+        lines.append(f'case ":${{LD_LIBRARY_PATH:-}}:" in *:{quoted}:*) ;;')
+        lines.append(f'  *) LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}"{quoted} ;; esac')
+    return "\n".join([*lines, "export LD_LIBRARY_PATH"]) + "\n"
+
+
+def loaded_by_preload(task: Task, host: Host, environment: Environment) -> tuple[str, ...]:
+    """What is not as planned in a process that has gone through the preload: another cuDNN than the one that is wanted."""
+    wanted = set((task.cudnn or {}).values())
+    if not task.preload or len(wanted) != 1:
+        return ()
+    version = wanted.pop()
+    payload = os.path.join(os.path.dirname(__file__), "payload_preload.py")
+    told = answer_line(host.run([environment.python, "-B", payload, MODULE], timeout_seconds=60))
+    number = (told or {}).get("version")
+    if not isinstance(number, int):
+        return ()
+    found = CudnnVersion.from_encoded(number)
+    if found is None or version.startswith(str(found)):
+        return ()
+    return (f"the preload brings cuDNN {found} from {(told or {}).get('path')}, not {version}",)

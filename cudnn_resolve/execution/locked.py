@@ -1,0 +1,147 @@
+"""A lock as a plan: what an environment is from what the lock says, without resolving again."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from packaging.version import InvalidVersion, Version
+
+from cudnn_resolve.errors import InputError
+from cudnn_resolve.facts.model import or_none
+from cudnn_resolve.lock.fit import fit, stack_for
+from cudnn_resolve.lock.select import Chosen, select
+from cudnn_resolve.plan.model import AptAction, Environment, PipAction, Plan, Stack, StackFramework, Step, Warning
+from cudnn_resolve.requirement.machine import machine_of
+from cudnn_resolve.requirement.source import File
+
+if TYPE_CHECKING:
+    from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.lock.difference import Difference
+    from cudnn_resolve.lock.model import Lock, LockedFile
+    from cudnn_resolve.lock.model import Stack as LockedStack
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.requirement.machine import Machine
+
+_HARD = ("Python", "platform")
+"""Misfits about which a warning is not enough."""
+
+
+def plan_of_lock(lock: Lock, folder: str, facts: Facts, book: Book) -> tuple[Plan | None, tuple[Difference, ...]]:
+    """The plan that leads to the lock on this machine, or what does not fit; `folder` is where the lock lies, absolute.
+
+    InputError where the lock holds what cannot be installed safely.
+    """
+    machine = machine_of(facts, book)
+    selection = select(lock, machine)
+    if selection.misfits:
+        return None, selection.misfits
+    stack = stack_for(lock, machine)
+    targets = lock.tool.asked.targets if lock.tool is not None else ()
+    pip = tuple(_action(one, folder, machine.pip) for one in selection.chosen)
+    apt = tuple(_apt(stack, facts, machine))
+    removals = tuple(_removals(pip, machine, book))
+    warnings = [
+        Warning(code="lock-misfit", message=f"{one.what}: the lock wants {one.locked}, here is {one.now}")
+        for one in fit(lock, facts, book, installed=False)
+    ]
+    return Plan(
+        targets=targets or (f"the lock of {lock.created_by}",),
+        facts=facts,
+        stack=_stack(stack),
+        pip=(*pip, *removals),
+        apt=apt,
+        environment=tuple(Environment(kind=one.kind, value=one.value, why=one.why) for one in stack.environment)
+        if stack is not None
+        else (),
+        steps=tuple(_keyrings(apt, machine, book)),
+        warnings=tuple(warnings),
+    ), ()
+
+
+def _action(chosen: Chosen, folder: str, installed: Mapping[str, str]) -> PipAction:
+    package, file = chosen.package, chosen.file
+    if file is None or package.version is None:
+        raise InputError(
+            f"{package.name} is no file with a hash but a folder or a repository",
+            code="lock-direct",
+            hint="build a wheel of it (`pip wheel`) and lock that",
+        )
+    here = installed.get(package.name)
+    action = "install" if here is None else _compare(here, package.version)
+    return PipAction(
+        name=package.name,
+        version=package.version,
+        action=action,
+        index=package.index,
+        because=package.because or ("it is in the lock",),
+        installed=here,
+        file=_file(file, folder),
+    )
+
+
+def _file(file: LockedFile, folder: str) -> File:
+    url = file.url or f"file://{quote(os.path.normpath(os.path.join(folder, file.path or '')))}"
+    return File(filename=file.name, url=url, hashes=dict(file.hashes), size=file.size)
+
+
+def _compare(here: str, wanted: str) -> str:
+    try:
+        old, new = Version(here), Version(wanted)
+    except InvalidVersion:
+        return "upgrade"
+    return "keep" if old == new else "upgrade" if new > old else "downgrade"
+
+
+def _removals(pip: tuple[PipAction, ...], machine: Machine, book: Book) -> Iterator[PipAction]:
+    """Installed packages that own the same files as one of the lock."""
+    names = {one.name for one in pip}
+    owners = {slot: one.name for one in pip if (slot := book.slot(one.name)) is not None}
+    for name, version in sorted(machine.pip.items()):
+        slot = book.slot(name)
+        if name not in names and slot is not None and slot in owners:
+            because = f"it owns the same files as {owners[slot]}; the two overwrite one another"
+            yield PipAction(name=name, version=version, action="remove", index=None, because=(because,), installed=version)
+
+
+def _apt(stack: LockedStack | None, facts: Facts, machine: Machine) -> Iterator[AptAction]:
+    known = or_none(facts.packages.apt) or {}
+    del machine
+    for one in stack.apt if stack is not None else ():
+        here = known.get(one.name)
+        action = "install" if here is None else "keep" if here == one.version else "upgrade"
+        yield AptAction(name=one.name, version=one.version, repository=one.repository, action=action, because=("it is in the lock",))
+
+
+def _keyrings(apt: tuple[AptAction, ...], machine: Machine, book: Book) -> Iterator[Step]:
+    wanted = {one.repository for one in apt if one.action != "keep"}
+    for row in book.repositories():
+        if row.name in wanted and row.arch == machine.arch and row.keyring and not ("cuda-keyring" in machine.apt and row.os == machine.os):
+            yield Step(id="apt-repository", kind="apt-repository", argv=None, why=row.name, needs_root=True, url=f"{row.url}{row.keyring}")
+
+
+def _stack(stack: LockedStack | None) -> Stack | None:
+    if stack is None:
+        return None
+    return Stack(
+        driver_min=stack.driver_min,
+        driver_because=None,
+        driver_policy="minor",
+        cuda=stack.cuda,
+        cudnn=stack.cudnn,
+        cudnn_soname=stack.cudnn_soname,
+        frameworks=tuple(
+            StackFramework(
+                name=one.name,
+                version=one.version,
+                variant=one.variant,
+                cuda_built=one.cuda_built,
+                cudnn_built=one.cudnn_built,
+                cudnn=stack.cudnn,
+                libraries="apt" if stack.apt else "pip",
+            )
+            for one in stack.frameworks
+        ),
+    )

@@ -1,0 +1,97 @@
+"""What became of an `apply`."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from cudnn_resolve.errors import ExitCode
+from cudnn_resolve.record import dataclass
+
+Status = Literal["nothing", "done", "failed", "reverted", "broken", "undone", "interrupted", "dry-run"]
+
+EXITS = {
+    "nothing": ExitCode.OK,
+    "done": ExitCode.OK,
+    "undone": ExitCode.OK,
+    "dry-run": ExitCode.OK,
+    "failed": ExitCode.WORLD,
+    "reverted": ExitCode.REVERTED,
+    "broken": ExitCode.BROKEN,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Done:
+    """One step that was taken."""
+
+    what: str
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trouble:
+    """What went wrong."""
+
+    message: str
+    code: str
+    context: str | None = None
+    hint: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Execution:
+    """What became of an `apply`, an undo or a repair."""
+
+    status: Status
+    id: int | None = None
+    """Number of its journal; None where there is none."""
+    steps: tuple[Done, ...] = ()
+    installed: tuple[str, ...] = ()
+    """`name==version`."""
+    removed: tuple[str, ...] = ()
+    trouble: Trouble | None = None
+    left: tuple[str, ...] = ()
+    """What could not be put back."""
+    differences: tuple[str, ...] = ()
+    """What was seen afterwards and is not as planned."""
+    log: str | None = None
+    notes: tuple[str, ...] = ()
+    restart: str | None = None
+    """Why the notebook's kernel must be restarted; None where it need not be."""
+    exit_code: ExitCode = ExitCode.OK
+
+
+class Reporter(Protocol):
+    """Who is told how it goes."""
+
+    def say(self, text: str) -> None:
+        """Nothing; one line for the user."""
+        ...
+
+    def begin(self, what: str, total: int | None = None) -> None:
+        """Nothing; something begins that takes a while; `total` is its bytes."""
+        ...
+
+    def advance(self, count: int) -> None:
+        """Nothing; so many bytes more."""
+        ...
+
+    def end(self) -> None:
+        """Nothing; what began is over."""
+        ...
+
+
+class Silent:
+    """Says nothing."""
+
+    def say(self, text: str) -> None:
+        """Nothing."""
+
+    def begin(self, what: str, total: int | None = None) -> None:
+        """Nothing."""
+
+    def advance(self, count: int) -> None:
+        """Nothing."""
+
+    def end(self) -> None:
+        """Nothing."""

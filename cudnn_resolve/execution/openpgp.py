@@ -1,0 +1,55 @@
+"""Which keys a keyring file holds; enough of OpenPGP (RFC 4880, sections 4.2 and 12.2) to know one again, and no more."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Iterator
+
+_PUBLIC_KEY, _PUBLIC_SUBKEY = 6, 14
+
+
+def key_ids(content: bytes) -> tuple[str, ...]:
+    """The last eight digits of each primary key, upper case; empty for what is no keyring. Text in armour is read, too."""
+    try:
+        return tuple(_fingerprint(body)[-8:] for tag, body in _packets(_dearmoured(content)) if tag == _PUBLIC_KEY and body[:1] == b"\x04")
+    except (IndexError, ValueError, binascii.Error):
+        return ()
+
+
+def _dearmoured(content: bytes) -> bytes:
+    if not content.lstrip().startswith(b"-----BEGIN PGP"):
+        return content
+    lines = content.replace(b"\r", b"").split(b"\n\n", 1)[-1].splitlines()
+    return base64.b64decode(b"".join(line for line in lines if line and not line.startswith((b"-----", b"="))))
+
+
+def _packets(content: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at < len(content):
+        head = content[at]
+        if not head & 0x80:
+            return
+        if head & 0x40:
+            tag, first = head & 0x3F, content[at + 1]
+            if first < 192:
+                size, start = first, at + 2
+            elif first < 224:
+                size, start = ((first - 192) << 8) + content[at + 2] + 192, at + 3
+            elif first == 255:
+                size, start = int.from_bytes(content[at + 2 : at + 6], "big"), at + 6
+            else:
+                return
+        else:
+            tag, width = (head >> 2) & 0x0F, head & 3
+            if width == 3:
+                return
+            count = (1, 2, 4)[width]
+            size, start = int.from_bytes(content[at + 1 : at + 1 + count], "big"), at + 1 + count
+        yield tag, content[start : start + size]
+        at = start + size
+
+
+def _fingerprint(body: bytes) -> str:
+    return hashlib.sha1(b"\x99" + len(body).to_bytes(2, "big") + body).hexdigest().upper()  # noqa: S324 - what OpenPGP fixes for version 4

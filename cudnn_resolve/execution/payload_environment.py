@@ -1,0 +1,64 @@
+"""Says where the interpreter that runs it installs packages to, and with what; prints one JSON line.
+
+Python 3.6 grammar, standard library only. Run with `-I -B`.
+"""
+
+import json
+import os
+import sys
+import sysconfig
+
+MARK = "cudnn-resolve-answer "
+
+
+def scheme() -> "dict[str, str]":
+    """Where files of each kind go: `purelib`, `platlib`, `scripts`, `data`, `headers`."""
+    preferred = getattr(sysconfig, "get_preferred_scheme", None)
+    if preferred is None and sys.prefix == getattr(sys, "base_prefix", sys.prefix):
+        # Before Python 3.10 a distribution's own places are known to pip only.
+        found = of_pip()
+        if found is not None:
+            return found
+    # Debian's pip installs as root below /usr/local, which is what this scheme names.
+    paths = sysconfig.get_paths(preferred("prefix")) if preferred is not None else sysconfig.get_paths()
+    short = "python{}.{}".format(*sys.version_info[:2])
+    found = {kind: paths[kind] for kind in ("purelib", "platlib", "scripts", "data")}
+    found["headers"] = os.path.join(found["data"], "include", "site", short)
+    return found
+
+
+def of_pip() -> "dict[str, str] | None":
+    """The places that pip names; None where it does not say."""
+    try:
+        where = "pip._internal.locations"
+        told = __import__(where, fromlist=["_"]).get_scheme("cudnn-resolve-name")
+        found = {kind: getattr(told, kind) for kind in ("purelib", "platlib", "scripts", "data", "headers")}
+        found["headers"] = os.path.dirname(found["headers"])
+    except Exception:
+        return None
+    return found
+
+
+def pip_folder() -> "str | None":
+    """Where pip would be imported from; None where there is none."""
+    for entry in sys.path:
+        if entry and os.path.isfile(os.path.join(entry, "pip", "__main__.py")):
+            return os.path.join(entry, "pip")
+    return None
+
+
+def main() -> None:
+    """Prints the answer."""
+    answer = {
+        "prefix": sys.prefix,
+        "executable": sys.executable or "",
+        "version": ".".join(str(part) for part in sys.version_info[:3]),
+        "tag": getattr(sys.implementation, "cache_tag", None) or "",
+        "scheme": {kind: os.path.abspath(path) for kind, path in scheme().items()},
+        "pip_folder": pip_folder(),
+    }
+    print("\n" + MARK + json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

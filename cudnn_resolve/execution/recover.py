@@ -1,0 +1,156 @@
+"""The way back: of a step that failed, of an `apply` that was killed, and of one that is not wanted any more."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.errors import CudnnResolveError, WorldError
+from cudnn_resolve.execution.installed import installed_packages
+from cudnn_resolve.execution.journal import Journal, Story, inside, tampered
+from cudnn_resolve.execution.linkercache import restore_cache
+from cudnn_resolve.execution.model import EXITS, Execution, Status, Trouble
+from cudnn_resolve.execution.restore import put_back
+from cudnn_resolve.execution.shelf import Shelf, find_story
+from cudnn_resolve.execution.system import restore_system
+from cudnn_resolve.execution.uvlock import STAGING
+from cudnn_resolve.host import disk
+from cudnn_resolve.host.interrupt import undisturbed
+
+if TYPE_CHECKING:
+    from cudnn_resolve.execution.environment import Environment
+    from cudnn_resolve.execution.run import Work
+    from cudnn_resolve.host.port import Host
+    from cudnn_resolve.host.tool import Tooling
+
+
+def put_all_back(journal: Journal, shelf: Shelf, host: Host, tooling: Tooling, *, why: str) -> tuple[str, ...]:
+    """What could not be put back, in words; empty where everything is as it was before that journal."""
+    left: tuple[str, ...]
+    environment = shelf.environment
+    journal = Journal.resume(journal.story(), watch=journal.watch)  # a signal may have come between the disk and what it remembers
+    with contextlib.suppress(CudnnResolveError):  # a full disk must not stop the way back, which only moves and removes
+        journal.add("revert", why=why)
+    try:
+        story = journal.story()
+        left = (*put_back(story, shelf, environment), *restore_cache(story, tooling), *restore_system(story, host, tooling))
+    except CudnnResolveError as error:
+        left = (error.message,)
+    try:
+        if left:
+            journal.add("left", what=list(left)[:50])
+        else:
+            _close(journal)
+            shelf.unmark()
+            shelf.prune()
+    except CudnnResolveError as error:
+        left = (*left, *(() if left else (f"the journal cannot be closed: {error.message}",)))
+    return left
+
+
+def _close(journal: Journal) -> None:
+    """Writes down that everything is back; where the disk is full, what was fetched makes room for that."""
+    try:
+        journal.add("reverted")
+    except CudnnResolveError:
+        for folder in (journal.wheels, f"{journal.folder}/{STAGING}"):
+            if disk.kind(folder) == "folder":
+                disk.remove_tree(folder)
+        journal.add("reverted")
+
+
+def interrupted(shelf: Shelf) -> Story | None:
+    """The journal of an `apply` that was stopped in the middle of a change; None where there is none."""
+    return next((one for one in reversed(shelf.stories()) if one.is_open), None)
+
+
+def repair(work: Work) -> Execution | None:
+    """What became of an `apply` that was stopped in the middle, now put back; None where there was none."""
+    story = interrupted(work.shelf)
+    if story is None:
+        for one in work.shelf.stories():
+            if one.state == "begun":
+                Journal.resume(one).add("dropped", why="repair")
+        work.shelf.unmark()
+        return None
+    work.reporter.say(f"apply number {story.id} was stopped in the middle ({story.begin.get('at', '')}); putting things back")
+    return _put_back(story, work, why="repair")
+
+
+def undo(work: Work, number: int | None) -> Execution:
+    """What became of the undo of an `apply`, by default of the last one that changed something."""
+    story = interrupted(work.shelf)
+    if story is not None and number in (None, story.id):
+        return _put_back(story, work, why="undo")
+    if story is not None:
+        raise WorldError(
+            f"apply number {story.id} was stopped in the middle", code="open-apply", hint="`apply --undo` puts that back first"
+        )
+    if number is None and work.shelf.marked() is not None:
+        work.shelf.unmark()
+        return Execution(status="nothing", notes=("the last apply was stopped before it changed anything",))
+    committed = [one for one in work.shelf.stories() if one.state == "committed"]
+    if number is None and not committed:
+        return Execution(status="nothing", notes=("there is nothing to undo",))
+    chosen = committed[-1] if number is None else find_story(work.shelf, number)
+    _refuse(chosen, committed, work)
+    return _put_back(chosen, work, why="undo")
+
+
+def _refuse(story: Story, committed: list[Story], work: Work) -> None:
+    """WorldError where an undo would not lead back to what was."""
+    if story.state != "committed":
+        words = {"reverted": "was put back already", "begun": "changed nothing", "dropped": "changed nothing"}
+        raise WorldError(f"apply number {story.id} {words.get(story.state, 'is not finished')}", code="cannot-undo")
+    later = [one.id for one in committed if one.id > story.id]
+    if later:
+        hint = f"undo the later ones first: `apply --undo {later[-1]}`"
+        raise WorldError(f"apply number {story.id} is not the last one", code="cannot-undo", hint=hint)
+    if not work.shelf.can_undo(story):
+        raise WorldError(
+            f"what apply number {story.id} replaced is not kept any more", code="cannot-undo", hint="apply the old versions anew"
+        )
+    changed = changed_since(story, work.environment)
+    present = installed_packages(work.host, work.environment)
+    gone = [name for name in story.begin.get("remove", ()) if name in present]
+    if changed or gone:
+        names = ", ".join((*changed, *gone))
+        raise WorldError(
+            f"the environment was changed by others since apply number {story.id}: {names}",
+            code="changed-since",
+            hint="undo that first, or apply what you want anew",
+        )
+
+
+def changed_since(story: Story, environment: Environment) -> tuple[str, ...]:
+    """Names of packages that a committed journal installed and that are not as it left them."""
+    out = []
+    for one in story.all("installed"):
+        records, infos = one.get("records"), one.get("infos")
+        if not isinstance(records, dict) or not isinstance(infos, dict):
+            raise tampered(story.folder, "what it installed is not readable")
+        inside(list(infos.values()), environment, story.folder)
+        for name, wanted in records.items():
+            path = f"{infos.get(name)}/RECORD"
+            if disk.kind(path) != "file" or disk.digest(path, "sha256") != wanted:
+                out.append(str(name))
+    return tuple(out)
+
+
+def _put_back(story: Story, work: Work, *, why: str) -> Execution:
+    journal = Journal.resume(story, watch=work.watch)
+    with undisturbed():
+        left = put_all_back(journal, work.shelf, work.host, work.tooling(journal), why=why)
+    status: Status = "broken" if left else "undone"
+    installed = tuple(f"{one[0]}=={one[2]}" for one in story.begin.get("install", ()) if one[2])
+    trouble = Trouble(message="not everything could be put back", code="left") if left else None
+    return Execution(
+        status=status,
+        id=story.id,
+        installed=installed,
+        removed=tuple(str(one[0]) for one in story.begin.get("install", ()) if not one[2]),
+        trouble=trouble,
+        left=left,
+        log=story.log,
+        exit_code=EXITS[status],
+    )

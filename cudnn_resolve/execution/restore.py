@@ -1,0 +1,121 @@
+"""The way back for files: whatever came is removed, whatever left is laid back; the same however often it is gone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.errors import WorldError
+from cudnn_resolve.execution.exchange import LEFTOVERS, refuse_detour
+from cudnn_resolve.execution.installed import with_compiled
+from cudnn_resolve.execution.journal import inside, tampered
+from cudnn_resolve.host import disk
+from cudnn_resolve.record import dataclass
+
+if TYPE_CHECKING:
+    from cudnn_resolve.execution.environment import Environment
+    from cudnn_resolve.execution.journal import Story
+    from cudnn_resolve.execution.shelf import Shelf
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Written:
+    """The `files` record of a journal, every path of it looked at."""
+
+    store: str
+    save: tuple[str, ...]
+    add: tuple[str, ...]
+    infos: tuple[str, ...]
+    made: tuple[str, ...]
+    modes: dict[str, int]
+    names: dict[str, list[str]]
+
+
+def put_back(story: Story, shelf: Shelf, environment: Environment) -> tuple[str, ...]:
+    """What could not be put back, in words; empty where everything is as it was. Can be called again after a kill."""
+    written = _read(story, shelf, environment)
+    if written is None:
+        return ()
+    left: list[str] = []
+    finished = any(one["kind"] == "commit" for one in story.records)
+    _remove_what_came(written, environment, left)
+    if not finished:
+        _remove_leftovers(dict.fromkeys(os.path.dirname(path) for path in written.add), written.names, left)
+    for folder in sorted({*written.made, *written.infos, *_caches(written)}, key=len, reverse=True):
+        disk.remove_empty(folder)
+    for number, path in enumerate(written.save):
+        source = f"{written.store}/{number}"
+        if disk.kind(source) is not None:
+            _try(left, lambda source=source, path=path: disk.move(source, path))  # type: ignore[misc]
+    for folder, mode in written.modes.items():
+        if disk.kind(folder) == "folder" and disk.mode_of(folder) != mode:
+            disk.set_mode(folder, mode)
+    return tuple(left)
+
+
+def _read(story: Story, shelf: Shelf, environment: Environment) -> _Written | None:
+    files = story.last("files")
+    if files is None:
+        return None
+    store = files.get("store")
+    if not shelf.is_store(store, story.id):
+        raise tampered(story.folder, "what it saved lies elsewhere")
+    extra = [path for one in story.all("installed") for path in inside(one.get("extra", []), environment, story.folder)]
+    modes, names = files.get("modes"), files.get("names")
+    if not isinstance(modes, dict) or not isinstance(names, dict):
+        raise tampered(story.folder, "what it says of folders is not readable")
+    written = _Written(
+        store=str(store),
+        save=inside(files.get("save"), environment, story.folder),
+        add=tuple(dict.fromkeys((*inside(files.get("add"), environment, story.folder), *extra))),
+        infos=inside(files.get("infos"), environment, story.folder),
+        made=inside(files.get("made"), environment, story.folder),
+        modes={folder: mode & 0o777 for folder, mode in modes.items() if isinstance(mode, int) and environment.holds(folder)},
+        names={folder: list(found) for folder, found in names.items() if isinstance(found, list)},
+    )
+    checked: set[str] = set()
+    for path in (*written.save, *written.add, *written.infos):
+        folder = os.path.dirname(path)
+        if folder not in checked:
+            checked.add(folder)
+            refuse_detour(path, environment)
+    return written
+
+
+def _remove_what_came(written: _Written, environment: Environment, left: list[str]) -> None:
+    kept = set(written.save)
+    for path in with_compiled(written.add, environment.tag):
+        if path not in kept and disk.kind(path) in ("file", "link"):
+            _try(left, lambda path=path: disk.remove(path))  # type: ignore[misc]
+    for info in written.infos:
+        for path in tuple(disk.files_below(info)):
+            if path not in kept:
+                _try(left, lambda path=path: disk.remove(path))  # type: ignore[misc]
+        for folder in disk.folders_below(info):
+            disk.remove_empty(folder)
+
+
+def _caches(written: _Written) -> Iterator[str]:
+    """Folders of compiled files that may have become empty."""
+    for folder in dict.fromkeys((*written.made, *(os.path.dirname(path) for path in written.add))):
+        yield f"{folder}/__pycache__"
+
+
+def _remove_leftovers(folders: Iterable[str], before: dict[str, list[str]], left: list[str]) -> None:
+    """Half-made files of an installer that was killed: in the folders that it wrote to, with names of its own kind, not there before."""
+    for folder in folders:
+        known = before.get(folder, ())
+        for name in disk.names_in(folder):
+            if name in known or not (name.startswith(LEFTOVERS) or name.endswith(".tmp")):
+                continue
+            path = f"{folder}/{name}"
+            remove = disk.remove_tree if disk.kind(path) == "folder" else disk.remove
+            _try(left, lambda path=path, remove=remove: remove(path))  # type: ignore[misc]
+
+
+def _try(left: list[str], act: Callable[[], None]) -> None:
+    try:
+        act()
+    except WorldError as error:
+        left.append(error.message)

@@ -1,0 +1,339 @@
+"""Carries a task out: everything on this disk and verified first, then the change, then a look; and back where one of them fails."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from cudnn_resolve.errors import CudnnResolveError, WorldError
+from cudnn_resolve.execution.aptget import require_apt
+from cudnn_resolve.execution.check import check_before, check_room, installed_outside
+from cudnn_resolve.execution.exchange import Exchange, plan_exchange, suspicious_names, take_away
+from cudnn_resolve.execution.fetch import Download, check_known, download_by_name, download_local, fetch
+from cudnn_resolve.execution.installed import installed_packages
+from cudnn_resolve.execution.installer import choose_installer, install_wheels
+from cudnn_resolve.execution.linkercache import cache_change, write_cache
+from cudnn_resolve.execution.loader import activation_change, loaded_by_preload, preload_change
+from cudnn_resolve.execution.model import EXITS, Done, Execution, Reporter, Silent, Status, Trouble
+from cudnn_resolve.execution.recover import put_all_back
+from cudnn_resolve.execution.system import change_system, prepare_system
+from cudnn_resolve.execution.uvlock import can_lock, install_staged, stage, unstage
+from cudnn_resolve.execution.wheel import check_members
+from cudnn_resolve.host import disk
+from cudnn_resolve.host.interrupt import InterruptError, interruptible, undisturbed
+from cudnn_resolve.host.tool import Tooling
+from cudnn_resolve.index.work import Crew, Job
+from cudnn_resolve.record import dataclass, field, replace
+from cudnn_resolve.requirement.source import File
+
+if TYPE_CHECKING:
+    from cudnn_resolve.execution.environment import Environment
+    from cudnn_resolve.execution.journal import Journal
+    from cudnn_resolve.execution.shelf import Shelf
+    from cudnn_resolve.execution.task import Piece, Task
+    from cudnn_resolve.execution.wheel import Wheel
+    from cudnn_resolve.host.hold import Hold
+    from cudnn_resolve.host.port import Host
+
+
+_PARALLEL = 6
+"""Files that are fetched at a time."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """With what a task is carried out."""
+
+    host: Host
+    environment: Environment
+    shelf: Shelf
+    hold: Hold
+    words: tuple[str, ...] = ()
+    """The words of the command line that ask for it, so that it can be done again."""
+    reporter: Reporter = field(default_factory=Silent)
+    download: Download = download_local
+    verify: Callable[[], tuple[str, ...]] = tuple
+    """Looks at the environment again; the differences to what was planned, in words."""
+    watch: Callable[[str], None] | None = None
+    installer: str = "auto"
+    managed: bool = False
+    """True where an environment that the system manages may be changed."""
+    members: Callable[[Any], tuple[str, ...] | None] | None = None
+    """Names of the files in a wheel that is not here yet; where it can be asked, uv may fetch by itself, into its own cache."""
+    trusted: bool = False
+    """True where files that nobody knows a hash of may be installed."""
+
+    def tooling(self, journal: Journal) -> Tooling:
+        """What tools of this run have in common."""
+        return Tooling(log=journal.log, share=(self.hold.handle,), cwd=journal.folder)
+
+
+def carry_out(task: Task, work: Work) -> Execution:
+    """What became of the task. The environment is then as planned or as it was, or the execution says what is left."""
+    own = _own_files(task, work)
+    journal: Journal | None = None
+    try:
+        with interruptible():
+            notes = check_before(task, work.host, work.environment)
+            if task.apt:
+                require_apt(task, work.host)
+            check_known(task.install, task.unpinned, trusted=work.trusted)
+            installer = choose_installer(work.installer, work.environment)
+            journal = work.shelf.open(watch=work.watch)
+            journal.add("begin", **_begin(task, work, journal))
+            return replace(_change(task, work, journal, own, installer), notes=notes)
+    except (CudnnResolveError, InterruptError) as error:
+        return _retreat_whatever_comes(work, journal, error)
+    except BaseException as error:
+        _retreat_whatever_comes(work, journal, InterruptError(type(error).__name__))
+        raise
+
+
+def is_done(task: Task, work: Work) -> bool:
+    """True where nothing has to be changed."""
+    changes = task.install or task.remove or task.unpinned or task.apt
+    return not (changes or cache_change(task, work.host) or _own_files(task, work))
+
+
+def _own_files(task: Task, work: Work) -> dict[str, bytes | None]:
+    """Files that this program itself writes into the environment, None for those that go."""
+    activation = activation_change(task, work.host, work.environment, root=disk.is_root())
+    return {**preload_change(task, work.host, work.environment), **activation}
+
+
+def _begin(task: Task, work: Work, journal: Journal) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "id": journal.id,
+        "prefix": work.environment.prefix,
+        "python": work.environment.python,
+        "words": list(work.words),
+        "targets": list(task.targets),
+        "install": [[piece.name, piece.version, piece.before] for piece in task.install],
+        "remove": list(task.remove),
+    }
+
+
+def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | None], installer: Any) -> Execution:
+    wheels = _stage(task, work, journal) if installer == "uv" else None
+    staged = wheels is not None
+    wheels = _fetch_all(task, work, journal) if wheels is None else wheels
+    installed = installed_packages(work.host, work.environment)
+    installed_outside(task, installed)
+    exchange = plan_exchange(wheels, task.remove, own, installed, work.host, work.environment)
+    store = work.shelf.store_of(journal.id)
+    check_room(wheels, exchange, store, work.environment)
+    steps: list[Done] = []
+    cached = cache_change(task, work.host)
+    journal.add("files", store=store, **_files(exchange))
+    if task.apt:
+        work.reporter.begin(f"asking apt-get for {len(task.apt)} packages")
+        apt, packages = prepare_system(task, work.host, journal, work.tooling(journal), work.download)
+        work.reporter.begin(f"installing {len(packages)} packages of the system with apt-get")
+        steps.append(
+            Done(
+                what=f"{len(packages)} packages installed with apt-get",
+                seconds=change_system(apt, packages, journal, work.tooling(journal)),
+            )
+        )
+    if cached is not None:
+        write_cache(cached, journal, work.tooling(journal))
+    journal.add("change")
+    take_away(exchange, store)
+    journal.add("saved", count=len(exchange.save))
+    if wheels:
+        work.reporter.begin(f"installing {len(wheels)} packages with {installer}")
+        tooling, environ = work.tooling(journal), work.host.environ
+        if staged:
+            result = install_staged(journal.folder, work.environment, tooling, environ, managed=work.managed)
+        else:
+            result = install_wheels(installer, wheels, work.environment, tooling, environ, managed=work.managed)
+        work.reporter.end()
+        if not result.ok:
+            raise WorldError(f"{installer} failed: {result.why()}", code="installer-failed", context=journal.log)
+        steps.append(Done(what=f"{len(wheels)} packages installed with {installer}", seconds=result.seconds))
+    for path, content in own.items():
+        if content is not None:
+            disk.write_whole(path, content)
+    journal.add("installed", **_seen(wheels, exchange, work))
+    unstage(journal.folder)
+    work.reporter.begin("looking at the environment again")
+    differences = (*loaded_by_preload(task, work.host, work.environment), *work.verify())
+    work.reporter.end()
+    if differences:
+        raise DifferenceError(differences)
+    with undisturbed():
+        journal.add("commit")
+        work.shelf.unmark()
+        work.shelf.prune()
+    return Execution(
+        status="done",
+        id=journal.id,
+        steps=tuple(steps),
+        installed=tuple(piece.pin for piece in task.install),
+        removed=task.remove,
+        log=journal.log,
+    )
+
+
+class DifferenceError(WorldError):
+    """The environment is not as planned."""
+
+    def __init__(self, differences: tuple[str, ...]) -> None:
+        super().__init__("the environment is not as planned: " + "; ".join(differences[:5]), code="not-as-planned")
+        self.differences = differences
+
+
+def _stage(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None:
+    """The packages as uv fetched and verified them; None where it is to be done by ourselves."""
+    if not (task.install and work.members and can_lock(task.install, work.environment)):
+        return None
+    crew = Crew(_PARALLEL)
+    try:
+        ask = work.members
+        jobs = [crew.hand(Job(lambda piece=piece: ask(piece.file), piece.pin)) for piece in task.install]  # type: ignore[misc]
+        for piece, job in zip(task.install, jobs, strict=True):
+            names = job.value()
+            if names is None:
+                return None
+            check_members(names, piece.file.filename)
+    finally:
+        crew.close()
+    work.reporter.begin(f"fetching {len(task.install)} files with uv", sum(piece.file.size or 0 for piece in task.install) or None)
+
+    def show(line: str) -> None:
+        if line.startswith("Downloading "):
+            work.reporter.say(f"  {line}")
+
+    tooling = replace(work.tooling(journal), on_line=show)
+    wheels = stage(task.install, journal.folder, work.environment, tooling, work.host.environ)
+    work.reporter.end()
+    if wheels is not None:
+        journal.add("fetched", files=[], sha256=[wheel.sha256 for wheel in wheels])
+    return wheels
+
+
+def _fetch_all(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...]:
+    total = sum(piece.file.size or 0 for piece in task.install if piece.file is not None)
+    if not task.install:
+        return ()
+    check_room_for_download(total, journal.wheels)
+    work.reporter.begin(f"fetching {len(task.install)} files", total or None)
+    pieces = tuple(_named(piece, work, journal) for piece in task.install)
+    crew = Crew(_PARALLEL)
+    try:
+        jobs = [
+            Job(lambda piece=piece: fetch(piece, journal.wheels, work.environment, work.download, work.reporter.advance), piece.pin)  # type: ignore[misc]
+            for piece in pieces
+        ]
+        for job in jobs:
+            crew.hand(job)
+        wheels = [job.value() for job in jobs]
+    finally:
+        crew.close()
+    work.reporter.end()
+    names = [os.path.basename(wheel.path) for wheel in wheels]
+    journal.add("fetched", files=names, sha256=[wheel.sha256 for wheel in wheels])
+    return tuple(wheels)
+
+
+def _named(piece: Piece, work: Work, journal: Journal) -> Piece:
+    """The piece with its file, which pip finds by its name where nobody has said which one it is."""
+    if piece.file is not None:
+        return piece
+    path = download_by_name(piece, journal.wheels, work.environment, work.tooling(journal), work.host.environ)
+    return replace(
+        piece, file=File(filename=os.path.basename(path), url=f"file://{quote(path)}", hashes={"sha256": disk.digest(path, "sha256")})
+    )
+
+
+def check_room_for_download(total: int, folder: str) -> None:
+    """Nothing; WorldError where the files to fetch do not fit on the disk."""
+    free = disk.free_bytes(folder)
+    if total > free:
+        raise WorldError(
+            f"{_mib(total)} are to be fetched and {_mib(free)} are free",
+            code="disk-full",
+            context=folder,
+            hint="make room there, or set XDG_STATE_HOME to a folder on a larger disk",
+        )
+
+
+def _mib(count: int) -> str:
+    return f"{count / (1 << 20):.0f} MiB"
+
+
+def _files(exchange: Exchange) -> dict[str, Any]:
+    folders = dict.fromkeys(os.path.dirname(path) for path in exchange.add)
+    return {
+        "save": list(exchange.save),
+        "add": list(exchange.add),
+        "infos": list(exchange.infos),
+        "made": list(exchange.made),
+        "modes": dict(exchange.modes),
+        "names": suspicious_names(folders),
+    }
+
+
+def _seen(wheels: tuple[Wheel, ...], exchange: Exchange, work: Work) -> dict[str, Any]:
+    """What the installer wrote besides what was expected, and the sum of each new RECORD, by which an undo knows its own again."""
+    expected = {*exchange.add, *exchange.save}
+    extra: list[str] = []
+    records: dict[str, str] = {}
+    for wheel in wheels:
+        text = work.host.read_text(f"{wheel.info}/RECORD", 64 << 20) or ""
+        if disk.kind(f"{wheel.info}/RECORD") == "file":
+            records[wheel.name] = disk.digest(f"{wheel.info}/RECORD", "sha256")
+        root = os.path.dirname(wheel.info)
+        for line in text.splitlines():
+            written = line.partition(",")[0].strip('"')
+            path = os.path.normpath(os.path.join(root, written)) if written else ""
+            if path and path not in expected and not path.endswith(".pyc") and work.environment.holds(path):
+                extra.append(path)
+    return {"extra": extra, "records": records, "infos": {wheel.name: wheel.info for wheel in wheels}}
+
+
+def _retreat_whatever_comes(work: Work, journal: Journal | None, error: Exception) -> Execution:
+    """As `_retreat`; somebody who presses Ctrl-C again does not stop the way back."""
+    while True:
+        try:
+            return _retreat(work, journal, error)
+        except InterruptError:  # noqa: PERF203 - it ends when no more signals come before they are held off
+            continue
+
+
+def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution:
+    """Everything put back, and what is said of it."""
+    with undisturbed():
+        work.reporter.end()
+        trouble = _trouble(error)
+        differences = error.differences if isinstance(error, DifferenceError) else ()
+        if journal is None:
+            work.shelf.unmark()
+            if isinstance(error, CudnnResolveError):
+                raise error
+            return Execution(status="interrupted", trouble=trouble)
+        story = journal.story()
+        log = journal.log if disk.kind(journal.log) else None
+        if story.state == "begun":
+            journal.add("dropped", why=trouble.code)
+            work.shelf.unmark()
+            work.shelf.prune()
+            if isinstance(error, CudnnResolveError):
+                raise error
+            return Execution(status="interrupted", id=journal.id, trouble=trouble, log=log)
+        work.reporter.begin("putting everything back")
+        left = put_all_back(journal, work.shelf, work.host, work.tooling(journal), why=trouble.code)
+        work.reporter.end()
+        status: Status = "broken" if left else "reverted"
+        return Execution(
+            status=status, id=journal.id, trouble=trouble, left=left, differences=differences, log=log, exit_code=EXITS[status]
+        )
+
+
+def _trouble(error: Exception) -> Trouble:
+    if isinstance(error, CudnnResolveError):
+        return Trouble(message=error.message, code=error.code, context=error.context, hint=error.hint)
+    return Trouble(message=f"interrupted ({error})", code="interrupted")

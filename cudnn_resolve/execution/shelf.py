@@ -1,0 +1,156 @@
+"""The journals of one environment, and the folder in which what they saved is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.errors import WorldError
+from cudnn_resolve.execution.journal import FILE, WHEELS, Journal, Story, read_story
+from cudnn_resolve.host import disk
+
+if TYPE_CHECKING:
+    from cudnn_resolve.execution.environment import Environment
+
+KEPT = 3
+"""Committed journals whose saved files are kept, so that they can be undone."""
+_BESIDE = ".cudnn-resolve-saved"
+_MARK = "at-work"
+
+
+class Shelf:
+    """Where the journals of one environment stand, oldest first."""
+
+    def __init__(self, environment: Environment, root: str | None = None) -> None:
+        real = os.path.normpath(environment.prefix)
+        key = hashlib.sha256(real.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+        self.environment = environment
+        self._root = root or disk.state_folder()
+        self._key = f"{os.path.basename(real)}-{key}"
+        self.folder = f"{self._root}/environments/{self._key}"
+
+    def stories(self) -> tuple[Story, ...]:
+        """Every journal, oldest first; WorldError where one was tampered with."""
+        out = []
+        for name in sorted(disk.names_in(self.folder)):
+            if name.isascii() and name.isdigit():
+                story = read_story(f"{self.folder}/{name}")
+                if story is not None:
+                    if story.id != int(name) or story.begin.get("prefix") != self.environment.prefix:
+                        from cudnn_resolve.execution.journal import tampered
+
+                        raise tampered(story.folder, "it is of another environment")
+                    out.append(story)
+        return tuple(out)
+
+    def open(self, *, watch: Callable[[str], None] | None = None) -> Journal:
+        """A new journal, after all others; its number does not depend on the clock."""
+        disk.private_folder(self._root)
+        disk.private_folder(self.folder)
+        numbers = [int(name) for name in disk.names_in(self.folder) if name.isascii() and name.isdigit()]
+        number = max(numbers, default=0) + 1
+        folder = f"{self.folder}/{number:06d}"
+        disk.make_folder(f"{folder}/{WHEELS}", 0o700)
+        if number > 1:
+            self._adopt(f"{self.folder}/{number - 1:06d}/{WHEELS}", f"{folder}/{WHEELS}")
+        return Journal(folder, number, watch=watch)
+
+    def _adopt(self, before: str, wheels: str) -> None:
+        """Files that an `apply` fetched that was stopped need not be fetched again; each is verified anew."""
+        for name in disk.names_in(before) if disk.kind(before) == "folder" else ():
+            if disk.kind(f"{before}/{name}") == "file":
+                disk.move(f"{before}/{name}", f"{wheels}/{name}")
+
+    def store_of(self, number: int) -> str:
+        """The folder for files that journal `number` takes out of the environment: on the same file system where that can be had."""
+        wanted = disk.device_of(self.environment.scheme["purelib"])
+        prefix = self.environment.prefix.rstrip("/")
+        places = (f"{self.folder}/{number:06d}/saved", f"{os.path.dirname(prefix)}/{_BESIDE}-{self._key}/{number:06d}")
+        for place in places:
+            if disk.device_of(place) == wanted and disk.writable(place):
+                return place
+        inside = f"{prefix}/{_BESIDE}/{number:06d}"
+        return inside if disk.device_of(inside) == wanted and disk.writable(inside) else places[0]
+
+    def is_store(self, path: object, number: int) -> bool:
+        """True for a folder that `store_of` gives or could have given."""
+        prefix = self.environment.prefix.rstrip("/")
+        return path in (
+            f"{self.folder}/{number:06d}/saved",
+            f"{os.path.dirname(prefix)}/{_BESIDE}-{self._key}/{number:06d}",
+            f"{prefix}/{_BESIDE}/{number:06d}",
+        )
+
+    def drop_store(self, path: str) -> None:
+        """Nothing; the folder of saved files is gone, and the one above it where that is empty then and ours."""
+        if disk.kind(path) == "folder":
+            disk.remove_tree(path)
+        above = os.path.dirname(path)
+        if os.path.basename(above).startswith(_BESIDE):
+            disk.remove_empty(above)
+
+    def prune(self, *, working: int | None = None) -> None:
+        """Nothing; wheels and saved files that nobody can need any more are gone, the journals stay; `working` is still needed."""
+        stories = self.stories()
+        committed = [one for one in stories if one.state == "committed"]
+        for one in stories:
+            if one.is_open:
+                continue
+            awaited = one is stories[-1] and was_stopped(one)
+            if disk.kind(f"{one.folder}/{WHEELS}") == "folder" and not awaited and one.id != working:
+                disk.remove_tree(f"{one.folder}/{WHEELS}")
+            if disk.kind(f"{one.folder}/staging") == "folder" and one.id != working:
+                disk.remove_tree(f"{one.folder}/staging")
+            files = one.last("files")
+            spent = one.state != "committed" or one in committed[:-KEPT]
+            if files is not None and spent and self.is_store(files.get("store"), one.id) and disk.kind(files["store"]) == "folder":
+                self.drop_store(files["store"])
+
+    def mark(self, text: str) -> None:
+        """Nothing; it is written down that somebody is at work, and how to call it."""
+        disk.private_folder(self._root)
+        disk.private_folder(self.folder)
+        disk.write_whole(f"{self.folder}/{_MARK}", text.encode())
+
+    def marked(self) -> str | None:
+        """What `mark` wrote, where it was not taken away again; None otherwise."""
+        raw = disk.content(f"{self.folder}/{_MARK}", 4096)
+        return None if raw is None else raw.decode("utf-8", "replace")
+
+    def unmark(self) -> None:
+        """Nothing; nobody is at work any more."""
+        if disk.kind(f"{self.folder}/{_MARK}") == "file":
+            disk.remove(f"{self.folder}/{_MARK}")
+
+    def can_undo(self, story: Story) -> bool:
+        """True where a committed journal still has what it saved."""
+        files = story.last("files")
+        return story.state == "committed" and (
+            files is None
+            or not files.get("save")
+            or (self.is_store(files.get("store"), story.id) and disk.kind(files["store"]) == "folder")
+        )
+
+    def exists(self) -> bool:
+        """True where there is any journal."""
+        return any(disk.kind(f"{self.folder}/{name}/{FILE}") == "file" for name in disk.names_in(self.folder))
+
+
+def was_stopped(story: Story) -> bool:
+    """True for an `apply` that was killed, also where it has been put back since: it may be resumed."""
+    last = story.last("revert") or story.last("dropped")
+    return (
+        story.state == "begun"
+        or story.is_open
+        or (story.state in ("reverted", "dropped") and last is not None and last.get("why") == "repair")
+    )
+
+
+def find_story(shelf: Shelf, number: int) -> Story:
+    """The journal of that number; WorldError where there is none."""
+    for one in shelf.stories():
+        if one.id == number:
+            return one
+    raise WorldError(f"there is no apply number {number} of this environment", code="no-such-apply", hint="`apply --history` lists them")

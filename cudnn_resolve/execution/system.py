@@ -1,0 +1,212 @@
+"""The packages of the system in an `apply`: prepared before anything changes, installed, and put back."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from cudnn_resolve.errors import CudnnResolveError, WorldError
+from cudnn_resolve.execution import aptget
+from cudnn_resolve.execution.aptget import Apt
+from cudnn_resolve.execution.journal import tampered
+from cudnn_resolve.execution.repository import (
+    DISABLED,
+    PACKAGE,
+    apt_folders,
+    dpkg_words,
+    fetch_keyring,
+    install_keyring,
+    outdated,
+)
+from cudnn_resolve.execution.task import APT_NAME, APT_VERSION, SystemPackage
+from cudnn_resolve.host import disk
+from cudnn_resolve.record import replace
+
+if TYPE_CHECKING:
+    from cudnn_resolve.execution.fetch import Download
+    from cudnn_resolve.execution.journal import Journal, Story
+    from cudnn_resolve.execution.task import Task
+    from cudnn_resolve.host.port import Host
+    from cudnn_resolve.host.tool import Tooling
+
+_DEBS = "debs"
+
+
+def prepare_system(task: Task, host: Host, journal: Journal, tooling: Tooling, download: Download) -> tuple[Apt, tuple[SystemPackage, ...]]:
+    """How apt is called, and the packages with the versions that are there now; every .deb is then fetched and verified.
+
+    A repository that is not known yet is made known, which the journal tells. WorldError where apt refuses.
+    """
+    apt = aptget.require_apt(task, host)
+    here = aptget.installed_versions(apt)
+    held = aptget.held_packages(apt)
+    packages = tuple(replace(one, before=here.get(one.name)) for one in task.apt)
+    if task.keyrings:
+        _make_known(task, apt, here, journal, tooling, download)
+    aptget.update(apt, tooling)
+    simulation = aptget.simulate(apt, packages, held)
+    aptget.download(apt, packages, held, tooling)
+    _keep_old(apt, packages, simulation, here, journal, tooling)
+    journal.add(
+        "apt",
+        packages=[[one.name, one.version, one.before] for one in packages],
+        along={
+            name: [version, here.get(name)] for name, version in simulation.install.items() if name not in {one.name for one in packages}
+        },
+        held=sorted(held),
+    )
+    return apt, packages
+
+
+def _make_known(task: Task, apt: Apt, here: Mapping[str, str], journal: Journal, tooling: Tooling, download: Download) -> None:
+    folder = f"{journal.folder}/{_DEBS}"
+    disk.make_folder(folder, 0o755)
+    paths = [fetch_keyring(one, folder, apt, download) for one in task.keyrings]
+    moved = list(outdated(apt_folders(apt)))
+    journal.add("keyring", before=here.get(PACKAGE), moved=moved)
+    journal.add("change")
+    for path in moved:
+        _rename(apt, path, f"{path}{DISABLED}", tooling)
+    for path in paths:
+        install_keyring(path, apt, tooling)
+
+
+def _rename(apt: Apt, source: str, target: str, tooling: Tooling) -> None:
+    result = apt.run(tooling, "mv", "-f", "--", source, target)
+    if not result.ok:
+        raise WorldError(f"{source} could not be taken out of use: {result.why()}", code="keyring", context=tooling.log)
+
+
+def _keep_old(
+    apt: Apt,
+    packages: tuple[SystemPackage, ...],
+    simulation: aptget.Simulation,
+    here: Mapping[str, str],
+    journal: Journal,
+    tooling: Tooling,
+) -> None:
+    """The packages that are replaced, as .deb files where a repository still has them, so that they can be laid back."""
+    folder = f"{journal.folder}/{_DEBS}"
+    disk.make_folder(folder, 0o755)
+    changed = {one.name for one in packages if one.before not in (None, one.version)} | {
+        name for name in simulation.install if name in here
+    }
+    for name in sorted(changed):
+        apt.run(replace(tooling, cwd=folder), apt.program, "download", "-q", f"{name}={here[name]}")
+
+
+def change_system(apt: Apt, packages: tuple[SystemPackage, ...], journal: Journal, tooling: Tooling) -> float:
+    """Seconds that it took to install the packages and to hold them; WorldError where apt refuses or does something else."""
+    held = aptget.held_packages(apt)
+    journal.add("change")
+    result = aptget.install(apt, packages, held, tooling)
+    if not result.ok:
+        raise WorldError(f"apt-get failed: {result.why()}", code="apt-failed", context=journal.log)
+    marked = apt.run(tooling, "apt-mark", "hold", *(one.name for one in packages))
+    if not marked.ok:
+        raise WorldError(f"the packages could not be held: {marked.why()}", code="apt-failed", context=journal.log)
+    here = aptget.installed_versions(apt)
+    wrong = [f"{one.name} is {here.get(one.name, 'not there')}, not {one.version}" for one in packages if here.get(one.name) != one.version]
+    if wrong:
+        raise WorldError("; ".join(wrong), code="not-as-planned", context=journal.log)
+    return result.seconds
+
+
+def restore_system(story: Story, host: Host, tooling: Tooling) -> tuple[str, ...]:
+    """What of the system's packages could not be put back, in words; can be called again."""
+    record, keyring = story.last("apt"), story.last("keyring")
+    if record is None and keyring is None:
+        return ()
+    apt = aptget.find_apt(host)
+    if apt is None:
+        return ("packages of the system: putting them back needs root",)
+    left: list[str] = []
+    try:
+        aptget.mend(apt, dpkg_words(apt), tooling)
+        if record is not None:
+            left += _restore_packages(record, story, apt, tooling)
+        if keyring is not None:
+            left += _restore_keyring(keyring, story, apt, tooling)
+    except CudnnResolveError as error:
+        left.append(error.message)
+    return tuple(left)
+
+
+def _restore_packages(record: Mapping[str, Any], story: Story, apt: Apt, tooling: Tooling) -> list[str]:
+    before = _before(record, story)
+    held = [name for name in _texts(record.get("held"), story) if APT_NAME.fullmatch(name)]
+    here = aptget.installed_versions(apt)
+    new = [name for name, version in before.items() if version is None and name in here]
+    old = [SystemPackage(name=name, version=version, repository="", before=here.get(name)) for name, version in before.items() if version]
+    old = [one for one in old if here.get(one.name) != one.version]
+    left = []
+    names = [name for name in before if name in here]
+    if names and (new or old or set(names) & set(aptget.held_packages(apt)) - set(held)):
+        apt.run(tooling, "apt-mark", "unhold", *names)
+    if old:
+        debs = _debs(old, story)
+        words = ("dpkg", *dpkg_words(apt), "--force-confold", "-i", *debs) if len(debs) == len(old) else ()
+        done = apt.run(tooling, *words) if words else aptget.install(apt, old, (), tooling)
+        if not done.ok:
+            left.append(f"{', '.join(f'{one.name}={one.version}' for one in old)}: {done.why()}")
+    if new:
+        done = apt.run(tooling, "dpkg", *dpkg_words(apt), "--purge", *new)
+        if not done.ok:
+            left.append(f"{', '.join(new)} could not be removed: {done.why()}")
+    again = [name for name in held if before.get(name)]
+    if again:
+        apt.run(tooling, "apt-mark", "hold", *again)
+    return left
+
+
+def _before(record: Mapping[str, Any], story: Story) -> dict[str, str | None]:
+    """Each package that was touched with the version that was there, None for none; everything of it looked at."""
+    out: dict[str, str | None] = {}
+    rows = record.get("packages")
+    along = record.get("along")
+    if not isinstance(rows, list) or not isinstance(along, dict):
+        raise tampered(story.folder, "what it says of apt is not readable")
+    pairs = [(row[0], row[2]) for row in rows if isinstance(row, list) and len(row) == 3]
+    pairs += [(name, row[1]) for name, row in along.items() if isinstance(row, list) and len(row) == 2]
+    for name, version in pairs:
+        if not isinstance(name, str) or not APT_NAME.fullmatch(name):
+            raise tampered(story.folder, "a name of a package in it is none")
+        if version is not None and (not isinstance(version, str) or not APT_VERSION.fullmatch(version)):
+            raise tampered(story.folder, "a version of a package in it is none")
+        out[name] = version
+    return out
+
+
+def _debs(old: list[SystemPackage], story: Story) -> list[str]:
+    """Saved files of these packages, one for each where there is one."""
+    folder = f"{story.folder}/{_DEBS}"
+    out = []
+    for one in old:
+        wanted = re.compile(re.escape(f"{one.name}_{one.version.replace(':', '%3a')}_") + r"[a-z0-9]+\.deb")
+        out += [f"{folder}/{name}" for name in disk.names_in(folder) if wanted.fullmatch(name)][:1]
+    return out
+
+
+def _restore_keyring(record: Mapping[str, Any], story: Story, apt: Apt, tooling: Tooling) -> list[str]:
+    left = []
+    if record.get("before") is None and PACKAGE in aptget.installed_versions(apt):
+        done = apt.run(tooling, "dpkg", *dpkg_words(apt), "--purge", PACKAGE)
+        if not done.ok:
+            left.append(f"{PACKAGE} could not be removed: {done.why()}")
+    folders = apt_folders(apt)
+    for path in _texts(record.get("moved"), story):
+        if os.path.dirname(path) not in folders or os.path.normpath(path) != path:
+            raise tampered(story.folder, "it names a list or key that is none of apt's")
+        if disk.kind(f"{path}{DISABLED}") is not None:
+            done = apt.run(tooling, "mv", "-f", "--", f"{path}{DISABLED}", path)
+            if not done.ok:
+                left.append(f"{path} could not be put back: {done.why()}")
+    return left
+
+
+def _texts(value: object, story: Story) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise tampered(story.folder, "a list in it is none")
+    return list(value)

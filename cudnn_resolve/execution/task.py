@@ -1,0 +1,131 @@
+"""What an `apply` has to bring about, whether a plan says so or a lock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from cudnn_resolve.errors import InputError
+from cudnn_resolve.record import dataclass
+
+if TYPE_CHECKING:
+    from cudnn_resolve.plan.model import AptAction, Plan
+
+NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,120}[a-z0-9])?", re.ASCII)
+"""A normalized name of a pip package."""
+VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!_-]{0,120}", re.ASCII)
+APT_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{1,120}", re.ASCII)
+APT_VERSION = re.compile(r"[0-9][A-Za-z0-9.+~:-]{0,120}", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Piece:
+    """One pip package that is to be there."""
+
+    name: str
+    version: str
+    file: Any = None
+    """The `File` to install; None where nothing says which one."""
+    before: str | None = None
+    """The version that is there now."""
+    index: str | None = None
+    """The index that it must come from; None = the configured one."""
+    page: bool = False
+
+    @property
+    def pin(self) -> str:
+        """`name==version`."""
+        return f"{self.name}=={self.version}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SystemPackage:
+    """One apt package that is to be there."""
+
+    name: str
+    version: str
+    repository: str
+    before: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Keyring:
+    """A repository that must be known before its packages can be installed, and the package that makes it known."""
+
+    repository: str
+    url: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """Everything that is to be changed, and what must be seen afterwards."""
+
+    targets: tuple[str, ...]
+    install: tuple[Piece, ...] = ()
+    remove: tuple[str, ...] = ()
+    apt: tuple[SystemPackage, ...] = ()
+    keyrings: tuple[Keyring, ...] = ()
+    frameworks: tuple[str, ...] = ()
+    """Those of the stack, as the matrix calls them."""
+    preload: tuple[str, ...] = ()
+    """Frameworks whose libraries are loaded for them."""
+    cached: tuple[str, ...] = ()
+    """Folders for the linker cache."""
+    pinned: Mapping[str, str] | None = None
+    """Every pip package of the stack with its version, kept ones included."""
+    cudnn: Mapping[str, str] | None = None
+    """Framework to the cuDNN that it must load."""
+    unpinned: tuple[str, ...] = ()
+
+
+def task_of(plan: Plan) -> Task:
+    """What a plan asks for; InputError where a name or a version is none."""
+    changed = [one for one in plan.pip if one.action in ("install", "upgrade", "downgrade")]
+    apt = [one for one in plan.apt if one.action != "keep"]
+    task = Task(
+        targets=plan.targets,
+        install=tuple(
+            Piece(name=one.name, version=one.version, file=one.file, before=one.installed, index=one.index, page=one.page)
+            for one in changed
+        ),
+        remove=tuple(one.name for one in plan.pip if one.action == "remove"),
+        apt=tuple(_system(one, plan) for one in apt),
+        keyrings=tuple(
+            Keyring(repository=one.why, url=one.url or "") for one in plan.steps if one.kind == "apt-repository" and one.url is not None
+        ),
+        frameworks=tuple(dict.fromkeys(build.framework for build in plan.resolution.builds)) if plan.resolution else (),
+        preload=tuple(name for one in plan.environment if one.kind == "preload" for name in one.value.split()),
+        cached=tuple(path for one in plan.environment if one.kind == "ldconfig" for path in one.value.split(":")),
+        pinned={one.name: one.version for one in plan.pip if one.action != "remove"},
+        cudnn={one.name: one.cudnn for one in plan.stack.frameworks if one.cudnn} if plan.stack else {},
+        unpinned=plan.unpinned,
+    )
+    check_task(task)
+    return task
+
+
+def _system(one: AptAction, plan: Plan) -> SystemPackage:
+    known = plan.facts.packages.apt
+    before = known.get(one.name) if isinstance(known, Mapping) else None
+    return SystemPackage(name=one.name, version=one.version, repository=one.repository, before=before)
+
+
+def check_task(task: Task) -> None:
+    """Nothing; InputError where a name, a version or a path could be read as something else by a tool that gets it."""
+    for piece in task.install:
+        _check(NAME, piece.name, "name of a package")
+        _check(VERSION, piece.version, f"version of {piece.name}")
+    for name in task.remove:
+        _check(NAME, name, "name of a package")
+    for one in task.apt:
+        _check(APT_NAME, one.name, "name of an apt package")
+        _check(APT_VERSION, one.version, f"version of {one.name}")
+    for path in task.cached:
+        if not path.startswith("/") or any(character in path for character in "\n\r\0:*?") or "/../" in f"{path}/":
+            raise InputError(f"{path!r} is no folder for the linker cache", code="task-invalid")
+
+
+def _check(pattern: re.Pattern[str], text: str, what: str) -> None:
+    if not pattern.fullmatch(text):
+        raise InputError(f"{text[:80]!r} is no {what}", code="task-invalid", hint="nothing was changed")

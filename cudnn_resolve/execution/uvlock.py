@@ -1,0 +1,108 @@
+"""uv as the one that fetches, too: into its own cache, by a lock of exactly the planned files, laid out in a folder of ours first.
+
+So nothing is fetched or unpacked twice, and what is in uv's cache already is not fetched at all. Where uv cannot do it (an old uv, an
+index with credentials that only we know), the files are fetched by ourselves as for pip.
+"""
+
+from __future__ import annotations
+
+import json
+import os.path
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.execution.fetch import strong
+from cudnn_resolve.execution.installer import environment_for
+from cudnn_resolve.execution.wheel import Wheel
+from cudnn_resolve.host import disk
+from cudnn_resolve.host.tool import Tooling, ToolResult, run_tool
+
+if TYPE_CHECKING:
+    from cudnn_resolve.execution.environment import Environment
+    from cudnn_resolve.execution.task import Piece
+
+STAGING = "staging"
+LOCK = "pylock.toml"
+_WORDS = ("--no-deps", "--no-config", "--no-build", "--color", "never", "--no-progress", "--preview")
+
+
+def can_lock(pieces: tuple[Piece, ...], environment: Environment) -> bool:
+    """True where every piece is a wheel with a hash, and the environment is laid out as any folder would be."""
+    short = ".".join(environment.version.split(".")[:2])
+    plain = f"{environment.prefix}/lib/python{short}/site-packages"
+    if environment.scheme["purelib"] != plain or environment.scheme["platlib"] != plain:
+        return False
+    return all(piece.file is not None and strong(piece.file.hashes) and piece.file.is_wheel for piece in pieces)
+
+
+def stage(
+    pieces: tuple[Piece, ...], folder: str, environment: Environment, tooling: Tooling, environ: Mapping[str, str]
+) -> tuple[Wheel, ...] | None:
+    """The packages as uv lays them out, fetched and verified; None where uv cannot do that."""
+    path = f"{folder}/{LOCK}"
+    staging = f"{folder}/{STAGING}"
+    disk.write_whole(path, _text(pieces).encode())
+    result = _run(path, environment, tooling, environ, "--prefix", staging)
+    if not result.ok:
+        if disk.kind(staging) == "folder":
+            disk.remove_tree(staging)
+        return None
+    site = f"{staging}/lib/python{'.'.join(environment.version.split('.')[:2])}/site-packages"
+    infos = {name.lower(): name for name in disk.names_in(site) if name.endswith(".dist-info")}
+    found = [infos.get(_info(piece)) for piece in pieces]
+    paths = [f"{environment.prefix}/{os.path.relpath(one, staging)}" for one in disk.files_below(staging)]
+    if None in found or not all(environment.holds(one) for one in paths):
+        disk.remove_tree(staging)
+        return None
+    wheels = []
+    for number, (piece, info) in enumerate(zip(pieces, found, strict=True)):
+        wheels.append(
+            Wheel(
+                path="",
+                name=piece.name,
+                version=piece.version,
+                sha256=piece.file.hashes.get("sha256", ""),
+                paths=tuple(paths) if number == 0 else (),
+                info=f"{environment.scheme['purelib']}/{info}",
+                unpacked=0,
+            )
+        )
+    return tuple(wheels)
+
+
+def install_staged(folder: str, environment: Environment, tooling: Tooling, environ: Mapping[str, str], *, managed: bool) -> ToolResult:
+    """What became of the installation of what was staged, from uv's cache alone."""
+    broken = ("--break-system-packages",) if managed else ()
+    return _run(f"{folder}/{LOCK}", environment, tooling, environ, "--offline", *broken)
+
+
+def unstage(folder: str) -> None:
+    """Nothing; the folder in which uv laid out the packages is gone."""
+    if disk.kind(f"{folder}/{STAGING}") == "folder":
+        disk.remove_tree(f"{folder}/{STAGING}")
+
+
+def _run(path: str, environment: Environment, tooling: Tooling, environ: Mapping[str, str], *more: str) -> ToolResult:
+    assert environment.uv is not None
+    argv = (environment.uv, "pip", "install", "-r", path, "--python", environment.python, *_WORDS, *more)
+    return run_tool(argv, tooling, env=environment_for(environ))
+
+
+def _info(piece: Piece) -> str:
+    """The name of its `.dist-info`, as wheels are called."""
+    name, version = piece.file.filename.split("-")[:2]
+    return f"{name}-{version}.dist-info".lower()
+
+
+def _text(pieces: tuple[Piece, ...]) -> str:
+    """A lock (PEP 751) of these files; JSON strings are TOML strings."""
+    lines = ['lock-version = "1.0"', 'created-by = "cudnn-resolve"']
+    for piece in pieces:
+        file = piece.file
+        algorithm, digest = strong(file.hashes) or ("", "")
+        wheel = f"name = {json.dumps(file.filename)}, url = {json.dumps(file.url)}, hashes = {{{algorithm} = {json.dumps(digest)}}}"
+        origin = getattr(file, "origin", None)
+        lines += ["", "[[packages]]", f"name = {json.dumps(piece.name)}", f"version = {json.dumps(piece.version)}"]
+        lines += [f"index = {json.dumps(origin)}"] if origin else []
+        lines.append(f"wheels = [{{{wheel}}}]")
+    return "\n".join(lines) + "\n"

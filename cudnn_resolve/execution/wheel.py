@@ -1,0 +1,139 @@
+"""A wheel that is about to be installed: checked, and the paths that it will fill."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+from cudnn_resolve.errors import WorldError
+from cudnn_resolve.host.archive import Archive, bad_wheel
+from cudnn_resolve.record import dataclass
+
+if TYPE_CHECKING:
+    from cudnn_resolve.execution.environment import Environment
+
+_SCRIPT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+ -]{0,120}", re.ASCII)
+_KINDS = ("purelib", "platlib", "scripts", "data", "headers")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wheel:
+    """One wheel on this machine, checked."""
+
+    path: str
+    name: str
+    version: str
+    sha256: str
+    paths: tuple[str, ...]
+    """Where its files will lie, compiled ones left out."""
+    info: str
+    """Its `.dist-info` folder in the environment."""
+    unpacked: int
+    """Bytes."""
+
+
+def read_wheel(path: str, name: str, version: str, sha256: str, environment: Environment) -> Wheel:
+    """The wheel at a path, which must be that version of that package; WorldError where it is not, or where it would write elsewhere."""
+    filename = path.rpartition("/")[2]
+    try:
+        said_name, said_version, _, _ = parse_wheel_filename(filename)
+    except (InvalidWheelFilename, InvalidVersion) as error:
+        raise bad_wheel(path, str(error)) from None
+    if said_name != canonicalize_name(name) or not _same(str(said_version), version):
+        raise bad_wheel(path, f"it is {said_name} {said_version}, not {name} {version}")
+    with Archive(path) as archive:
+        members = archive.members()
+        for member in members:
+            if not is_inside(member.name) or member.is_link:
+                raise bad_wheel(path, f"its member {member.name[:120]!r} would lie outside of the environment")
+        top = _info_folder([member.name for member in members], path, said_name)
+        text = archive.text(f"{top}/WHEEL") or ""
+        pure = re.search(r"^root-is-purelib:\s*true\s*$", text, re.IGNORECASE | re.MULTILINE) is not None
+        if archive.text(f"{top}/METADATA") is None or not text:
+            raise bad_wheel(path, "it has no METADATA or no WHEEL")
+        root = environment.scheme["purelib" if pure else "platlib"]
+        scripts = tuple(_scripts(archive.text(f"{top}/entry_points.txt") or "", path))
+    paths = [_place(member.name, root, said_name, environment, path) for member in members]
+    paths += [os.path.join(environment.scheme["scripts"], script) for script in scripts]
+    for one in paths:
+        if not environment.holds(one):
+            raise bad_wheel(path, f"{one!r} would lie outside of the environment")
+    return Wheel(
+        path=path,
+        name=name,
+        version=version,
+        sha256=sha256,
+        paths=tuple(dict.fromkeys(paths)),
+        info=os.path.join(root, top),
+        unpacked=sum(member.size for member in members),
+    )
+
+
+def check_members(names: Iterable[str], filename: str) -> None:
+    """Nothing; WorldError where a wheel has a member that would lie outside of the environment."""
+    for name in names:
+        if not is_inside(name):
+            raise bad_wheel(filename, f"its member {name[:120]!r} would lie outside of the environment")
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return Version(one) == Version(other)
+    except InvalidVersion:
+        return one == other
+
+
+def is_inside(name: str) -> bool:
+    """True for a plain relative path."""
+    if not name or "\0" in name or "\\" in name or name.startswith("/") or any(ord(character) < 32 for character in name):
+        return False
+    return all(part not in ("", ".", "..") for part in name.split("/"))
+
+
+def _info_folder(names: list[str], path: str, name: str) -> str:
+    tops = {top for one in names if (top := one.partition("/")[0]).endswith(".dist-info")}
+    if len(tops) != 1:
+        raise bad_wheel(path, "it has not exactly one .dist-info folder")
+    top = tops.pop()
+    if canonicalize_name(top.partition("-")[0]) != name:
+        raise bad_wheel(path, f"its folder {top!r} is of another package")
+    return top
+
+
+def _place(member: str, root: str, name: str, environment: Environment, path: str) -> str:
+    top, _, rest = member.partition("/")
+    if not top.endswith(".data"):
+        return os.path.join(root, member)
+    kind, _, inside = rest.partition("/")
+    if kind not in _KINDS or not inside:
+        raise bad_wheel(path, f"its member {member[:120]!r} is of no known kind")
+    folder = environment.scheme[kind]
+    return os.path.join(folder, name, inside) if kind == "headers" else os.path.join(folder, inside)
+
+
+def _scripts(text: str, path: str) -> Iterator[str]:
+    """Names of the programs that the installer makes: `[console_scripts]` and `[gui_scripts]`."""
+    section = ""
+    for raw in text.splitlines():
+        line = raw.strip()
+        if line.startswith("[") and line.endswith("]"):
+            section = line[1:-1].strip()
+        elif section in ("console_scripts", "gui_scripts") and "=" in line and not line.startswith(("#", ";")):
+            script = line.partition("=")[0].strip()
+            if not _SCRIPT_NAME.fullmatch(script) or script in (".", ".."):
+                raise bad_wheel(path, f"its program {script[:80]!r} has no name that a file may have")
+            yield script
+
+
+def wrong_hash(filename: str, algorithm: str, wanted: str, found: str) -> WorldError:
+    """The refusal of a file that is not the one that was promised."""
+    return WorldError(
+        f"{filename} is not the file that the plan names: its {algorithm} is {found}, not {wanted}",
+        code="hash-mismatch",
+        hint="nothing was changed; plan again, and if it stays so, ask whoever runs the index",
+    )

@@ -1,0 +1,69 @@
+"""What is inside a wheel, read without unpacking it."""
+
+from __future__ import annotations
+
+import zipfile
+
+from cudnn_resolve.errors import WorldError
+from cudnn_resolve.record import dataclass
+
+MOST_MEMBERS = 400_000
+MOST_TEXT_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Member:
+    """One file of an archive."""
+
+    name: str
+    size: int
+    """Bytes when unpacked."""
+    is_link: bool = False
+
+
+class Archive:
+    """An open wheel; use it in a `with`."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+            raise bad_wheel(path, f"it cannot be read: {error}") from None
+
+    def __enter__(self) -> Archive:  # noqa: PYI034 - typing has no Self before Python 3.11
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._zip.close()
+
+    def members(self) -> tuple[Member, ...]:
+        """Every file, folders left out; WorldError where there are more than any wheel has."""
+        infos = self._zip.infolist()
+        if len(infos) > MOST_MEMBERS:
+            raise bad_wheel(self.path, f"it has {len(infos)} members")
+        return tuple(
+            # `orig_filename` is what the archive says; `filename` is cut at a NUL byte, and other programs may read it otherwise.
+            Member(name=info.orig_filename, size=info.file_size, is_link=(info.external_attr >> 28) == 0o12)
+            for info in infos
+            if not info.orig_filename.endswith("/")
+        )
+
+    def text(self, name: str) -> str | None:
+        """A member as text; None where there is none. WorldError where it is damaged or far too large."""
+        try:
+            with self._zip.open(name) as member:
+                raw = member.read(MOST_TEXT_BYTES + 1)
+        except KeyError:
+            return None
+        except (OSError, zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
+            raise bad_wheel(self.path, f"{name} cannot be read: {error}") from None
+        if len(raw) > MOST_TEXT_BYTES:
+            raise bad_wheel(self.path, f"{name} is far too large")
+        return raw.decode("utf-8", "replace")
+
+
+def bad_wheel(path: str, why: str) -> WorldError:
+    """The refusal of a wheel."""
+    name = path.rpartition("/")[2]
+    return WorldError(f"{name} is no wheel that can be installed: {why}", code="wheel-bad", hint="nothing was changed")

@@ -1,0 +1,316 @@
+"""Changes on the disk: moved, written whole, removed; each of them can be done again after a kill and then ends the same.
+
+Nothing here follows a symbolic link in the last part of a path, and nothing is deleted that is not named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+import stat as modes
+from collections.abc import Callable, Iterator
+
+from cudnn_resolve.errors import WorldError
+
+_CHUNK = 1 << 20
+
+
+def kind(path: str) -> str | None:
+    """What is at a path, a link not followed: `file`, `folder`, `link`, `other`, or None for nothing."""
+    try:
+        mode = os.lstat(path).st_mode
+    except (OSError, ValueError):
+        return None
+    if modes.S_ISREG(mode):
+        return "file"
+    if modes.S_ISDIR(mode):
+        return "folder"
+    return "link" if modes.S_ISLNK(mode) else "other"
+
+
+def is_regular(path: str) -> bool:
+    """True for a file, or a link that leads to one."""
+    return os.path.isfile(path)
+
+
+def mode_of(path: str) -> int:
+    """The permission bits of what is there; 0 where nothing is."""
+    try:
+        return modes.S_IMODE(os.lstat(path).st_mode)
+    except OSError:
+        return 0
+
+
+def size_of(path: str) -> int:
+    """Bytes of a file, a link not followed; 0 where nothing is."""
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
+
+
+def make_folder(path: str, mode: int = 0o777) -> None:
+    """Nothing; the folder and those above it are there. WorldError where that is not possible."""
+    try:
+        os.makedirs(path, mode, exist_ok=True)
+    except OSError as error:
+        raise refusal(error, path) from None
+
+
+def set_mode(path: str, mode: int) -> None:
+    """Nothing; the folder has these permissions again, as far as the system lets us."""
+    with contextlib.suppress(OSError):
+        os.chmod(path, mode)
+
+
+def move(source: str, target: str) -> None:
+    """Nothing; what was at `source` is at `target`, in the place of what was there. Across file systems it is copied, then removed.
+
+    WorldError where that is not possible; then `source` is still there.
+    """
+    try:
+        try:
+            os.rename(source, target)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.rename(source, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise refusal(error, target) from None
+        _move_across(source, target)
+
+
+def _move_across(source: str, target: str) -> None:
+    beside = f"{target}.cudnn-resolve-new"
+    try:
+        if os.path.islink(source):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(beside)
+            os.symlink(os.readlink(source), beside)
+        else:
+            shutil.copy2(source, beside, follow_symlinks=False)
+        os.rename(beside, target)
+        os.unlink(source)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise refusal(error, target) from None
+
+
+def remove(path: str) -> None:
+    """Nothing; the file or link is not there any more. WorldError where it cannot be removed."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise refusal(error, path) from None
+
+
+def remove_empty(path: str) -> bool:
+    """True where the folder was empty and is gone now."""
+    try:
+        os.rmdir(path)
+    except OSError:
+        return False
+    return True
+
+
+def remove_tree(path: str) -> None:
+    """Nothing; the folder and all in it are gone. WorldError where that is not possible."""
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise refusal(error, path) from None
+
+
+def names_in(path: str) -> tuple[str, ...]:
+    """Names in a folder; empty where there is no readable one."""
+    try:
+        return tuple(os.listdir(path))
+    except OSError:
+        return ()
+
+
+def files_below(path: str) -> Iterator[str]:
+    """Every file and link below a folder; links to folders are not gone into."""
+    for folder, folders, names in os.walk(path):
+        yield from (os.path.join(folder, name) for name in (*names, *(one for one in folders if os.path.islink(os.path.join(folder, one)))))
+
+
+def folders_below(path: str) -> Iterator[str]:
+    """Every folder below a folder, inner ones first."""
+    for folder, folders, _ in os.walk(path, topdown=False):
+        yield from (os.path.join(folder, name) for name in folders if not os.path.islink(os.path.join(folder, name)))
+
+
+def write_whole(path: str, content: bytes) -> None:
+    """Nothing; the file holds this content, on the disk, whole. WorldError where it cannot; then what was there is there."""
+    beside = f"{path}.cudnn-resolve-new"
+    try:
+        with open(beside, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+        sync_folder(os.path.dirname(path))
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise refusal(error, path) from None
+
+
+def append_synced(path: str, content: bytes) -> None:
+    """Nothing; the content stands at the end of the file, on the disk. WorldError where it cannot."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            while content:
+                content = content[os.write(handle, content) :]
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise refusal(error, path) from None
+
+
+def cut(path: str, size: int) -> None:
+    """Nothing; the file ends after `size` bytes: half a line that a kill left is gone."""
+    try:
+        os.truncate(path, size)
+    except OSError as error:
+        raise refusal(error, path) from None
+
+
+def sync_folder(path: str) -> None:
+    """Nothing; names in the folder are on the disk, where the file system can say so."""
+    with contextlib.suppress(OSError):
+        handle = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def digest(path: str, algorithm: str, progress: Callable[[int], None] | None = None) -> str:
+    """The hexadecimal digest of a file; WorldError where it cannot be read."""
+    found = hashlib.new(algorithm)
+    try:
+        with open(path, "rb") as file:
+            while piece := file.read(_CHUNK):
+                found.update(piece)
+                if progress is not None:
+                    progress(len(piece))
+    except OSError as error:
+        raise refusal(error, path) from None
+    return found.hexdigest()
+
+
+def copy_file(source: str, target: str) -> None:
+    """Nothing; `target` is a copy of the file, sharing its blocks or its content where the file system can. WorldError where it cannot."""
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(target)
+        try:
+            os.link(source, target)
+        except OSError:
+            shutil.copyfile(source, target)
+    except OSError as error:
+        raise refusal(error, target) from None
+
+
+def free_bytes(path: str) -> int:
+    """Bytes that this user may still write on the file system of a path, or of the nearest folder above it that exists."""
+    while not os.path.exists(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)
+    try:
+        return shutil.disk_usage(path).free
+    except OSError:
+        return 0
+
+
+def device_of(path: str) -> int | None:
+    """The file system that a path is on, or that of the nearest folder above it that exists."""
+    while not os.path.exists(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)
+    try:
+        return os.stat(path).st_dev
+    except OSError:
+        return None
+
+
+def writable(path: str) -> bool:
+    """True where this user may make files in the folder, or in the nearest one above it that exists."""
+    while not os.path.exists(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)
+    if not os.path.isdir(path) or not os.access(path, os.W_OK | os.X_OK):
+        return False
+    try:
+        return not os.statvfs(path).f_flag & os.ST_RDONLY
+    except OSError:
+        return False
+
+
+def state_folder() -> str:
+    """The folder for what this program must remember: below `XDG_STATE_HOME`, else below `~/.local/state`."""
+    home = os.environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(home):  # the XDG base directory specification: a relative path counts as unset
+        home = os.path.expanduser("~/.local/state")
+    if not os.path.isabs(home):
+        home = f"/var/tmp/cudnn-resolve-{os.geteuid()}"  # noqa: S108 - `private_folder` refuses what belongs to others
+    return os.path.join(home, "cudnn-resolve")
+
+
+def private_folder(path: str) -> str:
+    """The folder, made where it is missing, which only this user can change; WorldError where it belongs to another."""
+    make_folder(path, 0o700)
+    try:
+        found = os.lstat(path)
+    except OSError as error:
+        raise refusal(error, path) from None
+    if not modes.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise WorldError(
+            f"{path} is not a folder of this user alone",
+            code="state-folder",
+            hint="what is put back is kept there: remove it, or set XDG_STATE_HOME to a folder of yours",
+        )
+    return path
+
+
+def content(path: str, limit_bytes: int) -> bytes | None:
+    """The beginning of a file, a link not followed; None where there is no readable one."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    with open(handle, "rb") as file:
+        try:
+            return file.read(limit_bytes)
+        except OSError:
+            return None
+
+
+def real(path: str) -> str:
+    """The path with every link resolved, as far as it exists."""
+    return os.path.realpath(path)
+
+
+def is_root() -> bool:
+    """True where this process is root."""
+    return os.geteuid() == 0
+
+
+def refusal(error: OSError, path: str) -> WorldError:
+    """The error that says what the system refused, and what helps."""
+    reason = error.strerror or str(error)
+    code, hint = "system", None
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        code, hint = "disk-full", "make room there and run it again"
+    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        code, hint = "permission", "use an environment that this user may change, such as one of `python -m venv`"
+    return WorldError(f"{path}: {reason}", code=code, hint=hint)

@@ -1,0 +1,68 @@
+"""Signals that end a program: raised as one exception where work can be put back, held off where it must not stop."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class InterruptError(Exception):
+    """Somebody wants this program to end; the text is the name of the signal."""
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    del frame
+    raise InterruptError(signal.Signals(number).name)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Nothing; inside, SIGINT, SIGTERM and SIGHUP raise InterruptError. Only the main thread can have that; others see no change."""
+    with _handlers(_raise):
+        yield
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Nothing; inside, these signals have no effect, also on programs that are started here."""
+    with _handlers(signal.SIG_IGN):
+        yield
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Nothing; these signals wait until this is over, so that what happens inside is known to have happened."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def let_through() -> None:
+    """Nothing; a process that was started while signals were held back hears them."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
+
+@contextlib.contextmanager
+def _handlers(handler: signal.Handlers | object) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    try:
+        for number, old in before.items():
+            if old is not signal.SIG_IGN or handler is signal.SIG_IGN:  # who was started with nohup stays so
+                signal.signal(number, handler)  # type: ignore[arg-type]
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, signal.SIG_DFL if old is None else old)

@@ -1,0 +1,125 @@
+"""What became of an `apply`, as text and as a mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from cudnn_resolve.report.text import Style, clean, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cudnn_resolve.execution.journal import Story
+    from cudnn_resolve.execution.model import Execution
+
+SCHEMA = "cudnn-resolve/apply/1"
+_HEADS = {
+    "nothing": "nothing to do: the environment is as planned",
+    "done": "done: the environment is as planned",
+    "reverted": "it failed, and everything is as it was",
+    "broken": "it failed, and not everything could be put back",
+    "undone": "undone: the environment is as it was before",
+    "interrupted": "interrupted before anything was changed",
+    "dry-run": "nothing was changed (--dry-run)",
+}
+_COLORS = {"done": "green", "undone": "green", "reverted": "yellow", "broken": "red", "interrupted": "yellow"}
+
+
+def render(done: Execution, *, style: Style | None = None, width: int = 100, undoing: bool = False) -> str:
+    """The execution in a few lines."""
+    paint = style or Style()
+    head = _HEADS[done.status]
+    if done.status == "nothing" and undoing:
+        head = "nothing to undo"
+    if done.status == "broken" and undoing:
+        head = "not everything could be put back"
+    lines = [paint(head, "bold", _COLORS.get(done.status, "bold"))]
+    for text, first in _details(done):
+        lines.extend(wrap(clean(text), width=width, first=first, rest=" " * len(first)))
+    return "\n".join(lines) + "\n"
+
+
+def _details(done: Execution) -> Iterator[tuple[str, str]]:
+    """What follows the head: each text with what stands before it."""
+    if done.trouble is not None and done.status != "undone":
+        yield done.trouble.message, "  "
+        if done.trouble.hint:
+            yield f"hint: {done.trouble.hint}", "  "
+    yield from ((one, "  - ") for one in done.differences)
+    yield from ((one, "  left: ") for one in done.left)
+    for step in done.steps:
+        yield (f"{step.what}, {step.seconds:.1f} s" if step.seconds >= 0.05 else step.what), "  "
+    if done.removed and done.status == "done":
+        yield f"removed: {', '.join(done.removed)}", "  "
+    yield from ((note, "  ! ") for note in done.notes)
+    yield from ((text, "  ") for text in _next(done))
+
+
+def _next(done: Execution) -> Iterator[str]:
+    if done.restart is not None:
+        yield done.restart
+    if done.status == "done" and done.id is not None:
+        yield f"`cudnn-resolve apply --undo {done.id}` puts back what was there before"
+    if done.status == "broken":
+        yield "`cudnn-resolve apply --undo` tries again to put everything back"
+    if done.log and done.status in ("reverted", "broken"):
+        yield f"what the tools said: {done.log}"
+
+
+def encode(done: Execution, plan: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The execution as a mapping, ready for `json.dumps`; with the plan that it carried out."""
+    trouble = done.trouble
+    return {
+        "schema": SCHEMA,
+        "status": done.status,
+        "id": done.id,
+        "installed": list(done.installed),
+        "removed": list(done.removed),
+        "steps": [{"what": one.what, "seconds": round(one.seconds, 3)} for one in done.steps],
+        "differences": list(done.differences),
+        "left": list(done.left),
+        "notes": list(done.notes),
+        "restart": done.restart,
+        "error": None
+        if trouble is None
+        else {"code": trouble.code, "message": trouble.message, "context": trouble.context, "hint": trouble.hint},
+        "log": done.log,
+        "plan": plan,
+    }
+
+
+def history(stories: Sequence[Story], undoable: Sequence[int]) -> list[dict[str, Any]]:
+    """Every `apply` of an environment, the newest first."""
+    return [
+        {
+            "id": one.id,
+            "at": str(one.begin.get("at", "")),
+            "state": {"begun": "interrupted", "changing": "interrupted", "dropped": "failed before a change"}.get(one.state, one.state),
+            "targets": [str(word) for word in one.begin.get("targets", [])],
+            "changes": [_change(row) for row in one.begin.get("install", [])] + [f"- {name}" for name in one.begin.get("remove", [])],
+            "can_undo": one.id in undoable,
+            "log": one.log,
+        }
+        for one in reversed(stories)
+    ]
+
+
+def _change(row: Any) -> str:
+    name, version, before = (str(one) if one is not None else None for one in row)
+    return f"+ {name} {version}" if before is None else f"{name} {before} -> {version}"
+
+
+def render_history(rows: Sequence[Mapping[str, Any]], *, width: int = 100) -> str:
+    """The history in lines."""
+    if not rows:
+        return "no apply has been carried out in this environment\n"
+    lines: list[str] = []
+    for row in rows:
+        undo = "" if row["can_undo"] or row["state"] != "committed" else " (cannot be undone any more)"
+        lines.append(clean(f"{row['id']}  {row['at']}  {row['state']}{undo}  {', '.join(row['targets'])}"))
+        for change in row["changes"][:8]:
+            lines.extend(wrap(clean(change), width=width, first="     "))
+        if len(row["changes"]) > 8:
+            lines.append(f"     and {len(row['changes']) - 8} more")
+    return "\n".join(lines) + "\n"

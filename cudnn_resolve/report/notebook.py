@@ -1,0 +1,135 @@
+"""A plan as a notebook: a cell that sets the environment up, and one that looks at it; neither needs this program."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from cudnn_resolve.plan.preload import IMPORT_NAMES, MODULE, preload_pth, preload_source
+from cudnn_resolve.report.pins import groups, looks
+from cudnn_resolve.report.plan import machine_line
+from cudnn_resolve.report.script import python_minor
+from cudnn_resolve.report.text import clean
+
+if TYPE_CHECKING:
+    from cudnn_resolve.plan.model import Plan
+
+
+def render(plan: Plan) -> str:
+    """The notebook as nbformat 4.5 JSON."""
+    cells = [
+        _cell("markdown", "about", _about(plan)),
+        _cell("code", "setup", setup_cell(plan)),
+        _cell("code", "look", looks(plan) + "print('the environment is as planned')"),
+    ]
+    book = {
+        "cells": cells,
+        "metadata": {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+        },
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    return json.dumps(book, indent=1, ensure_ascii=False) + "\n"
+
+
+def _cell(kind: str, name: str, text: str) -> dict[str, Any]:
+    cell: dict[str, Any] = {"cell_type": kind, "id": name, "metadata": {}, "source": text.rstrip("\n").splitlines(keepends=True)}
+    if kind == "code":
+        cell |= {"execution_count": None, "outputs": []}
+    return cell
+
+
+def _about(plan: Plan) -> str:
+    lines = [f"# {clean(', '.join(plan.targets))}", "", f"For {machine_line(plan)}."]
+    if plan.stack and plan.stack.driver_min:
+        lines += ["", f"Needs NVIDIA driver {plan.stack.driver_min} or newer."]
+    lines += [f"- {clean(one.message)}" for one in plan.warnings]
+    lines += ["", "Run the first cell; where it asks for it, restart the kernel and run it again. The second time it changes nothing."]
+    return "\n".join(lines)
+
+
+def setup_cell(plan: Plan) -> str:
+    """The source of the cell: pins with hashes, installed by the kernel's own pip; says where a restart is needed."""
+    packages = [[list(group.options), list(group.lines)] for group in groups(plan, kept=True)]
+    frameworks = tuple(plan.resolution.builds) if plan.resolution else ()
+    modules = sorted({IMPORT_NAMES.get(build.framework, build.framework) for build in frameworks})
+    preload = next((one for one in plan.environment if one.kind == "preload"), None)
+    files = {}
+    if preload is not None:
+        files = {f"{MODULE}.py": preload_source(tuple(preload.value.split())), f"{MODULE}.pth": preload_pth()}
+    apt = [list(one.argv) for one in plan.steps if one.kind == "apt" and one.argv is not None]
+    keyrings = [one.url for one in plan.steps if one.kind == "apt-repository" and one.url]
+    values = {
+        "MINOR": python_minor(plan),
+        "DRIVER": plan.stack.driver_min if plan.stack else None,
+        "PACKAGES": packages,
+        "PINS": {one.name: one.version for one in plan.pip if one.action != "remove"},
+        "REMOVE": sorted(one.name for one in plan.pip if one.action == "remove"),
+        "FREE": list(plan.unpinned),
+        "MODULES": modules,
+        "FILES": files,
+        "KEYRINGS": keyrings,
+        "APT": apt,
+    }
+    head = "".join(f"{name} = {value!r}\n" for name, value in values.items())
+    return f"{head}\n{_SETUP}"
+
+
+_SETUP = """import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from importlib.metadata import PackageNotFoundError, version
+
+
+def here(name):
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def run(*words):
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+    if done.returncode:
+        print(done.stdout[-4000:])
+        raise SystemExit("failed: " + " ".join(words[:6]))
+
+
+if MINOR and MINOR != "%d.%d" % sys.version_info[:2]:
+    raise SystemExit("this kernel is Python %d.%d; the plan is for %s" % (sys.version_info[0], sys.version_info[1], MINOR))
+changed = [name for name, wanted in PINS.items() if here(name) != wanted] + [name for name in REMOVE if here(name)]
+folder = sysconfig.get_paths()["purelib"]
+for name, text in FILES.items():
+    path = os.path.join(folder, name)
+    if not os.path.exists(path) or open(path).read() != text:
+        with open(path, "w") as file:
+            file.write(text)
+        changed.append(name)
+if not changed:
+    print("nothing to do: the environment is as planned")
+else:
+    sudo = [] if os.geteuid() == 0 else ["sudo"]
+    for url in KEYRINGS:
+        run("curl", "-fsSLo", "/tmp/cuda-keyring.deb", url)
+        run(*sudo, "dpkg", "-i", "/tmp/cuda-keyring.deb")
+        run(*sudo, "apt-get", "update")
+    for words in APT:
+        run(*sudo, *words)
+    if any(here(name) for name in REMOVE):
+        run(sys.executable, "-m", "pip", "uninstall", "-y", *REMOVE)
+    for options, lines in PACKAGES:
+        with tempfile.NamedTemporaryFile("w", suffix=".txt", delete=False) as file:
+            file.write("\\n".join(lines) + "\\n")
+        run(sys.executable, "-m", "pip", "install", "-q", *options, "-r", file.name)
+        os.unlink(file.name)
+    if FREE:
+        run(sys.executable, "-m", "pip", "install", "-q", *FREE)
+    print("done: %d packages changed" % len(changed))
+    imported = [name for name in MODULES if name in sys.modules]
+    if imported:
+        print("RESTART the kernel: it has imported %s already and keeps the old one until then" % ", ".join(imported))
+"""

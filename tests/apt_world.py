@@ -1,0 +1,168 @@
+"""A system of its own for apt: its own directories, its own dpkg database, and a signed repository on disk with NVIDIA's names."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+NEEDED = ("apt-get", "apt-mark", "apt-config", "dpkg", "dpkg-deb", "gpg", "gpgv")
+
+
+def missing_tools() -> list[str]:
+    """Programs that these tests need and that this machine lacks."""
+    return [name for name in NEEDED if shutil.which(name) is None]
+
+
+class AptWorld:
+    """A root directory for apt, and repositories beside it."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.root = base / "root"
+        self.repository = base / "repository"
+        self.keyring = self.root / "usr/share/keyrings/cuda-archive-keyring.gpg"
+        self._gnupg = base / "gnupg"
+        for folder in (
+            "etc/apt/apt.conf.d",
+            "etc/apt/preferences.d",
+            "etc/apt/sources.list.d",
+            "etc/apt/trusted.gpg.d",
+            "usr/share/keyrings",
+            "var/lib/apt/lists/partial",
+            "var/cache/apt/archives/partial",
+            "var/lib/dpkg/info",
+            "var/lib/dpkg/updates",
+            "var/lib/dpkg/triggers",
+            "var/log/apt",
+        ):
+            (self.root / folder).mkdir(parents=True)
+        (self.root / "var/lib/dpkg/status").touch()
+        self.repository.mkdir()
+        self.config = base / "apt.conf"
+        self.config.write_text(
+            f'Dir "{self.root}/";\nDir::State::status "{self.root}/var/lib/dpkg/status";\nAPT::Sandbox::User "root";\n'
+            f'DPkg::Options {{ "--root={self.root}"; "--force-not-root"; "--force-script-chrootless"; "--log={base}/dpkg.log"; }};\n'
+            'APT::Architecture "amd64";\nAcquire::Languages "none";\nDebug::NoLocking "true";\n'
+        )
+        self.key = self.make_key("NVIDIA stand-in")
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {**os.environ, "APT_CONFIG": str(self.config), "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
+
+    def make_key(self, name: str) -> str:
+        """The fingerprint of a new key."""
+        self._gnupg.mkdir(mode=0o700, exist_ok=True)
+        self._gpg("--batch", "--passphrase", "", "--quick-generate-key", name, "ed25519", "sign", "never")
+        listed = self._gpg("--list-keys", "--with-colons", name)
+        return next(line.split(":")[9] for line in listed.splitlines() if line.startswith("fpr"))
+
+    def _gpg(self, *words: str, data: bytes | None = None) -> str:
+        done = subprocess.run(["gpg", "--homedir", str(self._gnupg), *words], input=data, capture_output=True, check=True)
+        return done.stdout.decode("utf-8", "replace")
+
+    def export(self, key: str, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._gpg("--yes", "--output", str(path), "--export", key)
+
+    def package(
+        self,
+        name: str,
+        version: str,
+        *,
+        depends: str = "",
+        conflicts: str = "",
+        files: dict[str, str] | None = None,
+        folder: Path | None = None,
+    ) -> Path:
+        """A .deb in the repository (or in another folder)."""
+        where = folder or self.repository
+        tree = self.base / "build" / f"{name}-{version}"
+        shutil.rmtree(tree, ignore_errors=True)
+        (tree / "DEBIAN").mkdir(parents=True)
+        architecture = "all" if name == "cuda-keyring" else "amd64"
+        control = f"Package: {name}\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: a test\nDescription: a stand-in\n"
+        control += f"Depends: {depends}\n" if depends else ""
+        control += f"Conflicts: {conflicts}\n" if conflicts else ""
+        (tree / "DEBIAN/control").write_text(control)
+        for path, text in (files or {f"usr/lib/x86_64-linux-gnu/{name}.txt": version}).items():
+            (tree / path).parent.mkdir(parents=True, exist_ok=True)
+            (tree / path).write_text(text)
+        where.mkdir(exist_ok=True)
+        target = where / f"{name}_{version.replace(':', '%3a')}_{architecture}.deb"
+        subprocess.run(["dpkg-deb", "--root-owner-group", "-b", str(tree), str(target)], check=True, capture_output=True)
+        return target
+
+    def publish(self, key: str | None = None) -> None:
+        """Writes the lists of the repository and signs them."""
+        stanzas = []
+        for deb in sorted(self.repository.glob("*.deb")):
+            control = subprocess.run(["dpkg-deb", "-f", str(deb)], check=True, capture_output=True, text=True).stdout.strip()
+            content = deb.read_bytes()
+            stanzas.append(f"{control}\nFilename: ./{deb.name}\nSize: {len(content)}\nSHA256: {hashlib.sha256(content).hexdigest()}\n")
+        packages = "\n".join(stanzas).encode()
+        (self.repository / "Packages").write_bytes(packages)
+        (self.repository / "Packages.gz").write_bytes(gzip.compress(packages))
+        rows = []
+        for name in ("Packages", "Packages.gz"):
+            content = (self.repository / name).read_bytes()
+            rows.append(f" {hashlib.sha256(content).hexdigest()} {len(content)} {name}")
+        release = (
+            "Origin: NVIDIA\nLabel: NVIDIA CUDA\nArchitectures: amd64 all\nDate: Sat, 21 Nov 2026 00:00:00 UTC\nSHA256:\n"
+            + "\n".join(rows)
+            + "\n"
+        )
+        (self.repository / "InRelease").unlink(missing_ok=True)
+        self._gpg(
+            "--yes", "--local-user", key or self.key, "--output", str(self.repository / "InRelease"), "--clearsign", data=release.encode()
+        )
+
+    def entry(self, *, signed: bool = True) -> str:
+        """The line of sources.list."""
+        option = f"[signed-by={self.keyring}] " if signed else ""
+        return f"deb {option}file:{self.repository} ./\n"
+
+    def know(self) -> None:
+        """The repository and its key are known, as after cuda-keyring."""
+        self.export(self.key, self.keyring)
+        (self.root / "etc/apt/sources.list.d/cuda-standin.list").write_text(self.entry())
+
+    def keyring_package(self) -> Path:
+        """cuda-keyring, which makes the repository known."""
+        path = self.base / "key.gpg"
+        self.export(self.key, path)
+        target = self.package(
+            "cuda-keyring", "1.1-1", files={"etc/apt/sources.list.d/cuda-standin.list": self.entry()}, folder=self.base / "keyrings"
+        )
+        tree = self.base / "build" / "cuda-keyring-1.1-1"
+        (tree / "usr/share/keyrings").mkdir(parents=True)
+        shutil.copy(path, tree / "usr/share/keyrings/cuda-archive-keyring.gpg")
+        subprocess.run(["dpkg-deb", "--root-owner-group", "-b", str(tree), str(target)], check=True, capture_output=True)
+        return target
+
+    def apt(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            list(words),
+            env={**self.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def installed(self) -> dict[str, str]:
+        """Package to version and state."""
+        done = self.apt("dpkg-query", f"--admindir={self.root}/var/lib/dpkg", "-W", "-f", "${Package} ${Version} ${Status}\n")
+        return {line.split(" ", 1)[0]: line.split(" ", 1)[1] for line in done.stdout.splitlines() if "not-installed" not in line}
+
+    def files(self) -> dict[str, str]:
+        """Files of packages and of apt's configuration, with their content's sums."""
+        out = {}
+        for folder in ("usr", "etc"):
+            for path in sorted((self.root / folder).rglob("*")):
+                if path.is_file():
+                    out[str(path.relative_to(self.root))] = hashlib.sha256(path.read_bytes()).hexdigest()
+        return out

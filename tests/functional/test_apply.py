@@ -1,0 +1,443 @@
+"""Changes of a real virtual environment by real pip and real uv: what comes, what goes, what fails, and the way back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cudnn_resolve.errors import InputError, WorldError
+from cudnn_resolve.execution.recover import repair, undo
+from cudnn_resolve.execution.run import Work, carry_out
+from cudnn_resolve.execution.shelf import Shelf
+from cudnn_resolve.execution.task import Piece, Task, check_task
+from cudnn_resolve.host.interrupt import InterruptError
+from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.plan.preload import MODULE
+from cudnn_resolve.record import replace
+from tests.apply_world import NEW, ApplyWorld, work_in
+from tests.small_wheels import file_of, tree, write_wheel
+
+Build = Callable[[str], ApplyWorld]
+both = pytest.mark.parametrize("installer", ["pip", "uv"])
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    """A world for each installer, made once."""
+    worlds: dict[str, ApplyWorld] = {}
+
+    def build(installer: str) -> ApplyWorld:
+        if installer not in worlds:
+            worlds[installer] = ApplyWorld(tmp_path_factory.mktemp(installer), installer)
+            worlds[installer].build()
+        return worlds[installer]
+
+    return build
+
+
+@pytest.fixture
+def installer() -> str:
+    """The faster one, where the other would show nothing new."""
+    return "uv"
+
+
+@pytest.fixture
+def world(built: Build, installer: str, monkeypatch: pytest.MonkeyPatch) -> ApplyWorld:
+    """The world as it was when it was made."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    found = built(installer)
+    monkeypatch.setenv("XDG_STATE_HOME", str(found.state))
+    monkeypatch.setenv("UV_CACHE_DIR", str(found.base / "uv-cache"))
+    found.reset()
+    return found
+
+
+@pytest.fixture
+def work(world: ApplyWorld) -> Iterator[Work]:
+    found = work_in(world)
+    yield found
+    found.hold.release()
+
+
+def versions(world: ApplyWorld) -> dict[str, str]:
+    found = (path.name.removesuffix(".dist-info").rpartition("-") for path in world.site.glob("*.dist-info"))
+    return {name: version for name, _, version in found if name not in ("pip", "setuptools")}
+
+
+@both
+def test_what_is_planned_is_there_and_an_undo_leads_back_byte_for_byte(world: ApplyWorld, work: Work) -> None:
+    former = world.former()
+
+    done = carry_out(world.task(work.environment), work)
+
+    assert (done.status, done.differences, done.left) == ("done", (), ())
+    assert versions(world) == {
+        "torch": "2.6.0",
+        "numpy": "2.0.0",
+        "nvidia_cudnn_cu12": "9.3.0.75",
+        "nvidia_cublas_cu12": "12.4.5.8",
+    }
+    assert (world.site / "torch/users_own.txt").exists()
+    assert (world.site / "nvidia/__init__.py").exists(), "nvidia-cublas-cu12 stays and owns it, too"
+    assert (world.site / f"{MODULE}.pth").exists()
+    assert not (world.site / "torch-2.6.0.dist-info/direct_url.json").exists(), "it came by its name"
+    shown = subprocess.run([world.venv / "bin/torch-tool"], capture_output=True, text=True, check=True)
+    assert shown.stdout == "2.6.0\n"
+    assert world.former() != former
+    assert undo(work, None).status == "undone"
+    assert world.former() == former
+
+
+def test_two_applies_are_undone_one_after_the_other(world: ApplyWorld, work: Work) -> None:
+    former = world.former()
+    task = world.task(work.environment)
+    carry_out(replace(task, install=task.install[:1], remove=(), preload=()), work)
+    between = world.former()
+    carry_out(replace(task, install=task.install[1:]), work)
+
+    with pytest.raises(WorldError, match="is not the last one"):
+        undo(work, 1)
+    assert undo(work, 2).status == "undone"
+    assert world.former() == between
+    assert undo(work, None).id == 1
+    assert world.former() == former
+    assert undo(work, None).status == "nothing"
+
+
+def test_what_others_changed_since_is_not_undone(world: ApplyWorld, work: Work) -> None:
+    carry_out(world.task(work.environment), work)
+    record = world.site / "numpy-2.0.0.dist-info/RECORD"
+    record.write_text(record.read_text() + "more.py,,\n")
+    after = world.former()
+
+    with pytest.raises(WorldError, match="changed by others since apply number 1: numpy"):
+        undo(work, None)
+
+    assert world.former() == after
+
+
+def broken(task: Task, name: str, **changes: object) -> Task:
+    pieces = [replace(one, file=one.file._replace(**changes)) if one.name == name else one for one in task.install]
+    return replace(task, install=tuple(pieces))
+
+
+def test_a_wrong_hash_changes_nothing(world: ApplyWorld, work: Work) -> None:
+    former = world.former()
+
+    with pytest.raises(WorldError) as refused:
+        carry_out(broken(world.task(work.environment), "numpy", hashes={"sha256": "0" * 64}), work)
+
+    assert refused.value.code == "hash-mismatch"
+    assert world.former() == former
+
+
+@pytest.mark.parametrize("hashes", [{}, {"md5": "0" * 32}])
+def test_a_file_without_a_hash_that_counts_is_refused_unless_the_user_says_otherwise(
+    world: ApplyWorld, work: Work, hashes: dict[str, str]
+) -> None:
+    task = broken(world.task(work.environment), "numpy", hashes=hashes)
+
+    with pytest.raises(WorldError, match=r"numpy==2\.0\.0"):
+        carry_out(task, work)
+    assert carry_out(task, replace(work, trusted=True)).status == "done"
+
+
+@pytest.mark.parametrize("installer", ["pip"])
+def test_without_a_file_the_targets_pip_is_asked_where_the_user_says_so(
+    world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(world.wheels))
+    asked = replace(work, trusted=True, host=LinuxHost())
+    task = Task(targets=("numpy",), install=(Piece(name="numpy", version="2.0.0"),))
+
+    with pytest.raises(WorldError, match="nobody has said which files these are"):
+        carry_out(task, work)
+    with pytest.raises(WorldError, match="leaves the versions of more open"):
+        carry_out(replace(task, unpinned=("more",)), asked)
+    assert carry_out(task, asked).status == "done"
+    assert versions(world)["numpy"] == "2.0.0"
+
+
+def test_a_source_archive_is_refused(work: Work) -> None:
+    file = file_of(Path(__file__))._replace(filename="numpy-2.0.0.tar.gz")
+
+    with pytest.raises(WorldError, match="only be had as source"):
+        carry_out(Task(targets=(), install=(Piece(name="numpy", version="2.0.0", file=file),)), work)
+
+
+def test_an_index_that_vanishes_midway_changes_nothing(world: ApplyWorld, work: Work) -> None:
+    former = world.former()
+
+    with pytest.raises(WorldError):
+        carry_out(broken(world.task(work.environment), "numpy", url="file:///nowhere/numpy.whl"), work)
+
+    assert world.former() == former
+
+
+def evil(world: ApplyWorld, folder: str, **more: object) -> Task:
+    base = world.base / folder
+    file = write_wheel(base, "evil", "1.0", **more)  # type: ignore[arg-type]
+    return Task(targets=("evil",), install=(Piece(name="evil", version="1.0", file=file),))
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        "../../../../escaped.txt",
+        "/tmp/escaped.txt",
+        "evil/../../escaped.txt",
+        "evil-1.0.data/scripts/../../x",
+        "evil-1.0.data/evil/x",
+        "a\\..\\b",
+        "./x",
+        "evil//x",
+    ],
+)
+def test_a_wheel_that_would_write_elsewhere_is_refused(world: ApplyWorld, work: Work, member: str) -> None:
+    former = world.former()
+
+    with pytest.raises(WorldError) as refused:
+        carry_out(evil(world, "evil", raw={member: b"x"}), work)
+
+    assert refused.value.code == "wheel-bad"
+    assert world.former() == former
+
+
+def test_a_program_whose_name_is_a_path_is_refused(world: ApplyWorld, work: Work) -> None:
+    with pytest.raises(WorldError, match="no name that a file may have"):
+        carry_out(evil(world, "scripts", scripts=("../../evil",)), work)
+
+
+def test_a_truncated_wheel_is_refused(world: ApplyWorld, work: Work) -> None:
+    former = world.former()
+    path = world.base / "cut" / "numpy-2.0.0-py3-none-any.whl"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes((world.wheels / path.name).read_bytes()[:300])
+    task = Task(targets=("numpy",), install=(Piece(name="numpy", version="2.0.0", file=file_of(path)),))
+
+    with pytest.raises(WorldError, match="no wheel that can be installed"):
+        carry_out(task, work)
+
+    assert world.former() == former
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        Piece(name="numpy; rm -rf /", version="1"),
+        Piece(name="--index-url=x", version="1"),
+        Piece(name="numpy", version="1 --pre"),
+        Piece(name="numpy", version="$(id)"),
+        Piece(name="../numpy", version="1"),
+    ],
+)
+def test_names_and_versions_that_a_tool_could_read_as_something_else_are_refused(piece: Piece) -> None:
+    with pytest.raises(InputError):
+        check_task(Task(targets=(), install=(piece,)))
+
+
+@both
+def test_an_installer_that_fails_is_put_back(world: ApplyWorld, work: Work) -> None:
+    former = world.former()
+    (world.site / "numpy").write_text("a file where a folder must be")
+    before = world.former()
+    task = world.task(work.environment)
+
+    done = carry_out(task, work)
+
+    # uv and pip lay a folder over a file or refuse; either way the environment is whole.
+    assert done.status in ("done", "reverted")
+    if done.status == "done":
+        undo(work, None)
+    else:
+        assert done.exit_code == 4
+        assert done.log is not None
+        assert Path(done.log).read_text()
+    assert world.former() == before != former
+
+
+def test_a_difference_afterwards_is_a_failure_and_put_back(world: ApplyWorld, work: Work) -> None:
+    former = world.former()
+
+    done = carry_out(world.task(work.environment), replace(work, verify=lambda: ("torch is 9.9, not 2.6.0",)))
+
+    assert (done.status, done.exit_code, done.differences) == ("reverted", 4, ("torch is 9.9, not 2.6.0",))
+    assert world.former() == former
+
+
+def test_an_interruption_at_any_record_is_put_back(world: ApplyWorld, work: Work) -> None:
+    former = world.former()
+    seen: list[str] = []
+
+    def stop(kind: str) -> None:
+        seen.append(kind)
+        if kind == "installed":
+            raise InterruptError("SIGTERM")
+
+    done = carry_out(world.task(work.environment), replace(work, watch=stop))
+
+    assert seen[:6] == ["begin", "fetched", "files", "change", "saved", "installed"]
+    assert (done.status, done.exit_code) == ("reverted", 4)
+    assert world.former() == former
+
+
+def test_a_bug_of_ours_is_put_back_too(world: ApplyWorld, work: Work) -> None:
+    former = world.former()
+
+    def fail() -> tuple[str, ...]:
+        raise RuntimeError("a mistake")
+
+    with pytest.raises(RuntimeError):
+        carry_out(world.task(work.environment), replace(work, verify=fail))
+
+    assert world.former() == former
+
+
+def test_a_package_without_a_list_of_its_files_is_not_touched(world: ApplyWorld, work: Work) -> None:
+    (world.site / "torch-2.5.0.dist-info/RECORD").unlink()
+    former = world.former()
+
+    with pytest.raises(WorldError, match="no list of its files"):
+        carry_out(world.task(work.environment), work)
+
+    assert world.former() == former
+
+
+def test_a_record_that_names_files_elsewhere_is_not_believed(world: ApplyWorld, work: Work, tmp_path: Path) -> None:
+    victim = tmp_path / "victim.txt"
+    victim.write_text("mine")
+    record = world.site / "torch-2.5.0.dist-info/RECORD"
+    record.write_text(f"{record.read_text()}{os.path.relpath(victim, world.site)},,\n")
+
+    with pytest.raises(WorldError, match="outside of the environment"):
+        carry_out(world.task(work.environment), work)
+
+    assert victim.read_text() == "mine"
+
+
+def test_a_folder_that_is_a_link_to_elsewhere_is_not_touched(world: ApplyWorld, work: Work, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (world.site / "torch").rename(elsewhere)
+    (world.site / "torch").symlink_to(elsewhere)
+    former = tree(elsewhere)
+
+    with pytest.raises(WorldError, match="a link leads to"):
+        carry_out(world.task(work.environment), work)
+
+    assert tree(elsewhere) == former
+
+
+def test_a_second_apply_waits_for_nobody_and_says_who_is_at_work(world: ApplyWorld, work: Work) -> None:
+    del work
+    argv = [sys.executable, "-m", "cudnn_resolve", "apply", "--python", world.python, "-f", "torch==2.6.0", "--offline"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=world.environ())
+
+    assert done.returncode == 3
+    assert "another apply is at work" in done.stderr
+
+
+@pytest.mark.parametrize(("stop_at", "installer"), [(3, "uv"), (4, "uv"), (5, "uv"), (6, "uv"), (7, "uv"), (5, "pip")])
+def test_a_kill_at_any_record_is_repaired_by_an_undo_or_by_the_next_apply(world: ApplyWorld, stop_at: int) -> None:
+    former = world.former()
+    code, _ = world.finish("apply", "--stop-at", str(stop_at))
+    assert code == -signal.SIGKILL
+
+    code, said = world.finish("undo")
+    assert (code, world.former() == former) == (0, True), said
+    code, said = world.finish("apply")
+    assert code == 0, said
+    planned = world.planned()
+
+    world.reset()
+    world.finish("apply", "--stop-at", str(stop_at))
+    code, said = world.finish("apply")
+    assert (code, world.planned() == planned) == (0, True), said
+
+
+def test_a_kill_in_the_middle_of_the_installer_and_another_of_the_repair(world: ApplyWorld) -> None:
+    former = world.former()
+    process = world.start("apply")
+    deadline = time.monotonic() + 30
+    while not (world.site / "torch-2.6.0.dist-info").exists() and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.002)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+    code, said = world.finish("undo", "--stop-at", "1")
+    assert code in (0, -signal.SIGKILL), said
+    code, said = world.finish("undo")
+
+    assert (code, world.former() == former) == (0, True), said
+
+
+@pytest.mark.parametrize(("number", "installer"), [(signal.SIGTERM, "pip"), (signal.SIGINT, "uv")])
+def test_a_signal_while_the_installer_runs_ends_with_everything_put_back(world: ApplyWorld, number: signal.Signals) -> None:
+    former = world.former()
+    process = world.start("apply")
+    log = world.state / "cudnn-resolve/environments"
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and process.poll() is None:
+        if any('"kind":"saved"' in path.read_text() for path in log.glob("*/*/journal.jsonl")):
+            break
+        time.sleep(0.002)
+    os.kill(process.pid, number)
+    said, _ = process.communicate(timeout=60)
+
+    assert process.returncode in (4, 0), said
+    if process.returncode == 4:
+        assert "interrupted" in said
+        assert world.former() == former
+
+
+def test_a_journal_that_somebody_wrote_into_is_not_followed(world: ApplyWorld, work: Work, tmp_path: Path) -> None:
+    carry_out(world.task(work.environment), work)
+    after = world.former()
+    journal = next(world.state.glob("cudnn-resolve/environments/*/000001/journal.jsonl"))
+    victim = tmp_path / "victim.txt"
+    victim.write_text("mine")
+    journal.write_text(journal.read_text().replace(str(world.site / "torch/__init__.py"), str(victim)))
+
+    with pytest.raises(WorldError, match="not as it was written"):
+        undo(work, None)
+
+    assert victim.read_text() == "mine"
+    assert world.former() == after
+
+
+def test_a_journal_with_right_sums_and_paths_elsewhere_is_not_followed(work: Work, tmp_path: Path) -> None:
+    victim = tmp_path / "victim.txt"
+    victim.write_text("mine")
+    journal = work.shelf.open()
+    begin = {"schema": 1, "id": 1, "prefix": work.environment.prefix, "install": [], "remove": []}
+    journal.add("begin", **begin)
+    store = work.shelf.store_of(1)
+    journal.add("files", store=store, save=[], add=[str(victim)], infos=[], made=[], modes={}, names={})
+    journal.add("change")
+
+    done = repair(work)
+
+    assert done is not None
+    assert done.status == "broken"
+    assert "outside of the environment" in done.left[0]
+    assert victim.read_text() == "mine"
+
+
+def test_saved_files_are_kept_for_the_last_three(world: ApplyWorld, work: Work) -> None:
+    task = world.task(work.environment)
+    one = replace(task, install=task.install[:1], remove=(), preload=())
+    for _ in range(5):
+        carry_out(one, work)
+
+    shelf = Shelf(work.environment)
+    assert [story.id for story in shelf.stories() if shelf.can_undo(story)] == [3, 4, 5]
+    with pytest.raises(WorldError, match="not the last one"):
+        undo(work, 1)
+    assert set(NEW) >= {"torch"}

@@ -1,0 +1,254 @@
+"""The apt part, by real apt-get and dpkg on a system of its own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from cudnn_resolve.errors import WorldError
+from cudnn_resolve.execution import aptget
+from cudnn_resolve.execution.environment import ask_environment
+from cudnn_resolve.execution.recover import undo
+from cudnn_resolve.execution.run import Work, carry_out
+from cudnn_resolve.execution.shelf import Shelf
+from cudnn_resolve.execution.task import Keyring, SystemPackage, Task
+from cudnn_resolve.host import disk
+from cudnn_resolve.host.hold import hold
+from cudnn_resolve.host.interrupt import InterruptError
+from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.record import replace
+from tests.apt_world import AptWorld, missing_tools
+from tests.fake_host import FakeHost
+
+pytestmark = pytest.mark.skipif(
+    bool(missing_tools()) or not disk.is_root(), reason=f"needs root and {', '.join(missing_tools()) or 'nothing else'}"
+)
+
+OLD = "8.9.6.50-1+cuda12.2"
+NEW = "8.9.7.29-1+cuda12.2"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> AptWorld:
+    world = AptWorld(tmp_path / "apt")
+    world.package("libcudnn8", OLD)
+    world.package("libcudnn8", NEW)
+    world.package("libcudnn8-dev", OLD, depends=f"libcudnn8 (= {OLD})")
+    world.package("libcudnn9-cuda-12", "9.3.0.75-1")
+    world.package("cuda-libraries-12-2", "12.2.2-1", depends="cuda-cudart-12-2 (>= 12.2.140)")
+    world.package("cuda-cudart-12-2", "12.2.140-1")
+    world.package("rival", "1.0", conflicts="libcudnn9-cuda-12")
+    world.publish()
+    return world
+
+
+def work_on(world: AptWorld, tmp_path: Path) -> Work:
+    host = LinuxHost(environ=world.environ)
+    environment = ask_environment(host, sys.executable)
+    taken = hold(str(tmp_path))
+    assert taken is not None
+    return Work(host=host, environment=environment, shelf=Shelf(environment, str(tmp_path / "state")), hold=taken)
+
+
+def task_for(*pairs: tuple[str, str], keyrings: tuple[Keyring, ...] = ()) -> Task:
+    apt = tuple(SystemPackage(name=name, version=version, repository="ubuntu2204") for name, version in pairs)
+    return Task(targets=("tensorflow==2.15",), apt=apt, keyrings=keyrings)
+
+
+def put(world: AptWorld, *pins: str) -> None:
+    world.know()
+    assert world.apt("apt-get", "update").returncode == 0
+    done = world.apt("apt-get", "install", "-y", *pins)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_packages_come_with_what_they_need_are_held_and_go_again(world: AptWorld, tmp_path: Path) -> None:
+    world.know()
+    before = world.files()
+    work = work_on(world, tmp_path)
+
+    done = carry_out(task_for(("cuda-libraries-12-2", "12.2.2-1"), ("libcudnn8", NEW)), work)
+
+    assert done.status == "done", done
+    assert world.installed() == {
+        "cuda-cudart-12-2": "12.2.140-1 install ok installed",
+        "cuda-libraries-12-2": "12.2.2-1 hold ok installed",
+        "libcudnn8": f"{NEW} hold ok installed",
+    }
+    back = undo(work, None)
+    assert (back.status, back.left) == ("undone", ())
+    assert world.installed() == {}
+    assert world.files() == before
+
+
+def test_a_held_older_package_is_upgraded_because_it_is_named_and_its_hold_comes_back(world: AptWorld, tmp_path: Path) -> None:
+    put(world, f"libcudnn8={OLD}")
+    world.apt("apt-mark", "hold", "libcudnn8")
+    work = work_on(world, tmp_path)
+
+    assert carry_out(task_for(("libcudnn8", NEW)), work).status == "done"
+    assert world.installed() == {"libcudnn8": f"{NEW} hold ok installed"}
+    assert undo(work, None).left == ()
+    assert world.installed() == {"libcudnn8": f"{OLD} hold ok installed"}
+
+
+def test_a_downgrade(world: AptWorld, tmp_path: Path) -> None:
+    put(world, f"libcudnn8={NEW}")
+    work = work_on(world, tmp_path)
+
+    assert carry_out(task_for(("libcudnn8", OLD)), work).status == "done"
+    assert world.installed() == {"libcudnn8": f"{OLD} hold ok installed"}
+    assert undo(work, None).left == ()
+    assert world.installed() == {"libcudnn8": f"{NEW} install ok installed"}
+
+
+@pytest.mark.parametrize(
+    ("pins", "task", "code"),
+    [
+        ((), ("libcudnn8", "8.9.9.99-1+cuda12.2"), "apt-refuses"),
+        (("rival=1.0",), ("libcudnn9-cuda-12", "9.3.0.75-1"), "apt-removes"),
+        ((f"libcudnn8-dev={OLD}", f"libcudnn8={OLD}"), ("libcudnn8", NEW), "apt-removes"),
+    ],
+    ids=["missing version", "conflict", "a dependent would go"],
+)
+def test_what_apt_cannot_do_without_removing_others_is_refused_before_anything_changes(
+    world: AptWorld, tmp_path: Path, pins: tuple[str, ...], task: tuple[str, str], code: str
+) -> None:
+    put(world, *pins)
+    before = (world.files(), world.installed())
+
+    with pytest.raises(WorldError) as refused:
+        carry_out(task_for(task), work_on(world, tmp_path))
+
+    assert refused.value.code == code
+    assert (world.files(), world.installed()) == before
+
+
+def test_a_held_package_that_nobody_named_stays(world: AptWorld, tmp_path: Path) -> None:
+    world.package("cuda-cudart-12-2", "12.2.100-1")
+    world.publish()
+    put(world, "cuda-cudart-12-2=12.2.100-1")
+    world.apt("apt-mark", "hold", "cuda-cudart-12-2")
+    before = world.installed()
+
+    with pytest.raises(WorldError, match=r"cannot do this|held"):
+        carry_out(task_for(("cuda-libraries-12-2", "12.2.2-1")), work_on(world, tmp_path))
+
+    assert world.installed() == before
+
+
+def test_an_unknown_repository_is_made_known_by_its_keyring_package_and_forgotten_again(world: AptWorld, tmp_path: Path) -> None:
+    deb = world.keyring_package()
+    before = world.files()
+    work = work_on(world, tmp_path)
+
+    done = carry_out(task_for(("libcudnn8", NEW), keyrings=(Keyring(repository="standin", url=deb.as_uri()),)), work)
+
+    assert done.status == "done", done
+    assert world.installed() == {"cuda-keyring": "1.1-1 install ok installed", "libcudnn8": f"{NEW} hold ok installed"}
+    assert undo(work, None).left == ()
+    assert (world.files(), world.installed()) == (before, {})
+
+
+def test_the_old_list_without_a_key_makes_room_and_comes_back(world: AptWorld, tmp_path: Path) -> None:
+    deb = world.keyring_package()
+    old = world.root / "etc/apt/sources.list.d/cuda.list"
+    old.write_text("deb https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/ /\n")
+    before = world.files()
+    work = work_on(world, tmp_path)
+
+    done = carry_out(task_for(("libcudnn8", NEW), keyrings=(Keyring(repository="standin", url=deb.as_uri()),)), work)
+
+    assert done.status == "done", done
+    assert not old.exists()
+    assert undo(work, None).left == ()
+    assert world.files() == before
+
+
+def test_a_repository_whose_key_is_unknown_is_refused(world: AptWorld, tmp_path: Path) -> None:
+    world.know()
+    world.publish(world.make_key("somebody else"))
+
+    with pytest.raises(WorldError) as refused:
+        carry_out(task_for(("libcudnn8", NEW)), work_on(world, tmp_path))
+
+    assert refused.value.code == "apt-key"
+    assert world.installed() == {}
+
+
+@pytest.mark.parametrize("member", ["usr/bin/ls", "etc/cron.d/x", "etc/apt/apt.conf.d/99evil"])
+def test_a_keyring_package_that_brings_more_than_a_key_is_refused(world: AptWorld, tmp_path: Path, member: str) -> None:
+    deb = world.package("cuda-keyring", "9.9-1", files={member: "x"}, folder=world.base / "keyrings")
+
+    with pytest.raises(WorldError, match="more than a key"):
+        carry_out(task_for(("libcudnn8", NEW), keyrings=(Keyring(repository="standin", url=deb.as_uri()),)), work_on(world, tmp_path))
+
+    assert world.installed() == {}
+
+
+def test_an_installation_that_fails_is_put_back(world: AptWorld, tmp_path: Path) -> None:
+    put(world, f"libcudnn8={OLD}")
+    blocked = world.package("libcudnn9-cuda-12", "9.4.0.1-1", files={"usr/lib/x86_64-linux-gnu/libcudnn8.txt": "not mine"})
+    world.publish()
+    before = (world.files(), world.installed())
+    work = work_on(world, tmp_path)
+
+    done = carry_out(task_for(("libcudnn9-cuda-12", "9.4.0.1-1")), work)
+
+    assert blocked.exists()
+    assert (done.status, done.exit_code, done.left) == ("reverted", 4, ())
+    assert (world.files(), world.installed()) == before
+
+
+def test_who_has_no_root_gets_the_commands() -> None:
+    task = task_for(("libcudnn8", NEW), keyrings=(Keyring(repository="r", url="https://repo.example/cuda-keyring_1.1-1_all.deb"),))
+
+    assert aptget.administrator_commands(task) == [
+        "curl -fsSLO https://repo.example/cuda-keyring_1.1-1_all.deb",
+        "sudo dpkg -i cuda-keyring_1.1-1_all.deb",
+        "sudo apt-get update",
+        f"sudo apt-get install -y --no-install-recommends libcudnn8={NEW}",
+        "sudo apt-mark hold libcudnn8",
+    ]
+
+
+def test_rpm_systems_get_their_names() -> None:
+    assert aptget.rpm_name("libcudnn8-dev", NEW) == "libcudnn8-devel-8.9.7.29-1.cuda12.2"
+    assert aptget.rpm_name("cuda-libraries-12-2", "12.2.2-1") == "cuda-libraries-12-2-12.2.2-1"
+
+
+@pytest.mark.parametrize("at", ["keyring", "change", "apt", "saved", "installed"])
+def test_an_interruption_at_any_record_is_put_back(world: AptWorld, tmp_path: Path, at: str) -> None:
+    put(world, f"libcudnn8={OLD}")
+    (world.root / "etc/apt/sources.list.d/cuda-standin.list").unlink()
+    world.keyring.unlink()
+    deb = world.keyring_package()
+    before = (world.files(), world.installed())
+
+    def stop(kind: str) -> None:
+        if kind == at:
+            raise InterruptError("SIGTERM")
+
+    work = replace(work_on(world, tmp_path), watch=stop)
+    done = carry_out(task_for(("libcudnn8", NEW), keyrings=(Keyring(repository="standin", url=deb.as_uri()),)), work)
+
+    assert done.status == ("interrupted" if at == "keyring" else "reverted"), done
+    assert done.left == ()
+    assert (world.files(), world.installed()) == before
+
+
+def test_a_user_without_root_is_told_what_to_hand_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "is_root", lambda: False)
+    host = FakeHost(executables=("/usr/bin/apt-get",), environ={"PATH": "/usr/bin"})
+
+    with pytest.raises(WorldError, match="need root") as refused:
+        aptget.require_apt(task_for(("libcudnn8", NEW)), host)
+
+    assert refused.value.hint is not None
+    assert f"sudo apt-get install -y --no-install-recommends libcudnn8={NEW}" in refused.value.hint
+    rpm = FakeHost(executables=("/usr/bin/dnf",), environ={"PATH": "/usr/bin"})
+    with pytest.raises(WorldError, match="has no apt-get") as other:
+        aptget.require_apt(task_for(("libcudnn8", NEW)), rpm)
+    assert "sudo dnf install libcudnn8-8.9.7.29-1.cuda12.2" in (other.value.hint or "")

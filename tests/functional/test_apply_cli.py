@@ -1,0 +1,216 @@
+"""`apply` as users run it: a process of its own, a lock on disk, small wheels, a real environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.small_wheels import tree, write_wheel
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Bench:
+    """A folder with an environment, wheels, and a lock of them."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.venv = base / "venv"
+        venv.create(self.venv, symlinks=True)
+        self.wheels = base / "wheels"
+
+    def lock(self, *packages: tuple[str, str], called: str = "pylock.toml", **changes: str) -> Path:
+        """A lock of freshly made wheels."""
+        lines = ['lock-version = "1.0"', 'created-by = "a test"', ""]
+        for package, version in packages:
+            file = write_wheel(self.wheels, package, version, scripts=(package,))
+            entry = {"name": file.filename, "path": f"wheels/{file.filename}", "sha256": file.hashes["sha256"], **changes}
+            lines += [
+                "[[packages]]",
+                f'name = "{package}"',
+                f'version = "{version}"',
+                f'wheels = [{{name = "{entry["name"]}", path = "{entry["path"]}", hashes = {{sha256 = "{entry["sha256"]}"}}}}]',
+                "",
+            ]
+        path = self.base / called
+        path.write_text("\n".join(lines))
+        return path
+
+    def __call__(self, *words: str, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
+        environ = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "XDG_STATE_HOME": str(self.base / "state"),
+            "UV_CACHE_DIR": str(self.base / "uv-cache"),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            **(env or {}),
+        }
+        argv = [sys.executable, "-m", "cudnn_resolve", "apply", "--python", str(self.venv), *words]
+        done = subprocess.run(
+            argv, env=environ, cwd=self.base, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, **more
+        )
+        assert "Traceback" not in done.stderr
+        assert "internal error" not in done.stderr
+        return done
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_the_lock_that_lies_here_is_installed_undone_and_listed(bench: Bench) -> None:
+    bench.lock(("demo", "1.0"), ("other", "2.0"))
+    before = tree(bench.venv)
+
+    first = bench("-q")
+    assert (first.returncode, first.stderr) == (0, ""), first
+    assert first.stdout.startswith("done: the environment is as planned\n")
+    assert subprocess.run([bench.venv / "bin/demo"], capture_output=True, text=True, check=True).stdout == "1.0\n"
+    after = tree(bench.venv, compiled=False)
+    second = bench("-q")
+    assert second.stdout == "nothing to do: the environment is as planned\n"
+    assert tree(bench.venv, compiled=False) == after
+    listed = json.loads(bench("--history", "--format", "json").stdout)
+    assert [(one["id"], one["state"], one["can_undo"]) for one in listed["applies"]] == [(1, "committed", True)]
+    assert "committed" in bench("--history").stdout
+    assert bench("--undo").stdout.startswith("undone: ")
+    assert tree(bench.venv, compiled=False) == before
+    assert bench("--undo").stdout.startswith("nothing to undo")
+    assert bench("--undo", "1").returncode == 3
+    assert bench("--undo", "7").returncode == 3
+
+
+def test_a_dry_run_changes_nothing(bench: Bench) -> None:
+    path = bench.lock(("demo", "1.0"))
+    before = tree(bench.venv)
+
+    done = bench(str(path), "--dry-run")
+
+    assert done.returncode == 0
+    assert "+ demo 1.0" in done.stderr
+    assert "nothing was changed" in done.stdout
+    assert tree(bench.venv) == before
+    assert not (bench.base / "state").exists()
+
+
+def test_json_tells_the_result_and_the_plan(bench: Bench) -> None:
+    bench.lock(("demo", "1.0"))
+
+    told = json.loads(bench("--format", "json", "-q").stdout)
+
+    assert (told["schema"], told["status"], told["installed"]) == ("cudnn-resolve/apply/1", "done", ["demo==1.0"])
+    assert told["plan"]["pip"][0]["action"] == "install"
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "said"),
+    [
+        ({"sha256": "0" * 64}, 3, "sha256"),
+        ({"path": "../../etc/passwd"}, 3, "is not where the plan says"),
+        ({"path": "/etc/passwd"}, 3, "no wheel that can be installed"),
+        ({"name": "demo-1.0-py3-none-any.whl; touch owned"}, 2, ""),
+        ({"name": "../demo-1.0-py3-none-any.whl"}, 2, ""),
+        ({"name": "demo-9.9-py3-none-any.whl"}, 2, ""),
+    ],
+)
+def test_a_hostile_lock(bench: Bench, changes: dict[str, str], code: int, said: str) -> None:
+    path = bench.lock(("demo", "1.0"), **changes)
+    before = tree(bench.venv)
+
+    done = bench(str(path), "-q")
+
+    assert done.returncode in (code, 3), done
+    assert said in done.stderr
+    assert tree(bench.venv) == before
+    assert not (bench.base / "owned").exists()
+
+
+def test_a_lock_with_a_name_that_is_a_command(bench: Bench) -> None:
+    path = bench.base / "pylock.toml"
+    path.write_text('lock-version = "1.0"\ncreated-by = "x"\n[[packages]]\nname = "demo; touch owned"\nversion = "1.0"\n')
+
+    done = bench("-q")
+
+    assert done.returncode == 2
+    assert not (bench.base / "owned").exists()
+    assert path.exists()
+
+
+def test_a_lock_for_other_machines_is_refused(bench: Bench) -> None:
+    path = bench.lock(("demo", "1.0"))
+    path.write_text(path.read_text().replace('created-by = "a test"', 'created-by = "a test"\nrequires-python = "<3.3"'))
+
+    done = bench("-q")
+
+    assert done.returncode == 1
+    assert "is not for this machine" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "nothing is asked for"),
+        (("--undo", "x"), "is no number"),
+        (("--undo", "--resume"), "contradict"),
+        (("--undo", "-f", "torch"), "contradict|takes no"),
+        (("pylock.toml", "-f", "torch"), "contradict"),
+        (("-f", "torch", "--platform", "linux_aarch64"), "another machine"),
+        (("nowhere.toml",), "there is no file"),
+    ],
+)
+def test_wrong_words(bench: Bench, words: tuple[str, ...], said: str) -> None:
+    done = bench(*words)
+
+    assert done.returncode == 2, done
+    assert any(one in done.stderr for one in said.split("|"))
+
+
+def test_a_frozen_plan_without_files_is_refused_with_the_reason(bench: Bench) -> None:
+    before = tree(bench.venv)
+
+    done = bench("-f", "torch==2.6.0", "--offline", "-q")
+
+    assert done.returncode == 3, done
+    assert "nobody has said which files these are" in done.stderr
+    assert "--no-hashes" in done.stderr
+    assert tree(bench.venv) == before
+
+
+def test_resume_does_again_what_was_stopped(bench: Bench) -> None:
+    bench.lock(("demo", "1.0"))
+    assert bench("--resume").stdout.startswith("nothing to do")
+    program = (
+        "import os, signal, sys\n"
+        "from cudnn_resolve.execution import journal\n"
+        "add = journal.Journal.add\n"
+        "def dying(self, kind, **values):\n"
+        "    add(self, kind, **values)\n"
+        "    if kind == 'installed': os.kill(os.getpid(), signal.SIGKILL)\n"
+        "journal.Journal.add = dying\n"
+        "from cudnn_resolve.cli.main import main\n"
+        f"main(['apply', 'pylock.toml', '--python', {str(bench.venv)!r}, '-q'])\n"
+    )
+    environ = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "XDG_STATE_HOME": str(bench.base / "state"),
+        "UV_CACHE_DIR": str(bench.base / "uv-cache"),
+    }
+    environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    killed = subprocess.run([sys.executable, "-c", program], env=environ, cwd=bench.base, check=False)
+    assert killed.returncode == -9
+
+    done = bench("--resume", "-q")
+
+    assert done.returncode == 0, done
+    assert done.stdout.startswith("done: ")
+    assert bench("-q").stdout == "nothing to do: the environment is as planned\n"

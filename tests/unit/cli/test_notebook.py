@@ -1,0 +1,55 @@
+"""Notebooks: the kernel above a cell's command, and what it has imported."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudnn_resolve.cli.notebook import imported_by_kernel, imported_here, kernel_above, restart_note
+from tests.fake_host import FakeHost
+
+
+def machine(command: str, maps: str = "") -> FakeHost:
+    """A program below a shell below a process with that command line."""
+    return FakeHost(
+        {
+            "/proc/self/stat": "900 (cudnn) resolve) S 800 1 1",
+            "/proc/800/stat": "800 (sh) S 700 1 1",
+            "/proc/800/cmdline": "/bin/sh\0-c\0x",
+            "/proc/700/stat": "700 (python3) S 1 1 1",
+            "/proc/700/cmdline": command,
+            "/proc/700/maps": maps,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("/usr/bin/python3\0-m\0ipykernel_launcher\0-f\0k.json", 700),
+        ("/usr/bin/python3\0-m\0colab_kernel_launcher\0-f\0k.json", 700),
+        ("python3\0/usr/lib/ipykernel_launcher.py", 700),
+        ("/usr/bin/python3\0train.py", None),
+    ],
+)
+def test_the_kernel_above(command: str, found: int | None) -> None:
+    assert kernel_above(machine(command)) == found
+
+
+def test_no_processes_no_kernel() -> None:
+    assert kernel_above(FakeHost()) is None
+
+
+def test_what_the_kernel_has_imported_is_seen_in_its_maps() -> None:
+    maps = "7f00-7f01 r-xp 0 0 0 /usr/local/lib/python3.12/dist-packages/torch/lib/libtorch.so\n"
+    host = machine("python3\0-m\0ipykernel_launcher", maps)
+
+    assert imported_by_kernel(host, 700, ("tensorflow", "torch")) == ("torch",)
+    note = restart_note(host, ("tensorflow", "torch"))
+    assert note is not None
+    assert "this kernel has imported torch already" in note
+    assert restart_note(host, ("tensorflow",)) is None
+    assert restart_note(machine("python3\0train.py", maps), ("torch",)) is None
+
+
+def test_what_this_process_has_imported() -> None:
+    assert imported_here(("pytest", "torch")) == ("pytest",)

@@ -1,0 +1,126 @@
+"""The journal: what is on the disk after a kill at any byte, and after somebody else wrote into it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cudnn_resolve.errors import WorldError
+from cudnn_resolve.execution.environment import Environment
+from cudnn_resolve.execution.journal import FILE, Journal, inside, read_story
+
+BEGIN = {"schema": 1, "id": 1, "prefix": "/env", "install": [], "remove": []}
+
+
+def written(folder: Path) -> bytes:
+    journal = Journal(str(folder), 1)
+    journal.add("begin", **BEGIN)
+    journal.add("files", save=["/env/a"])
+    journal.add("change")
+    return (folder / FILE).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return written(tmp_path_factory.mktemp("journal"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cut")
+
+
+@given(st.data())
+def test_a_kill_at_any_byte_leaves_the_records_that_were_whole(content: bytes, folder: Path, data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, len(content)))
+    (folder / FILE).write_bytes(content[:cut])
+
+    story = read_story(str(folder))
+
+    whole = content[:cut].count(b"\n")
+    assert (len(story.records) if story else 0) == whole
+    if story is not None:
+        journal = Journal.resume(story)
+        journal.add("revert")
+        again = read_story(str(folder))
+        assert again is not None
+        assert [one["kind"] for one in again.records] == [*["begin", "files", "change"][:whole], "revert"]
+
+
+@given(st.data())
+def test_a_byte_that_somebody_changed_is_seen_or_ends_the_story(content: bytes, folder: Path, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(content) - 1))
+    value = data.draw(st.integers(0, 255).filter(lambda one: one != content[at]))
+    (folder / FILE).write_bytes(content[:at] + bytes([value]) + content[at + 1 :])
+
+    try:
+        story = read_story(str(folder))
+    except WorldError:
+        return
+    assert story is None or len(story.records) < 3
+
+
+@pytest.mark.parametrize(
+    ("kinds", "state"),
+    [
+        ((), "begun"),
+        (("fetched", "files"), "begun"),
+        (("files", "change"), "changing"),
+        (("change", "saved", "installed"), "changing"),
+        (("change", "commit"), "committed"),
+        (("change", "revert"), "reverting"),
+        (("change", "revert", "reverted"), "reverted"),
+        (("change", "commit", "revert"), "reverting"),
+        (("change", "revert", "left"), "broken"),
+        (("change", "revert", "left", "revert", "reverted"), "reverted"),
+        (("dropped",), "dropped"),
+    ],
+)
+def test_the_state_is_that_of_the_last_word(tmp_path: Path, kinds: tuple[str, ...], state: str) -> None:
+    journal = Journal(str(tmp_path), 1)
+    journal.add("begin", **BEGIN)
+    for kind in kinds:
+        journal.add(kind)
+
+    story = journal.story()
+
+    assert story.state == state
+    assert story.is_open == (state in ("changing", "reverting", "broken"))
+
+
+def environment() -> Environment:
+    scheme = {
+        "purelib": "/env/lib/site-packages",
+        "platlib": "/env/lib/site-packages",
+        "scripts": "/env/bin",
+        "data": "/env",
+        "headers": "/env/include",
+    }
+    return Environment(python="/env/bin/python", version="3.11.1", prefix="/env", tag="cpython-311", scheme=scheme)
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "/env/../etc/passwd", "/env", "/environment/x", "env/x", "/env//x", "/env/./x", "/env/\0x", "", "/env/x/"]
+)
+def test_paths_elsewhere_are_not_believed(path: str) -> None:
+    assert not environment().holds(path)
+    with pytest.raises(WorldError):
+        inside([path], environment(), "/journal")
+
+
+@given(st.text(max_size=40))
+def test_what_is_held_lies_inside(text: str) -> None:
+    path = f"/env/{text}"
+
+    if environment().holds(path):
+        assert ".." not in path.split("/")
+        assert path.startswith("/env/")
+
+
+@pytest.mark.parametrize("value", [None, "x", [1], {"a": 1}])
+def test_a_list_that_is_none(value: object) -> None:
+    with pytest.raises(WorldError):
+        inside(value, environment(), "/journal")

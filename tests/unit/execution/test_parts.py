@@ -1,0 +1,185 @@
+"""Single parts of an apply: keys of keyrings, what stands in the way of the present key, the script for shells, looks afterwards."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import subprocess
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from cudnn_resolve.errors import InputError, UsageError, WorldError
+from cudnn_resolve.execution.after import differences
+from cudnn_resolve.execution.environment import Environment
+from cudnn_resolve.execution.installer import choose_installer, environment_for
+from cudnn_resolve.execution.loader import activation, preload_change
+from cudnn_resolve.execution.openpgp import key_ids
+from cudnn_resolve.execution.repository import outdated
+from cudnn_resolve.execution.task import Task, check_task
+from cudnn_resolve.facts.model import Facts, InstalledFramework, Packages, WouldLoad
+from cudnn_resolve.plan.preload import MODULE
+from cudnn_resolve.record import replace
+from tests.fake_host import FakeHost
+
+SITE = "/env/lib/python3.11/site-packages"
+ENVIRONMENT = Environment(
+    python="/env/bin/python",
+    version="3.11.1",
+    prefix="/env",
+    tag="cpython-311",
+    scheme={"purelib": SITE, "platlib": SITE, "scripts": "/env/bin", "data": "/env", "headers": "/env/include/site/python3.11"},
+)
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes, str]:
+    """A public key, plain and in armour, and the end of its fingerprint."""
+    if shutil.which("gpg") is None:
+        pytest.skip("there is no gpg to make a key with")
+    home = tmp_path_factory.mktemp("gnupg")
+    home.chmod(0o700)
+    base = ["gpg", "--homedir", str(home), "--batch", "--quiet"]
+    subprocess.run(
+        [*base, "--passphrase", "", "--quick-generate-key", "somebody", "ed25519", "sign", "never"], check=True, capture_output=True
+    )
+    listed = subprocess.run([*base, "--list-keys", "--with-colons"], check=True, capture_output=True, text=True).stdout
+    fingerprint = next(line.split(":")[9] for line in listed.splitlines() if line.startswith("fpr"))
+    plain = subprocess.run([*base, "--export"], check=True, capture_output=True).stdout
+    armoured = subprocess.run([*base, "--armor", "--export"], check=True, capture_output=True).stdout
+    return plain, armoured, fingerprint[-8:]
+
+
+def test_a_key_is_known_by_the_end_of_its_fingerprint(key: tuple[bytes, bytes, str]) -> None:
+    plain, armoured, end = key
+
+    assert key_ids(plain) == key_ids(armoured) == (end,)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"x", b"\x99", b"\xff\xff", b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n!!!!\n", base64.b64encode(b"x" * 99)]
+)
+def test_what_is_no_keyring_has_no_keys(content: bytes) -> None:
+    assert key_ids(content) == ()
+
+
+def test_the_revoked_key_and_lists_without_a_key_stand_in_the_way(key: tuple[bytes, bytes, str], tmp_path: Path) -> None:
+    plain, _, end = key
+    lists, keys = tmp_path / "lists", tmp_path / "keys"
+    lists.mkdir()
+    keys.mkdir()
+    (keys / "old.gpg").write_bytes(plain)
+    (keys / "notes.txt").write_bytes(plain)
+    address = "developer.download.nvidia.com/compute/cuda/repos/ubuntu2004/x86_64/"
+    (lists / "cuda.list").write_text(f"# CUDA\ndeb https://{address} /\n")
+    (lists / "signed.list").write_text(f"deb [signed-by=/x.gpg] https://{address} /\n")
+    (lists / "mixed.list").write_text(f"deb https://{address} /\ndeb http://elsewhere.example/ x main\n")
+    (lists / "other.list").write_text("deb http://elsewhere.example/ x main\n")
+
+    assert list(outdated((str(lists), str(keys)), old=end)) == [f"{keys}/old.gpg", f"{lists}/cuda.list"]
+    assert list(outdated((str(lists), str(keys)))) == [f"{lists}/cuda.list"]
+
+
+def test_the_script_for_shells_keeps_what_the_user_set_and_adds_once(tmp_path: Path) -> None:
+    script = tmp_path / "activate.sh"
+    script.write_text(activation(("/opt/cudnn/lib", "/opt/with space/lib")))
+    command = f'set -eu; . {script}; . {script}; printf %s "$LD_LIBRARY_PATH"'
+
+    def run(**env: str) -> str:
+        return subprocess.run(["bash", "-c", command], env=env, capture_output=True, text=True, check=True).stdout
+
+    assert run(LD_LIBRARY_PATH="/mine") == "/mine:/opt/cudnn/lib:/opt/with space/lib"
+    assert run() == "/opt/cudnn/lib:/opt/with space/lib"
+
+
+def test_a_framework_that_nobody_speaks_of_keeps_its_preload() -> None:
+    first = preload_change(Task(targets=(), frameworks=("tensorflow",), preload=("tensorflow",)), FakeHost(), ENVIRONMENT)
+    files = {path: text for path, text in first.items() if text is not None}
+    assert set(files) == {f"{SITE}/{MODULE}.py", f"{SITE}/{MODULE}.pth"}
+    host = FakeHost(files)
+
+    assert preload_change(Task(targets=(), frameworks=("tensorflow",), preload=("tensorflow",)), host, ENVIRONMENT) == {}
+    both = preload_change(Task(targets=(), frameworks=("ctranslate2",), preload=("ctranslate2",)), host, ENVIRONMENT)
+    assert b"NAMES = ('ctranslate2', 'tensorflow')" in (both[f"{SITE}/{MODULE}.py"] or b"")
+    assert preload_change(Task(targets=(), frameworks=("torch",)), host, ENVIRONMENT) == {}
+    gone = preload_change(Task(targets=(), frameworks=("tensorflow",)), host, ENVIRONMENT)
+    assert gone == {f"{SITE}/{MODULE}.py": None, f"{SITE}/{MODULE}.pth": None}
+
+
+def test_a_file_of_that_name_that_is_not_ours_is_left_alone() -> None:
+    host = FakeHost({f"{SITE}/{MODULE}.py": "print('mine')\n"})
+
+    assert preload_change(Task(targets=(), frameworks=("torch",)), host, ENVIRONMENT) == {}
+
+
+def facts(**packages: str) -> Facts:
+    return Facts(packages=Packages(pip=MappingProxyType(packages)))
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (facts(torch="2.6.0"), ()),
+        (facts(torch="2.6.0+cu124"), ()),
+        (facts(torch="2.5.0"), ("torch is 2.5.0, not 2.6.0",)),
+        (facts(), ("torch 2.6.0 is not there",)),
+        (facts(torch="2.6.0", old="1"), ("old 1 is still there",)),
+        (Facts(), ("the packages of the environment cannot be listed any more",)),
+    ],
+)
+def test_what_is_seen_afterwards(found: Facts, said: tuple[str, ...]) -> None:
+    assert differences(Task(targets=(), pinned={"torch": "2.6.0"}, remove=("old",)), found) == said
+
+
+def test_another_cudnn_than_planned_is_a_difference() -> None:
+    loads = WouldLoad(version="8.9.7", path="/usr/lib/libcudnn.so.8", because="LD_LIBRARY_PATH comes first")
+    framework = InstalledFramework(name="tensorflow", version="2.15.0", would_load=loads)
+    found = replace(facts(), frameworks=(framework,))
+
+    assert differences(Task(targets=(), cudnn={"tensorflow": "8.9.7.29"}), found) == ()
+    said = differences(Task(targets=(), cudnn={"tensorflow": "8.9.4.25"}), found)
+    assert said == ("tensorflow would load cuDNN 8.9.7 from /usr/lib/libcudnn.so.8, not 8.9.4.25: LD_LIBRARY_PATH comes first",)
+    unknown = replace(found, frameworks=(replace(framework, would_load=WouldLoad(version=None, because="no driver")),))
+    assert differences(Task(targets=(), cudnn={"tensorflow": "8.9.4.25"}), unknown) == ()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "changes", "name"),
+    [
+        ("auto", {"pip": "/p"}, "pip"),
+        ("auto", {"pip": "/p", "uv": "/usr/bin/uv"}, "pip"),
+        ("auto", {"pip": "/p", "uv": "/env/bin/uv", "uv_is_own": True}, "uv"),
+        ("auto", {"uv": "/usr/bin/uv"}, "uv"),
+        ("uv", {"pip": "/p", "uv": "/usr/bin/uv"}, "uv"),
+        ("pip", {"pip": "/p", "uv": "/env/bin/uv", "uv_is_own": True}, "pip"),
+    ],
+)
+def test_the_installer(wanted: str, changes: dict[str, object], name: str) -> None:
+    assert choose_installer(wanted, replace(ENVIRONMENT, **changes)) == name  # type: ignore[arg-type]
+
+
+def test_an_installer_that_is_not_there() -> None:
+    with pytest.raises(UsageError, match="there is no uv"):
+        choose_installer("uv", ENVIRONMENT)
+    with pytest.raises(UsageError, match="has no pip"):
+        choose_installer("pip", ENVIRONMENT)
+    with pytest.raises(WorldError, match="has no pip, and there is no uv"):
+        choose_installer("auto", ENVIRONMENT)
+
+
+def test_nothing_tells_an_installer_where_packages_come_from_or_go_to() -> None:
+    said = {"PIP_INDEX_URL": "x", "PIP_TARGET": "x", "UV_INDEX": "x", "UV_CACHE_DIR": "/c", "PYTHONPATH": "x", "PATH": "/bin"}
+
+    found = environment_for(said)
+
+    assert found["PATH"] == "/bin"
+    assert found["UV_CACHE_DIR"] == "/c"
+    assert found["PIP_CONFIG_FILE"] == "/dev/null"
+    assert not {"PIP_INDEX_URL", "PIP_TARGET", "UV_INDEX", "PYTHONPATH"} & set(found)
+
+
+@pytest.mark.parametrize("path", ["relative", "/a/../b", "/a\n/b", "/a:/b", "/a*"])
+def test_folders_for_the_linker_cache(path: str) -> None:
+    with pytest.raises(InputError):
+        check_task(Task(targets=(), cached=(path,)))

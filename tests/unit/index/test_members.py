@@ -1,0 +1,32 @@
+"""Names of a wheel's members out of its directory."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+
+import pytest
+
+from cudnn_resolve.index.wheel import Part, WheelError, member_names
+from tests.small_wheels import wheel_bytes
+
+
+@pytest.mark.parametrize("count", [1, 600])
+@pytest.mark.parametrize("tail", [512, 16384])
+def test_every_name_as_the_zip_module_sees_it(count: int, tail: int) -> None:
+    raw = wheel_bytes("demo", "1.0", {f"demo/m{number}.py": "x" for number in range(count)}, raw={"../evil": b"x"})
+
+    found = member_names(Part(len(raw), raw[-tail:], lambda start, size: raw[start : start + size]))
+
+    assert list(found) == zipfile.ZipFile(io.BytesIO(raw)).namelist()
+    assert "../evil" in found
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda raw: raw[:-30], lambda raw: b"x" * len(raw), lambda raw: raw.replace(b"PK\x01\x02", b"PK\x01\x09")]
+)
+def test_a_damaged_directory(spoil: object) -> None:
+    raw = spoil(wheel_bytes("demo", "1.0", {"demo.py": "x"}))  # type: ignore[operator]
+
+    with pytest.raises(WheelError):
+        member_names(Part(len(raw), raw[-16384:], lambda start, size: raw[start : start + size]))

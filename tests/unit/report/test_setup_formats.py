@@ -1,0 +1,258 @@
+"""Formats that set an environment up without us: each is run, as far as a machine without Docker can."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from cudnn_resolve.errors import InputError
+from cudnn_resolve.facts.model import Facts, Platform, Python
+from cudnn_resolve.plan.model import AptAction, Environment, PipAction, Plan, Step
+from cudnn_resolve.record import replace
+from cudnn_resolve.report import dockerfile, html, notebook, script
+from tests.small_wheels import tree, write_wheel
+
+MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Path:
+    venv.create(tmp_path / "venv", symlinks=True, with_pip=False)
+    return tmp_path
+
+
+@pytest.fixture
+def plan(bench: Path) -> Plan:
+    """Two small packages and a preload, for the environment of the bench."""
+    actions = []
+    for name, version in (("nvidia-cudnn-cu12", "9.3.0.75"), ("torch", "2.6.0")):
+        file = write_wheel(bench / "wheels", name, version)
+        actions.append(PipAction(name=name, version=version, action="install", index=None, because=(), file=file))
+    python = str(bench / "venv/bin/python")
+    return Plan(
+        targets=("torch==2.6.0",),
+        facts=Facts(
+            platform=Platform(distribution="debian", release="12", arch="x86_64"), python=Python(version=f"{MINOR}.1", path=python)
+        ),
+        pip=tuple(actions),
+        environment=(Environment(kind="preload", value="torch", why="it does not look"),),
+        steps=(
+            Step(id="pip-1", kind="pip", argv=(python, "-m", "pip", "install"), why="exact"),
+            Step(id="preload", kind="preload", argv=None, why="it does not look"),
+        ),
+    )
+
+
+def environ(bench: Path) -> dict[str, str]:
+    """Pip's packages come from the folder of wheels; the environment has no pip of its own, so this interpreter's is lent to it."""
+    import pip
+
+    lent = bench / "lent"
+    if not lent.exists():
+        lent.mkdir()
+        (lent / "pip").symlink_to(Path(pip.__file__).parent)
+    keep = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return {**keep, "PYTHONPATH": str(lent), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(bench / "wheels"), "PIP_CONFIG_FILE": os.devnull}
+
+
+def bash(text: str, bench: Path, name: str = "setup.sh", **more: str) -> subprocess.CompletedProcess[str]:
+    (bench / name).write_text(text)
+    return subprocess.run(
+        ["bash", name], cwd=bench, env={**environ(bench), **more}, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def site(bench: Path) -> Path:
+    return next((bench / "venv").glob("lib/python3*/site-packages"))
+
+
+def test_the_script_installs_by_hash_looks_and_can_be_run_twice(plan: Plan, bench: Path) -> None:
+    done = bash(script.render(plan), bench)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("done: the environment is as planned\n")
+    assert (site(bench) / "torch-2.6.0.dist-info").is_dir()
+    assert (site(bench) / "_cudnn_resolve_preload.pth").exists()
+    assert bash(script.render(plan), bench).returncode == 0
+
+
+def test_the_script_refuses_a_file_that_is_another(plan: Plan, bench: Path) -> None:
+    write_wheel(bench / "wheels", "torch", "2.6.0", {"torch/__init__.py": "evil = 1\n"})
+    before = tree(site(bench))
+
+    done = bash(script.render(plan), bench)
+
+    assert done.returncode != 0
+    assert "hash" in (done.stdout + done.stderr).lower()
+    assert tree(site(bench)) == before
+
+
+def test_the_script_knows_when_it_was_changed(plan: Plan, bench: Path) -> None:
+    changed = script.render(plan).replace("torch==2.6.0 --hash", "torch==2.6.1 --hash")
+
+    done = bash(changed, bench)
+
+    assert done.returncode == 1
+    assert "not as it was written" in done.stderr
+    assert "not as it was written" not in bash(changed, bench, EDITED="1").stderr
+
+
+def test_the_script_is_for_one_python(plan: Plan, bench: Path) -> None:
+    other = replace(plan, facts=replace(plan.facts, python=replace(plan.facts.python, version="3.6.9")))
+
+    done = bash(script.render(other), bench)
+
+    assert done.returncode == 1
+    assert "this plan is for 3.6" in done.stderr
+
+
+def test_the_look_sees_what_is_not_as_planned(plan: Plan, bench: Path) -> None:
+    without = replace(plan, pip=(*plan.pip, replace(plan.pip[0], name="absent", action="keep")))
+
+    done = bash(script.render(without), bench)
+
+    assert done.returncode == 1
+    assert "absent is not there, not 9.3.0.75" in done.stderr
+
+
+def run_cells(plan: Plan, bench: Path, head: str = "") -> subprocess.CompletedProcess[str]:
+    """The code cells of the notebook, one after the other, by the environment's interpreter."""
+    book = json.loads(notebook.render(plan))
+    cells = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
+    return subprocess.run(
+        [bench / "venv/bin/python", "-c", "\n\n".join([head, *cells])],
+        cwd=bench,
+        env=environ(bench),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_the_notebook_sets_up_and_is_quick_the_second_time(plan: Plan, bench: Path) -> None:
+    first = run_cells(plan, bench)
+
+    assert first.returncode == 0, first.stderr + first.stdout
+    assert "done: 4 packages changed" in first.stdout
+    assert first.stdout.endswith("the environment is as planned\n")
+    assert "nothing to do: the environment is as planned" in run_cells(plan, bench).stdout
+
+
+def test_the_notebook_has_the_form_of_one(plan: Plan) -> None:
+    book = json.loads(notebook.render(plan))
+
+    assert (book["nbformat"], book["nbformat_minor"]) == (4, 5)
+    assert len({cell["id"] for cell in book["cells"]}) == len(book["cells"]) == 3
+    for cell in book["cells"]:
+        if cell["cell_type"] == "code":
+            compile("".join(cell["source"]), cell["id"], "exec")
+            assert (cell["outputs"], cell["execution_count"]) == ([], None)
+
+
+def instructions(text: str) -> list[tuple[str, str, str]]:
+    """Word, argument and here-document of each instruction of a Dockerfile; an assertion where it is none."""
+    out = []
+    lines = iter(text.splitlines())
+    for line in lines:
+        if not line or line.startswith("#"):
+            continue
+        whole = line
+        while whole.endswith("\\"):
+            whole = whole[:-1] + next(lines)
+        word, _, rest = whole.partition(" ")
+        assert word in ("FROM", "SHELL", "ENV", "LABEL", "COPY", "RUN"), line
+        document = ""
+        mark = re.search(r"<<'(\w+)'", rest)
+        if mark:
+            for inside in lines:
+                if inside == mark[1]:
+                    break
+                document += inside + "\n"
+        out.append((word, rest, document))
+    return out
+
+
+def test_the_dockerfile_does_what_the_plan_does(plan: Plan, bench: Path) -> None:
+    found = instructions(dockerfile.render(plan))
+
+    assert found[0] == ("FROM", f"python:{MINOR}-slim-bookworm", "")
+    bin_folder = bench / "bin"
+    bin_folder.mkdir()
+    (bin_folder / "python3").symlink_to(bench / "venv/bin/python")
+    root = bench / "image"
+    env = {**environ(bench), "PATH": f"{bench / 'venv/bin'}:/usr/bin:/bin"}
+    for word, rest, document in found:
+        if word == "COPY":
+            target = root / rest.split()[-1].lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(document)
+        elif word == "RUN":
+            command = rest.replace("/usr/local/share", f"{root}/usr/local/share")
+            done = subprocess.run(["bash", "-euo", "pipefail", "-c", command], env=env, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr + done.stdout
+    assert (site(bench) / "torch-2.6.0.dist-info").is_dir()
+    assert (site(bench) / "_cudnn_resolve_preload.pth").read_text() == "import _cudnn_resolve_preload\n"
+
+
+def test_the_dockerfile_puts_libraries_below_frameworks(plan: Plan) -> None:
+    text = dockerfile.render(plan)
+
+    assert 0 < text.index("nvidia-cudnn-cu12==") < text.index("torch==2.6.0 --hash")
+    assert text.count("--require-hashes") == 2
+
+
+def with_apt(plan: Plan, release: str) -> Plan:
+    apt = AptAction(name="libcudnn8", version="8.9.7.29-1+cuda12.2", repository="ubuntu2204", action="install", because=())
+    steps = (
+        Step(
+            id="apt-repository",
+            kind="apt-repository",
+            argv=None,
+            why="x",
+            needs_root=True,
+            url="https://repo.example/cuda-keyring_1.1-1_all.deb",
+        ),
+        Step(id="apt", kind="apt", argv=("apt-get", "install", "-y", "libcudnn8=8.9.7.29-1+cuda12.2"), why="x", needs_root=True),
+        Step(id="apt-hold", kind="apt", argv=("apt-mark", "hold", "libcudnn8"), why="x", needs_root=True),
+        *plan.steps,
+    )
+    facts = replace(
+        plan.facts, platform=replace(plan.facts.platform, distribution="ubuntu", release=release), python=Python(version="3.10.12")
+    )
+    return replace(plan, apt=(apt,), steps=steps, facts=facts)
+
+
+def test_packages_of_the_system_take_the_base_of_their_release(plan: Plan) -> None:
+    found = instructions(dockerfile.render(with_apt(plan, "22.04")))
+
+    assert found[0][1] == "ubuntu:22.04"
+    line = next(rest for word, rest, _ in found if word == "RUN" and "libcudnn8=" in rest)
+    assert line.index("dpkg -i") < line.index("apt-get update") < line.index("apt-get install") < line.index("apt-mark hold")
+
+
+def test_a_python_that_the_release_has_not_is_refused(plan: Plan) -> None:
+    with pytest.raises(InputError, match=r"the plan is for 3\.10"):
+        dockerfile.render(with_apt(plan, "24.04"))
+
+
+def test_the_html_escapes_what_it_shows() -> None:
+    shown = html.render(
+        {
+            "status": "reverted",
+            "error": {"message": "<script>alert(1)</script>", "hint": "&"},
+            "left": ["<b>"],
+            "plan": {"pip": [{"name": "<i>", "version": "1", "action": "install", "installed": None}]},
+        }
+    )
+
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
+    assert "&lt;i&gt;" in shown
