@@ -215,9 +215,13 @@ def _loaded(told: Sequence[Told]) -> dict[str, str]:
 
 
 def with_causes(validation: Validation, explain: Callable[[str], str]) -> Validation:
-    """The validation in which what failed with words of its own carries their cause; `explain` answers "" for what it does not know."""
+    """The validation in which what failed carries the cause that its words tell; `explain` answers "" for what it does not know.
+
+    Where the judge has said more than that an import failed, it has seen the cause itself.
+    """
     checks = []
     for check in validation.checks:
-        why = explain("\n".join([check.observed or "", *check.output])) if check.status == "failed" else ""
+        open_ = check.status == "failed" and (not check.detail or check.id.endswith("/import"))
+        why = explain("\n".join([check.observed or "", *check.output])) if open_ else ""
         checks.append(replace(check, detail="; ".join(filter(None, [check.detail, why]))) if why else check)
     return replace(validation, checks=tuple(checks))
