@@ -76,7 +76,7 @@ def test_only_the_framework_that_is_named_is_tried(tmp_path: Path, capsys: pytes
 
 def test_a_framework_that_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "-f", "tensrflow"]) == 2  # a typo must not pass as "skipped"
-    assert "did you mean tensorflow" in capsys.readouterr().err
+    assert "did you mean `tensorflow`?" in capsys.readouterr().err
 
 
 def test_the_last_words_of_an_import_go_to_the_doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
