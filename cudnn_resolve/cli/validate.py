@@ -66,8 +66,19 @@ def wish_of(args: argparse.Namespace) -> Wish:
             f"--gpu {gpu!r} is not the number of a GPU", code="option-gpu", hint="programs count GPUs from 0: --gpu 0 is the first"
         )
     return Wish(
-        frameworks=tuple(args.framework or ()), gpu=None if gpu is None else int(gpu), require_gpu=args.require_gpu, everything=args.full
+        frameworks=tuple(map(_framework, args.framework or ())),
+        gpu=None if gpu is None else int(gpu),
+        require_gpu=args.require_gpu,
+        everything=args.full,
     )
+
+
+def _framework(word: str) -> str:
+    """The framework that a word names, by its own name in the tables; UsageError for one that nobody knows."""
+    from cudnn_resolve.host.tables import open_book
+    from cudnn_resolve.requirement.derive import parse_target
+
+    return parse_target(word, open_book(())).framework
 
 
 def _facts(options: Options) -> Facts:
@@ -78,24 +89,41 @@ def _facts(options: Options) -> Facts:
 
 
 def validation_of(options: Options, wish: Wish, facts: Facts) -> Validation:
-    """What was found on this machine."""
+    """What was found on this machine, with the causes of what failed as `doctor` sees them."""
     from cudnn_resolve.host.linux import LinuxHost
-    from cudnn_resolve.validation.run import validate
-
-    return validate(LinuxHost(), facts, wish, _known(), lambda text: say(text, options, least=1))
-
-
-def _known() -> Known:
-    """What the matrix knows of cards, asked only where there is one."""
     from cudnn_resolve.host.tables import open_book
+    from cudnn_resolve.validation.run import validate, with_causes
+
+    book = open_book(())
+    found = validate(LinuxHost(), facts, wish, _known(book), lambda text: say(text, options, least=1))
+    return with_causes(found, lambda text: explained(text, facts, book))
+
+
+def explained(text: str, facts: Facts, book: Book) -> str:
+    """The cause of a failure by its last words, and what helps; "" where they tell none."""
+    from cudnn_resolve.diagnosis.diagnose import diagnose
+    from cudnn_resolve.diagnosis.read import Reader
+
+    reader = Reader(book.symptoms()).read([text.encode("utf-8", "replace")])
+    findings = diagnose(reader, facts, book).findings
+    told = (one for one in findings if one.severity != "info" and any(line.source == "log" for line in one.evidence))
+    finding = next(told, None)
+    if finding is None:
+        return ""
+    command = next((f": `{one.command}`" if one.command else f": {one.text}" for one in finding.remedy), "")
+    return f"{finding.summary} ({finding.cause}){command}"
+
+
+def _known(book: Book) -> Known:
+    """What the matrix knows of cards and builds."""
     from cudnn_resolve.validation.run import Known
     from cudnn_resolve.version import Capability
 
-    book = open_book(())
     return Known(
         architecture=lambda capability: book.architecture(Capability.parse(capability)) if capability else None,
         card=lambda name: book.card(name) if name else None,
         cudnn_built=lambda installed: _cudnn_built(book, installed),
+        framework=lambda name: book.framework_of(name) or name,
     )
 
 

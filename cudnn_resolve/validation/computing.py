@@ -76,8 +76,18 @@ def _compared(case: Case, answer: dict[str, Any]) -> tuple[Status, str, str]:
     worst, name, found = max(results, key=lambda one: one[0])
     if not found.is_right:
         wrong = ", ".join(label for share, label, _ in results if share > 1)
-        return "failed", f"wrong numbers ({wrong}); {name}: {found.words}", ""
+        return "failed", f"wrong numbers ({wrong}); {name}: {found.words}", _suspicion(case, answer)
     return "passed", f"error at most {worst:.0%} of the tolerance ({name})", ""
+
+
+def _suspicion(case: Case, answer: dict[str, Any]) -> str:
+    """What a wrong result looks like; "" where it looks like nothing that is known."""
+    if case.type != "float32":
+        return ""
+    values = [(wanted, answer.get(name)) for name, wanted in expected(case).items()]
+    if all(isinstance(given, list) and compare("tf32", wanted, given).is_right for wanted, given in values):
+        return "right within the tolerance of TF32: was TF32 used though it was forbidden (NVIDIA_TF32_OVERRIDE)?"
+    return ""
 
 
 def judge_cases(prefix: str, framework: str | None, runs: Sequence[tuple[Sequence[Case], Told]], gpu: int | None) -> Iterator[Check]:

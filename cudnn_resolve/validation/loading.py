@@ -15,8 +15,11 @@ from cudnn_resolve.version import CudnnVersion
 _CUDA = {"cudart": "CUDA runtime", "cublas": "cuBLAS", "cublasLt": "cuBLASLt"}
 
 
-_WITHOUT = {"cupy": "cuDNN cannot be loaded: CuPy does without it, but has no convolutions then"}
-"""Frameworks that go on without cuDNN."""
+_WITHOUT = {
+    "cupy": "cuDNN cannot be loaded: CuPy does without it, but has no convolutions then",
+    "onnxruntime": "a session silently runs on the CPU then: LD_LIBRARY_PATH, the linker cache or what was loaded before must lead to it",
+}
+"""What frameworks do without cuDNN."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -222,9 +225,8 @@ def _judge_version(id_: str, subject: Subject, seen: Seen, told: Told) -> Check:
     if unopened is not None:
         if "incompatib" in unopened:
             return check("failed", unopened, "the framework itself refuses this cuDNN")
-        return check(
-            "warning" if subject.module in _WITHOUT else "failed", unopened, _WITHOUT.get(subject.module, "cuDNN cannot be loaded")
-        )
+        goes_on = subject.module == "cupy"
+        return check("warning" if goes_on else "failed", unopened, _WITHOUT.get(subject.module, "cuDNN cannot be loaded"))
     if found is None:
         if told.failure:
             return check("failed", f"{told.step}: {told.failure}", "cuDNN does not come up")

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 BYTES = {"float32": 4, "tf32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
 
 
+NOT_MADE = ("No OpKernel was registered", "not implemented for '", "is not registered", "Could not find an implementation for")
+"""What frameworks say where they have no code for a type, on whatever device."""
+
+
 class Unsupported(Exception):  # noqa: N818 - an answer, not a mistake
     """The framework has no way to do this, which is no fault of the stack."""
 
@@ -31,7 +35,8 @@ def go_through(question: "dict[str, Any]", tell: "Any", compute: "Callable[[dict
         except Unsupported as error:
             answer["unsupported"] = str(error)[:500]
         except Exception as error:
-            answer["error"] = "{}: {}".format(type(error).__name__, str(error)[:3000])
+            key = "unsupported" if any(words in str(error) for words in NOT_MADE) else "error"
+            answer[key] = "{}: {}".format(type(error).__name__, str(error)[:3000])
         answer["seconds"] = time.monotonic() - before
         tell("case", answer)
 

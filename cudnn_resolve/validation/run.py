@@ -29,7 +29,7 @@ class Wish:
     """What is to be tested."""
 
     frameworks: tuple[str, ...] = ()
-    """Names of distributions or modules; none = all that are installed."""
+    """Names of frameworks as the matrix has them; none = all that are installed."""
     gpu: int | None = None
     """Number of one GPU; None = every one."""
     require_gpu: bool = False
@@ -45,13 +45,15 @@ class Known:
 
     architecture: Callable[[str | None], Architecture | None] = lambda _capability: None
     card: Callable[[str | None], Card | None] = lambda _name: None
+    framework: Callable[[str], str] = lambda name: name
+    """The framework that a distribution is."""
     cudnn_built: Callable[[InstalledFramework], str | None] = lambda _installed: None
     """The cuDNN that a build was compiled against, which some builds tell of themselves as a bare major only."""
 
 
 def validate(host: Host, facts: Facts, wish: Wish, known: Known, progress: Progress = lambda _text: None) -> Validation:
     """The checks of the frameworks and of cuDNN in the environment that the facts describe, judged."""
-    wanted = [one for one in subjects_of(facts) if not wish.frameworks or {one.name, one.module} & {*wish.frameworks}]
+    wanted = [one for one in subjects_of(facts) if not wish.frameworks or known.framework(one.name) in wish.frameworks]
     subjects = tuple(_completed(one, known) for one in wanted)
     gpus = tuple(one for one in gpus_of(facts) if wish.gpu is None or one.index == wish.gpu)
     bench = Bench(host=host, python=facts.python.path or host.python, progress=progress, everything=wish.everything)
@@ -62,6 +64,8 @@ def validate(host: Host, facts: Facts, wish: Wish, known: Known, progress: Progr
     working = [Later(partial(floor.on_card, gpu, f"gpu{gpu.index}/" if len(gpus) > 1 else "", loading)) for gpu in gpus]
     told = loading.value()
     checks = [*_machine(facts, subjects, gpus, wish, host.environ)]
+    there = {known.framework(one.name) for one in subjects}
+    checks += [_not_installed(name, facts) for name in wish.frameworks if name not in there]
     for subject, one in zip(subjects, told, strict=True):
         checks += judge_loading(subject, one, facts, has_gpu=bool(gpus))
     if wish.pinned is not None:
@@ -164,11 +168,25 @@ def _machine(facts: Facts, subjects: Sequence[Subject], gpus: Sequence[VisibleGp
                 detail="nothing can be computed; what loads, from where and in which version is checked all the same",
             )
         )
-    if not subjects:
-        where = facts.python.prefix or facts.python.path or "this environment"
-        wanted = f" of {', '.join(wish.frameworks)}" if wish.frameworks else ""
-        checks.append(Check(id="frameworks", status="skipped", observed=f"none{wanted} is installed in {where}"))
+    if not subjects and not wish.frameworks:
+        checks.append(Check(id="frameworks", status="skipped", observed=f"none is installed in {_where(facts)}"))
     return checks
+
+
+def _not_installed(name: str, facts: Facts) -> Check:
+    """A framework that was asked for and is not there."""
+    return Check(
+        id=f"{name}/import",
+        framework=name,
+        status="failed",
+        expected=f"{name} is installed",
+        observed=f"it is not installed in {_where(facts)}",
+        detail=f"`cudnn-resolve plan -f {name}` says what it takes",
+    )
+
+
+def _where(facts: Facts) -> str:
+    return facts.python.prefix or facts.python.path or "this environment"
 
 
 def _no_gpu(facts: Facts, wish: Wish, environ: Mapping[str, str]) -> str:
@@ -197,9 +215,13 @@ def _loaded(told: Sequence[Told]) -> dict[str, str]:
 
 
 def with_causes(validation: Validation, explain: Callable[[str], str]) -> Validation:
-    """The validation in which what failed with words of its own carries their cause; `explain` answers "" for what it does not know."""
+    """The validation in which what failed carries the cause that its words tell; `explain` answers "" for what it does not know.
+
+    Where the judge has said more than that an import failed, it has seen the cause itself.
+    """
     checks = []
     for check in validation.checks:
-        why = explain("\n".join([check.observed or "", *check.output])) if check.status == "failed" else ""
+        open_ = check.status == "failed" and (not check.detail or check.id.endswith("/import"))
+        why = explain("\n".join([check.observed or "", *check.output])) if open_ else ""
         checks.append(replace(check, detail="; ".join(filter(None, [check.detail, why]))) if why else check)
     return replace(validation, checks=tuple(checks))

@@ -68,8 +68,25 @@ def test_only_the_framework_that_is_named_is_tried(tmp_path: Path, capsys: pytes
     make_environment(THIS, tmp_path / "venv")
     install(tmp_path / "venv", "torch", "2.6.0", "raise ImportError\n")
 
-    assert main(["validate", "--python", str(tmp_path / "venv"), "-f", "jax"]) == 0
-    assert "none of jax is installed" in capsys.readouterr().out
+    assert main(["validate", "--python", str(tmp_path / "venv"), "-f", "jax>=0.4"]) == 1
+    out = capsys.readouterr().out
+    assert "jax/import: it is not installed in" in out
+    assert "torch" not in out
+
+
+def test_a_framework_that_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "-f", "tensrflow"]) == 2  # a typo must not pass as "skipped"
+    assert "did you mean `tensorflow`?" in capsys.readouterr().err
+
+
+def test_the_last_words_of_an_import_go_to_the_doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_environment(THIS, tmp_path / "venv")
+    words = "libcudnn.so.9: cannot open shared object file: No such file or directory"
+    install(tmp_path / "venv", "torch", "2.6.0", f"raise ImportError({words!r})\n")
+
+    assert main(["validate", "--python", str(tmp_path / "venv"), "-f", "pytorch", "--format", "json"]) == 1
+    checks = {check["id"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+    assert "libcudnn.so.9 is wanted and not found" in checks["torch/import"]["detail"]
 
 
 @pytest.mark.network

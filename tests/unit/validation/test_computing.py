@@ -52,6 +52,19 @@ def test_one_wrong_number_in_any_tensor_fails(name: str, words: str) -> None:
     assert (check.observed or "").startswith(f"wrong numbers ({words}); {words}: element 7 is")
 
 
+def test_tf32_where_it_was_forbidden_is_named() -> None:
+    answer = right(TWO)
+    for name, one in expected(TWO).items():
+        answer[name] = [value + 2.0**-11 * one.size for value in one.values]
+
+    (check,) = judged(telling(("case", answer)), TWO)
+
+    assert check.status == "failed"
+    assert "was TF32 used though it was forbidden" in check.detail
+    answer["y"] = [value + 1 for value in expected(TWO)["y"].values]
+    assert judged(telling(("case", answer)), TWO)[0].detail == ""
+
+
 @pytest.mark.parametrize("missing", ["y", "dx", "dw"])
 def test_a_tensor_that_is_not_there_fails(missing: str) -> None:
     answer = right(TWO)
@@ -309,7 +322,10 @@ def test_status_of_the_whole() -> None:
 
 
 def test_causes_are_asked_for_what_failed_only() -> None:
-    failed = Check(id="a", status="failed", observed="boom", output=("last",), detail="why")
-    found = with_causes(Validation(checks=(failed, Check(id="b", status="passed"))), lambda text: f"cause of {text!r}")
+    failed = Check(id="a", status="failed", observed="boom", output=("last",))
+    known = replace(failed, detail="the judge saw it")
+    imported = replace(failed, id="torch/import", detail="import torch fails")
+    found = with_causes(Validation(checks=(failed, known, imported, Check(id="b", status="passed"))), lambda text: f"cause of {text!r}")
 
-    assert [check.detail for check in found.checks] == ["why; cause of 'boom\\nlast'", ""]
+    cause = "cause of 'boom\\nlast'"
+    assert [check.detail for check in found.checks] == [cause, "the judge saw it", f"import torch fails; {cause}", ""]
