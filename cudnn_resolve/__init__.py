@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 del TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ("__version__", "apply", "detect", "lock", "plan")
+__all__ = ("__version__", "apply", "detect", "doctor", "lock", "plan", "validate")
 
 
 def detect(*, python: str | None = None, facts: str | Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -162,6 +162,50 @@ def apply(  # noqa: PLR0913 - the options of the command line
     from cudnn_resolve.cli import library
 
     return library.apply(words)
+
+
+def doctor(  # noqa: PLR0913 - the options of the command line
+    log: str | None = None,
+    *,
+    facts: str | Mapping[str, Any] | None = None,
+    no_facts: bool = False,
+    python: str | None = None,
+    driver: str | None = None,
+    gpu: str | Sequence[str] = (),
+    python_version: str | None = None,
+    platform: str | None = None,
+    glibc: str | None = None,
+    os: str | None = None,
+    matrix: str | Sequence[str] = (),
+) -> dict[str, Any]:
+    """The findings of a log file, of the machine, or of both together, the most likely cause first.
+
+    `no_facts` judges the log alone; `facts` are those of the machine that it comes from.
+    """
+    words = dict(locals())
+    from cudnn_resolve.cli import library
+
+    return library.doctor(words)
+
+
+def validate(  # noqa: PLR0913 - the options of the command line
+    framework: str | Sequence[str] = (),
+    *,
+    python: str | None = None,
+    gpu: int | None = None,
+    full: bool = False,
+    require_gpu: bool = False,
+    lock: str | None = None,
+    record: str | None = None,
+) -> dict[str, Any]:
+    """The checks of the frameworks (default: all that are installed) and of cuDNN at work; `status` is `passed`, `failed` or `skipped`.
+
+    Every GPU is used, or the one whose number is given. `lock` is a lock that must hold, `record` one that also takes in what passed.
+    """
+    words = dict(locals())
+    from cudnn_resolve.cli import library
+
+    return library.validate(words)
 
 
 class _Package(types.ModuleType):

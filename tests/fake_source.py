@@ -34,6 +34,7 @@ class FakeSource:
         self._packages = packages
         self._unavailable = set(unavailable)
         self._listings: dict[tuple[str, str | None], Listing] = {}
+        self.offline = False
         self.listed: list[str] = []
         self.read: list[str] = []
         """Files whose metadata was asked for, in order."""

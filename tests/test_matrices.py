@@ -9,7 +9,7 @@ import pytest
 from packaging.version import Version
 
 from cudnn_resolve.host.tables import DirectoryTables, open_book
-from cudnn_resolve.matrix import framework_law, law
+from cudnn_resolve.matrix import framework_law, law, symptom_law
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.parse import Fault
 from cudnn_resolve.matrix.table import TABLES, table_form
@@ -27,7 +27,7 @@ def test_every_row_is_well_formed() -> None:
     assert [str(fault) for fault in DirectoryTables(ROOT, label="matrices").faults()] == []
 
 
-@pytest.mark.parametrize("one", [*law.LAWS, *framework_law.LAWS], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("one", [*law.LAWS, *framework_law.LAWS, *symptom_law.LAWS], ids=lambda one: one.__name__)
 def test_law(one: Callable[[Book], Iterable[Fault]], book: Book) -> None:
     assert [str(fault) for fault in one(book)] == []
 

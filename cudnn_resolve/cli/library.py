@@ -28,6 +28,15 @@ def plan(words: Mapping[str, Any]) -> dict[str, Any]:
     return encode_plan(found, encode(found.facts))
 
 
+def doctor(words: Mapping[str, Any]) -> dict[str, Any]:
+    """The findings as `doctor --format json` prints them."""
+    from cudnn_resolve.cli.doctor import diagnose
+    from cudnn_resolve.report.doctor import encode
+
+    rest = {name: value for name, value in words.items() if name not in ("log", "no_facts")}
+    return encode(diagnose(_options(rest), words.get("log"), no_facts=bool(words.get("no_facts"))))
+
+
 def lock(words: Mapping[str, Any]) -> dict[str, Any]:
     """The lock, or what `--check` finds, as `lock --format json` prints it; messages are left out."""
     from cudnn_resolve.cli.lock import add_arguments, answer
@@ -43,6 +52,18 @@ def lock(words: Mapping[str, Any]) -> dict[str, Any]:
 
         args.given = from_mapping(facts, "the object given as `facts`")
     return answer(args)
+
+
+def validate(words: Mapping[str, Any]) -> dict[str, Any]:
+    """The checks as `validate --format json` prints them."""
+    from cudnn_resolve.cli import validate as verb
+    from cudnn_resolve.report.validation_json import encode_validation
+
+    parser = Parser(prog="cudnn_resolve", description="")
+    verb.add_arguments(parser)
+    args = parser.parse([part for name, value in words.items() for part in _argument(name, value)])
+    args.quiet = 1
+    return encode_validation(verb.validated(args))
 
 
 class Result(dict[str, Any]):

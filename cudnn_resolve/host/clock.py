@@ -1,8 +1,13 @@
-"""Seconds that pass, whatever the wall clock says."""
+"""What time it is, and seconds that pass whatever the wall clock says."""
 
 from __future__ import annotations
 
 import time
+
+
+def today() -> str:
+    """The date in UTC, `2026-11-21`."""
+    return time.strftime("%Y-%m-%d", time.gmtime())
 
 
 def moment() -> str:

@@ -25,6 +25,7 @@ from cudnn_resolve.index.remote import Pages
 from cudnn_resolve.index.settings import UV, IndexAddress, Settings
 from cudnn_resolve.index.statement import Statements
 from cudnn_resolve.index.work import Crew, Job
+from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.source import File, Listing, Metadata, Place
 
 if TYPE_CHECKING:
@@ -209,7 +210,8 @@ class IndexClient:
         origins = tuple(dict.fromkeys(one.origin for one in shelves if one.origin))
         if len(origins) > 1:
             self.served_by[name] = origins
-        return make_listing(name, shelves, self.settings, tuple(shown(origin) for origin in origins))
+        listing = make_listing(name, shelves, self.settings, tuple(shown(origin) for origin in origins))
+        return listing if known else replace(listing, is_partial=True)
 
     def _indexes_for(self, name: str) -> Sequence[IndexAddress]:
         """The indexes that count for a package: all, or the one that uv's configuration assigns to it."""

@@ -65,7 +65,10 @@ def read_settings(
     uses_uv = uv.says_where and not any(key in pip for key in ("index-url", "extra-index-url", "find-links", "no-index"))
     places = _of_uv(uv, environ) if uses_uv else _of_pip(pip, notes)
     logins: list[tuple[str, Login]] = []
-    indexes = _with_options(places, options, import_path, no_index=options.no_index or _no_index(pip, uv, uses_uv=uses_uv))
+    links_only = options.no_index or _no_index(pip, uv, uses_uv=uses_uv)
+    indexes = _with_options(places, options, import_path, no_index=links_only)
+    if not indexes and not links_only:
+        notes.append("no pip says which index is the default one: name one with --index-url")
     links = [_link(text, logins) for text in (*options.find_links, *places.find_links)]
     _warn_of_plain_http(indexes, pip, notes, uses_uv=uses_uv)
     timeout = _number(pip.get("timeout") or pip.get("default-timeout"), 15.0)

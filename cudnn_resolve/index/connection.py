@@ -79,7 +79,8 @@ class _Socket:
         self._connection = connection
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_TimedReader(self._sock, self._connection), 65536)
+        self._connection.reader = io.BufferedReader(_TimedReader(self._sock, self._connection), 65536)
+        return self._connection.reader
 
 
 class Connection:
@@ -90,6 +91,8 @@ class Connection:
         self.is_used = False
         """True where it has carried an answer: the other end may have closed it since."""
         self.exchange = Exchange(dialer.patience)
+        self.reader: io.BufferedReader | None = None
+        """Of the last answer: Python 3.10 forgets the one of a tunnel that was refused, and the socket stays open with it."""
         first = route.proxy or origin
         kind: Any = http.client.HTTPSConnection if origin.scheme == "https" else http.client.HTTPConnection
         extra = {"context": route.context} if origin.scheme == "https" else {}
@@ -125,6 +128,8 @@ class Connection:
     def close(self) -> None:
         """Ends it."""
         self._client.close()
+        if self.reader is not None:
+            self.reader.close()
 
 
 class Route(NamedTuple):

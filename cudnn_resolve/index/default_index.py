@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator
 
 _WHERE = os.path.join("pip", "_internal", "models", "index.py")
 _LINE = re.compile(r"""^PyPI\s*=\s*PackageIndex\(\s*["'](https?://[^"'\s]+)["']""", re.MULTILINE)
 _MOST_BYTES = 1 << 20
-_WHEEL_FOLDERS = ("/usr/share/python-wheels",)
+_WHEEL_FOLDERS = ("/usr/share/python-wheels", "/usr/share/python3-wheels")
 """Where distributions keep the wheels of ensurepip."""
+_PACKAGES = ("site-packages", "dist-packages")
 
 
 def default_index(import_path: Iterable[str]) -> tuple[str, str] | None:
@@ -18,9 +20,7 @@ def default_index(import_path: Iterable[str]) -> tuple[str, str] | None:
 
     Read from pip on the target's `import_path`, else of this interpreter, else from the wheel that the interpreter would install.
     """
-    import sysconfig
-
-    own = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    own = (folder for folder in sys.path if os.path.basename(folder) in _PACKAGES)  # never the directory that somebody stands in
     for folder in (*import_path, *own):
         path = os.path.join(folder, _WHERE)
         try:
@@ -42,12 +42,10 @@ def _simple(base: str) -> str:
 
 
 def _bundled() -> Iterator[str]:
-    import sysconfig
-
-    standard = os.path.join(sysconfig.get_path("stdlib"), "ensurepip", "_bundled")
-    for folder in (standard, sysconfig.get_config_var("WHEEL_PKG_DIR") or "", *_WHEEL_FOLDERS):
+    standard = os.path.join(os.path.dirname(os.__file__), "ensurepip", "_bundled")
+    for folder in (standard, *_WHEEL_FOLDERS):
         try:
-            names = sorted(os.listdir(folder)) if folder else []
+            names = sorted(os.listdir(folder))
         except OSError:
             continue
         yield from (os.path.join(folder, name) for name in names if name.startswith("pip-") and name.endswith(".whl"))

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from cudnn_resolve.matrix import overlay, row
 from cudnn_resolve.matrix.build import NOTHING, Builder, Given, source_of
@@ -20,6 +20,9 @@ from cudnn_resolve.matrix.pack import EMPTY, unpack
 from cudnn_resolve.matrix.parse import Compiled
 from cudnn_resolve.matrix.table import Form, table_form
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.symptom import Cause, Help, Symptom
 
 _T = TypeVar("_T")
 _ARCHITECTURES = ("x86_64", "aarch64")
@@ -126,6 +129,23 @@ class Book:
     def traps(self, framework: str) -> tuple[row.Trap, ...]:
         """What is worth saying about versions of a framework."""
         return tuple(one for one in self._rows("trap", "trap") if one.framework == framework)
+
+    # -- symptoms ----------------------------------------------------------------------------------------------------------------
+
+    def symptoms(self) -> tuple[Symptom, ...]:
+        """Every shape of a message, in the order of the tables."""
+        return self._keep("symptoms", None, lambda _: self._symptom_rows("symptom"))
+
+    def causes(self) -> Mapping[str, Cause]:
+        """What is said of each cause, by its name."""
+        return self._keep("causes", None, lambda _: {one.id: one for one in self._symptom_rows("cause")})
+
+    def helps(self) -> tuple[Help, ...]:
+        """Every remedy, the least invasive of each cause first."""
+        return self._keep("helps", None, lambda _: self._symptom_rows("remedy"))
+
+    def _symptom_rows(self, array: str) -> tuple[Any, ...]:
+        return tuple(one for name in self._stems("symptom") for one in self._rows(f"symptom/{name}", array))
 
     # -- CUDA and cuDNN --------------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ _CAPABILITY = r"\d{1,2}\.\d"
 _TARGET = r"(?:sm|compute)_\d{2,3}[af]?"
 _PYTHON = r"(?:cp|pp|py)\d{1,3}t?"
 _BRANCH = r"R?(\d{3,4})"
+_COMPARISON = r"(?:major )?[a-z_]\w{0,29} (?:<|<=|==|!=|>=|>|above|below|among|within) (?:major )?[\w.]{1,60}"
 _DAY = r"\d{4}-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?"
 
 
@@ -231,6 +232,36 @@ def _check_apt_pattern(value: object) -> str:
     return text
 
 
+def _check_anchor(value: object) -> str:
+    text = _text(value)
+    if text != text.lower() or len(text) < 2:
+        raise ValueError(f"{quote(text)} is not a text in lower case of at least two characters")
+    return text
+
+
+def _check_message(value: object) -> str:
+    from cudnn_resolve.matrix.message import check_pattern
+
+    text = _text(value)
+    try:
+        check_pattern(text)
+    except (ValueError, re.error) as error:
+        raise ValueError(f"{quote(text)}: {error}") from None
+    return text
+
+
+def _check_lines(value: object) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_TEXT:
+        raise ValueError(f"{quote(value)} is not a text of at most {LONGEST_TEXT} characters")
+    return value
+
+
+def _check_percent(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 100:
+        raise ValueError(f"{quote(value)} is not a whole number up to 100")
+    return value
+
+
 def one_of(*words: str) -> Kind:
     """The kind of a column that holds one of `words`."""
     name = "one of " + ", ".join(words)
@@ -287,8 +318,13 @@ METADATA = Kind(
     name="the id of a [[metadata]] entry, or one id for each architecture", check=_check_metadata, show=lambda ids: ids.get("", ids)
 )
 DIRECTORY = Kind(name="a path below site-packages", check=_check_directory)
+ANCHOR = Kind(name="a text in lower case", check=_check_anchor)
+MESSAGE = Kind(name="a regular expression with fields such as {found:cudnn}", check=_check_message)
+LINES = Kind(name="a text of one line or more", check=_check_lines)
+PERCENT = Kind(name="a whole number up to 100", check=_check_percent)
 PACKAGE = _pattern("a normalized package name such as nvidia-cudnn-cu12", _NORMALIZED)
 IDENTIFIER = _pattern("an id made of letters, digits and . _ + : / -", _IDENTIFIER)
+COMPARISON = _pattern("a comparison such as 'found < built'", _COMPARISON)
 GLIBC = _pattern("a glibc version such as 2.17", _GLIBC)
 PYTHON = _pattern("a Python tag such as cp311", _PYTHON)
 LINE = _pattern("a CUDA line such as 12.4", _CUDA_LINE)

@@ -40,8 +40,9 @@ class Line:
 def check(book: Book) -> tuple[Fault, ...]:
     """Every fault of every table against every law; empty where all hold. Reads all tables."""
     from cudnn_resolve.matrix.framework_law import LAWS as FRAMEWORK_LAWS
+    from cudnn_resolve.matrix.symptom_law import LAWS as SYMPTOM_LAWS
 
-    return tuple(fault for law in (*LAWS, *FRAMEWORK_LAWS) for fault in law(book))
+    return tuple(fault for law in (*LAWS, *FRAMEWORK_LAWS, *SYMPTOM_LAWS) for fault in law(book))
 
 
 def overlay_faults(book: Book) -> tuple[Fault, ...]:

@@ -92,6 +92,8 @@ class Architecture:
     driver_last: int | None = None
     cudnn_first: CudnnVersion | None = None
     cudnn_last: CudnnVersion | None = None
+    fp32_lanes: int | None = None
+    """Multiply-adds of single precision in one multiprocessor and clock."""
     tegra: bool = False
     note: str | None = None
     source: tuple[str, ...] = ()

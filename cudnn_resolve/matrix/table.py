@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from cudnn_resolve.matrix import column as kind
-from cudnn_resolve.matrix import row
+from cudnn_resolve.matrix import row, symptom
 from cudnn_resolve.matrix.column import Column, Kind, many, one_of
 from cudnn_resolve.record import dataclass, replace
 
@@ -131,6 +131,7 @@ def _gpu_tables() -> tuple[TableForm, ...]:
         _may("driver_last", kind.BRANCH),
         _may("cudnn_first", kind.CUDNN),
         _may("cudnn_last", kind.CUDNN),
+        _may("fp32_lanes", kind.COUNT),
         _may("tegra", kind.FLAG),
     )
     card = _form(
@@ -392,6 +393,53 @@ def _wheel_table() -> TableForm:
     return TableForm(name="wheel/*", head=head, arrays=(metadata, release))
 
 
+def _symptom_table() -> TableForm:
+    message = _form(
+        "symptom",
+        symptom.Symptom,
+        "id",
+        _need("id", kind.IDENTIFIER),
+        _need("anchor", many(kind.ANCHOR, lone=True)),
+        _need("pattern", many(kind.MESSAGE, lone=True)),
+        _need("role", one_of("proves", "suggests", "excludes", "effect", "context", "harmless")),
+        _need("sample", many(kind.LINES, lone=True)),
+        _may("cause", kind.IDENTIFIER),
+        _may("weight", kind.PERCENT),
+        _may("feature", kind.IDENTIFIER),
+        _may("when", many(kind.COMPARISON, lone=True)),
+        _may("needs", many(kind.IDENTIFIER, lone=True)),
+        _may("unless", many(kind.IDENTIFIER, lone=True)),
+        _may("span", kind.COUNT),
+        _may("summary", kind.TEXT),
+        _may("framework", kind.IDENTIFIER),
+        _may("versions", kind.SPECIFIER),
+    )
+    cause = _form(
+        "cause",
+        symptom.Cause,
+        "id",
+        _need("id", kind.IDENTIFIER),
+        _need("title", kind.TEXT),
+        _need("severity", one_of("error", "warning", "info")),
+        _need("summary", kind.TEXT),
+        _may("explains", many(kind.IDENTIFIER)),
+        _may("confused", many(kind.IDENTIFIER)),
+        _may("decide", kind.TEXT),
+    )
+    remedy = _form(
+        "remedy",
+        symptom.Help,
+        "cause id",
+        _need("cause", kind.IDENTIFIER),
+        _need("id", kind.IDENTIFIER),
+        _need("text", kind.TEXT),
+        _may("command", kind.TEXT),
+        _may("needs", many(kind.IDENTIFIER, lone=True)),
+        _may("unless", many(kind.IDENTIFIER, lone=True)),
+    )
+    return TableForm(name="symptom/*", arrays=(message, cause, remedy))
+
+
 TABLES: dict[str, TableForm] = {
     one.name: one
     for one in (
@@ -403,6 +451,7 @@ TABLES: dict[str, TableForm] = {
         *_place_tables(),
         _framework_table(),
         _wheel_table(),
+        _symptom_table(),
     )
 }
 

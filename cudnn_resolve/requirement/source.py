@@ -69,6 +69,8 @@ class Listing:
     name: str
     offers: Sequence[Offer]
     """Newest first, by PEP 440; may be worked out as it is walked through. Empty where no index has the package."""
+    is_partial: bool = False
+    """True where an index could not be asked, offline, and the cache knows nothing of it either: it may offer more."""
     only_prereleases: bool = False
     """True where there is no final release among them."""
     origins: tuple[str, ...] = ()
@@ -107,6 +109,9 @@ class Direct:
 
 class Source(Protocol):
     """Package indexes, asked by a resolution."""
+
+    offline: bool
+    """True where only the cache answers."""
 
     def listing(self, name: str, place: Place | None = None) -> Listing | None:
         """What the configured indexes offer of a package (its normalized name), or the one index at `place`.

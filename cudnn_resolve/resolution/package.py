@@ -39,7 +39,7 @@ def package_candidates(universe: Universe, rest: str) -> Iterator[Candidate]:
     for release in releases:
         known = True
         yield universe.candidate_of(release, extras)
-    if not known:
+    if not known or (universe.shelf.is_offline and universe.book.package(name) is None and name not in universe.request.direct):
         installed = universe.machine.pip.get(name)
         full = name_of(name, extras)
         yield universe.once(
@@ -104,6 +104,8 @@ def _until(found: Iterable[Candidate], text: str) -> Iterator[Candidate]:
     wanted = parse_version(text)
     seen = False
     for candidate in found:
+        if candidate.kind == "unlisted":
+            continue
         if _is_version(candidate.payload, text):
             seen = True
             yield candidate

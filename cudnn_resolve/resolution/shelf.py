@@ -114,8 +114,14 @@ class Shelf:
 
     def unreadable(self, release: Release) -> str | None:
         """Why the metadata of a release cannot be used, in words; None where it can, or nobody knows it."""
-        self.metadata(release)
+        if self.metadata(release) is None and self.is_offline and release.offer is not None:
+            return f"what {release.package} {release.text} requires is not in the cache, and nobody is asked offline"
         return self._unreadable.get(id(release))
+
+    @property
+    def is_offline(self) -> bool:
+        """True where indexes answer from the cache alone."""
+        return self._source is not None and self._source.offline
 
     def requires(self, release: Release) -> tuple[str, ...]:
         """Its Requires-Dist lines; none for a release whose metadata nobody knows."""
@@ -147,7 +153,9 @@ class Shelf:
         return listing.left_out if listing is not None else ()
 
     def _listing(self, package: str) -> Listing | None:
-        return self._source.listing(package) if self._source is not None else None
+        found = self._source.listing(package) if self._source is not None else None
+        # What the matrix knows of an index that cannot be asked is more than what a folder of wheels has.
+        return None if found is not None and found.is_partial and self._book.package(package) is not None else found
 
     def applies(self, text: str) -> bool:
         """True where the marker of a requirement holds for the target, or there is none."""

@@ -12,7 +12,7 @@ static void misbehave(const char *how) {
     if (strcmp(how, "segfault") == 0) raise(SIGSEGV);
 }
 
-static int gpu_count(void) {
+static inline int gpu_count(void) {
     const char *gpus = setting("STANDIN_GPUS", "");
     int number = *gpus != 0;
     for (; *gpus; gpus++) number += *gpus == ';';
@@ -20,7 +20,7 @@ static int gpu_count(void) {
 }
 
 /* Field `wanted` of GPU `index` in STANDIN_GPUS; empty where there is none. */
-static const char *field(int index, int wanted) {
+static inline const char *field(int index, int wanted) {
     static char found[256];
     const char *at = setting("STANDIN_GPUS", "");
     while (index-- > 0) {

@@ -65,6 +65,24 @@ def test_a_pip_in_a_wheel_is_read(tmp_path: Path) -> None:
     assert default_index.base_in_wheel(str(path)) is None
 
 
+def test_without_any_pip_somebody_has_to_say(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(default_index, "default_index", lambda _: None)
+    settings = read(home)
+    assert settings.indexes == ()
+    assert "--index-url" in settings.notes[0]
+    assert not read(home, PIP_NO_INDEX="1").notes
+    assert not read(home, Options(index_url=A)).notes
+
+
+def test_the_directory_that_somebody_stands_in_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "pip/_internal/models/index.py", f'PyPI = PackageIndex("{A[:-6]}")\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = default_index.default_index([])
+    assert found is not None
+    assert found[0] != A
+
+
 def test_pips_files_count_in_pips_order(home: Path) -> None:
     write(home / "etc/pip/pip.conf", f"[global]\nindex-url = {A}\ntimeout = 3\nextra-index-url =\n    {C}\n    {D}\n")
     assert urls(read(home)) == [A, C, D]

@@ -47,6 +47,11 @@ PLAIN: dict[str, st.SearchStrategy[Any]] = {
     "CUDNN": st.tuples(NUMBER, NUMBER, NUMBER, NUMBER).map(lambda parts: ".".join(map(str, parts))),
     "DRIVER": st.tuples(NUMBER, NUMBER).map(lambda parts: f"{parts[0]}.{parts[1]:02}"),
     "SONAMES": st.dictionaries(WORD, WORD, max_size=3).map(lambda pairs: [list(pair) for pair in pairs.items()]),
+    "ANCHOR": WORD.map(lambda word: f"{word}xx"),
+    "MESSAGE": WORD,
+    "LINES": WORD.map(lambda word: f"{word}\n{word}"),
+    "PERCENT": st.integers(0, 100),
+    "COMPARISON": WORD.map(lambda word: f"{word} < other"),
     "APT_PATTERN": WORD.map(lambda word: f"{word}-{{major}}-{{minor}}"),
 }
 BY_NAME = {kind.name: PLAIN[name] for name, kind in vars(kinds).items() if isinstance(kind, Kind) and name in PLAIN}

@@ -48,6 +48,11 @@ RIGHT = [
     ("METADATA", {"x86_64": 1, "aarch64": 2}, {"x86_64": 1, "aarch64": 2}),
     ("SONAMES", {"cusolver": "libcusolver.so.10"}, [["cusolver", "libcusolver.so.10"]]),
     ("APT_PATTERN", "cuda-libraries-{major}-{minor}={release}", "cuda-libraries-{major}-{minor}={release}"),
+    ("ANCHOR", "libcudnn", "libcudnn"),
+    ("MESSAGE", r"library {found:cudnn} of \w{1,20}", r"library {found:cudnn} of \w{1,20}"),
+    ("LINES", "one\n  two", "one\n  two"),
+    ("PERCENT", 100, 100),
+    ("COMPARISON", "major found != major wanted", "major found != major wanted"),
 ]
 WRONG = [
     ("TEXT", 3, "3 is not a text"),
@@ -91,6 +96,15 @@ WRONG = [
     ("SONAMES", {"cublas": "lib cublas"}, "an id made of"),
     ("APT_PATTERN", "cuda-{major:>99999999}", "{major}, {minor} and {release}"),
     ("APT_PATTERN", "cuda-{0.__class__}", "{major}, {minor} and {release}"),
+    ("ANCHOR", "LibCudnn", "lower case"),
+    ("MESSAGE", "found {found:nothing}", "no kind of field"),
+    ("MESSAGE", "(a", "missing )"),
+    ("MESSAGE", "a+b", "without an upper bound"),
+    ("MESSAGE", "(a{1,9}){1,9}", "repeats a repeat"),
+    ("LINES", " ", "text of at most"),
+    ("PERCENT", 101, "up to 100"),
+    ("PERCENT", True, "up to 100"),
+    ("COMPARISON", "found is old", "comparison"),
 ]
 
 

@@ -264,6 +264,36 @@ def test_offline_an_unknown_package_is_left_to_the_installer() -> None:
     assert found["north"].version == "2.0"
 
 
+def test_offline_a_folder_of_wheels_does_not_hide_what_the_matrix_knows() -> None:
+    class Folder(FakeSource):
+        def listing(self, name: str, place: Any = None) -> Any:
+            found = super().listing(name, place)
+            return replace(found, is_partial=True) if found is not None and found.offers else None
+
+    folder = Folder({"numpy": {"2.1.0": Published()}, "app": {"1.0": Published()}})
+    found = versions(asked(folder, "numpy", "app"))
+
+    assert found["numpy"] == "1.26.4"
+    assert found["app"] == "1.0"
+
+
+def test_offline_a_release_whose_requirements_nobody_knows_is_left_to_the_installer() -> None:
+    class Cache(FakeSource):
+        offline = True
+
+        def metadata(self, name: str, file: Any) -> Any:
+            return super().metadata(name, file) if "-1.0-" in file.filename else None
+
+    source = Cache({"app": {"2.0": Published(), "1.0": Published(("lib",))}, "lib": {"2.0": Published()}})
+    source.offline = True
+    found = versions(asked(source, "app"))
+
+    assert found["app"] == "1.0"
+    assert found["lib"] is None
+    here = {"packages": {"pip": {"lib": "2.0", "app": "0.9"}, "apt": {}}}
+    assert versions(asked(source, "app>=1", machine=here))["lib"] == "2.0"
+
+
 def test_an_extra_of_a_package_brings_its_requirements() -> None:
     source = index_of(
         BOOK,

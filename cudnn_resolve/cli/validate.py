@@ -1,0 +1,125 @@
+"""`cudnn-resolve validate`: the stack at work, on every GPU, or what can be checked without one."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.cli.options import Options, add_output_options, options_of
+from cudnn_resolve.cli.printing import emit, say, style_of, width_of
+from cudnn_resolve.errors import ExitCode, UsageError
+from cudnn_resolve.record import replace
+
+if TYPE_CHECKING:
+    from cudnn_resolve.facts.model import Facts, InstalledFramework
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.validation.model import Validation
+    from cudnn_resolve.validation.run import Known, Wish
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `validate`."""
+    group = parser.add_argument_group("what is tested")
+    group.add_argument(
+        "--python", metavar="PATH", help="the interpreter whose environment is meant (default: the active one, else this one)"
+    )
+    group.add_argument("-f", "--framework", metavar="NAME", action="append", help="only this framework, `torch`; repeatable (default: all)")
+    group.add_argument("--gpu", metavar="N", help="only this GPU, as programs count them from 0 (default: every one)")
+    group.add_argument("--full", action="store_true", help="every type in both layouts, instead of each class with each type once")
+    group.add_argument("--require-gpu", action="store_true", help="fail where there is no GPU, instead of skipping")
+    group.add_argument("--lock", metavar="FILE", help="what is installed and what loads must be what this lock pins")
+    group.add_argument("--record", metavar="FILE", help="as --lock, and what passes on a GPU is written into the lock")
+    add_output_options(parser, ("text", "json", "junit"))
+    parser.epilog = "Exit codes: 0 passed, or skipped without a GPU; 1 failed, or skipped with --require-gpu."
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the checks; 1 where one failed."""
+    options = options_of(args)
+    validation = validated(args)
+    emit(_rendered(validation, options), options)
+    return ExitCode.NO if validation.status == "failed" else ExitCode.OK
+
+
+def validated(args: argparse.Namespace) -> Validation:
+    """What was found on this machine, by the words of a command line; a lock of `--record` is written."""
+    from cudnn_resolve.cli.validate_lock import held_lock, pinned_of, write_record
+
+    options, wish = options_of(args), wish_of(args)
+    held = held_lock(args.lock, args.record)
+    facts = _facts(options)
+    if held is not None:
+        wish = replace(wish, pinned=pinned_of(held, facts))
+    found = validation_of(options, wish, facts)
+    if held is not None and held.record:
+        write_record(held, found, options, facts.python.version)
+    return found
+
+
+def wish_of(args: argparse.Namespace) -> Wish:
+    """What the options ask for; UsageError for a GPU that is no number."""
+    from cudnn_resolve.validation.run import Wish
+
+    gpu = args.gpu
+    if gpu is not None and not (gpu.isascii() and gpu.isdigit() and len(gpu) < 5):
+        raise UsageError(
+            f"--gpu {gpu!r} is not the number of a GPU", code="option-gpu", hint="programs count GPUs from 0: --gpu 0 is the first"
+        )
+    return Wish(
+        frameworks=tuple(args.framework or ()), gpu=None if gpu is None else int(gpu), require_gpu=args.require_gpu, everything=args.full
+    )
+
+
+def _facts(options: Options) -> Facts:
+    from cudnn_resolve.host.linux import LinuxHost
+    from cudnn_resolve.probe.probe import detect
+
+    return detect(LinuxHost(), options.python)
+
+
+def validation_of(options: Options, wish: Wish, facts: Facts) -> Validation:
+    """What was found on this machine."""
+    from cudnn_resolve.host.linux import LinuxHost
+    from cudnn_resolve.validation.run import validate
+
+    return validate(LinuxHost(), facts, wish, _known(), lambda text: say(text, options, least=1))
+
+
+def _known() -> Known:
+    """What the matrix knows of cards, asked only where there is one."""
+    from cudnn_resolve.host.tables import open_book
+    from cudnn_resolve.validation.run import Known
+    from cudnn_resolve.version import Capability
+
+    book = open_book(())
+    return Known(
+        architecture=lambda capability: book.architecture(Capability.parse(capability)) if capability else None,
+        card=lambda name: book.card(name) if name else None,
+        cudnn_built=lambda installed: _cudnn_built(book, installed),
+    )
+
+
+def _cudnn_built(book: Book, installed: InstalledFramework) -> str | None:
+    """What the builds of that release and package were compiled against, where they agree."""
+    name = book.framework_of(installed.name)
+    if name is None:
+        return None
+    version = installed.version.partition("+")[0]
+    builds = [one for one in book.framework(name).builds if one.version == version and one.package == installed.name and one.cudnn]
+    found = {one.cudnn.text for one in builds if one.cudnn and installed.variant in (None, one.variant)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _rendered(validation: Validation, options: Options) -> str:
+    if options.format == "json":
+        from cudnn_resolve.report.json import render as render_json
+        from cudnn_resolve.report.validation_json import encode_validation
+
+        return render_json(encode_validation(validation))
+    if options.format == "junit":
+        from cudnn_resolve.report.junit import render as render_junit
+
+        return render_junit(validation)
+    from cudnn_resolve.report.validation import render
+
+    return render(validation, style=style_of(options), width=width_of(options), verbose=options.verbose > 0)

@@ -1,0 +1,207 @@
+"""What follows from several symptoms together: the family of missing libraries parted by what else the log shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.diagnosis.context import NEWEST, OLDEST, Context, Present
+from cudnn_resolve.diagnosis.model import Match
+from cudnn_resolve.diagnosis.package import part_pip
+from cudnn_resolve.diagnosis.weigh import Suspect
+from cudnn_resolve.facts.model import Unknown, or_none
+from cudnn_resolve.matrix.library import Library
+from cudnn_resolve.record import dataclass, replace
+from cudnn_resolve.version import Capability
+
+if TYPE_CHECKING:
+    from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.matrix.book import Book
+
+Suspects = dict[str, Suspect]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """Everything that a log shows."""
+
+    matches: tuple[Match, ...]
+    features: frozenset[str]
+    context: Context
+    book: Book
+
+
+def features_of(matches: Iterable[Match], context: Context, facts: Facts | None = None) -> frozenset[str]:
+    """What the log, and the facts where there are any, say of the machine."""
+    matches = list(matches)
+    features = {one.symptom.feature for one in matches if one.symptom.feature and one.symptom.role == "context"}
+    if facts is not None:
+        features |= set(_of_facts(facts))
+    features |= _gpu_age(context, features)
+    if _is_cpu_machine(matches, features):
+        features.add("cpu-machine")
+    if _is_cpu_tensorflow(context):
+        features.add("tf-cpu-on-windows")
+    if any(name in ("torch", "onnxruntime-gpu", "ctranslate2") for name, _ in context.frameworks):
+        features.add("other-framework-works")
+    return frozenset(features)
+
+
+def _of_facts(facts: Facts) -> Iterable[str]:
+    if isinstance(facts.container, str):
+        yield "hosted-notebook" if facts.container in ("colab", "kaggle") else facts.container
+    if facts.platform.system == "windows":
+        yield "windows"
+    if facts.driver is not None and not isinstance(facts.driver, Unknown):
+        yield "driver-seen"
+    gpus = or_none(facts.gpus) or ()
+    if gpus:
+        yield from ("gpu-named", "gpu-seen")
+        if all(one.hidden for one in gpus):
+            yield "visible-devices-set"
+    if facts.driver is None and not gpus:
+        yield "no-driver"
+
+
+def _gpu_age(context: Context, features: set[str]) -> set[str]:
+    """Whether the GPU is newer or older than the build, as far as both are known."""
+    found = set()
+    targets = next((one.targets for one in context.builds if one.targets), ())
+    for capability in context.capabilities:
+        if targets:
+            if not any(one.runs_on(capability) for one in targets):
+                found.add("gpu-newer" if capability > min(one.capability for one in targets) else "gpu-older")
+        elif capability >= NEWEST or ("cuda-10" in features and capability >= Capability(8, 0)):
+            found.add("gpu-newer")
+        elif capability < OLDEST:
+            found.add("gpu-older")
+        if capability >= Capability(8, 0):
+            found.add("gpu-ampere")
+    if context.capabilities or context.cards:
+        found.add("gpu-named")
+    if not context.capabilities and targets:
+        # The card is not named: builds for CUDA 12.8 and newer have lost the old ones, builds before do not know the new ones.
+        found.add("build-drops-old" if min(one.capability for one in targets) >= Capability(7, 0) else "build-lacks-new")
+    return found
+
+
+def _is_cpu_machine(matches: list[Match], features: set[str]) -> bool:
+    """True where TensorFlow finds neither a CUDA runtime nor a driver: nothing of the GPU's stack is there."""
+    if features & {"gpu-seen", "cuda-opened", "gpu-works", "smi-table", "docker-gpus"}:
+        return False
+    names = {one.symptom.id for one in matches}
+    missing = {one.fields["lib"].stem for one in matches if isinstance(one.fields.get("lib"), Library)}
+    no_runtime = "cudart" in missing or "tf-cuda-drivers-not-found" in names
+    no_driver = bool({"cuda", "nvcuda"} & missing) or "cuinit-failed-303" in names
+    return no_runtime and no_driver and "tf-cannot-dlopen" not in names
+
+
+def _is_cpu_tensorflow(context: Context) -> bool:
+    version = context.version("tensorflow")
+    if version is None:
+        return False
+    numbers = [int(part) for part in version.split(".")[:2] if part.isdigit()]
+    return len(numbers) == 2 and tuple(numbers) >= (2, 11)
+
+
+def derive(found: Suspects, case: Case) -> Suspects:
+    """The suspects with what their fields together say."""
+    for step in _STEPS:
+        found = step(dict(found), case)
+    return found
+
+
+def _part_cudnn(found: Suspects, case: Case) -> Suspects:
+    """Missing, on disk but not searched, or another major: by what else the log shows of cuDNN."""
+    missing = found.get("cudnn_missing")
+    wanted = {one.fields["lib"].major for one in missing.matches if isinstance(one.fields.get("lib"), Library)} if missing else set()
+    if missing is None or not wanted:
+        return found
+    majors = {one for one in wanted if one is not None}
+    same = [one for one in case.context.cudnn if one.major in majors]
+    other = [one for one in case.context.cudnn if one.major not in majors]
+    brought = {build.cudnn.major for build in case.context.builds if build.cudnn is not None and build.delivery in ("wheel", "bundled")}
+    lib = next(one.fields["lib"].file for one in missing.matches if isinstance(one.fields.get("lib"), Library))
+    if same or (brought & majors and not other):
+        shown = f"cuDNN {same[0].version or same[0].major} is {_where(same[0])}" if same else "the wheel of PyTorch brings it along"
+        text = f"{lib} is wanted and not found, although {shown}: the loader does not look in its directory"
+        found["lib_not_on_path"] = _move(missing, "lib_not_on_path", 6, text, found, [one.match for one in same[:2] if one.match])
+    elif other or (brought and majors and not brought & majors):
+        seen = other[0].version or other[0].major if other else min(brought)
+        text = f"{lib} is wanted, a file of cuDNN {_words(majors)}, and there is cuDNN {seen}, whose files have other names"
+        found["cudnn_major_mismatch"] = _move(
+            missing, "cudnn_major_mismatch", 8, text, found, [one.match for one in other[:2] if one.match]
+        )
+    elif "hosted-notebook" in case.features and majors:
+        text = (
+            f"{lib} is wanted, a file of cuDNN {_words(majors)}; hosted notebooks come with a cuDNN, so theirs is of another major version"
+        )
+        found["cudnn_major_mismatch"] = _move(missing, "cudnn_major_mismatch", 2, text, found, [])
+    elif any(one.symptom.id == "loader-cudnn-9-parts" for one in missing.matches):
+        text = (
+            f"the parts of cuDNN 9 ({lib} and its other names) are not found: an older cuDNN is installed, or its directory is not searched"
+        )
+        found["cudnn_major_mismatch"] = _move(missing, "cudnn_major_mismatch", 2, text, found, [])
+    elif None in wanted and not majors and "gpu-seen" in case.features:
+        text = (
+            f"{lib}, the name without a version, is not found although CUDA works: "
+            "only names with a version are installed, or the loader does not look there"
+        )
+    return found
+
+
+def _where(present: Present) -> str:
+    return f"in {present.path}" if present.path else "there"
+
+
+def _words(majors: Iterable[int]) -> str:
+    return " or ".join(map(str, sorted(majors)))
+
+
+def _move(base: Suspect, cause: str, more: float, summary: str, found: Suspects, shown: list[Match]) -> Suspect:
+    """A suspect on the evidence of another, a little stronger than it."""
+    before = found[cause].matches if cause in found else ()
+    matches = tuple(dict.fromkeys((*base.matches, *shown, *before)))
+    return Suspect(cause=cause, weight=min(base.weight + more, 98), matches=matches, summary=summary)
+
+
+def _part_shadowing(found: Suspects, case: Case) -> Suspects:
+    """A cuDNN too old although the log shows a newer one: the older copy is found first."""
+    old = found.get("cudnn_too_old_for_framework")
+    match = next((one for one in old.matches if "built" in one.fields and "found" in one.fields), None) if old else None
+    if old is None or match is None:
+        return found
+    built, loaded = match.fields["built"], match.fields["found"]
+    newer = [one for one in case.context.cudnn if one.version is not None and one.version.serves(built) and one.version > loaded]
+    if newer:
+        text = f"cuDNN {loaded} is loaded although {newer[0].version} is installed, which would serve: the older copy is found first"
+        found["ld_path_shadowing"] = _move(old, "ld_path_shadowing", 4, text, found, [newer[0].match] if newer[0].match else [])
+    return found
+
+
+def _part_runtime(found: Suspects, _: Case) -> Suspects:
+    """CUDA libraries missing besides cuDNN: the whole of CUDA is not there, and cuDNN is only part of it."""
+    runtime, cudnn = found.get("cuda_runtime_missing"), found.get("cudnn_missing")
+    if runtime and cudnn and runtime.weight < 98 and any(isinstance(one.fields.get("lib"), Library) for one in runtime.matches):
+        found["cuda_runtime_missing"] = replace(runtime, weight=min(max(runtime.weight, cudnn.weight) + 8, 98))
+    return found
+
+
+def _part_kernel_image(found: Suspects, case: Case) -> Suspects:
+    """No code for a card that the log does not name: by what the build holds."""
+    old, new = found.get("gpu_arch_too_old_for_build"), found.get("gpu_arch_too_new_for_build")
+    if old and new and max(old.weight, new.weight) <= 66:
+        if "build-lacks-new" in case.features:
+            found["gpu_arch_too_new_for_build"] = replace(new, weight=old.weight + 6)
+        elif "build-drops-old" in case.features:
+            found["gpu_arch_too_old_for_build"] = replace(old, weight=max(old.weight, new.weight) + 6)
+    return found
+
+
+_STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
+    _part_cudnn,
+    _part_shadowing,
+    _part_runtime,
+    _part_kernel_image,
+    part_pip,
+)

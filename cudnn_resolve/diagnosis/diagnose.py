@@ -1,0 +1,158 @@
+"""From what was read and what is known of the machine to findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.diagnosis.context import context_of
+from cudnn_resolve.diagnosis.derive import Case, derive, features_of
+from cudnn_resolve.diagnosis.machine_check import diagnose_facts
+from cudnn_resolve.diagnosis.model import SEVERITIES, Diagnosis, Evidence, Finding, Match
+from cudnn_resolve.diagnosis.remedy import Situation, remedies
+from cudnn_resolve.diagnosis.weigh import FINDING, Suspect, evidence_of, is_active, rank, suspects
+from cudnn_resolve.record import replace
+
+if TYPE_CHECKING:
+    from cudnn_resolve.diagnosis.read import Reader
+    from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.symptom import Cause
+
+_CERTAIN = 0.98
+_SURE = 0.9
+"""From here on nothing is said to be undecided."""
+
+
+def diagnose(reader: Reader | None, facts: Facts | None, book: Book) -> Diagnosis:
+    """The findings of a log, of facts, or of both together: what the facts show decides what the log leaves open."""
+    machine = diagnose_facts(facts, book) if facts is not None else []
+    matches = list(reader.every()) if reader is not None else []
+    context = context_of(matches, book, facts)
+    features = features_of(matches, context, facts)
+    case = Case(matches=tuple(matches), features=features, context=context, book=book)
+    ranked = _ranked(case)
+    findings = _together(_of_log(reader, ranked, case, facts) if reader is not None else [], machine)
+    situation = Situation(
+        features=features,
+        frameworks=context.frameworks,
+        facts=facts,
+        python=facts.python.path if facts is not None else None,
+        matches={one.cause: one.matches for one in ranked},
+    )
+    return Diagnosis(findings=tuple(remedies(findings, situation, book)), lines=reader.lines if reader is not None else 0)
+
+
+def diagnose_log(reader: Reader, book: Book) -> Diagnosis:
+    """The findings of a log by itself."""
+    return diagnose(reader, None, book)
+
+
+def _ranked(case: Case) -> list[Suspect]:
+    return rank(derive(suspects(case.matches, case.features), case), case.book.causes())
+
+
+def _of_log(reader: Reader, ranked: list[Suspect], case: Case, facts: Facts | None) -> list[Finding]:
+    causes = case.book.causes()
+    findings = [_finding(one, causes[one.cause], strong=one.weight >= FINDING) for one in ranked]
+    findings = _open(findings, causes, facts is not None)
+    if all(one.severity == "info" for one in findings):
+        findings = [*findings, *_harmless(reader, case.matches, case.features)]
+    return findings
+
+
+def _open(findings: list[Finding], causes: Mapping[str, Cause], has_facts: bool) -> list[Finding]:  # noqa: FBT001
+    """The first finding with what is not decided between it and what looks alike, and the command that decides it."""
+    if not findings or findings[0].severity == "info" or findings[0].confidence >= _SURE:
+        return findings
+    first = findings[0]
+    cause = causes[first.cause]
+    if not cause.confused:
+        return findings
+    alike = " or ".join(causes[one].title for one in cause.confused[:2] if one in causes)
+    who = "" if has_facts else "; on the machine itself `cudnn-resolve doctor LOG` looks"
+    told = f"it may also be that {alike}; `{cause.decide}` tells{who}" if cause.decide else f"it may also be that {alike}"
+    return [replace(first, undecided=told), *findings[1:]]
+
+
+def _together(log: list[Finding], machine: list[Finding]) -> list[Finding]:
+    """Findings of both, one for each cause: the log's come first, since they are what happened."""
+    out: list[Finding] = []
+    rest = list(machine)
+    for one in log:
+        same = [other for other in rest if other.cause == one.cause and one.cause != "harmless"]
+        for other in same:
+            rest.remove(other)
+        extra = tuple(evidence for other in same for evidence in other.evidence)
+        sure = max([one.confidence, *(other.confidence for other in same)])
+        out.append(replace(one, evidence=(*one.evidence, *extra[:4]), confidence=sure, undecided=None if same else one.undecided))
+    rest.sort(key=lambda one: (SEVERITIES.index(one.severity), -one.confidence))
+    if log and any(one.severity != "info" for one in log):
+        rest = [one for one in rest if one.cause != "harmless"]
+    merged = [*out, *rest]
+    # A proven fault of the machine goes before what the log only suggests.
+    return sorted(merged, key=lambda one: SEVERITIES.index(one.severity))
+
+
+def _finding(suspect: Suspect, cause: Cause, *, strong: bool) -> Finding:
+    return Finding(
+        cause=suspect.cause,
+        severity=cause.severity if strong else "info",
+        summary=summary_of(suspect, cause),
+        evidence=tuple(Evidence(source="log", line=one.line, text=one.text) for one in evidence_of(suspect)),
+        confidence=round(min(suspect.weight / 100, _CERTAIN), 2),
+    )
+
+
+def summary_of(suspect: Suspect, cause: Cause) -> str:
+    """The cause in one sentence, with what the strongest symptom tells."""
+    if suspect.summary is not None:
+        return suspect.summary
+    for match in suspect.matches:
+        if match.symptom.summary is not None:
+            said = fill(match.symptom.summary, match.fields)
+            if said is not None:
+                return said
+    return cause.summary
+
+
+def fill(template: str, fields: object) -> str | None:
+    """A sentence with its fields; None where one of them is not known."""
+    from string import Formatter
+
+    values = dict(fields)  # type: ignore[call-overload]
+    out = []
+    for text, name, _, _ in Formatter().parse(template):
+        out.append(text)
+        if name is not None:
+            if values.get(name) is None:
+                return None
+            out.append(shown(values[name]))
+    return "".join(out)
+
+
+def shown(value: object) -> str:
+    """A field as a sentence shows it."""
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return " ".join(map(str, value))
+    return str(getattr(value, "file", value)).strip()
+
+
+def _harmless(reader: Reader, matches: Iterable[Match], features: frozenset[str]) -> list[Finding]:
+    """One finding for all the noise."""
+    noise = [one for one in matches if one.symptom.role == "harmless" and is_active(one, features)]
+    if not noise:
+        return []
+    noise.sort(key=lambda one: one.line)
+    reasons = list(dict.fromkeys(one.symptom.summary for one in noise if one.symptom.summary))
+    count = sum(reader.counts[name] for name in {one.symptom.id for one in noise})
+    lines = "one line looks" if count == 1 else f"{count} lines look"
+    return [
+        Finding(
+            cause="harmless",
+            severity="info",
+            summary=f"nothing to repair: {lines} alarming, but {'; '.join(reasons[:3]) or 'they change nothing'}",
+            evidence=tuple(Evidence(source="log", line=one.line, text=one.text) for one in noise[:6]),
+            confidence=0.9,
+        )
+    ]

@@ -1,0 +1,120 @@
+"""The frameworks of an environment, each with what the facts and the matrix know of its build."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.facts.model import Facts, InstalledFramework, Unknown, WouldLoad, or_none
+from cudnn_resolve.record import dataclass
+from cudnn_resolve.version import CodeTarget, CudaVersion, CudnnVersion
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.row import Build
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Installed:
+    """One framework that is installed."""
+
+    name: str
+    version: str
+    cuda: CudaVersion | None = None
+    cudnn: CudnnVersion | None = None
+    targets: tuple[CodeTarget, ...] = ()
+    delivery: str = "none"
+    would_load: WouldLoad | None = None
+    requires: tuple[str, ...] = ()
+    is_cpu: bool = False
+    """True for a build that is known to have no CUDA in it."""
+
+    @property
+    def label(self) -> str:
+        """Name and version."""
+        return f"{self.name} {self.version}"
+
+
+def installed_of(facts: Facts, book: Book) -> tuple[Installed, ...]:
+    """The frameworks of these facts; from the package list alone where nobody looked into their files."""
+    pip = or_none(facts.packages.pip) or {}
+    told = {one.name: one for one in (() if isinstance(facts.frameworks, Unknown) else facts.frameworks)}
+    out = []
+    for name in dict.fromkeys((*told, *(one for one in pip if book.framework_of(one) is not None))):
+        version = told[name].version if name in told else pip[name]
+        out.append(_installed(facts, book, name, version, told.get(name)))
+    return tuple(out)
+
+
+def _installed(facts: Facts, book: Book, name: str, version: str, told: InstalledFramework | None) -> Installed:
+    build = _build(book, name, version, told.variant if told else None)
+    cuda = _cuda(told.cuda_built if told else None) or (build.cuda if build else None)
+    pip = or_none(facts.packages.pip) or {}
+    if (
+        name in ("jax", "jaxlib")
+        and not any(one.startswith(("jax-cuda", "jax-rocm")) for one in pip)
+        and "+cuda" not in pip.get("jaxlib", "")
+    ):
+        cuda, build = None, None
+    arch = facts.platform.arch
+    targets = () if build is None else build.targets_aarch64 if arch == "aarch64" and build.targets_aarch64 else build.targets
+    return Installed(
+        name=name,
+        version=version,
+        cuda=cuda,
+        cudnn=_cudnn(told.cudnn_built if told else None) or (build.cudnn if build else None),
+        targets=targets if cuda is not None else (),
+        delivery=build.delivery if build else "none",
+        would_load=told.would_load if told else None,
+        requires=facts.packages.requires.get(name) or _declared(book, name, version, build),
+        is_cpu=_is_cpu(name, version, told, pip),
+    )
+
+
+def _build(book: Book, name: str, version: str, variant: str | None) -> Build | None:
+    framework = book.framework_of(name)
+    if framework is None:
+        return None
+    public, _, local = version.partition("+")
+    found = [one for one in book.framework(framework).builds if one.package == name and one.version == public]
+    exact = [
+        one for one in found if (variant and one.variant == variant) or (local and one.variant == local) or one.wheel_version == version
+    ]
+    if local and not exact:
+        return None
+    default = [one for one in exact or found if one.index == "default" and one.cuda is not None]
+    return next(iter(default or exact or found), None)
+
+
+def _declared(book: Book, name: str, version: str, build: Build | None) -> tuple[str, ...]:
+    """What the wheel of that version requires, extras apart, as far as the matrix knows it."""
+    lines = build.requires if build is not None and build.requires is not None else None
+    if lines is None or (build is not None and build.requires_like):
+        package = book.package(name)
+        public = version.partition("+")[0]
+        release = next((one for one in package.releases if one.version == public), None) if package else None
+        lines = (*(lines or ()), *((release.requires or {}).get("x86_64", ()) if release else ()))
+    return tuple(line for line in lines if "extra ==" not in line)
+
+
+def _is_cpu(name: str, version: str, told: InstalledFramework | None, pip: object) -> bool:
+    if told is not None and told.variant is not None:
+        return told.variant == "cpu"
+    if version.endswith("+cpu") or name in ("tensorflow-cpu", "paddlepaddle", "onnxruntime"):
+        return True
+    packages = dict(pip)  # type: ignore[call-overload]
+    plain = not any(one.startswith(("jax-cuda", "jax-rocm")) for one in packages) and "+cuda" not in packages.get("jaxlib", "")
+    return name == "jaxlib" and plain
+
+
+def _cuda(text: str | None) -> CudaVersion | None:
+    try:
+        return CudaVersion(text) if text else None
+    except ValueError:
+        return None
+
+
+def _cudnn(text: str | None) -> CudnnVersion | None:
+    try:
+        return CudnnVersion(text) if text and "." in text else None
+    except ValueError:
+        return None

@@ -1,0 +1,101 @@
+"""Facts as the checks of a machine read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.diagnosis.installed import Installed, installed_of
+from cudnn_resolve.diagnosis.model import Evidence
+from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, Loader, Unknown, or_none
+from cudnn_resolve.record import dataclass
+from cudnn_resolve.version import Capability, CudnnVersion, DriverVersion
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Machine:
+    """Facts as the checks read them; what is unknown is empty, and `known` says what was asked."""
+
+    facts: Facts
+    book: Book
+    installed: tuple[Installed, ...]
+    driver: Driver | None
+    driver_absent: bool
+    gpus: tuple[Gpu, ...]
+    cudnn: tuple[CudnnCopy, ...]
+    pip: Mapping[str, str]
+    loader: Loader
+
+    @property
+    def version(self) -> DriverVersion | None:
+        """The driver's version, where it is known."""
+        return driver_of(self.driver.version) if self.driver else None
+
+
+def machine_of(facts: Facts, book: Book) -> Machine:
+    """The machine behind the facts."""
+    driver = None if isinstance(facts.driver, Unknown) else facts.driver
+    pip = or_none(facts.packages.pip) or {}
+    return Machine(
+        facts=facts,
+        book=book,
+        installed=installed_of(facts, book),
+        driver=driver,
+        driver_absent=facts.driver is None,
+        gpus=or_none(facts.gpus) or (),
+        cudnn=or_none(facts.cudnn) or (),
+        pip=pip,
+        loader=Loader() if isinstance(facts.loader, Unknown) else facts.loader,
+    )
+
+
+def fact(source: str, text: str) -> Evidence:
+    """A line of evidence from the facts."""
+    return Evidence(source=source, line=None, text=text)
+
+
+def visible(machine: Machine) -> list[Gpu]:
+    """The kinds of GPU that programs see."""
+    seen: dict[tuple[str | None, str | None], Gpu] = {}
+    for gpu in machine.gpus:
+        if not gpu.hidden:
+            seen.setdefault((gpu.name, gpu.compute_capability), gpu)
+    return list(seen.values())
+
+
+def capability_of(gpu: Gpu) -> Capability | None:
+    """The compute capability of a GPU, where it is known."""
+    try:
+        return Capability.parse(gpu.compute_capability) if gpu.compute_capability else None
+    except ValueError:
+        return None
+
+
+def driver_of(text: str | None) -> DriverVersion | None:
+    """The version of a driver, None where the text is none."""
+    try:
+        return DriverVersion(text) if text else None
+    except ValueError:
+        return None
+
+
+def cudnn_of(text: str | None) -> CudnnVersion | None:
+    """The version of cuDNN, None where the text is none."""
+    try:
+        return CudnnVersion(text) if text else None
+    except ValueError:
+        return None
+
+
+def within(specifier: str, version: str | None) -> bool:
+    """True where a version (its public part) is within a specifier."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return version is not None and SpecifierSet(specifier).contains(Version(Version(version).public), prereleases=True)
+    except (InvalidVersion, InvalidSpecifier):
+        return False

@@ -1,0 +1,61 @@
+"""A remedy that is a plan: tried for this machine, so that it is only proposed where it works, with what it would change."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.diagnosis.model import Remedy
+
+if TYPE_CHECKING:
+    from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.plan.model import Plan
+
+_SHOWN = 5
+
+
+def planned(text: str, command: str, facts: Facts, book: Book) -> Iterator[Remedy]:
+    """The remedy with what it would change here; where there is no such plan, the nearest that there is."""
+    plan = _plan(_targets(command), facts, book)
+    if plan is None:
+        yield Remedy(text=text, command=command)
+    elif plan.conflict is None:
+        yield Remedy(text=f"{text}: {_changes(plan)}", command=command)
+    else:
+        yield Remedy(text=f"there is no plan for that on this machine: {plan.conflict.message}")
+        for relaxation in plan.conflict.relaxations[:2]:
+            yield Remedy(text=f"{relaxation.change}: {relaxation.result}", command=relaxation.command)
+
+
+def _targets(command: str) -> list[str]:
+    words = shlex.split(command)
+    return [words[place + 1] for place, word in enumerate(words[:-1]) if word == "-f"]
+
+
+def _plan(targets: list[str], facts: Facts, book: Book) -> Plan | None:
+    """The plan for these targets; None where a target is none that the matrix knows."""
+    from cudnn_resolve.errors import CudnnResolveError
+    from cudnn_resolve.plan.make import make_plan
+    from cudnn_resolve.requirement.derive import parse_target
+    from cudnn_resolve.requirement.machine import machine_of
+    from cudnn_resolve.requirement.model import Request
+    from cudnn_resolve.resolution.resolve import resolve
+
+    try:
+        request = Request(targets=tuple(parse_target(one, book) for one in targets))
+        return make_plan(facts, resolve(book, machine_of(facts, book), request), book)
+    except CudnnResolveError:
+        return None
+
+
+def _changes(plan: Plan) -> str:
+    """What a plan would change, in a few words."""
+    words = [f"{one.name} {one.version}" if one.action != "remove" else f"without {one.name}" for one in plan.pip if one.action != "keep"]
+    words += [f"apt {one.name}" for one in plan.apt if one.action != "keep"]
+    if not words:
+        ways = [one.value for one in plan.environment if one.kind != "none"]
+        return f"nothing is to be installed; the loader needs {'; '.join(ways[:2])}" if ways else "every package fits already"
+    more = len(words) - _SHOWN
+    return ", ".join(words[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

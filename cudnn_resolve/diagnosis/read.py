@@ -1,0 +1,159 @@
+"""The symptoms of the tables looked for in a log, line by line, in memory that does not grow with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from cudnn_resolve.diagnosis.compare import holds
+from cudnn_resolve.diagnosis.model import Match
+from cudnn_resolve.diagnosis.scan import Index, Line, Scanner, joined, words_of
+from cudnn_resolve.matrix.message import KINDS, expand, fields_of
+from cudnn_resolve.matrix.symptom import Symptom
+
+KEPT = 12
+"""Different matches of one symptom that are kept, the first ones; the others are counted."""
+_MOST_IN_LINE = 8
+_IDLE = 4096
+"""Shapes of lines with a symptom that are counted."""
+_OFTEN = 300
+"""Lines of one shape that are looked at, each of which may have other numbers in it."""
+_GLUED_LINES = 20_000
+"""Up to this line, one that says nothing is tried once more with the next one, in case a terminal has wrapped it."""
+_EVIDENCE = 320
+
+
+class Reader:
+    """Reads one log; afterwards `matches` and `counts` hold what was found in it, by the id of the symptom."""
+
+    def __init__(self, symptoms: Sequence[Symptom]) -> None:
+        self.matches: dict[str, list[Match]] = {}
+        self.counts: dict[str, int] = {}
+        self._often: dict[bytes, int] = {}
+        self._forms = [_Form(one) for one in symptoms]
+        self._anchors = _by_anchor(self._forms)
+        self._index = Index(self._anchors)
+        self._scanner = Scanner(self._index)
+
+    @property
+    def lines(self) -> int:
+        """Lines read so far."""
+        return self._scanner.lines
+
+    def read(self, chunks: Iterable[bytes]) -> Reader:
+        """The reader itself, with all chunks read."""
+        for chunk in chunks:
+            for line in self._scanner.feed(chunk):
+                self._line(line)
+        for line in self._scanner.finish():
+            self._line(line)
+        return self
+
+    def every(self) -> Iterator[Match]:
+        """All kept matches."""
+        for found in self.matches.values():
+            yield from found
+
+    def _line(self, line: Line) -> None:
+        if self._look(line, line.text):
+            if self._enough(line):
+                self._scanner.forget(line)
+            return
+        if line.number <= _GLUED_LINES and 40 <= len(line.text) < 400:
+            following = line.following(1)
+            if following and following[0] and self._look(line, line.text + following[0], glued=True):
+                return
+        self._scanner.forget(line)
+
+    def _enough(self, line: Line) -> bool:
+        """True for a line that came so often that further ones like it say nothing new."""
+        count = self._often.get(line.shape, 0) + 1
+        if len(self._often) < _IDLE:
+            self._often[line.shape] = count
+        return count > _OFTEN
+
+    def _look(self, line: Line, text: str, *, glued: bool = False) -> bool:
+        """True where something was found, or where a message that goes over lines may begin."""
+        low = text.lower()
+        found = False
+        tried: set[int] = set()
+        near = dict.fromkeys(anchor for word in words_of(low.encode("utf-8", "replace")) for anchor in self._index.anchors(word))
+        for anchor in (*near, *self._index.always):
+            if anchor not in low:
+                continue
+            for form in self._anchors[anchor]:
+                if id(form) in tried:
+                    continue
+                tried.add(id(form))
+                span = form.symptom.span
+                if glued and (span > 1 or form.symptom.role == "context"):
+                    continue
+                whole = joined(line, span) if span > 1 else text
+                found |= span > 1
+                for fields, at in form.find(whole):
+                    found = True
+                    self._keep(form.symptom, line.number, whole, at, fields)
+        return found
+
+    def _keep(self, symptom: Symptom, number: int, text: str, at: int, fields: dict[str, Any]) -> None:
+        self.counts[symptom.id] = self.counts.get(symptom.id, 0) + 1
+        kept = self.matches.setdefault(symptom.id, [])
+        if len(kept) < KEPT and all(one.fields != fields for one in kept):
+            kept.append(Match(symptom=symptom, line=number, text=excerpt(text, at), fields=fields))
+
+
+class _Form:
+    """A symptom with its patterns, compiled when a line first needs them."""
+
+    __slots__ = ("_kinds", "_patterns", "symptom")
+
+    def __init__(self, symptom: Symptom) -> None:
+        self.symptom = symptom
+        self._patterns: list[re.Pattern[str]] | None = None
+        self._kinds: dict[str, str] = {}
+
+    def find(self, text: str) -> Iterator[tuple[dict[str, Any], int]]:
+        if self._patterns is None:
+            self._patterns = [re.compile(expand(one)) for one in self.symptom.pattern]
+            for one in self.symptom.pattern:
+                self._kinds.update(fields_of(one))
+        for pattern in self._patterns:
+            count = 0
+            for match in pattern.finditer(text):
+                fields = self._fields(match.groupdict())
+                if fields is not None and all(holds(one, fields) for one in self.symptom.when):
+                    yield fields, match.start()
+                    count += 1
+                if count >= _MOST_IN_LINE:
+                    break
+            if count:
+                return
+
+    def _fields(self, groups: dict[str, str | None]) -> dict[str, Any] | None:
+        out = {}
+        for name, text in groups.items():
+            if text is None:
+                continue
+            try:
+                out[name] = KINDS[self._kinds.get(name, "text")].take(text)
+            except ValueError:
+                return None
+        return out
+
+
+def _by_anchor(forms: Iterable[_Form]) -> dict[str, list[_Form]]:
+    found: dict[str, list[_Form]] = {}
+    for form in forms:
+        for anchor in form.symptom.anchor:
+            found.setdefault(anchor, []).append(form)
+    return found
+
+
+def excerpt(text: str, at: int) -> str:
+    """The part of a line that matters, bounded; the line from its start where that fits."""
+    if len(text) <= _EVIDENCE:
+        return text.strip()
+    start = 0 if at < _EVIDENCE // 2 else at - 60
+    cut = text[start : start + _EVIDENCE].strip()
+    return f"{'...' if start else ''}{cut}{'...' if start + _EVIDENCE < len(text) else ''}"

@@ -1,0 +1,223 @@
+"""What to do about a finding: rows of the tables with their fields filled, and plans for this machine where a stack is concerned."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from string import Formatter
+from typing import TYPE_CHECKING, Any
+
+from cudnn_resolve.diagnosis.model import Finding, Remedy
+from cudnn_resolve.diagnosis.planned import planned
+from cudnn_resolve.facts.model import Facts, or_none
+from cudnn_resolve.matrix.library import Library
+from cudnn_resolve.record import dataclass, field, replace
+from cudnn_resolve.version import Capability, CudaVersion, CudnnVersion
+
+if TYPE_CHECKING:
+    from cudnn_resolve.diagnosis.model import Match
+    from cudnn_resolve.matrix.book import Book
+
+_FREE = frozenset(
+    {
+        "gpu_arch_too_new_for_build",
+        "gpu_arch_too_old_for_build",
+        "driver_too_old",
+        "ptx_too_new",
+        "cpu_only_build",
+        "cudnn_major_mismatch",
+        "framework_pkg_mismatch",
+        "pip_wheel_unavailable_for_python",
+        "cudnn_too_new_for_framework",
+    }
+)
+"""Causes that the installed version itself may be at fault for: any version of the framework will do."""
+_NEWER_PROTOBUF = ("older than the linked gencode", "'builder'", "'runtime_version'", "Gencode/Runtime")
+"""What messages say where the installed protobuf is older than the code that was generated."""
+_CUDA_KEYS = ("A4B469963BF863CC", "3BF863CC", "F60F4B3D7FA2AF80", "7FA2AF80")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Situation:
+    """What remedies are filled with."""
+
+    features: frozenset[str] = frozenset()
+    frameworks: tuple[tuple[str, str], ...] = ()
+    """Name and version, those of the log before those of the machine."""
+    capabilities: tuple[Capability, ...] = ()
+    driver: str | None = None
+    facts: Facts | None = None
+    python: str | None = None
+    matches: Mapping[str, tuple[Match, ...]] = field(default_factory=dict)
+    """The matches behind the finding of each cause."""
+
+
+def remedies(findings: Iterable[Finding], situation: Situation, book: Book) -> list[Finding]:
+    """The findings, each with what to do."""
+    return [replace(one, remedy=(*one.remedy, *_of(one, situation, book))) for one in findings]
+
+
+def _of(finding: Finding, situation: Situation, book: Book) -> Iterator[Remedy]:
+    if finding.severity == "info":
+        return
+    matches = situation.matches.get(finding.cause, ())
+    values = _values(finding, matches, situation, book)
+    features = situation.features | _features(matches, situation)
+    for row in book.helps():
+        if row.cause != finding.cause or any(one not in features for one in row.needs) or any(one in features for one in row.unless):
+            continue
+        if row.command is None:
+            yield Remedy(text=row.text)
+            continue
+        command = _filled(row.command, values)
+        if command is None or (finding.remedy and "FRAMEWORK" in command):
+            continue
+        if command.startswith("cudnn-resolve apply -f ") and situation.facts is not None:
+            yield from planned(row.text, command, situation.facts, book)
+        else:
+            yield Remedy(text=row.text, command=command)
+
+
+def _filled(template: str, values: Mapping[str, str]) -> str | None:
+    """A command with its fields; braces that are no field of ours (`$(…)`, `{{`) stay."""
+    out = []
+    try:
+        parts = list(Formatter().parse(template))
+    except ValueError:
+        return template
+    for text, name, _, _ in parts:
+        out.append(text)
+        if name is not None:
+            if name not in values:
+                return None
+            out.append(values[name])
+    return "".join(out)
+
+
+def _features(matches: Iterable[Match], situation: Situation) -> set[str]:
+    found = {name.partition("-")[0] if name.startswith("tensorflow") else name for name, _ in situation.frameworks}
+    for match in matches:
+        if match.symptom.framework:
+            found.add(match.symptom.framework)
+        text = match.text.lower()
+        if "tensorflow" in text or "cuda_dnn.cc" in text:
+            found.add("tensorflow")
+        if "xla" in text or "jax" in text:
+            found.add("jax")
+        if str(match.fields.get("key", "")).upper() in _CUDA_KEYS:
+            found.add("nvidia-cuda-key")
+        if "gencode" in match.fields or any(word in match.text for word in _NEWER_PROTOBUF):
+            found.add("protobuf-too-old")
+        api, has = match.fields.get("built"), match.fields.get("found")
+        new = match.symptom.id.startswith("numpy-") and not (isinstance(api, int) and isinstance(has, int) and api > has)
+        if new and ("numpy 1.x" in text or "_array_api" in text or "not available" in text or "expected 96" in text or "2.0" in text):
+            found.add("numpy-too-new")
+    numpy = (or_none(situation.facts.packages.pip) or {}).get("numpy") if situation.facts else None
+    if numpy and numpy.split(".")[0].isdigit() and int(numpy.split(".")[0]) >= 2:
+        found.add("numpy-too-new")
+    return found
+
+
+def _values(finding: Finding, matches: Iterable[Match], situation: Situation, book: Book) -> dict[str, str]:
+    values: dict[str, str] = {"python": shlex.quote(situation.python) if situation.python else "python"}
+    for match in matches:
+        for name, value in match.fields.items():
+            values.setdefault(name, _shown(value))
+    built = next((one.fields["built"] for one in matches if isinstance(one.fields.get("built"), CudnnVersion)), None)
+    if built is not None:
+        values["built"], values["next"] = f"{built.major}.{built.minor}", str(built.major + 1)
+    library = next((one.fields["lib"] for one in matches if isinstance(one.fields.get("lib"), Library)), None)
+    if library is not None and library.major is not None:
+        values["major"] = str(library.major)
+    wheel = _wheel(library, situation, book) if library is not None else None
+    if wheel:
+        values["wheel"] = shlex.quote(wheel)
+    if "needs" in values:
+        values.setdefault("package", values["needs"])
+    requirement = values.get("requirement")
+    if requirement:
+        values["name"] = shlex.quote(requirement.split("=")[0].split("<")[0].split(">")[0].split("[")[0])
+    for name in ("package", "requirement", "key", "extension"):
+        if name in values:
+            values[name] = shlex.quote(values[name])
+    targets = _targets(finding, matches, situation, book)
+    values["targets"] = " ".join(f"-f {shlex.quote(one)}" for one in targets) or "-f FRAMEWORK"
+    values["framework"] = targets[0].split("=")[0] if targets else "FRAMEWORK"
+    return values
+
+
+def _shown(value: Any) -> str:
+    return str(getattr(value, "file", value))
+
+
+def _wheel(library: Library, situation: Situation, book: Book) -> str | None:
+    """The wheel that carries a library of that name: of the CUDA major whose wheels are installed, where several have that name."""
+    found = [
+        one.package
+        for major in (12, 13, 11)
+        for one in book.components(major)
+        if one.library.lower() == library.component.lower() and _is_soname(book, library, major)
+    ]
+    pip = (or_none(situation.facts.packages.pip) or {}) if situation.facts is not None else {}
+    beside = {_suffix(name) for name in pip if book.component(name) is not None}
+    return next((one for one in found if _suffix(one) in beside), next(iter(found), None))
+
+
+def _suffix(package: str) -> str:
+    """`cu12` of nvidia-cublas-cu12; nothing for the packages of CUDA 13."""
+    last = package.rpartition("-")[2]
+    return last if last.startswith("cu") and last[2:].isdigit() else ""
+
+
+def _is_soname(book: Book, library: Library, major: int) -> bool:
+    soname = book.soname(library.component, CudaVersion(f"{major}.0"))
+    return library.major in (None, major) if soname is None else library.version is None or soname == library.file
+
+
+def _targets(finding: Finding, matches: Iterable[Match], situation: Situation, book: Book) -> list[str]:
+    """The frameworks to plan for: those that the messages name, else those that are installed or that the log shows."""
+    named = [one.symptom.framework for one in matches if one.symptom.framework]
+    told = {framework: version for name, version in reversed(situation.frameworks) if (framework := book.framework_of(name))}
+    asked = [framework for name in named if (framework := _framework(name, book))]
+    chosen = list(dict.fromkeys((*asked, *told))) or _guess(matches)
+    free = finding.cause in _FREE
+    out = []
+    for framework in chosen[:4]:
+        package = next((name for name, _ in situation.frameworks if book.framework_of(name) == framework), framework)
+        version = told.get(framework)
+        out.append(f"{_plain(package, framework)}=={version.partition('+')[0]}" if version and not free else _plain(package, framework))
+    return out
+
+
+def _plain(package: str, framework: str) -> str:
+    return framework if package in ("pytorch", "jaxlib") or package.startswith(("jax-", "jax_")) else package
+
+
+def _framework(name: str, book: Book) -> str | None:
+    try:
+        return book.framework(name).name
+    except KeyError:
+        return None
+
+
+def _guess(matches: Iterable[Match]) -> list[str]:
+    """The framework whose files the messages name."""
+    words = {
+        "onnxruntime": "onnxruntime-gpu",
+        "tensorflow": "tensorflow",
+        "stream_executor": "tensorflow",
+        "cuda_dnn.cc": "tensorflow",
+        "jax": "jax",
+        "cupy": "cupy",
+        "paddle": "paddlepaddle-gpu",
+        "ctranslate2": "ctranslate2",
+        "whisper": "ctranslate2",
+        "mxnet": "mxnet",
+        "torch": "torch",
+    }
+    for match in matches:
+        text = match.text.lower()
+        for word, framework in words.items():
+            if word in text:
+                return [framework]
+    return []

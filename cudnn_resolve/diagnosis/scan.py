@@ -1,0 +1,254 @@
+"""A log of any size, cut into the lines that are worth a look.
+
+Bytes come in chunks of any size. Training prints the same lines again and again with other numbers in them; a line whose shape, without
+its digits, said nothing before is passed over without being decoded. What is kept in memory does not grow with the log, nor with a
+line that never ends.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+LONGEST_LINE = 12_000
+"""Bytes of a line that are looked at as one piece; longer lines are looked at in pieces that overlap."""
+_OVERLAP = 600
+LOOK_AHEAD = 80
+"""Lines after one that may belong to its message."""
+_AHEAD_BYTES = 12_000
+_BLOCK = 1 << 18
+_ENDLESS = 1 << 20
+"""Bytes without a line's end after which the line is cut."""
+_SHAPES = 20_000
+_SHAPE_BYTES = 400
+_SAME = b"0123456789#=>.-"
+"""What progress bars and numbers are made of."""
+_DIGITS = b"0123456789"
+_WORDS = bytes(byte if bytes([byte]).isalnum() or byte in b"_+" or byte >= 0x80 else 0x20 for byte in range(256))
+"""What is no part of a word becomes a blank."""
+_COMMON = frozenset(
+    b"all already and another because binary blas but cannot capable command compiled content could create defined device does "
+    b"enabled error failed file find following for found from gpu have ignore initialize installed invalid is kernel launch "
+    b"lib library load loaded loading lost manager match memory module name needed not num number only out package please "
+    b"process public release removed require required requires root running runtime satisfy select should signed size software "
+    b"source string such support symbol system that the this to too unable unknown unsupported using usr value version "
+    b"versions wait was wheels which with you your".split()
+)
+"""Words that are in many a line, and so are no key where an anchor has a better one."""
+_VOCABULARY = 100_000
+"""Words without a key that are remembered."""
+_ANSI = re.compile(r"\x1b\[[0-9;:?]{0,40}[A-Za-z]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b[@-Z\\-_]|[\x00-\x08\x0b-\x1f\x7f]")
+_QUOTES = str.maketrans("\u2018\u2019\u201b\u00b4\u201c\u201d\u00ab\u00bb\u00a0", "''''\"\"\"\" ")
+_PREFIX = re.compile(
+    r"\s{0,8}(?:"
+    r"\[(?:rank ?)?\d{1,5}\](?:\[[^\]]{0,30}\])?:?"
+    r"|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d [\w.-]{1,60} [\w./@-]{1,60}(?:\[\d{1,9}\])?:"
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?(?: (?:std(?:out|err) [FP]|\|))?"
+    r"|[\w./-]{1,40}(?:\[\d{1,7}\]|-\d{1,4}|_\d{1,4})? {0,20}\|"
+    r"|\[[\d,]{1,9}\]<std(?:out|err)>:"
+    r"|\([\w ]{1,40}pid=\d{1,9}[^)]{0,40}\)"
+    r"|\[\w{1,20}\] (?:std(?:out|err))?:?"
+    r"|\d{1,4}:"
+    r"|#\d{1,4} [\d.]{1,9}"
+    r")\s?"
+)
+"""What launchers, init systems and containers write before each line."""
+_NUMBERS = re.compile(r"\d{1,20}")
+
+
+class Line:
+    """One line of a log, with what follows it."""
+
+    __slots__ = ("_at", "_pieces", "number", "shape", "text")
+
+    def __init__(self, number: int, raw: bytes, pieces: Sequence[bytes] = (), at: int = 0) -> None:
+        self.number = number
+        self.text = plain(raw)
+        self.shape = shape_of(raw)
+        self._pieces = pieces
+        self._at = at
+
+    def following(self, count: int) -> list[str]:
+        """Up to `count` lines after this one."""
+        out, used = [], 0
+        for raw in self._pieces[self._at + 1 : self._at + 1 + count]:
+            used += len(raw)
+            if used > _AHEAD_BYTES:
+                break
+            out.append(plain(raw))
+        return out
+
+
+def plain(raw: bytes) -> str:
+    """The text of a line: decoded, without colours and control characters, with plain quotes."""
+    text = raw.decode("utf-8", "replace")
+    if not text.isascii():
+        text = text.translate(_QUOTES)
+    return text if text.isprintable() else _ANSI.sub("", text).expandtabs(4)
+
+
+def shape_of(raw: bytes) -> bytes:
+    """A line without what changes from one line of a progress bar or a table to the next."""
+    return raw.translate(None, _SAME)
+
+
+def joined(line: Line, span: int) -> str:
+    """A line and the `span - 1` lines after it as one text, without what a launcher writes before the lines of each rank."""
+    rest = line.following(12 * span)
+    prefix = _PREFIX.match(line.text)
+    if prefix:
+        rest = [one[found.end() :] for one in rest if (found := _PREFIX.match(one)) and _same(found[0], prefix[0])] or rest
+    return " ".join([line.text, *(one.strip() for one in rest if one.strip())][:span])
+
+
+def _same(one: str, other: str) -> bool:
+    """True for prefixes of one kind: those of a rank are equal, those with a time differ in their numbers only."""
+    if ":" in one and len(one) > 14:
+        return _NUMBERS.sub("0", one) == _NUMBERS.sub("0", other)
+    return one == other
+
+
+class Scanner:
+    """The lines of a log whose shape is new; `feed` takes its bytes, `finish` says that there are no more."""
+
+    def __init__(self, index: Index) -> None:
+        self.lines = 0
+        """Lines seen so far."""
+        self._index = index
+        self._rest = b""
+        self._decoder: codecs.IncrementalDecoder | None = None
+        self._begun = False
+        self._idle: set[bytes] = set()
+
+    def forget(self, line: Line) -> None:
+        """Nothing; further lines of this shape are passed over."""
+        if len(self._idle) < _SHAPES and len(line.shape) <= _SHAPE_BYTES:
+            self._idle.add(line.shape)
+
+    def feed(self, chunk: bytes) -> Iterator[Line]:
+        """The lines that can be told so far."""
+        chunk = self._bytes(chunk)
+        for start in range(0, len(chunk), _BLOCK):
+            self._rest += chunk[start : start + _BLOCK]
+            if len(self._rest) >= _BLOCK:
+                yield from self._work(final=False)
+
+    def finish(self) -> Iterator[Line]:
+        """The lines that were held back."""
+        if self._decoder is not None:
+            self._rest += self._decoder.decode(b"", final=True).encode("utf-8", "replace")
+        yield from self._work(final=True)
+
+    def _bytes(self, chunk: bytes) -> bytes:
+        """UTF-8 for UTF-16, which a byte order mark or its zeros announce; other bytes as they are."""
+        if not self._begun and chunk:
+            self._begun = True
+            name = _encoding(chunk[:400])
+            self._decoder = codecs.getincrementaldecoder(name)("replace") if name else None
+            if chunk.startswith(codecs.BOM_UTF8):
+                chunk = chunk[3:]
+        return self._decoder.decode(chunk).encode("utf-8", "replace") if self._decoder else chunk
+
+    def _work(self, *, final: bool) -> Iterator[Line]:
+        block = self._rest
+        if not block:
+            return
+        if b"\r" in block:
+            # A line that was drawn over counts as one, and each of its states is looked at.
+            block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n\r")
+        pieces = block.split(b"\n")
+        stop = len(pieces) if final else max(len(pieces) - 1 - LOOK_AHEAD, 0)
+        if not stop and len(block) > _ENDLESS:
+            stop = max(len(pieces) - 1, 0)
+            if not stop:
+                yield from self._long(block[: _ENDLESS - _OVERLAP])
+                self._rest = block[_ENDLESS - 2 * _OVERLAP :]
+                return
+        yield from self._new(pieces, stop)
+        self._rest = b"" if final else b"\n".join(pieces[stop:]).replace(b"\n\r", b"\r")
+
+    def _new(self, pieces: list[bytes], stop: int) -> Iterator[Line]:
+        idle = self._idle
+        drawn = [one.startswith(b"\r") for one in pieces[:stop]] if any(one.startswith(b"\r") for one in pieces[:stop]) else None
+        shapes = b"\n".join(pieces[:stop]).translate(None, _SAME).split(b"\n") if stop else []
+        base, over, last = self.lines, 0, 0
+        for at in [place for place, shape in enumerate(shapes) if shape not in idle]:
+            if drawn:
+                over += sum(drawn[last : at + 1])
+                last = at + 1
+            raw, number = pieces[at], base + at + 1 - over
+            if len(raw) > LONGEST_LINE:
+                for start in range(0, len(raw), LONGEST_LINE - _OVERLAP):
+                    part = raw[start : start + LONGEST_LINE]
+                    if self._interests(part):
+                        yield Line(number, part, pieces, at)
+            elif shapes[at] not in idle:
+                if self._interests(raw):
+                    yield Line(number, raw, pieces, at)
+                elif len(idle) < _SHAPES and len(raw) <= _SHAPE_BYTES:
+                    idle.add(shapes[at])
+        self.lines = base + stop - (sum(drawn) if drawn else 0)
+        if stop and stop == len(pieces) and not pieces[-1]:
+            self.lines -= 1
+
+    def _long(self, raw: bytes) -> Iterator[Line]:
+        """The pieces of a line without an end that may mean something."""
+        for start in range(0, len(raw), LONGEST_LINE - _OVERLAP):
+            part = raw[start : start + LONGEST_LINE]
+            if self._interests(part):
+                yield Line(self.lines + 1, part)
+
+    def _interests(self, raw: bytes) -> bool:
+        """True where a line has a word that an anchor may have."""
+        anchors = self._index.anchors
+        return any(anchors(word) for word in words_of(raw.lower()))
+
+
+def words_of(text: bytes) -> list[bytes]:
+    """The words of a text in lower case, without digits."""
+    return text.translate(_WORDS, _DIGITS).split()
+
+
+def key_of(anchor: str) -> bytes | None:
+    """The word of an anchor that says most: a line that holds the anchor has a word with that in it. None where it has no word."""
+    words = [word for word in words_of(anchor.encode()) if len(word) > 1]
+    return max(words, key=lambda word: (word not in _COMMON and len(word) > 2, len(word))) if words else None
+
+
+class Index:
+    """Anchors by their keys, and what each word of a log may be the beginning of; words are remembered within a bound."""
+
+    def __init__(self, anchors: Iterable[str]) -> None:
+        self.always: list[str] = []
+        """Anchors without a word, which are found in lines that are looked at for another reason."""
+        self._by_key: dict[bytes, list[str]] = {}
+        self._known: dict[bytes, tuple[str, ...]] = {}
+        for anchor in dict.fromkeys(anchors):
+            key = key_of(anchor)
+            if key is None:
+                self.always.append(anchor)
+            else:
+                self._by_key.setdefault(key, []).append(anchor)
+
+    def anchors(self, word: bytes) -> tuple[str, ...]:
+        """The anchors that a word may belong to."""
+        found = self._known.get(word)
+        if found is None:
+            # A word of hundreds of letters is no message.
+            near = (anchors for key, anchors in self._by_key.items() if key in word) if len(word) <= _SHAPE_BYTES else ()
+            found = tuple(anchor for anchors in near for anchor in anchors)
+            if len(self._known) < _VOCABULARY:
+                self._known[word] = found
+        return found
+
+
+def _encoding(head: bytes) -> str | None:
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if len(head) > 8:
+        if head[1::2].count(0) * 2 > len(head) * 0.8:
+            return "utf-16-le"
+        if head[0::2].count(0) * 2 > len(head) * 0.8:
+            return "utf-16-be"
+    return None

@@ -1,0 +1,118 @@
+"""Which cause explains the others: every active symptom speaks for or against one, and a root takes what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from cudnn_resolve.diagnosis.model import Match
+from cudnn_resolve.matrix.symptom import Cause
+from cudnn_resolve.record import dataclass
+
+FINDING = 30
+"""From this weight on a cause is a finding of its own severity; below it is mentioned (info) where there is nothing else."""
+_FAR = 20
+"""A cause that weighs less by more than this explains nothing of the other."""
+_MORE = 3
+_MOST_MORE = 9
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Suspect:
+    """A cause with what speaks for it."""
+
+    cause: str
+    weight: float
+    matches: tuple[Match, ...]
+    """The strongest first."""
+    effects: tuple[Match, ...] = ()
+    """Symptoms of other causes that this one explains."""
+    note: str | None = None
+    """Why it is preferred to what looks alike."""
+    summary: str | None = None
+    """The sentence for it, where no symptom has one."""
+
+
+def is_active(match: Match, features: frozenset[str]) -> bool:
+    """True where what a symptom needs is there, and nothing that takes its meaning."""
+    symptom = match.symptom
+    return all(one in features for one in symptom.needs) and not any(one in features for one in symptom.unless)
+
+
+def suspects(matches: Iterable[Match], features: frozenset[str]) -> dict[str, Suspect]:
+    """The causes that symptoms speak for, by name."""
+    speaking: dict[str, list[Match]] = {}
+    against: dict[str, int] = {}
+    for match in matches:
+        symptom = match.symptom
+        if symptom.cause is None or symptom.role in ("context", "harmless") or not is_active(match, features):
+            continue
+        if symptom.role == "excludes":
+            against[symptom.cause] = against.get(symptom.cause, 0) + symptom.weight
+        else:
+            speaking.setdefault(symptom.cause, []).append(match)
+    out = {}
+    for cause, found in speaking.items():
+        ordered = sorted(found, key=lambda one: (-one.symptom.weight, one.line))
+        kinds = len({one.symptom.id for one in ordered})
+        weight = ordered[0].symptom.weight + min((kinds - 1) * _MORE, _MOST_MORE) - against.get(cause, 0)
+        if weight > 0:
+            out[cause] = Suspect(cause=cause, weight=min(weight, 100), matches=tuple(ordered))
+    return out
+
+
+def rank(found: Mapping[str, Suspect], causes: Mapping[str, Cause]) -> list[Suspect]:
+    """The causes that are left once each root has taken what it explains, the most likely first.
+
+    A root explains another cause when the table says so and it is not weaker by far: then the other's symptoms are its evidence.
+    """
+    left = sorted(found.values(), key=lambda one: (-one.weight, one.matches[0].line if one.matches else 0))
+    names = [one.cause for one in left]
+    taken: dict[str, str] = {}
+    for one in left:
+        for other in names:
+            if other != one.cause and other in causes[one.cause].explains and not _above(one.cause, other, taken):
+                strong = found[other].weight
+                if one.weight >= FINDING and one.weight >= strong - _FAR:
+                    taken.setdefault(other, one.cause)
+    roots = [one for one in left if one.cause not in taken]
+    return [_with_effects(one, taken, found) for one in roots]
+
+
+def _above(cause: str, other: str, taken: Mapping[str, str]) -> bool:
+    """True where `other` is a root of `cause` already."""
+    seen = set()
+    at: str | None = cause
+    while at is not None and at not in seen:
+        seen.add(at)
+        at = taken.get(at)
+        if at == other:
+            return True
+    return False
+
+
+def _with_effects(root: Suspect, taken: Mapping[str, str], found: Mapping[str, Suspect]) -> Suspect:
+    below: list[Match] = []
+    for other in found:
+        if _above(other, root.cause, taken):
+            below.extend(found[other].matches)
+    if not below:
+        return root
+    return Suspect(
+        cause=root.cause,
+        weight=min(root.weight + _MORE, 100),
+        matches=root.matches,
+        effects=tuple(sorted(below, key=lambda one: one.line)),
+        note=root.note,
+        summary=root.summary,
+    )
+
+
+def evidence_of(suspect: Suspect, *, most: int = 6) -> Sequence[Match]:
+    """The matches to show for a cause: different lines, the strongest ones, in the order of the log."""
+    chosen: list[Match] = []
+    lines: set[int] = set()
+    for match in (*suspect.matches, *suspect.effects):
+        if match.line not in lines and len(chosen) < most:
+            chosen.append(match)
+            lines.add(match.line)
+    return sorted(chosen, key=lambda one: one.line)

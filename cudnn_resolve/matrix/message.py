@@ -1,0 +1,137 @@
+"""Kinds of fields in the messages of programs: how each is written, and the value that it stands for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from cudnn_resolve.matrix.library import Library, library_of
+from cudnn_resolve.record import dataclass
+from cudnn_resolve.version import CodeTarget, CudaVersion, CudnnVersion, Dotted, DriverVersion
+
+_DOTS = r"\d{1,6}(?:\.\d{1,9}){0,4}"
+_SO = r"\.so(?:\.\d{1,4}){0,4}"
+_CUDA_STEMS = (
+    r"(?:cudart|cublas(?:Lt)?|cufftw?|curand|cusolver(?:Mg)?|cusparse(?:Lt)?|nvrtc(?:-builtins)?|nvJitLink|nvjpeg|npp[a-z]{1,6}|nccl"
+    r"|nvToolsExt|nvshmem_?[a-z]{0,20}|cufile(?:_rdma)?|cutensor(?:Mg)?|nvfatbin|nvvm|nvblas)"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FieldKind:
+    """A kind of field: the regular expression that it matches, and the function that gives its value (ValueError: it is none)."""
+
+    pattern: str
+    take: Callable[[str], Any]
+
+
+def _cudnn(text: str) -> CudnnVersion:
+    """`8.9.4`, `8904`, `90100` and `(8, 9, 4)` are one kind of number."""
+    plain = re.sub(r"[(),\s]+", " ", text).split()
+    if len(plain) > 1:
+        return CudnnVersion(".".join(plain))
+    encoded = CudnnVersion.from_encoded(int(text)) if text.isdigit() else None
+    return encoded or CudnnVersion(text)
+
+
+def _cuda(text: str) -> CudaVersion:
+    encoded = CudaVersion.from_encoded(int(text)) if text.isdigit() and len(text) > 3 else None
+    return encoded or CudaVersion(text)
+
+
+def _targets(text: str) -> tuple[CodeTarget, ...]:
+    found = re.findall(r"(?:sm|compute)_\d{2,3}[af]?|\d{1,2}\.\d", text)
+    if not found:
+        raise ValueError(text)
+    return tuple(CodeTarget.parse(one) for one in found)
+
+
+def _library(text: str) -> Library:
+    found = library_of(text)
+    if found is None:
+        raise ValueError(text)
+    return found
+
+
+KINDS: dict[str, FieldKind] = {
+    "version": FieldKind(pattern=_DOTS, take=Dotted),
+    "cudnn": FieldKind(pattern=r"(?:\d{4,6}\b|\d{1,2}(?:\.\d{1,3}){1,3}|\(\d{1,2}, ?\d{1,3}, ?\d{1,3}\))", take=_cudnn),
+    "cuda": FieldKind(pattern=r"(?:\d{4,5}\b|\d{1,2}(?:\.\d{1,3}){1,2})", take=_cuda),
+    "driver": FieldKind(pattern=r"\d{3,4}(?:\.\d{1,3}){1,2}", take=DriverVersion),
+    "sm": FieldKind(pattern=r"(?:sm_\d{2,3}[af]?|\d{1,2}\.\d)", take=CodeTarget.parse),
+    "sms": FieldKind(pattern=r"(?:(?:sm|compute)_\d{2,3}[af]?[ ,]{0,2}){1,40}", take=_targets),
+    "lib": FieldKind(pattern=rf"(?:[\w+.-]{{1,60}}{_SO}|[\w+.-]{{1,60}}\.dll)", take=_library),
+    "cudnnlib": FieldKind(pattern=rf"(?:libcudnn(?:_[a-z_]{{1,40}})?{_SO}|cudnn(?:_[a-z_]{{1,40}})?64(?:_\d{{1,2}})?\.dll)", take=_library),
+    "cudalib": FieldKind(pattern=rf"(?:lib{_CUDA_STEMS}{_SO}|{_CUDA_STEMS}(?:64|32)(?:_\d{{1,3}}){{1,2}}\.dll)", take=_library),
+    "ptxlib": FieldKind(pattern=rf"(?:libnvidia-(?!ml)[a-z-]{{3,30}}{_SO}|libnvcuvid{_SO}|libnvoptix{_SO})", take=_library),
+    "driverlib": FieldKind(pattern=rf"(?:libcuda{_SO}|libnvidia-ml{_SO}|nvcuda\.dll|nvml\.dll)", take=_library),
+    "trtlib": FieldKind(pattern=r"(?:lib)?nv(?:infer|onnxparser|parsers)[\w]{0,30}(?:\.so(?:\.\d{1,3}){0,3}|\.dll)", take=_library),
+    "cublasltlib": FieldKind(pattern=rf"libcublasLt{_SO}", take=_library),
+    "cudnnsymbol": FieldKind(pattern=r"(?:cudnn[A-Z]\w{1,60}|_ZN\w{0,6}5cudnn\w{1,120})", take=str),
+    "jitsymbol": FieldKind(pattern=r"_{0,2}nvJitLink\w{1,60}", take=str),
+    "cudaname": FieldKind(pattern=r"(?:cuBLAS|cuFFT|cuRAND|CUPTI|CUDA|NCCL|nvJitLink)", take=str),
+    "cudapath": FieldKind(pattern=r"(?:(?!/nvidia/|site-packages)[^\s'\"]){0,240}libnvJitLink[^\s'\"]{0,30}", take=str),
+    "tick": FieldKind(pattern=r"[`']", take=str),
+    "torchsymbol": FieldKind(
+        pattern=r"(?:_ZNK?(?:2at|3c10|5torch|St\w{1,20}torch)\w{1,200}|\w{0,20}(?:caffe2|THCState|PyThread_tss)\w{0,60})", take=str
+    ),
+    "numpyversion": FieldKind(pattern=r"\d{1,2}(?:\.(?:\d{1,3}|x)){1,2}", take=str),
+    "nvidiarequirement": FieldKind(pattern=r"nvidia-[\w.-]{1,60}(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]=?=?[^\s()]{1,60})?", take=str),
+    "condaspec": FieldKind(pattern=r"[\w.-]{1,60}(?:[ =<>*][^\s,]{1,40}){0,2}", take=str),
+    "wheelfile": FieldKind(pattern=r"[\w.+-]{1,200}\.whl", take=str),
+    "keyid": FieldKind(pattern=r"[0-9A-Fa-f]{8,40}", take=str),
+    "debname": FieldKind(pattern=r"[a-z0-9][a-z0-9.+-]{1,80}(?::\w{1,10})?", take=str),
+    "gpudebname": FieldKind(pattern=r"(?:lib)?(?:cuda|cudnn|nvidia|nccl|nvinfer|tensorrt|cublas)[a-z0-9.+-]{0,60}", take=str),
+    "debversion": FieldKind(pattern=r"[0-9][\w.+~:-]{0,60}", take=str),
+    "decimal": FieldKind(pattern=r"\d{1,2}\.\d", take=CodeTarget.parse),
+    "cudnndotted": FieldKind(pattern=r"\d{1,2}(?:\.\d{1,3}){1,3}", take=CudnnVersion),
+    "pep": FieldKind(pattern=r"\d{1,4}(?:\.\d{1,6}){1,3}(?:[.\w+-]{0,30})", take=str),
+    "versionlist": FieldKind(pattern=r"\d[\w., +-]{0,9000}", take=str),
+    "path": FieldKind(pattern=r"[^\s'\"`,;:()<>|]{0,300}", take=str),
+    "winpath": FieldKind(pattern=r"(?:[A-Za-z]:)?[\\/][^'\"`,;:<>|\n]{0,300}", take=str),
+    "word": FieldKind(pattern=r"[\w.+-]{1,80}", take=str),
+    "package": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}", take=str),
+    "requirement": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]=?=?[^\s()]{1,60})?", take=str),
+    "number": FieldKind(pattern=r"\d{1,18}", take=int),
+    "hex": FieldKind(pattern=r"(?:0x)?[0-9a-f]{1,6}", take=lambda text: int(text, 16)),
+    "name": FieldKind(pattern=r"[\w][\w .()/+-]{0,60}?", take=str),
+    "text": FieldKind(pattern=r".{0,400}?", take=str),
+}
+_MACRO = re.compile(r"\{([a-z_]\w{0,30}):([a-z]{1,24})\}")
+
+
+def fields_of(pattern: str) -> dict[str, str]:
+    """The fields of a pattern and their kinds; ValueError for a kind that there is not."""
+    found: dict[str, str] = dict(_MACRO.findall(pattern))
+    for kind in found.values():
+        if kind not in KINDS:
+            raise ValueError(f"there is no kind of field {kind!r}")
+    return found
+
+
+def expand(pattern: str) -> str:
+    """The regular expression behind a pattern of the tables: `{found:cudnn}` is a named group of that kind."""
+    seen: set[str] = set()
+
+    def one(found: re.Match[str]) -> str:
+        name, kind = found[1], found[2]
+        if name in seen:
+            return f"(?P={name})"
+        seen.add(name)
+        return f"(?P<{name}>{KINDS[kind].pattern})"
+
+    return _MACRO.sub(one, pattern)
+
+
+def check_pattern(pattern: str) -> None:
+    """Nothing; ValueError (or re.error) where the pattern is none, or could take more than linear time."""
+    fields_of(pattern)
+    whole = expand(pattern)
+    re.compile(whole)
+    bare = re.sub(r"\\.", "", _MACRO.sub("", pattern))
+    bare = re.sub(r"\[[^\]]*\]", "c", bare)
+    if re.search(r"[*+](?!\+)", re.sub(r"\(\?[P:=!<]", "(", bare)):
+        raise ValueError("has a repeat without an upper bound; write {0,80}")
+    if re.search(r"\}\)[*+{]", bare):
+        raise ValueError("repeats a repeat")

@@ -1,0 +1,121 @@
+"""Laws of the symptom tables: what one row alone cannot show to be wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from string import Formatter
+from typing import Any
+
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.message import expand, fields_of
+from cudnn_resolve.matrix.parse import Fault
+
+DERIVED = frozenset(
+    {
+        "cpu-machine",
+        "tf-cpu-on-windows",
+        "other-framework-works",
+        "gpu-newer",
+        "gpu-older",
+        "gpu-ampere",
+        "gpu-named",
+        "build-drops-old",
+        "build-lacks-new",
+        "docker",
+        "wsl",
+        "windows",
+        "no-driver",
+        "driver-seen",
+        "hosted-notebook",
+        "numpy-too-new",
+        "protobuf-too-old",
+        "nvidia-cuda-key",
+        "tensorflow",
+        "jax",
+        "torch",
+        "ctranslate2",
+    }
+)
+"""Features that the program works out from fields and facts; the others come of rows with `feature`."""
+_NO_REMEDY = frozenset({"harmless"})
+
+
+def samples_found(book: Book) -> Iterator[Fault]:
+    """Every sample of a symptom holds one of its anchors and is found by one of its patterns."""
+    for line, row in _symptoms(book):
+        for number, sample in enumerate(row.sample):
+            text = " ".join(part.strip() for part in sample.splitlines())
+            if not any(anchor in sample.lower() for anchor in row.anchor):
+                yield line.fault(f"sample[{number}]", "holds none of the anchors")
+            elif not any(re.search(expand(pattern), text) or re.search(expand(pattern), sample) for pattern in row.pattern):
+                yield line.fault(f"sample[{number}]", "is not found by the patterns")
+
+
+def causes_known(book: Book) -> Iterator[Fault]:
+    """Every cause that a row names has a row of its own, and every cause has a remedy."""
+    known = book.causes()
+    helped = {row.cause for row in book.helps()}
+    for line, row in _symptoms(book):
+        if row.cause is not None and row.cause not in known:
+            yield line.fault("cause", f"{row.cause} is no [[cause]]")
+        if row.cause is None and row.role not in ("context", "harmless"):
+            yield line.fault("cause", f"is missing: the row {row.role} nothing")
+    for line, row in _lines(book, "remedy"):
+        if row.cause not in known:
+            yield line.fault("cause", f"{row.cause} is no [[cause]]")
+    for line, row in _lines(book, "cause"):
+        for other in (*row.explains, *row.confused):
+            if other not in known:
+                yield line.fault("explains", f"{other} is no [[cause]]")
+        if row.id not in helped and row.id not in _NO_REMEDY:
+            yield line.fault("id", f"{row.id} has no [[remedy]]")
+
+
+def sentences_filled(book: Book) -> Iterator[Fault]:
+    """A summary names fields that its patterns have."""
+    for line, row in _symptoms(book):
+        fields = {name for pattern in row.pattern for name in (*fields_of(pattern), *re.compile(expand(pattern)).groupindex)}
+        for _, name, _, _ in Formatter().parse(row.summary or ""):
+            if name is not None and name not in fields:
+                yield line.fault("summary", f"{{{name}}} is no field of the patterns")
+        for comparison in row.when:
+            words = [word for word in comparison.split() if word != "major"]
+            if words[0] not in fields:
+                yield line.fault("when", f"{words[0]} is no field of the patterns")
+
+
+def features_known(book: Book) -> Iterator[Fault]:
+    """What a row needs, or is not for, is something that another row or the program can tell."""
+    known = {row.feature for _, row in _symptoms(book) if row.feature} | DERIVED
+    for array in ("symptom", "remedy"):
+        for line, row in _lines(book, array):
+            for feature in (*row.needs, *row.unless):
+                if feature not in known:
+                    yield line.fault("needs" if feature in row.needs else "unless", f"{feature} is a feature that nothing tells")
+
+
+def ids_unique(book: Book) -> Iterator[Fault]:
+    """No two files hold a symptom or a cause of one name."""
+    for array in ("symptom", "cause"):
+        seen: dict[str, str] = {}
+        for line, row in _lines(book, array):
+            if row.id in seen and seen[row.id] != line.file:
+                yield line.fault("id", f"{row.id} is in {seen[row.id]} already")
+            seen[row.id] = line.file
+
+
+def _symptoms(book: Book) -> Iterator[tuple[Any, Any]]:
+    yield from _lines(book, "symptom")
+
+
+def _lines(book: Book, array: str) -> Iterator[tuple[Any, Any]]:
+    from cudnn_resolve.matrix.law import lines
+
+    for name in book.names():
+        if name.startswith("symptom/"):
+            for line in lines(book, name, array):
+                yield line, line.row
+
+
+LAWS: tuple[Callable[[Book], Iterable[Fault]], ...] = (samples_found, causes_known, sentences_filled, features_known, ids_unique)

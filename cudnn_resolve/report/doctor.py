@@ -1,0 +1,81 @@
+"""A diagnosis as JSON, as text and as Markdown."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from cudnn_resolve.diagnosis.model import Diagnosis, Finding
+from cudnn_resolve.report.level import level
+from cudnn_resolve.report.text import Style, clean, shorten, wrap
+
+SCHEMA = "cudnn-resolve/doctor/1"
+_COLORS = {"error": "red", "warning": "yellow", "info": "dim"}
+
+
+def encode(diagnosis: Diagnosis) -> dict[str, Any]:
+    """The object that `doctor --format json` prints."""
+    return {"schema": SCHEMA, "findings": [_encode(one) for one in diagnosis.findings]}
+
+
+def _encode(finding: Finding) -> dict[str, Any]:
+    return {
+        "cause": finding.cause,
+        "severity": finding.severity,
+        "summary": finding.summary,
+        "evidence": [{"source": one.source, "line": one.line, "text": one.text} for one in finding.evidence],
+        "remedy": [{"text": one.text, "command": one.command} for one in finding.remedy],
+        "confidence": finding.confidence,
+        "undecided": finding.undecided,
+    }
+
+
+def render(diagnosis: Diagnosis, *, style: Style, width: int) -> str:
+    """The findings for a reader at a terminal."""
+    if not diagnosis.findings:
+        return "Nothing wrong was found.\n"
+    blocks = ["\n".join(_text(one, style, width)) for one in diagnosis.findings]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _text(finding: Finding, style: Style, width: int) -> list[str]:
+    head = style(f"{finding.severity}: {finding.cause}", "bold", _COLORS[finding.severity])
+    lines = [f"{head} ({finding.confidence:.0%})", *wrap(clean(finding.summary), width=width, first="  ")]
+    for one in finding.evidence:
+        where = f"line {one.line}" if one.line is not None else one.source
+        lines.append(f"  {style(f'{where:>9}', 'dim')}  {shorten(clean(one.text), max(width - 13, 40))}")
+    if finding.undecided:
+        lines.extend(wrap(clean(finding.undecided), width=width, first="  not decided: "))
+    for number, remedy in enumerate(finding.remedy, 1):
+        lines.extend(wrap(clean(remedy.text), width=width, first=f"  {number}. "))
+        if remedy.command:
+            lines.append(f"     $ {clean(remedy.command)}")
+    return lines
+
+
+def markdown(diagnosis: Diagnosis) -> str:
+    """The findings for an issue or a chat: secrets, user names and home directories are left out."""
+    if not diagnosis.findings:
+        return "**cudnn-resolve doctor**: nothing wrong was found.\n"
+    parts = ["### cudnn-resolve doctor", *("\n".join(_markdown(one)) for one in diagnosis.findings)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown(finding: Finding) -> list[str]:
+    lines = [f"**{finding.severity}: `{finding.cause}`** ({finding.confidence:.0%})", "", _prose(finding.summary)]
+    if finding.evidence:
+        shown = [f"{one.line if one.line is not None else one.source}: {level(clean(one.text))}" for one in finding.evidence]
+        fence = "`" * max(3, 1 + max(len(run) for text in shown for run in re.findall("`*", text)))
+        lines += ["", f"{fence}text", *shown, fence]
+    if finding.undecided:
+        lines += ["", f"Not decided: {_prose(finding.undecided)}"]
+    for number, one in enumerate(finding.remedy, 1):
+        lines += ["", f"{number}. {_prose(one.text)}"]
+        if one.command:
+            lines += ["   ```sh", f"   {level(clean(one.command))}", "   ```"]
+    return lines
+
+
+def _prose(text: str) -> str:
+    """A sentence in which nothing is markup but what is code already."""
+    return re.sub(r"([<>*_|\[\]])", r"\\\1", level(clean(text)))

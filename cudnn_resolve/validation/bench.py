@@ -1,0 +1,147 @@
+"""Runs the children of a validation: what is asked of which interpreter, with which variables, for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+from cudnn_resolve.host.later import Later
+from cudnn_resolve.host.port import Host
+from cudnn_resolve.record import dataclass
+from cudnn_resolve.validation.case import LEAST_CAPABILITY, Case, bare_cases, default_cases, encoder_cases, every_case
+from cudnn_resolve.validation.child import Told, run_payload
+from cudnn_resolve.validation.computing import unanswered
+from cudnn_resolve.validation.model import VisibleGpu
+from cudnn_resolve.validation.speed import question as speed_question
+from cudnn_resolve.validation.subject import Subject, environment_of
+
+LOAD_SECONDS = 120.0
+"""For an import with all its libraries; on a cold network disk TensorFlow takes a minute."""
+CASES_SECONDS = 300.0
+"""For all cases of one framework; the first use of a card that is newer than the build compiles for minutes."""
+SPEED_SECONDS = 120.0
+CARD_SECONDS = 30.0
+MOST_RESTARTS = 3
+"""How often the rest of the cases is tried again in a new child after one ended its child."""
+PAYLOADS = frozenset({"torch", "tensorflow", "jax", "cupy", "onnxruntime", "ctranslate2", "paddle", "mxnet"})
+CHANNELS_FIRST = frozenset({"onnxruntime", "mxnet", "cupy"})
+"""Frameworks for which the other layout is the exception."""
+WITHOUT_SWITCH = frozenset({"cupy", "ctranslate2", "mxnet"})
+"""Frameworks that cannot be told to leave TF32 alone; the libraries below them can."""
+TIMED = frozenset({"torch", "tensorflow", "jax", "cupy", "onnxruntime", "paddle"})
+ONLY_FORWARD = frozenset({"onnxruntime", "ctranslate2"})
+
+Progress = Callable[[str], None]
+Run = tuple[tuple[Case, ...], Told]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bench:
+    """Where the children run."""
+
+    host: Host
+    python: str
+    progress: Progress
+    device: str = "gpu"
+    """`cpu` where the tests prove the mathematics of a payload."""
+    everything: bool = False
+    """Every case instead of the default ones."""
+
+    def load(self, subjects: Sequence[Subject]) -> tuple[Told, ...]:
+        """What the processes hold in which each framework is alone; two at a time."""
+        return in_pairs([partial(self._loaded, (one,)) for one in subjects])
+
+    def orders(self, subjects: Sequence[Subject]) -> tuple[tuple[tuple[Subject, Subject], Told], ...]:
+        """What the processes hold in which two frameworks are, for each pair in both orders."""
+        pairs = [pair for one, two in combinations(subjects, 2) for pair in ((one, two), (two, one))]
+        return tuple(zip(pairs, in_pairs([partial(self._loaded, pair) for pair in pairs]), strict=True))
+
+    def library(self, path: str) -> Told:
+        """What a process holds that opened one libcudnn and nothing else."""
+        self.progress(f"loading {path}")
+        question = {"payload": "payload_load", "frameworks": [], "library": path}
+        return self._child(question, seconds=LOAD_SECONDS)
+
+    def _loaded(self, subjects: tuple[Subject, ...]) -> Told:
+        self.progress(f"loading {' then '.join(one.name for one in subjects)}")
+        question = {"payload": "payload_load", "frameworks": [one.question for one in subjects]}
+        return self._child(question, seconds=LOAD_SECONDS * len(subjects))
+
+    def card(self, gpu: VisibleGpu) -> Told:
+        """What the driver tells of a card."""
+        return self._child({"payload": "payload_card"}, gpu=gpu, seconds=CARD_SECONDS)
+
+    def bare(self, path: str, gpu: VisibleGpu | None) -> tuple[Run, ...]:
+        """What one libcudnn computes by itself."""
+        cases = _able(bare_cases(), gpu)
+        return self._cases({"payload": "payload_cudnn", "library": path}, cases, gpu)
+
+    def computed(self, subject: Subject, gpu: VisibleGpu | None) -> tuple[Run, ...]:
+        """What one framework computes."""
+        self.progress(f"computing with {subject.name}" + (f" on GPU {gpu.index}" if gpu else ""))
+        cases = _able(cases_for(subject.module, everything=self.everything), gpu)
+        return self._cases(self._question(subject), cases, gpu, **_variables(subject))
+
+    def timed(self, subject: Subject, gpu: VisibleGpu | None) -> Told | None:
+        """How long one framework takes; None where nothing can be timed with it."""
+        if subject.module not in TIMED:
+            return None
+        question = {**self._question(subject), "speed": speed_question()}
+        return self._child(question, gpu=gpu, seconds=SPEED_SECONDS, **_variables(subject))
+
+    def _question(self, subject: Subject) -> dict[str, Any]:
+        return {"payload": f"payload_{subject.module}", "device": self.device, "preload": True, **subject.question}
+
+    def _cases(self, question: dict[str, Any], cases: tuple[Case, ...], gpu: VisibleGpu | None, **more: str) -> tuple[Run, ...]:
+        """All cases; those behind one that ended the child are tried in another."""
+        found: list[Run] = []
+        rest = cases
+        while rest and len(found) <= MOST_RESTARTS:
+            asked = {**question, "log": True, "cases": [case.question for case in rest]}
+            told = self._child(asked, gpu=gpu, seconds=CASES_SECONDS, **more)
+            found.append((rest, told))
+            rest = unanswered(rest, told)
+        return tuple(found)
+
+    def _child(self, question: dict[str, Any], *, seconds: float, gpu: VisibleGpu | None = None, **more: str) -> Told:
+        return run_payload(self.host, self.python, question, env=environment_of(self.host.environ, gpu, **more), seconds=seconds)
+
+
+def cases_for(module: str, *, everything: bool = False) -> tuple[Case, ...]:
+    """The cases that a framework is given."""
+    if module == "ctranslate2":
+        return encoder_cases()
+    if everything:
+        return every_case()
+    cases = default_cases()
+    if module not in CHANNELS_FIRST:
+        return cases
+    from cudnn_resolve.record import replace
+
+    turned = tuple(replace(case, layout="nchw") for case in cases)
+    extra = [case for case in cases if case.layout == "nhwc" and case.name in ("conv2d", "conv2d-wide")] if module == "onnxruntime" else []
+    return (*turned, *extra)
+
+
+def _able(cases: Sequence[Case], gpu: VisibleGpu | None) -> tuple[Case, ...]:
+    """The cases whose type the card has; all where its capability is not known."""
+    capability = gpu.compute_capability if gpu else None
+    if capability is None or "." not in capability:
+        return tuple(cases)
+    has = tuple(int(part) for part in capability.split("."))
+    return tuple(case for case in cases if LEAST_CAPABILITY.get(case.type, (0, 0)) <= has)
+
+
+def _variables(subject: Subject) -> dict[str, str]:
+    return {"NVIDIA_TF32_OVERRIDE": "0"} if subject.module in WITHOUT_SWITCH else {}
+
+
+def in_pairs(calls: Sequence[Callable[[], Told]]) -> tuple[Told, ...]:
+    """The values of the calls in their order, two of which run at any time."""
+    found: list[Told] = []
+    for index in range(0, len(calls), 2):
+        later = [Later(call) for call in calls[index : index + 2]]
+        found += [one.value() for one in later]
+    return tuple(found)

@@ -1,0 +1,104 @@
+"""Runs one payload in a child of the target interpreter, and keeps what it told, how it ended and its last words."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cudnn_resolve.host.port import CommandResult, Host
+from cudnn_resolve.record import dataclass
+
+MARK = "cudnn-resolve-answer "
+"""Begins each line that the child tells."""
+MEMORY_MIB = 16 << 10
+"""What one child may hold of the machine's memory; a framework with its libraries holds 1 to 4 GiB."""
+_MOST_LINES = 12
+_MOST_LETTERS = 400
+_MOST_TOLD = 50_000
+_NOISE = ("Unable to register cu", "TF-TRT Warning", "oneDNN custom operations", "rebuild TensorFlow with the appropriate compiler flags")
+"""What TensorFlow always says."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Told:
+    """What became of one child."""
+
+    events: tuple[tuple[str, Any], ...] = ()
+    """Key and value, in order."""
+    failure: str = ""
+    """How it ended where it did not end well: `crashed (SIGSEGV)`; empty where it told everything."""
+    output: tuple[str, ...] = ()
+    """The last lines of what it and its libraries printed."""
+
+    def every(self, key: str) -> Iterator[Any]:
+        """The values told under a key, in order."""
+        return (value for name, value in self.events if name == key)
+
+    def last(self, key: str) -> Any:
+        """The last value told under a key; None where there is none."""
+        found = None
+        for value in self.every(key):
+            found = value
+        return found
+
+    @property
+    def step(self) -> str:
+        """What it was about to do when it ended; "" where it said nothing."""
+        found = self.last("step")
+        return found[:200] if isinstance(found, str) else ""
+
+
+def run_payload(
+    host: Host, python: str, question: Mapping[str, Any], *, env: Mapping[str, str], seconds: float, memory_mib: int = MEMORY_MIB
+) -> Told:
+    """What the payload that the question names told; it may crash, hang, print without end or eat all memory, and is stopped then."""
+    text = json.dumps({**question, "memory_mib": memory_mib})
+    argv = [python, os.path.join(os.path.dirname(__file__), "payload_run.py")]
+    result = host.run(argv, timeout_seconds=seconds, env=env, input=text)
+    events = tuple(_events(result.stdout))
+    return Told(events=events, failure=_failure(result, events, seconds), output=last_lines(result.stderr))
+
+
+def _events(text: str) -> Iterator[tuple[str, Any]]:
+    """What stands in lines of the right form; every other line is none of ours."""
+    count = 0
+    for line in text.split("\n"):
+        if not line.startswith(MARK) or count == _MOST_TOLD:
+            continue
+        try:
+            told = json.loads(line[len(MARK) :])
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(told, list) and len(told) == 2 and isinstance(told[0], str):
+            count += 1
+            yield told[0], told[1]
+
+
+def _failure(result: CommandResult, events: tuple[tuple[str, Any], ...], seconds: float) -> str:
+    keys = {key for key, _ in events}
+    failed = next((value for key, value in events if key == "failed"), None)
+    if "memory" in keys:
+        limit = next(value for key, value in events if key == "memory")
+        return f"held more than {limit} MiB of memory and was stopped"
+    if result.timed_out:
+        return f"did not end within {seconds:g} s and was stopped"
+    if failed is not None:
+        return one_line(str(failed), 1000)
+    if result.ok and "end" in keys:
+        return ""
+    return one_line(result.why() or "ended before it had told everything", 1000)
+
+
+def last_lines(text: str) -> tuple[str, ...]:
+    """The last lines that say something, each cut and without anything that a terminal would act on."""
+    lines = [one_line(line, _MOST_LETTERS) for line in text[-200_000:].splitlines() if line.strip()]
+    told = [line for line in lines if not any(noise in line for noise in _NOISE)]
+    return tuple(told[-_MOST_LINES:])
+
+
+def one_line(text: str, most: int = _MOST_LETTERS) -> str:
+    """A text in one line of at most so many letters, without control characters."""
+    flat = " ".join(text.split())
+    return "".join(letter if letter.isprintable() else "?" for letter in flat)[:most]

@@ -1,0 +1,102 @@
+"""Judges what frameworks computed: each tensor of each case against the reference, and how a case ended that gave none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from cudnn_resolve.validation.case import Case
+from cudnn_resolve.validation.child import Told, one_line
+from cudnn_resolve.validation.model import Check, Status
+from cudnn_resolve.validation.reference import expected
+from cudnn_resolve.validation.tolerance import compare
+
+_NAMES = {"y": "result", "dx": "gradient of the input", "dw": "gradient of the weights"}
+
+
+def answers_of(told: Told) -> dict[str, dict[str, Any]]:
+    """What was told of each case, by its id."""
+    found = {}
+    for answer in told.every("case"):
+        if isinstance(answer, dict) and isinstance(answer.get("id"), str):
+            found[answer["id"]] = answer
+    return found
+
+
+def unanswered(cases: Sequence[Case], told: Told) -> tuple[Case, ...]:
+    """The cases after the one in which a child ended; empty where it came to its end, or where no case was begun."""
+    if not told.failure:
+        return ()
+    ids = [case.id for case in cases]
+    return tuple(cases[ids.index(told.step) + 1 :]) if told.step in ids else ()
+
+
+def judge_case(prefix: str, framework: str | None, case: Case, told: Told, gpu: int | None) -> Check:
+    """One case: right, wrong, not possible with this framework, or the end of the child."""
+    answer = answers_of(told).get(case.id)
+    status, observed, detail = _judged(case, answer, told)
+    seconds = answer.get("seconds") if answer else None
+    return Check(
+        id=f"{prefix}{case.id}",
+        framework=framework,
+        status=status,
+        expected="every element within the tolerance of docs/tolerances.md",
+        observed=observed,
+        detail=detail,
+        seconds=float(seconds) if isinstance(seconds, (int, float)) else None,
+        gpu=gpu,
+        group=prefix.rstrip("/"),
+        output=told.output if status == "failed" and (answer is None or "error" in answer) else (),
+    )
+
+
+def _judged(case: Case, answer: dict[str, Any] | None, told: Told) -> tuple[Status, str, str]:
+    if answer is None and told.step == case.id:
+        return "failed", told.failure or "ended without an answer", "the process ended while it computed this"
+    if answer is None:
+        begun = any(isinstance(one, dict) for one in told.every("case")) or told.last("ready") is not None
+        where = f" ({told.step})" if told.step and not begun else ""
+        return ("skipped" if begun else "failed"), (told.failure or "was not reached") + where, ""
+    if "unsupported" in answer:
+        return "skipped", one_line(str(answer["unsupported"])), ""
+    if "error" in answer:
+        return "failed", one_line(str(answer["error"]), 1000), ""
+    return _compared(case, answer)
+
+
+def _compared(case: Case, answer: dict[str, Any]) -> tuple[Status, str, str]:
+    """Every tensor that must come out, the worst first."""
+    results = []
+    for name, wanted in expected(case).items():
+        values = answer.get(name)
+        if values is None and name != "y" and answer.get("forward_only"):
+            continue
+        found = compare(case.type, wanted, values if isinstance(values, list) else ())
+        results.append((found.worst, _NAMES[name], found))
+    worst, name, found = max(results, key=lambda one: one[0])
+    if not found.is_right:
+        wrong = ", ".join(label for share, label, _ in results if share > 1)
+        return "failed", f"wrong numbers ({wrong}); {name}: {found.words}", ""
+    return "passed", f"error at most {worst:.0%} of the tolerance ({name})", ""
+
+
+def judge_cases(prefix: str, framework: str | None, runs: Sequence[tuple[Sequence[Case], Told]], gpu: int | None) -> Iterator[Check]:
+    """All cases of one framework, which took several children where one ended before its time."""
+    for cases, told in runs:
+        rest = unanswered(cases, told)
+        here = cases[: len(cases) - len(rest)] if rest else cases
+        failed_to_start = told.failure and not answers_of(told) and told.last("ready") is None
+        if failed_to_start:
+            first = judge_case(prefix, framework, here[0], told, gpu)
+            yield Check(
+                id=f"{prefix}start",
+                framework=framework,
+                status="failed",
+                expected="the framework computes",
+                observed=first.observed,
+                gpu=gpu,
+                output=told.output,
+            )
+            continue
+        for case in here:
+            yield judge_case(prefix, framework, case, told, gpu)

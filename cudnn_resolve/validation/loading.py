@@ -1,0 +1,330 @@
+"""Judges what a process holds after a framework was imported: does it come up, with which cuDNN, and do all parts belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cudnn_resolve.facts.model import CudnnCopy, Facts, Unknown
+from cudnn_resolve.record import dataclass
+from cudnn_resolve.validation.child import Told, one_line
+from cudnn_resolve.validation.model import Check, Status
+from cudnn_resolve.validation.subject import Subject
+from cudnn_resolve.version import CudnnVersion
+
+_CUDA = {"cudart": "CUDA runtime", "cublas": "cuBLAS", "cublasLt": "cuBLASLt"}
+
+
+_WITHOUT = {"cupy": "cuDNN cannot be loaded: CuPy does without it, but has no convolutions then"}
+"""Frameworks that go on without cuDNN."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cudnn:
+    """One libcudnn in a process, as it answered."""
+
+    path: str
+    version: CudnnVersion | None
+    checks: Mapping[str, int]
+    """Part or descriptor to the status with which cuDNN answered for it; 0 is good."""
+    engines: Mapping[str, str]
+    """Engine library to why it cannot be opened; "" where it can."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """What a child told of the libraries in its process, with everything of a wrong type left out."""
+
+    cudnns: tuple[Cudnn, ...]
+    libraries: Mapping[str, str | None]
+    """Path to version."""
+    imported: Mapping[str, tuple[str, float]]
+    """Module to its version and the seconds that its import took."""
+    built: Mapping[str, Mapping[str, Any]]
+    """Module to what it says of itself."""
+    opened: Mapping[str, str]
+    """Module to how it opened cuDNN."""
+    unopened: Mapping[str, str]
+    """Module to why it could not."""
+
+    @property
+    def cudnn_directories(self) -> dict[str, dict[str, tuple[str, ...]]]:
+        """For each major of cuDNN that is there: directory to the files of it that came from there."""
+        found: dict[str, dict[str, tuple[str, ...]]] = {}
+        for path in self.libraries:
+            directory, _, name = path.rpartition("/")
+            if name.startswith("libcudnn"):
+                major = name.partition(".so.")[2].partition(".")[0]
+                there = found.setdefault(major, {})
+                there[directory] = (*there.get(directory, ()), name)
+        return found
+
+    def cudnn_for(self, built: CudnnVersion | None) -> Cudnn | None:
+        """The libcudnn that a framework built with that one finds: the one of its major, else any."""
+        alike = [one for one in self.cudnns if built and one.version and one.version.major == built.major]
+        return next(iter((*alike, *self.cudnns)), None)
+
+
+def seen_in(told: Told) -> Seen:
+    """What was told, as values."""
+    libraries = _mapping(told.last("libraries")) or _mapped(told)
+    answers = {str(answer["path"]): answer for answer in told.every("cudnn") if isinstance(answer, dict) and "path" in answer}
+    return Seen(
+        cudnns=tuple(_cudnn(path, answer) for path, answer in answers.items()),
+        libraries={path: version if isinstance(version, str) else None for path, version in libraries.items() if path.startswith("/")},
+        imported={row[0]: (one_line(str(row[1]), 60), _number(row[2])) for row in _rows(told, "imported", 3)},
+        built={row[0]: _mapping(row[1]) for row in _rows(told, "built", 2)},
+        opened={row[0]: one_line(str(row[1])) for row in _rows(told, "opened", 2)},
+        unopened={row[0]: one_line(str(row[1])) for row in _rows(told, "unopened", 2)},
+    )
+
+
+def _cudnn(path: str, answer: Mapping[str, Any]) -> Cudnn:
+    statuses = {**_mapping(answer.get("checks")), **_mapping(answer.get("descriptors"))}
+    return Cudnn(
+        path=path,
+        version=_version(answer.get("version")),
+        checks={part: status for part, status in statuses.items() if isinstance(status, int)},
+        engines={name: one_line(str(why)) for name, why in _mapping(answer.get("engines")).items()},
+    )
+
+
+def _mapped(told: Told) -> dict[str, Any]:
+    """The libraries of a child that ended before it could ask them for their versions."""
+    paths = told.last("mapped")
+    return dict.fromkeys(str(path) for path in paths) if isinstance(paths, list) else {}
+
+
+def _version(text: object) -> CudnnVersion | None:
+    try:
+        return CudnnVersion(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return {str(key): one for key, one in value.items()} if isinstance(value, dict) else {}
+
+
+def _rows(told: Told, key: str, length: int) -> Iterator[list[Any]]:
+    for row in told.every(key):
+        if isinstance(row, list) and len(row) == length and isinstance(row[0], str):
+            yield row
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e6 else 0.0
+
+
+def judge_loading(subject: Subject, told: Told, facts: Facts, *, has_gpu: bool) -> tuple[Check, ...]:
+    """The checks of one framework alone in a process: import, kind of build, cuDNN, its parts, CUDA's libraries."""
+    seen = seen_in(told)
+    if subject.module not in seen.imported:
+        return (_import_failed(subject, told),)
+    version, seconds = seen.imported[subject.module]
+    first = Check(
+        id=f"{subject.name}/import",
+        framework=subject.name,
+        status="passed",
+        expected=subject.installed.version,
+        observed=version or "imported",
+        seconds=seconds,
+    )
+    built = seen.built.get(subject.module, {})
+    if subject.is_cpu_build or built.get("device") == "cpu":
+        return first, _cpu_build(subject, has_gpu=has_gpu)
+    return first, *judge_cudnn(f"{subject.name}/", (subject,), told, facts), *_judge_cuda(subject, seen)
+
+
+def _import_failed(subject: Subject, told: Told) -> Check:
+    why = told.failure or "ended without a word"
+    return Check(
+        id=f"{subject.name}/import",
+        framework=subject.name,
+        status="failed",
+        expected=subject.installed.version,
+        observed=why,
+        detail=f"import {subject.module} fails",
+        output=told.output,
+    )
+
+
+def _cpu_build(subject: Subject, *, has_gpu: bool) -> Check:
+    return Check(
+        id=f"{subject.name}/build",
+        framework=subject.name,
+        status="failed" if has_gpu else "skipped",
+        expected="a build with CUDA",
+        observed=f"a build for the CPU ({subject.installed.version})",
+        detail="this build never uses a GPU" + (f"; `cudnn-resolve plan -f {subject.module}` says which would" if has_gpu else ""),
+    )
+
+
+def judge_order(pair: tuple[Subject, Subject], told: Told, facts: Facts) -> Check:
+    """Two frameworks in one process: the cuDNN that the first one loads must serve both, and the second must still come up."""
+    seen = seen_in(told)
+    first, second = pair
+    id_ = f"order/{first.name} then {second.name}"
+    wanted = "one cuDNN that serves both"
+    missing = [one for one in pair if one.module not in seen.imported]
+    if missing:
+        why = f"{told.step}: {told.failure}" if told.step else told.failure or "ended without a word"
+        return Check(id=id_, status="failed", expected=wanted, observed=why, detail=f"{missing[0].name} is not served", output=told.output)
+    checks = judge_cudnn("", pair, told, facts)
+    bad = [check for check in checks if check.status in ("failed", "warning")]
+    if not bad:
+        served = list(dict.fromkeys(check.observed or "" for check in checks if check.id == "cudnn" and check.status == "passed"))
+        shown = "; ".join(served) or "no cuDNN was loaded"
+        return Check(id=id_, status="passed" if served else "skipped", expected=wanted, observed=shown)
+    worst: Status = "failed" if any(check.status == "failed" for check in bad) else "warning"
+    words = "; ".join(f"{check.framework}: {check.observed}" if check.framework else str(check.observed) for check in bad)
+    details = "; ".join(dict.fromkeys(check.detail for check in bad if check.detail))
+    return Check(id=id_, status=worst, expected=wanted, observed=words, detail=details, output=bad[0].output)
+
+
+def judge_library(id_: str, told: Told, facts: Facts) -> tuple[Check, ...]:
+    """One libcudnn opened by itself: does it come up with all its parts."""
+    seen = seen_in(told)
+    version = seen.cudnns[0].version if seen.cudnns else None
+    if version is None:
+        why = f"{told.step}: {told.failure}" if told.step else told.failure or "it does not say its version"
+        return (Check(id=f"{id_}/load", status="failed", expected="it opens", observed=why, output=told.output),)
+    opened = Check(id=f"{id_}/load", status="passed", expected="it opens", observed=f"{version} from {_homes(seen, version)}")
+    return opened, _judge_parts(f"{id_}/parts", (), told, facts)
+
+
+def _homes(seen: Seen, version: CudnnVersion) -> str:
+    """The directories from which a cuDNN came."""
+    return " and ".join(seen.cudnn_directories.get(str(version.major), {}))
+
+
+def judge_cudnn(prefix: str, subjects: Sequence[Subject], told: Told, facts: Facts) -> tuple[Check, ...]:
+    """Which cuDNN answers, whether it serves each of these frameworks, and whether all its parts are of one release."""
+    seen = seen_in(told)
+    checks = tuple(_judge_version(f"{prefix}cudnn", subject, seen, told) for subject in subjects)
+    if not seen.cudnn_directories and not told.failure:
+        return checks
+    return *checks, _judge_parts(f"{prefix}cudnn-parts", subjects, told, facts)
+
+
+def _judge_version(id_: str, subject: Subject, seen: Seen, told: Told) -> Check:
+    """Loaded against built."""
+    said = seen.built.get(subject.module, {}).get("cudnn")
+    built = _version(said if isinstance(said, str) and "." in said else None) or _version(subject.installed.cudnn_built) or _version(said)
+    whole = built is not None and len(built.parts) > 1
+    expected = f"cuDNN {built.line} or a later {built.major}.x" if built and whole else f"cuDNN {built or ''}".strip()
+
+    def check(status: Status, observed: str, detail: str = "") -> Check:
+        output = told.output if status == "failed" else ()
+        return Check(id=id_, framework=subject.name, status=status, expected=expected, observed=observed, detail=detail, output=output)
+
+    unopened, found = seen.unopened.get(subject.module), seen.cudnn_for(built)
+    if unopened is not None:
+        if "incompatib" in unopened:
+            return check("failed", unopened, "the framework itself refuses this cuDNN")
+        return check(
+            "warning" if subject.module in _WITHOUT else "failed", unopened, _WITHOUT.get(subject.module, "cuDNN cannot be loaded")
+        )
+    if found is None:
+        if told.failure:
+            return check("failed", f"{told.step}: {told.failure}", "cuDNN does not come up")
+        return check(
+            "skipped", "not loaded", "it opens cuDNN only once it uses a GPU" if subject.installed.would_load else "it uses no cuDNN"
+        )
+    if found.version is None:
+        return check("failed", told.failure or f"{found.path} does not say its version", "cuDNN does not answer")
+    observed = f"{found.version} from {_homes(seen, found.version)}"
+    if built is not None and not found.version.serves(built):
+        rule = "the same major and at least the same minor are needed" if whole else "the same major is needed"
+        return check("failed", observed, f"built with {built}: {rule}")
+    how = seen.opened.get(subject.module, "")
+    if how == "onnxruntime.preload_dlls()":
+        detail = "found only after onnxruntime.preload_dlls() (or an import of torch): without it the session falls back to the CPU"
+        return check("warning", observed, detail)
+    return check("passed", observed, f"opened by {how}" if how else "")
+
+
+def _judge_parts(id_: str, subjects: Sequence[Subject], told: Told, facts: Facts) -> Check:
+    """One release of all parts, from one directory, and all that a first convolution loads can be loaded."""
+    seen = seen_in(told)
+    faults = list(_split(seen, facts))
+    for one in seen.cudnns:
+        other = [f"{part} {status}" for part, status in one.checks.items() if status != 0]
+        if other:
+            faults.append(
+                f"parts of another release than {one.path.rpartition('/')[2]}: {', '.join(other)}"
+                " (1002 is CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH)"
+            )
+        faults += [f"{name} cannot be opened: {why}" for name, why in one.engines.items() if why]
+    if told.failure:
+        faults.append(f"{told.step}: {told.failure}" if told.step else told.failure)
+    homes = {directory: names for there in seen.cudnn_directories.values() for directory, names in there.items()}
+    count = sum(len(names) for names in homes.values())
+    same = [one for one in faults if one.startswith(_SAME)]
+    status: Status = "passed" if not faults else "warning" if len(same) == len(faults) else "failed"
+    return Check(
+        id=id_,
+        framework=subjects[0].name if len(subjects) == 1 else None,
+        status=status,
+        expected="all parts of one release, from one directory",
+        observed="; ".join(faults) if faults else f"{count} part{'s' if count > 1 else ''} from {', '.join(homes)}",
+        detail=_remedy(homes, facts, seen) if faults else "",
+        output=told.output if status == "failed" else (),
+    )
+
+
+_SAME = "the same release twice"
+
+
+def _split(seen: Seen, facts: Facts) -> Iterator[str]:
+    """The directories from which one cuDNN comes where they are several, with the release of each where it is known."""
+    copies: dict[str, CudnnCopy] = {} if isinstance(facts.cudnn, Unknown) else {copy.path: copy for copy in facts.cudnn if copy.path}
+    for directories in seen.cudnn_directories.values():
+        if len(directories) < 2:
+            continue
+        releases = {directory: copies[directory].version if directory in copies else None for directory in directories}
+        words = []
+        for directory, names in directories.items():
+            named = ", ".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} other parts"
+            words.append(f"{named} ({releases[directory] or 'release unknown'}) from {directory}")
+        one = len(set(releases.values())) == 1 and None not in releases.values()
+        yield f"{_SAME if one else 'cuDNN is split'}: {'; '.join(words)}"
+
+
+def _remedy(directories: Mapping[str, tuple[str, ...]], facts: Facts, seen: Seen) -> str:
+    """What to do about parts that do not belong together."""
+    split = any(len(there) > 1 for there in seen.cudnn_directories.values())
+    loader = None if isinstance(facts.loader, Unknown) else facts.loader
+    led = [path for path in (loader.ld_library_path if loader else ()) if path.rstrip("/") in directories]
+    if split and led:
+        return f"LD_LIBRARY_PATH leads to {', '.join(led)}: take that out of it; cuDNN's own version call does not see the mixture"
+    if split:
+        return "cuDNN's own version call does not see the mixture, only the paths do; `cudnn-resolve detect` says which rule leads where"
+    return "a part is missing or of another release: install this copy of cuDNN anew"
+
+
+def _judge_cuda(subject: Subject, seen: Seen) -> Iterator[Check]:
+    """CUDA's own libraries: of the major that the framework was built with, cuBLAS and cuBLASLt from one place."""
+    built = seen.built.get(subject.module, {}).get("cuda") or subject.installed.cuda_built
+    found: dict[str, list[str]] = {}
+    for path in seen.libraries:
+        kind = path.rpartition("/")[2].removeprefix("lib").partition(".so")[0]
+        found.setdefault(kind, []).append(path)
+    runtime = next((seen.libraries[path] for path in found.get("cudart", ()) if seen.libraries[path]), None)
+    if not isinstance(built, str) or runtime is None:
+        return
+    faults = []
+    if runtime.partition(".")[0] != built.partition(".")[0]:
+        faults.append(f"built for CUDA {built}, but the CUDA runtime that is loaded is {runtime}")
+    homes = {path.rpartition("/")[0] for kind in ("cublas", "cublasLt") for path in found.get(kind, ())}
+    if len(homes) > 1:
+        faults.append(f"cuBLAS and cuBLASLt come from different directories: {', '.join(sorted(homes))}")
+    twice = {name: found[kind] for kind, name in _CUDA.items() if len(found.get(kind, ())) > 1}
+    faults += [f"{name} is loaded {len(paths)} times: {', '.join(paths)}" for name, paths in twice.items()]
+    yield Check(
+        id=f"{subject.name}/cuda",
+        framework=subject.name,
+        status="failed" if faults else "passed",
+        expected=f"CUDA {built.partition('.')[0]}.x",
+        observed="; ".join(faults) or f"CUDA runtime {runtime}",
+    )

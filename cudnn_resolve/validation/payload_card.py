@@ -1,0 +1,81 @@
+"""Looks at one GPU through the driver's own libraries: can it be used at all, how fast could it be, and who else is on it.
+
+Tells `card`, an object whose keys are left out where nobody answers. Python 3.6 grammar, standard library only.
+"""
+
+import ctypes
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MULTIPROCESSORS, CLOCK_KHZ, MAJOR, MINOR = 16, 13, 75, 76
+SM_CLOCK = 1
+TOO_SMALL = 7
+THROTTLES = ((0x4, "the power limit"), (0x8, "hardware"), (0x20, "heat"), (0x40, "heat"), (0x80, "the power supply"))
+"""Bits of NVML's clock throttle reasons that mean that the card is slower than it could be; source: nvml.h."""
+
+
+def run(_question: "dict[str, Any]", tell: "Any") -> None:
+    """Tells what the first GPU is that is visible."""
+    sibling = sys.modules["payload_run"].sibling
+    tell("step", "open the driver's library and make a context")
+    card = sibling("payload_cudnn").Card()
+    device = ctypes.c_int()
+    card.call("cuDeviceGet", ctypes.byref(device), ctypes.c_int(0))
+    answer = {}  # type: dict[str, Any]
+    numbers = {"multiprocessors": MULTIPROCESSORS, "clock_khz": CLOCK_KHZ, "major": MAJOR, "minor": MINOR}
+    for name, attribute in numbers.items():
+        value = ctypes.c_int()
+        if card.driver.cuDeviceGetAttribute(ctypes.byref(value), ctypes.c_int(attribute), device) == 0:
+            answer[name] = value.value
+    tell("step", "write to the card's memory and read it back")
+    content = bytes(bytearray(range(256))) * 4096
+    pointer = card.store(content)
+    answer["memory"] = card.fetch(pointer, len(content)) == content
+    card.free([pointer])
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    asker = getattr(card.driver, "cuMemGetInfo_v2", None)
+    if asker is not None and asker(ctypes.byref(free), ctypes.byref(total)) == 0:
+        answer.update(free_mib=free.value >> 20, total_mib=total.value >> 20)
+    tell("card", answer)
+    tell("step", "ask NVML")
+    identity = (ctypes.c_ubyte * 16)()
+    if card.driver.cuDeviceGetUuid(ctypes.byref(identity), device) == 0:
+        answer.update(surroundings(bytes(bytearray(identity)).hex()))
+    tell("card", answer)
+
+
+def surroundings(digits: str) -> "dict[str, Any]":
+    """What NVML knows of the load and the clocks of the card with that UUID; nothing where there is no NVML."""
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        if nvml.nvmlInit_v2() != 0:
+            return {}
+    except (OSError, AttributeError):
+        return {}
+    uuid = "GPU-" + "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    handle = ctypes.c_void_p()
+    if nvml.nvmlDeviceGetHandleByUUID(uuid.encode("ascii"), ctypes.byref(handle)) != 0:
+        return {}
+    found = {}  # type: dict[str, Any]
+    for name, function in (("clock_mhz", "nvmlDeviceGetClockInfo"), ("most_mhz", "nvmlDeviceGetMaxClockInfo")):
+        value = ctypes.c_uint()
+        asker = getattr(nvml, function, None)
+        if asker is not None and asker(handle, SM_CLOCK, ctypes.byref(value)) == 0:
+            found[name] = value.value
+    bits = ctypes.c_ulonglong()
+    asker = getattr(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", None)
+    if asker is not None and asker(handle, ctypes.byref(bits)) == 0:
+        found["throttled"] = sorted({words for bit, words in THROTTLES if bits.value & bit})
+    count = ctypes.c_uint(0)
+    asker = getattr(nvml, "nvmlDeviceGetComputeRunningProcesses_v3", None) or getattr(nvml, "nvmlDeviceGetComputeRunningProcesses", None)
+    # Asked for none of them, it says how many there are. The context of this process is one.
+    if asker is not None and asker(handle, ctypes.byref(count), None) in (0, TOO_SMALL):
+        found["others"] = max(count.value - 1, 0)
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit("run payload_run.py, which frames this")

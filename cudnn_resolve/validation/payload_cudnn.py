@@ -1,0 +1,306 @@
+"""Computes the cases with cuDNN alone, 7, 8 or 9, by the functions that all three have; no framework and no NumPy is needed.
+
+A broken framework and a broken cuDNN are told apart by this. Memory of the card comes from the driver's own library. Tells `ready` once
+cuDNN has a handle. Python 3.6 grammar, standard library only.
+"""
+
+import contextlib
+import ctypes
+import glob
+import os
+import struct
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+FLOAT, DOUBLE, HALF = 0, 1, 2
+KINDS = {"float32": (FLOAT, "f"), "float64": (DOUBLE, "d"), "float16": (HALF, "e")}
+NCHW, NHWC = 0, 1
+CROSS_CORRELATION = 1
+DEFAULT_MATH, FMA_MATH = 0, 3
+"""Before cuDNN 8 there is no TF32 to forbid; from then on the default allows it."""
+NEIGHBOURS = ("libcublasLt.so.*", "libcublas.so.*", "libnvrtc.so.*")
+"""What cuDNN needs of CUDA; a framework has it in the process by the time when it opens cuDNN."""
+OUT_OF_MEMORY = 2
+
+
+def run(question: "dict[str, Any]", tell: "Any") -> None:
+    """Tells of each case what the libcudnn of the question computes on the first GPU that is visible."""
+    shared = sys.modules["payload_run"].sibling("payload_case")
+    path = question["library"]
+    for neighbour in neighbours(path):
+        quietly_open(neighbour)
+    tell("step", "open the driver's library")
+    card = Card()
+    tell("step", "open {}".format(path))
+    bench = Bench(path, card)
+    tell("step", "cudnnCreate()")
+    bench.start()
+    tell("ready", bench.version)
+    shared.go_through(question, tell, bench.compute)
+
+
+def neighbours(path: str) -> "list[str]":
+    """Libraries of CUDA in wheels beside the one that holds this libcudnn."""
+    folder = os.path.join(os.path.dirname(path), "..", "..", "*", "lib")
+    return [found for pattern in NEIGHBOURS for found in sorted(glob.glob(os.path.join(folder, pattern)))]
+
+
+def quietly_open(path: str) -> None:
+    """Opens a library for those that come later; one that cannot be opened is missed later, by those that need it."""
+    with contextlib.suppress(OSError):
+        ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+
+
+class Card:
+    """The memory of one GPU, by the driver's own library."""
+
+    def __init__(self) -> None:
+        self.driver = ctypes.CDLL("libcuda.so.1")
+        self.call("cuInit", ctypes.c_uint(0))
+        device, context = ctypes.c_int(), ctypes.c_void_p()
+        self.call("cuDeviceGet", ctypes.byref(device), ctypes.c_int(0))
+        # The context that CUDA's runtime inside cuDNN uses as well.
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self.call("cuCtxSetCurrent", context)
+
+    def call(self, name: str, *arguments: "Any") -> None:
+        """Calls a function of the driver; RuntimeError where it does not succeed."""
+        status = getattr(self.driver, name)(*arguments)
+        if status != 0:
+            words = ctypes.c_char_p()
+            namer = getattr(self.driver, "cuGetErrorName", None)
+            if namer is not None:
+                namer(ctypes.c_int(status), ctypes.byref(words))
+            raise RuntimeError("{}: {} ({})".format(name, (words.value or b"error").decode("ascii", "replace"), status))
+
+    def allocate(self, size: int) -> "ctypes.c_void_p":
+        """So many bytes on the card."""
+        pointer = ctypes.c_void_p()
+        self.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(max(size, 1)))
+        return pointer
+
+    def store(self, content: bytes) -> "ctypes.c_void_p":
+        """The bytes on the card."""
+        pointer = self.allocate(len(content))
+        self.call("cuMemcpyHtoD_v2", pointer, content, ctypes.c_size_t(len(content)))
+        return pointer
+
+    def fetch(self, pointer: "ctypes.c_void_p", size: int) -> bytes:
+        """Bytes from the card, once it has computed them."""
+        self.call("cuCtxSynchronize")
+        content = ctypes.create_string_buffer(size)
+        self.call("cuMemcpyDtoH_v2", content, pointer, ctypes.c_size_t(size))
+        return content.raw
+
+    def free(self, pointers: "Sequence[ctypes.c_void_p]") -> None:
+        """Gives memory back."""
+        for pointer in pointers:
+            self.call("cuMemFree_v2", pointer)
+
+
+class Perf(ctypes.Structure):
+    """One row of what cuDNN's heuristics answer; the same in 7, 8 and 9, for all three directions."""
+
+    _fields_ = [
+        ("algo", ctypes.c_int),
+        ("status", ctypes.c_int),
+        ("time", ctypes.c_float),
+        ("memory", ctypes.c_size_t),
+        ("determinism", ctypes.c_int),
+        ("math", ctypes.c_int),
+        ("reserved", ctypes.c_int * 3),
+    ]
+
+
+class Bench:
+    """One libcudnn."""
+
+    def __init__(self, path: str, card: Card) -> None:
+        self.card = card
+        self.cudnn = ctypes.CDLL(path)
+        self.cudnn.cudnnGetVersion.restype = ctypes.c_size_t
+        self.cudnn.cudnnGetErrorString.restype = ctypes.c_char_p
+        self.version = int(self.cudnn.cudnnGetVersion())
+        self.handle = ctypes.c_void_p()
+
+    def start(self) -> None:
+        """Makes the handle, which is when cuDNN first speaks to the card."""
+        self.call("cudnnCreate", ctypes.byref(self.handle))
+
+    def call(self, name: str, *arguments: "Any") -> None:
+        """Calls a function of cuDNN; RuntimeError where it does not succeed."""
+        status = getattr(self.cudnn, name)(*arguments)
+        if status != 0:
+            words = self.cudnn.cudnnGetErrorString(ctypes.c_int(status)) or b"error"
+            raise RuntimeError("{}: {} ({})".format(name, words.decode("ascii", "replace"), status))
+
+    def descriptor(self, kind: str) -> "ctypes.c_void_p":
+        """A new descriptor."""
+        made = ctypes.c_void_p()
+        self.call("cudnnCreate{}Descriptor".format(kind), ctypes.byref(made))
+        return made
+
+    def compute(self, case: "dict[str, Any]") -> "dict[str, Any]":
+        """Result and gradients of one convolution."""
+        work = Work(self, case)
+        try:
+            return work.all()
+        finally:
+            work.close()
+
+
+class Work:
+    """One convolution: its descriptors and its memory."""
+
+    def __init__(self, bench: Bench, case: "dict[str, Any]") -> None:
+        self.bench = bench
+        self.case = case
+        self.type, self.letter = KINDS[case["type"]]
+        self.format = NHWC if case["layout"] == "nhwc" else NCHW
+        # The interface begins at two dimensions.
+        self.extra = 1 if len(case["size"]) == 1 else 0
+        self.shapes = {name: self.widened(case["shapes"][name]) for name in ("x", "w", "y")}
+        self.descriptors = {"x": self.tensor("x"), "y": self.tensor("y"), "w": self.filter()}
+        self.convolution = self.described()
+        self.pointers = []  # type: list[ctypes.c_void_p]
+
+    def widened(self, shape: "Sequence[int]") -> "list[int]":
+        """A shape with at least two dimensions of space."""
+        return list(shape[:2]) + [1] * self.extra + list(shape[2:])
+
+    def array(self, numbers: "Sequence[int]", fill: int) -> "Any":
+        """Numbers for each dimension of space."""
+        numbers = [fill] * self.extra + list(numbers)
+        return (ctypes.c_int * len(numbers))(*numbers)
+
+    def tensor(self, name: str) -> "ctypes.c_void_p":
+        """The descriptor of an input or output, its layout told by its strides."""
+        shape = self.shapes[name]
+        strides = [0] * len(shape)
+        step = 1
+        order = list(range(len(shape)))
+        if self.format == NHWC:
+            order = [0, *order[2:], 1]
+        for axis in reversed(order):
+            strides[axis] = step
+            step *= shape[axis]
+        made = self.bench.descriptor("Tensor")
+        ints = ctypes.c_int * len(shape)
+        self.bench.call("cudnnSetTensorNdDescriptor", made, self.type, len(shape), ints(*shape), ints(*strides))
+        return made
+
+    def filter(self) -> "ctypes.c_void_p":
+        """The descriptor of the weights."""
+        shape = self.shapes["w"]
+        made = self.bench.descriptor("Filter")
+        self.bench.call("cudnnSetFilterNdDescriptor", made, self.type, self.format, len(shape), (ctypes.c_int * len(shape))(*shape))
+        return made
+
+    def described(self) -> "ctypes.c_void_p":
+        """The descriptor of the convolution."""
+        case, made = self.case, self.bench.descriptor("Convolution")
+        rank = len(case["size"]) + self.extra
+        compute = DOUBLE if self.type == DOUBLE else FLOAT
+        rows = self.array(case["padding"], 0), self.array(case["stride"], 1), self.array(case["dilation"], 1)
+        self.bench.call("cudnnSetConvolutionNdDescriptor", made, rank, rows[0], rows[1], rows[2], CROSS_CORRELATION, compute)
+        self.bench.call("cudnnSetConvolutionGroupCount", made, case["groups"])
+        math = FMA_MATH if self.bench.version >= 8000 and self.type == FLOAT else DEFAULT_MATH
+        self.bench.call("cudnnSetConvolutionMathType", made, math)
+        return made
+
+    def all(self) -> "dict[str, Any]":
+        """All three directions."""
+        card = self.bench.card
+        there = {name: self.kept(card.store(self.packed(name, tensor))) for name, tensor in (("x", "x"), ("w", "w"), ("dy", "y"))}
+        x, w, y, convolution = self.descriptors["x"], self.descriptors["w"], self.descriptors["y"], self.convolution
+        directions = (
+            ("y", "Forward", (x, w, convolution, y), (x, there["x"], w, there["w"]), y),
+            ("dx", "BackwardData", (w, y, convolution, x), (w, there["w"], y, there["dy"]), x),
+            ("dw", "BackwardFilter", (x, y, convolution, w), (x, there["x"], y, there["dy"]), w),
+        )
+        answer = {"algorithms": {}}  # type: dict[str, Any]
+        for name, direction, question, given, target in directions:
+            algorithm = self.algorithm(direction, question)
+            answer["algorithms"][name] = algorithm
+            answer[name] = self.directed(name, direction, algorithm, (question, given, target))
+        return answer
+
+    def algorithm(self, direction: str, question: "Sequence[Any]") -> int:
+        """What cuDNN's heuristics would take; the plainest algorithm where they answer nothing."""
+        rows = (Perf * 8)()
+        found = ctypes.c_int()
+        function = "cudnnGetConvolution{}Algorithm_v7".format(direction)
+        try:
+            self.bench.call(function, self.bench.handle, question[0], question[1], question[2], question[3], 8, ctypes.byref(found), rows)
+        except RuntimeError:
+            return 0
+        return next((int(row.algo) for row in rows[: found.value] if row.status == 0), 0)
+
+    def directed(self, name: str, direction: str, algorithm: int, words: "tuple[Any, Any, Any]") -> "list[float]":
+        """The result of one direction."""
+        question, given, target = words
+        bench, tensor = self.bench, {"y": "y", "dx": "x", "dw": "w"}[name]
+        size = ctypes.c_size_t()
+        bench.call("cudnnGetConvolution{}WorkspaceSize".format(direction), bench.handle, *question, algorithm, ctypes.byref(size))
+        workspace = self.kept(bench.card.allocate(size.value))
+        # What stands there before must not count: beta is 0.
+        result = self.kept(bench.card.store(b"\xff" * self.length(tensor)))
+        scalar = ctypes.c_double if self.type == DOUBLE else ctypes.c_float
+        one, zero = ctypes.byref(scalar(1)), ctypes.byref(scalar(0))
+        convolution = self.convolution
+        bench.call(
+            "cudnnConvolution{}".format(direction), bench.handle, one, *given, convolution, algorithm, workspace, size, zero, target, result
+        )
+        return self.unpacked(bench.card.fetch(result, self.length(tensor)), tensor)
+
+    # --- numbers to bytes and back ---
+
+    def length(self, tensor: str) -> int:
+        """Bytes of a tensor."""
+        return struct.calcsize(self.letter) * len(self.order(tensor))
+
+    def order(self, tensor: str) -> "list[int]":
+        """For each place in memory the place in the order batch, channels, space."""
+        shape = self.shapes[tensor]
+        space = 1
+        for length in shape[2:]:
+            space *= length
+        if self.format == NCHW:
+            return list(range(shape[0] * shape[1] * space))
+        images, channels = range(shape[0]), range(shape[1])
+        return [(image * shape[1] + channel) * space + place for image in images for place in range(space) for channel in channels]
+
+    def packed(self, name: str, tensor: str) -> bytes:
+        """The numbers of a tensor as they lie in memory."""
+        numbers = self.case[name]
+        order = self.order(tensor)
+        return struct.pack("<{}{}".format(len(order), self.letter), *[numbers[place] for place in order])
+
+    def unpacked(self, content: bytes, tensor: str) -> "list[float]":
+        """The numbers in the order batch, channels, space."""
+        order = self.order(tensor)
+        numbers = [0.0] * len(order)
+        for place, value in zip(order, struct.unpack("<{}{}".format(len(order), self.letter), content)):
+            numbers[place] = value
+        return numbers
+
+    def kept(self, pointer: "ctypes.c_void_p") -> "ctypes.c_void_p":
+        """The pointer, whose memory is given back with the rest."""
+        self.pointers.append(pointer)
+        return pointer
+
+    def close(self) -> None:
+        """Gives memory and descriptors back."""
+        self.bench.card.free(self.pointers)
+        kinds = {"x": "Tensor", "y": "Tensor", "w": "Filter"}
+        for name, made in self.descriptors.items():
+            self.bench.call("cudnnDestroy{}Descriptor".format(kinds[name]), made)
+        self.bench.call("cudnnDestroyConvolutionDescriptor", self.convolution)
+
+
+if __name__ == "__main__":
+    sys.exit("run payload_run.py, which frames this")

@@ -1,0 +1,205 @@
+"""The whole validation: what is tested on this machine, and what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+
+from cudnn_resolve.facts.model import Driver, Facts, InstalledFramework, Unknown
+from cudnn_resolve.host.later import Later
+from cudnn_resolve.host.port import Host
+from cudnn_resolve.matrix.row import Architecture, Card
+from cudnn_resolve.record import dataclass, replace
+from cudnn_resolve.validation.bench import PAYLOADS, Bench, Progress, Run
+from cudnn_resolve.validation.child import Told
+from cudnn_resolve.validation.computing import judge_cases
+from cudnn_resolve.validation.loading import judge_library, judge_loading, judge_order, seen_in
+from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
+from cudnn_resolve.validation.pinned import Pinned, judge_packages, judge_pinned
+from cudnn_resolve.validation.speed import Pace, judge_card, judge_speed, pace_of
+from cudnn_resolve.validation.subject import Subject, gpus_of, subjects_of
+from cudnn_resolve.validation.usage import judge_usage
+
+_MOST_LIBRARIES = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """What is to be tested."""
+
+    frameworks: tuple[str, ...] = ()
+    """Names of distributions or modules; none = all that are installed."""
+    gpu: int | None = None
+    """Number of one GPU; None = every one."""
+    require_gpu: bool = False
+    pinned: Pinned | None = None
+    """A lock that everything must be as."""
+    everything: bool = False
+    """Every type in every layout, instead of each class with each type once."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """What the matrix knows of cards and builds."""
+
+    architecture: Callable[[str | None], Architecture | None] = lambda _capability: None
+    card: Callable[[str | None], Card | None] = lambda _name: None
+    cudnn_built: Callable[[InstalledFramework], str | None] = lambda _installed: None
+    """The cuDNN that a build was compiled against, which some builds tell of themselves as a bare major only."""
+
+
+def validate(host: Host, facts: Facts, wish: Wish, known: Known, progress: Progress = lambda _text: None) -> Validation:
+    """The checks of the frameworks and of cuDNN in the environment that the facts describe, judged."""
+    wanted = [one for one in subjects_of(facts) if not wish.frameworks or {one.name, one.module} & {*wish.frameworks}]
+    subjects = tuple(_completed(one, known) for one in wanted)
+    gpus = tuple(one for one in gpus_of(facts) if wish.gpu is None or one.index == wish.gpu)
+    bench = Bench(host=host, python=facts.python.path or host.python, progress=progress, everything=wish.everything)
+    libraries = libraries_of(facts, subjects)
+    floor = Floor(bench=bench, subjects=subjects, libraries=libraries, known=known)
+    # Every card works from the start, side by side, while it is seen what loads.
+    loading = Later(partial(bench.load, subjects))
+    working = [Later(partial(floor.on_card, gpu, f"gpu{gpu.index}/" if len(gpus) > 1 else "", loading)) for gpu in gpus]
+    told = loading.value()
+    checks = [*_machine(facts, subjects, gpus, wish, host.environ)]
+    for subject, one in zip(subjects, told, strict=True):
+        checks += judge_loading(subject, one, facts, has_gpu=bool(gpus))
+    if wish.pinned is not None:
+        checks += [judge_packages(wish.pinned, facts), *judge_pinned(wish.pinned, subjects, told)]
+    broken = {check.framework for check in checks if check.status == "failed"}
+    # What fails alone fails in company, too: that is said once.
+    whole = [one for one in subjects if not one.is_cpu_build and one.name not in broken]
+    checks += [judge_order(pair, one, facts) for pair, one in bench.orders(whole)]
+    opened = {path: bench.library(path) for path in libraries}
+    for path, one in opened.items():
+        checks += judge_library(f"cudnn/{floor.label(path)}", one, facts)
+    for later in working:
+        checks += later.value()
+    driver = facts.driver.version if isinstance(facts.driver, Driver) else None
+    return Validation(
+        checks=tuple(checks),
+        gpus=gpus,
+        driver=driver,
+        frameworks=MappingProxyType({one.name: one.installed.version for one in subjects}),
+        loaded=MappingProxyType(_loaded([*told, *opened.values()])),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Floor:
+    """The work that every card does."""
+
+    bench: Bench
+    subjects: tuple[Subject, ...]
+    libraries: tuple[str, ...]
+    known: Known
+
+    def on_card(self, gpu: VisibleGpu, prefix: str, loading: Later[tuple[Told, ...]]) -> list[Check]:
+        """All checks of one card: the card itself, each cuDNN, each framework; time is taken once nothing loads any more."""
+        looked = self.bench.card(gpu)
+        checks = [judge_card(f"{prefix}card", looked, gpu.index)]
+        if checks[0].status == "failed":
+            return checks
+        pace = pace_of(looked, self.known.architecture(gpu.compute_capability), self.known.card(gpu.name))
+        for path in self.libraries:
+            runs = self.bench.bare(path, gpu)
+            checks += self._judged(f"{prefix}cudnn/{self.label(path)}/", None, runs, gpu)
+        for subject in self.subjects:
+            if not subject.is_cpu_build and subject.module in PAYLOADS:
+                checks += self._computed(subject, gpu, prefix)
+        loading.value()
+        for subject in self.subjects:
+            if any(check.framework == subject.name and check.status == "passed" for check in checks):
+                checks += self._timed(subject, gpu, prefix, pace)
+        return checks
+
+    def label(self, path: str) -> str:
+        """A short name for a libcudnn, `libcudnn.so.9`; with a number behind it where several have one name."""
+        name = path.rpartition("/")[2]
+        alike = [one for one in self.libraries if one.rpartition("/")[2] == name]
+        return name if len(alike) == 1 else f"{name}#{alike.index(path) + 1}"
+
+    def _computed(self, subject: Subject, gpu: VisibleGpu, prefix: str) -> list[Check]:
+        name = f"{prefix}{subject.name}/"
+        runs = self.bench.computed(subject, gpu)
+        checks = self._judged(name, subject.name, runs, gpu)
+        if any(check.id == f"{name}start" for check in checks):
+            return checks
+        return [*checks, judge_usage(f"{name}cudnn-used", subject.name, runs, gpu.index)]
+
+    def _timed(self, subject: Subject, gpu: VisibleGpu, prefix: str, pace: Pace) -> list[Check]:
+        told = self.bench.timed(subject, gpu)
+        return [judge_speed(f"{prefix}{subject.name}/speed", subject.name, told, pace, gpu.index)] if told is not None else []
+
+    def _judged(self, prefix: str, framework: str | None, runs: Sequence[Run], gpu: VisibleGpu) -> list[Check]:
+        return list(judge_cases(prefix, framework, runs, gpu.index))
+
+
+def _completed(subject: Subject, known: Known) -> Subject:
+    """The subject with the cuDNN that the matrix says it was built with, where it says more than the build itself."""
+    own, told = subject.installed.cudnn_built, known.cudnn_built(subject.installed)
+    if told is None or (own is not None and (own.count(".") > 0 or own != told.partition(".")[0])):
+        return subject
+    return replace(subject, installed=replace(subject.installed, cudnn_built=told))
+
+
+def libraries_of(facts: Facts, subjects: Sequence[Subject]) -> tuple[str, ...]:
+    """Each libcudnn that a framework would load; where there is none, each whole copy that was found."""
+    paths = [one.installed.would_load.path for one in subjects if one.installed.would_load and one.installed.would_load.path]
+    if not paths and not isinstance(facts.cudnn, Unknown):
+        paths = [f"{copy.path}/libcudnn.so.{copy.soname}" for copy in facts.cudnn if copy.path and copy.soname and copy.complete]
+    return tuple(dict.fromkeys(paths))[:_MOST_LIBRARIES]
+
+
+def _machine(facts: Facts, subjects: Sequence[Subject], gpus: Sequence[VisibleGpu], wish: Wish, environ: Mapping[str, str]) -> list[Check]:
+    """Whether there is something to test, and something to test it on."""
+    checks = []
+    if not gpus:
+        checks.append(
+            Check(
+                id="gpu",
+                status="failed" if wish.require_gpu else "skipped",
+                expected="an NVIDIA GPU that programs see" if wish.gpu is None else f"GPU {wish.gpu}",
+                observed=_no_gpu(facts, wish, environ),
+                detail="nothing can be computed; what loads, from where and in which version is checked all the same",
+            )
+        )
+    if not subjects:
+        where = facts.python.prefix or facts.python.path or "this environment"
+        wanted = f" of {', '.join(wish.frameworks)}" if wish.frameworks else ""
+        checks.append(Check(id="frameworks", status="skipped", observed=f"none{wanted} is installed in {where}"))
+    return checks
+
+
+def _no_gpu(facts: Facts, wish: Wish, environ: Mapping[str, str]) -> str:
+    if isinstance(facts.gpus, Unknown):
+        visible = environ.get("CUDA_VISIBLE_DEVICES")
+        return "nobody could be asked for GPUs" if visible is None else f"CUDA_VISIBLE_DEVICES={visible!r} leaves none that programs see"
+    hidden = [gpu for gpu in facts.gpus if gpu.hidden]
+    if wish.gpu is not None and len(facts.gpus) > len(hidden):
+        return f"programs see {len(facts.gpus) - len(hidden)}, numbered from 0"
+    if hidden:
+        return f"CUDA_VISIBLE_DEVICES hides {len(hidden)} of {len(facts.gpus)}: programs see none"
+    return "no NVIDIA driver" if facts.driver is None else "no GPU"
+
+
+def _loaded(told: Sequence[Told]) -> dict[str, str]:
+    """Kind of library to the version that was seen; where processes differ, all versions."""
+    found: dict[str, list[str]] = {}
+    for one in told:
+        seen = seen_in(one)
+        pairs = [(path.rpartition("/")[2].removeprefix("lib").partition(".so")[0], version) for path, version in seen.libraries.items()]
+        pairs += [("cudnn", cudnn.version.text) for cudnn in seen.cudnns if cudnn.version]
+        for kind, version in pairs:
+            if version is not None and version not in found.setdefault(kind, []):
+                found[kind].append(version)
+    return {kind: ", ".join(versions) for kind, versions in sorted(found.items()) if versions}
+
+
+def with_causes(validation: Validation, explain: Callable[[str], str]) -> Validation:
+    """The validation in which what failed with words of its own carries their cause; `explain` answers "" for what it does not know."""
+    checks = []
+    for check in validation.checks:
+        why = explain("\n".join([check.observed or "", *check.output])) if check.status == "failed" else ""
+        checks.append(replace(check, detail="; ".join(filter(None, [check.detail, why]))) if why else check)
+    return replace(validation, checks=tuple(checks))

@@ -1,0 +1,119 @@
+"""`cudnn-resolve doctor` as a command: what it prints, and how it exits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import cudnn_resolve
+from tests.functional.test_cli import is_explained, run
+
+MISSING = "[rank0]: ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory\n"
+T4 = {
+    "schema": "cudnn-resolve/detect/1",
+    "platform": {"system": "linux", "arch": "x86_64", "distribution": "ubuntu", "release": "22.04", "glibc": "2.35"},
+    "python": {"version": "3.11.9", "path": "/srv/env/bin/python"},
+    "driver": {"version": "535.161.07"},
+    "gpus": [{"name": "Tesla T4", "compute_capability": "7.5"}],
+    "cudnn": [],
+    "packages": {"pip": {"torch": "2.6.0", "numpy": "2.1.3"}},
+}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    path = tmp_path / "train.log"
+    path.write_text(f"epoch 1\n{MISSING}", "utf-8")
+    return str(path)
+
+
+def test_a_log_gives_cause_evidence_and_remedy(log: str) -> None:
+    done = run("doctor", log, "--no-facts")
+    assert done.returncode == 1
+    assert "cudnn_missing" in done.stdout
+    assert "line 2" in done.stdout
+    assert "$ cudnn-resolve apply" in done.stdout
+
+
+def test_json_is_the_contract(log: str) -> None:
+    done = run("doctor", log, "--no-facts", "--format", "json")
+    told = json.loads(done.stdout)
+    assert told["schema"] == "cudnn-resolve/doctor/1"
+    finding = told["findings"][0]
+    assert {"cause", "severity", "summary", "evidence", "remedy", "confidence"} <= set(finding)
+    assert finding["evidence"] == [{"source": "log", "line": 2, "text": MISSING.strip()}]
+    assert all(set(one) == {"text", "command"} for one in finding["remedy"])
+
+
+def test_standard_input_is_a_log() -> None:
+    done = run("doctor", "-", "--no-facts", "--format", "json", input=MISSING, stdin=None)
+    assert json.loads(done.stdout)["findings"][0]["cause"] == "cudnn_missing"
+
+
+def test_facts_of_another_machine_decide(log: str, tmp_path: Path) -> None:
+    facts = tmp_path / "facts.json"
+    facts.write_text(json.dumps(T4 | {"cudnn": [{"version": "9.1.0.70", "soname": 9, "path": "/srv/env/cudnn", "source": "pip"}]}), "utf-8")
+    done = run("doctor", log, "--facts", str(facts), "--format", "json")
+    finding = json.loads(done.stdout)["findings"][0]
+    assert finding["cause"] == "lib_not_on_path"
+    assert "/srv/env/cudnn" in finding["summary"]
+
+
+def test_facts_alone_are_judged(tmp_path: Path) -> None:
+    facts = tmp_path / "facts.json"
+    facts.write_text(json.dumps(T4), "utf-8")
+    assert run("doctor", "--facts", str(facts)).returncode == 0
+    facts.write_text(json.dumps(T4 | {"driver": {"version": "470.57.02"}}), "utf-8")
+    done = run("doctor", "--facts", str(facts))
+    assert done.returncode == 1
+    assert "driver_too_old" in done.stdout
+    assert "470.57.02" in done.stdout
+
+
+def test_harmless_lines_end_with_exit_code_0() -> None:
+    noise = "W tensorflow/compiler/tf2tensorrt/utils/py_utils.cc:38] TF-TRT Warning: Could not find TensorRT\n"
+    done = run("doctor", "-", "--no-facts", input=noise, stdin=None)
+    assert done.returncode == 0
+    assert "harmless" in done.stdout
+    assert run("doctor", "-", "--no-facts", input="epoch 1\n", stdin=None).stdout == "Nothing wrong was found.\n"
+
+
+def test_markdown_tells_strangers_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text(
+        "token=hf_abcdefghijklmnopqrstuv OSError: /home/marie/v/lib/libcudnn.so.8: cannot open shared object file <b>|x|</b> ```\n", "utf-8"
+    )
+    text = run("doctor", str(path), "--no-facts", "--format", "markdown").stdout
+    assert "hf_" not in text
+    assert "marie" not in text
+    assert "~/v/lib/libcudnn.so.8" in text
+    assert "````text" in text
+
+
+def test_a_log_may_be_anything(tmp_path: Path) -> None:
+    path = tmp_path / "bytes.log"
+    path.write_bytes(b"\x1b]0;evil\x07\xff\xfe\x00" * 300 + MISSING.encode() + b"\x1b[31m")
+    done = run("doctor", str(path), "--no-facts")
+    assert done.returncode in (0, 1)
+    assert "\x1b" not in done.stdout
+
+
+def test_what_cannot_be_is_explained(tmp_path: Path) -> None:
+    assert is_explained(run("doctor", str(tmp_path / "none.log"), "--no-facts"), 2, "none.log")
+    assert is_explained(run("doctor", str(tmp_path), "--no-facts"), 2, "is a directory")
+    assert is_explained(run("doctor", "--no-facts"), 2, "--no-facts")
+    assert is_explained(run("doctor", "-", "--facts", "-"), 2, "standard input")
+
+
+def test_fix_says_what_helps_where_apply_cannot(log: str) -> None:
+    done = run("doctor", log, "--no-facts", "--fix")
+    assert done.returncode == 1
+    assert "what helps is:" in done.stderr
+    assert "pip install" in done.stderr
+
+
+def test_the_library_gives_what_json_prints(log: str) -> None:
+    printed = json.loads(run("doctor", log, "--no-facts", "--format", "json").stdout)
+    assert cudnn_resolve.doctor(log, no_facts=True) == printed

@@ -1,0 +1,111 @@
+"""`validate` with frameworks: ones that are broken, and (network, gpu) real ones that compute."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cudnn_resolve.cli.main import main
+from cudnn_resolve.facts.model import Facts, InstalledFramework
+from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.validation.bench import Bench
+from cudnn_resolve.validation.computing import judge_cases
+from cudnn_resolve.validation.subject import subjects_of
+from tests.functional.interpreters import make_environment, site_packages
+
+THIS = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+def install(venv: Path, name: str, version: str, code: str) -> None:
+    """A distribution with one module of its name."""
+    site = site_packages(venv)
+    metadata = site / f"{name}-{version}.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n", "utf-8")
+    (site / name).mkdir()
+    (site / name / "__init__.py").write_text(code, "utf-8")
+    (site / name / "version.py").write_text("__version__ = '2.6.0+cu124'\ncuda = '12.4'\n", "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("import missing_module\n", "ModuleNotFoundError: No module named 'missing_module'"),
+        ("raise ImportError('libcudnn.so.9: cannot open shared object file')\n", "libcudnn.so.9: cannot open shared object file"),
+        ("import os; os.abort()\n", "crashed (SIGABRT)"),
+        ("import sys; sys.exit(3)\n", "SystemExit: 3"),
+        ("import os; os.write(2, b'\\x1b[2J\\xff last words\\n'); os._exit(9)\n", "exited with status 9"),
+        ("raise BaseException('x' * 100000)\n", "BaseException: xxx"),
+    ],
+)
+def test_a_framework_that_is_broken(tmp_path: Path, capsys: pytest.CaptureFixture[str], code: str, words: str) -> None:
+    make_environment(THIS, tmp_path / "venv")
+    install(tmp_path / "venv", "torch", "2.6.0", code)
+
+    assert main(["validate", "--python", str(tmp_path / "venv"), "--format", "json"]) == 1
+    checks = {check["id"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+
+    assert checks["torch/import"]["status"] == "failed"
+    assert words in checks["torch/import"]["observed"]
+    assert "\x1b" not in json.dumps(checks, ensure_ascii=False)
+
+
+def test_a_framework_that_hangs(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cudnn_resolve.validation.bench.LOAD_SECONDS", 0.5)
+    make_environment(THIS, tmp_path / "venv")
+    install(tmp_path / "venv", "torch", "2.6.0", "import time; time.sleep(60)\n")
+
+    assert main(["validate", "--python", str(tmp_path / "venv")]) == 1
+    assert "did not end within 0.5 s and was stopped" in capsys.readouterr().out
+
+
+def test_only_the_framework_that_is_named_is_tried(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_environment(THIS, tmp_path / "venv")
+    install(tmp_path / "venv", "torch", "2.6.0", "raise ImportError\n")
+
+    assert main(["validate", "--python", str(tmp_path / "venv"), "-f", "jax"]) == 0
+    assert "none of jax is installed" in capsys.readouterr().out
+
+
+@pytest.mark.network
+@pytest.mark.parametrize(
+    ("name", "packages"), [("jax", ["jax[cpu]"]), ("onnxruntime", ["onnxruntime"]), ("ctranslate2", ["ctranslate2", "setuptools"])]
+)
+def test_real_frameworks_compute_every_case_on_the_cpu(tmp_path: Path, name: str, packages: list[str]) -> None:
+    """The mathematics of a payload is right: what it gives lies within the tolerances, for every class that the CPU can do."""
+    python = make_environment(THIS, tmp_path / "venv")
+    subprocess.run([sys.executable, "-m", "pip", "--python", python, "install", "-q", *packages], check=True, timeout=600)
+    facts = Facts(frameworks=(InstalledFramework(name=name, version="1"),))
+    bench = Bench(host=LinuxHost(), python=python, progress=lambda _text: None, device="cpu", everything=True)
+
+    checks = list(judge_cases("", name, bench.computed(subjects_of(facts)[0], None), None))
+
+    assert [(check.id, check.observed) for check in checks if check.status not in ("passed", "skipped")] == []
+    assert sum(check.status == "passed" for check in checks) >= (1 if name == "ctranslate2" else 25)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("words", [[], ["--full"]], ids=["default", "full"])
+def test_everything_that_is_installed_passes_on_every_gpu(tmp_path: Path, words: list[str]) -> None:
+    """Of the environment that CUDNN_RESOLVE_TEST_PYTHON names, else of the one that runs the tests."""
+    python = os.environ.get("CUDNN_RESOLVE_TEST_PYTHON", sys.executable)
+    out = tmp_path / "out.json"
+
+    code = main(["validate", "--python", python, "--require-gpu", "--format", "json", "-o", str(out), *words])
+
+    told = json.loads(out.read_text("utf-8"))
+    assert [check for check in told["checks"] if check["status"] == "failed"] == []
+    assert (code, told["status"]) == (0, "passed")
+
+
+@pytest.mark.gpu
+def test_a_hidden_gpu_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+    assert main(["validate", "--require-gpu"]) == 1
+    assert "CUDA_VISIBLE_DEVICES" in capsys.readouterr().out

@@ -1,0 +1,74 @@
+"""Logs with known causes: what is said of each, and that what looks bad and is not stays quiet."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.written_logs import Case, book, broken, judged, loud, written
+
+WRITTEN, BROKEN = written(), broken()
+
+
+@pytest.mark.parametrize("case", WRITTEN, ids=[case.name for case in WRITTEN])
+def test_a_log_written_after_a_report_has_its_cause(case: Case) -> None:
+    found = judged(case.log)
+    if case.cause == "harmless":
+        assert not loud(found)
+        assert not found.is_error
+    else:
+        assert found.findings[0].cause == case.cause
+        assert found.findings[0].severity == "error"
+
+
+@pytest.mark.parametrize("case", BROKEN, ids=[case.name for case in BROKEN])
+def test_a_log_of_an_environment_that_was_broken_has_a_cause_of_its_family(case: Case) -> None:
+    # What parts the missing from the hidden are the facts of that environment, which are not here.
+    families = (
+        {"cudnn_missing", "lib_not_on_path", "cudnn_major_mismatch"},
+        {"driver_not_loaded", "driver_too_old", "container_gpu_not_passed"},
+    )
+    family = next((one for one in families if case.cause in one), {case.cause})
+    found = judged(case.log)
+    if case.cause == "harmless":
+        assert not loud(found)
+    else:
+        assert found.findings[0].cause in family
+        assert found.findings[0].evidence
+        assert found.findings[0].remedy
+
+
+def test_every_cause_is_tried() -> None:
+    assert {case.cause for case in WRITTEN} == set(book().causes())
+    assert len(WRITTEN) >= 200
+    assert len(BROKEN) >= 25
+
+
+@pytest.mark.parametrize("case", [case for case in WRITTEN if case.cause == "harmless"], ids=lambda case: case.name)
+def test_noise_stays_quiet_among_ordinary_lines(case: Case) -> None:
+    ordinary = "".join(f"step {number} loss 0.{number:04d} accuracy 0.9\n" for number in range(300))
+    assert not loud(judged(ordinary + case.log + ordinary))
+
+
+@pytest.mark.parametrize("case", WRITTEN[::3], ids=lambda case: case.name)
+def test_a_cause_is_found_behind_what_launchers_write_before_each_line(case: Case) -> None:
+    plain = judged(case.log)
+    for prefix in ("[rank3]: ", "(trainer pid=4321) ", "Oct 04 13:19:39 node7 train[394]: "):
+        dressed = judged("".join(prefix + line for line in case.log.splitlines(keepends=True)))
+        assert {one.cause for one in dressed.findings[:2]} & {one.cause for one in plain.findings[:2]} or not plain.findings
+
+
+@pytest.mark.parametrize("case", WRITTEN[::4], ids=lambda case: case.name)
+def test_a_cause_is_found_in_colours_and_with_windows_line_ends(case: Case) -> None:
+    dressed = "".join(f"\x1b[31m{line}\x1b[0m\r\n" for line in case.log.splitlines())
+    assert [one.cause for one in judged(dressed).findings[:1]] == [one.cause for one in judged(case.log).findings[:1]]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-8-sig"])
+def test_a_cause_is_found_in_any_encoding(encoding: str) -> None:
+    log = "ready\nImportError: libcudnn.so.8: cannot open shared object file: No such file or directory\n" * 2
+    assert judged(log.encode(encoding)).findings[0].cause == "cudnn_missing"
+
+
+def test_a_log_with_nothing_wrong_gives_nothing() -> None:
+    assert not judged("epoch 1 loss 0.5\nsaving model\n").findings
+    assert not judged("").findings

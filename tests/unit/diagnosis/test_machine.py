@@ -1,0 +1,168 @@
+"""Findings from facts alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cudnn_resolve.diagnosis.diagnose import diagnose
+from cudnn_resolve.diagnosis.machine_check import diagnose_facts
+from cudnn_resolve.diagnosis.model import Finding
+from cudnn_resolve.facts.codec import from_mapping
+from tests.written_logs import book, judged
+
+T4 = {"name": "Tesla T4", "compute_capability": "7.5", "memory_mib": 15360}
+RTX5090 = {"name": "NVIDIA GeForce RTX 5090", "compute_capability": "12.0"}
+P100 = {"name": "Tesla P100-PCIE-16GB", "compute_capability": "6.0"}
+LINUX = {
+    "platform": {"system": "linux", "arch": "x86_64", "distribution": "ubuntu", "release": "22.04", "glibc": "2.35"},
+    "python": {"version": "3.11.9"},
+}
+
+
+def findings(**facts: Any) -> list[Finding]:
+    return diagnose_facts(from_mapping({**LINUX, **facts}, "test"), book())
+
+
+def causes(severity: str, **facts: Any) -> set[str]:
+    return {one.cause for one in findings(**facts) if one.severity == severity}
+
+
+@pytest.mark.parametrize(
+    ("facts", "cause"),
+    [
+        ({"driver": {"version": "470.57.02"}, "gpus": [T4], "packages": {"pip": {"torch": "2.6.0+cu124"}}}, "driver_too_old"),
+        ({"driver": {"version": "550.54.15"}, "gpus": [T4], "packages": {"pip": {"torch": "2.11.0"}}}, "driver_too_old"),
+        (
+            {"driver": {"version": "580.82.07"}, "gpus": [RTX5090], "packages": {"pip": {"torch": "2.6.0+cu124"}}},
+            "gpu_arch_too_new_for_build",
+        ),
+        ({"driver": {"version": "580.82.07"}, "gpus": [P100], "packages": {"pip": {"torch": "2.8.0+cu128"}}}, "gpu_arch_too_old_for_build"),
+        ({"driver": {"version": "535.161.07", "kernel_module": "535.129.03"}}, "driver_library_mismatch"),
+        ({"packages": {"pip": {"torch": "2.2.2", "numpy": "2.1.3"}}}, "numpy_abi"),
+        ({"packages": {"pip": {"tensorflow": "2.8.0", "protobuf": "4.25.5"}}}, "protobuf_abi"),
+        (
+            {"gpus": [RTX5090], "loader": {"ld_library_path": ["/usr/local/cuda-12.4/compat"], "ldconfig": []}},
+            "forward_compat_hw",
+        ),
+        (
+            {
+                "cudnn": [{"version": "9.1.0.70", "soname": 9, "path": "/v/nvidia/cudnn/lib", "source": "pip"}],
+                "frameworks": [
+                    {
+                        "name": "tensorflow",
+                        "version": "2.18.0",
+                        "cuda_built": "12.5.1",
+                        "cudnn_built": "9.3.0",
+                        "would_load": {"cudnn": {"version": "9.1.0.70", "path": "/v/nvidia/cudnn/lib/libcudnn.so.9"}, "because": "RUNPATH"},
+                    }
+                ],
+            },
+            "cudnn_too_old_for_framework",
+        ),
+        (
+            {
+                "cudnn": [
+                    {"version": "9.3.0.75", "soname": 9, "path": "/v/nvidia/cudnn/lib", "source": "pip"},
+                    {"version": "9.0.0", "soname": 9, "path": "/opt/cudnn", "source": "other"},
+                ],
+                "frameworks": [
+                    {
+                        "name": "tensorflow",
+                        "version": "2.18.0",
+                        "cudnn_built": "9.3.0",
+                        "would_load": {"cudnn": {"version": "9.0.0", "path": "/opt/cudnn/libcudnn.so.9"}, "because": "LD_LIBRARY_PATH"},
+                    }
+                ],
+            },
+            "ld_path_shadowing",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_will_fail_is_an_error(facts: dict[str, Any], cause: str) -> None:
+    assert cause in causes("error", **facts)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"driver": {"version": "550.54.15"}, "gpus": [T4], "packages": {"pip": {"torch": "2.6.0+cu124", "numpy": "2.1.3"}}},
+        {"driver": {"version": "580.82.07"}, "gpus": [RTX5090], "packages": {"pip": {"torch": "2.8.0"}}},
+        {"driver": {"version": "525.60.13"}, "gpus": [T4], "packages": {"pip": {"torch": "2.6.0+cu124"}}},
+        {"packages": {"pip": {"tensorflow": "2.15.1", "numpy": "1.26.4", "protobuf": "4.25.5"}}},
+        {},
+    ],
+)
+def test_what_works_is_no_error(facts: dict[str, Any]) -> None:
+    assert not causes("error", **facts)
+    assert not causes("warning", **facts)
+
+
+def test_wheels_of_two_cuda_majors_share_files() -> None:
+    assert "cudnn_sublibrary_mix" in causes(
+        "warning", packages={"pip": {"nvidia-cudnn-cu12": "9.28.0.42", "nvidia-cudnn-cu13": "9.19.0.56"}}
+    )
+
+
+def test_a_system_copy_lends_a_part_that_the_wheel_lacks() -> None:
+    found = findings(
+        cudnn=[
+            {"version": "9.20.0.48", "soname": 9, "path": "/v/nvidia/cudnn/lib", "source": "pip"},
+            {"version": "9.23.0", "soname": 9, "path": "/usr/lib/x86_64-linux-gnu", "source": "apt"},
+        ]
+    )
+    assert any(one.cause == "cudnn_sublibrary_mix" and one.severity == "warning" for one in found)
+
+
+def test_a_build_without_cuda_is_named_where_there_is_a_gpu() -> None:
+    facts = {"driver": {"version": "580.82.07"}, "gpus": [T4]}
+    assert "cpu_only_build" in causes("warning", **facts, packages={"pip": {"torch": "2.8.0+cpu"}})
+    assert "cpu_only_build" not in causes("warning", **facts, packages={"pip": {"torch": "2.8.0", "jax": "0.7.2", "jaxlib": "0.7.2"}})
+
+
+def test_other_pins_than_torch_declares_are_a_note() -> None:
+    facts = {"driver": {"version": "550.54.15"}, "gpus": [T4], "packages": {"pip": {"torch": "2.6.0", "nvidia-cudnn-cu12": "9.3.0.75"}}}
+    found = findings(**facts)
+    assert any("declares nvidia-cudnn-cu12==9.1.0.70 and 9.3.0.75 is installed" in one.summary for one in found if one.severity == "info")
+    assert all(one.severity == "info" for one in found)
+
+
+def test_facts_decide_what_the_log_leaves_open() -> None:
+    log = "OSError: libcudnn.so.9: cannot open shared object file: No such file or directory\n"
+    assert judged(log).findings[0].cause == "cudnn_missing"
+    assert judged(log).findings[0].undecided
+    for copies, cause in (
+        ([{"version": "9.1.0.70", "soname": 9, "path": "/v/nvidia/cudnn/lib", "source": "pip"}], "lib_not_on_path"),
+        ([{"version": "8.9.7.29", "soname": 8, "path": "/usr/lib/x86_64-linux-gnu", "source": "apt"}], "cudnn_major_mismatch"),
+        ([], "cudnn_missing"),
+    ):
+        assert _with(log, cudnn=copies)[0].cause == cause
+
+
+def test_facts_tell_a_container_from_an_old_driver() -> None:
+    log = "RuntimeError: cuda runtime error (35) : CUDA driver version is insufficient for CUDA runtime version\n"
+    assert judged(log).findings[0].cause == "driver_too_old"
+    assert _with(log, container={"kind": "docker"}, driver=None, gpus=[])[0].cause == "container_gpu_not_passed"
+
+
+def _with(log: str, **facts: Any) -> tuple[Finding, ...]:
+    from cudnn_resolve.diagnosis.read import Reader
+
+    return diagnose(Reader(book().symptoms()).read([log.encode()]), from_mapping({**LINUX, **facts}, "test"), book()).findings
+
+
+def test_a_remedy_is_a_plan_for_this_machine() -> None:
+    facts = {"driver": {"version": "550.54.15"}, "gpus": [T4], "packages": {"pip": {"torch": "2.11.0"}}}
+    found = diagnose(None, from_mapping({**LINUX, **facts}, "test"), book()).findings[0]
+    assert found.cause == "driver_too_old"
+    assert found.remedy[0].command == "cudnn-resolve apply -f torch"
+    assert "torch 2" in found.remedy[0].text
+
+
+def test_the_wheel_of_a_library_is_of_the_cuda_that_is_installed() -> None:
+    log = "OSError: libcusparse.so.12: cannot open shared object file: No such file or directory\n"  # of CUDA 12, and of CUDA 13
+    for installed, wheel in (("nvidia-cusolver-cu12", "nvidia-cusparse-cu12"), ("nvidia-cusolver", "nvidia-cusparse")):
+        commands = [one.command for one in _with(log, packages={"pip": {installed: "11.6.1.9"}})[0].remedy]
+        assert any(str(command).endswith(f"pip install {wheel}") for command in commands)

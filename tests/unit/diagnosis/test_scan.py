@@ -1,0 +1,93 @@
+"""Reading logs: any size, any ends of lines, in bounded memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cudnn_resolve.diagnosis.read import Reader
+from cudnn_resolve.diagnosis.scan import Index, Line, Scanner, joined, plain
+from tests.written_logs import book, judged
+
+MISSING = "ImportError: libcudnn.so.8: cannot open shared object file: No such file or directory"
+
+
+def numbers(log: bytes, *, piece: int = 1 << 16) -> list[int]:
+    found = Reader(book().symptoms()).read(log[start : start + piece] for start in range(0, len(log), piece))
+    return [one.line for one in found.matches.get("loader-cudnn-not-found", [])]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("before", [0, 1, 500, 40_000])
+def test_a_line_has_its_number(before: int, end: str) -> None:
+    log = f"step 1 of many{end}" * before + MISSING + end
+    assert numbers(log.encode()) == [before + 1]
+
+
+def test_lines_that_a_progress_bar_draws_over_count_as_one() -> None:
+    bar = "".join(f"\r {number}%|###| {number}/100" for number in range(100))
+    assert numbers(f"start\n{bar}\n{MISSING}\n".encode()) == [3]
+    assert numbers(f"start\n{bar}\r{MISSING}\n".encode()) == [2]
+
+
+def test_another_major_in_a_line_of_one_shape_is_seen() -> None:
+    log = "\n".join(f"OSError: libcudnn.so.{major}: cannot open shared object file" for major in (7, 8, 9))
+    assert numbers(log.encode()) == [1, 2, 3]
+
+
+@settings(max_examples=40)
+@given(st.binary(max_size=300), st.integers(1, 50))
+def test_how_a_log_is_cut_into_pieces_changes_nothing(raw: bytes, piece: int) -> None:
+    log = raw + b"\n" + MISSING.encode() + b"\n" + raw
+    assert judged(log, piece=piece) == judged(log)
+
+
+def test_a_line_without_an_end_is_looked_at_in_bounded_memory() -> None:
+    def endless() -> Iterator[bytes]:
+        for _ in range(16):
+            yield b"x" * (1 << 18)
+        yield f" {MISSING} ".encode()
+        for _ in range(8):
+            yield b"y" * (1 << 18)
+
+    symptoms = book().symptoms()
+    tracemalloc.start()
+    found = Reader(symptoms).read(endless())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.matches["loader-cudnn-not-found"][0].line == 1
+    assert peak < 20 << 20
+
+
+def test_memory_does_not_grow_with_the_log() -> None:
+    def many() -> Iterator[bytes]:
+        for number in range(12):
+            yield "".join(f"shape {number} {other} word{number * other}x libcudnn\n" * 3 for other in range(600)).encode()
+
+    symptoms = book().symptoms()
+    tracemalloc.start()
+    Reader(symptoms).read(many())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40 << 20
+
+
+def test_a_message_over_lines_is_joined_without_the_prefix_of_its_rank() -> None:
+    log = b"[rank1]: first half\n[rank0]: another\n[rank1]: second half\n"
+    lines = list(Scanner(Index(["first half"])).feed(log)) + list(_finish(log))
+    assert joined(lines[0], 2) == "[rank1]: first half second half"
+
+
+def _finish(log: bytes) -> Iterator[Line]:
+    scanner = Scanner(Index(["first half"]))
+    list(scanner.feed(log))
+    yield from scanner.finish()
+
+
+def test_text_is_cleaned() -> None:
+    assert plain("\x1b[1;31mcouldn\u2018t\x1b[0m \u201cx\u201d\x07".encode()) == 'couldn\'t "x"'
+    assert plain(b"\xff\xfebad") == "\ufffd\ufffdbad"

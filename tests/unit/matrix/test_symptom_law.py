@@ -1,0 +1,65 @@
+"""Each law of the symptom tables with a row that breaks it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cudnn_resolve.host.tables import open_book
+from cudnn_resolve.matrix import symptom_law
+
+ROW = {
+    "id": '"own-row"',
+    "anchor": '"something rare"',
+    "pattern": '"something rare of {found:cudnn}"',
+    "role": '"proves"',
+    "cause": '"cudnn_missing"',
+    "sample": '"something rare of 9.1.0"',
+}
+
+
+def faults(tmp_path: Path, text: str) -> list[str]:
+    (tmp_path / "symptom").mkdir()
+    (tmp_path / "symptom" / "own.toml").write_text(text, "utf-8")
+    return [str(fault) for law in symptom_law.LAWS for fault in law(open_book((str(tmp_path),)))]
+
+
+def row(**changes: str) -> str:
+    return "[[symptom]]\n" + "".join(f"{name} = {value}\n" for name, value in (ROW | changes).items())
+
+
+def test_a_row_that_is_right(tmp_path: Path) -> None:
+    assert not faults(tmp_path, row())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (row(sample='"something rare"'), "is not found by the patterns"),
+        (row(sample='"another of 9.1.0"'), "holds none of the anchors"),
+        (row(cause='"bad_luck"'), "bad_luck is no [[cause]]"),
+        (row(summary='"cuDNN {wanted}"'), "{wanted} is no field"),
+        (row(when='"wanted < found"'), "wanted is no field"),
+        (row(needs='"moonlight"'), "moonlight is a feature that nothing tells"),
+        (row(id='"error-803"'), "error-803 is in"),
+        ('[[remedy]]\ncause = "bad_luck"\nid = "x"\ntext = "wait"\n', "bad_luck is no [[cause]]"),
+        ('[[cause]]\nid = "bad_luck"\ntitle = "x"\nseverity = "error"\nsummary = "x"\n', "bad_luck has no [[remedy]]"),
+        ('[[cause]]\nid = "harmless"\ntitle = "x"\nseverity = "info"\nsummary = "x"\nexplains = ["none"]\n', "none is no [[cause]]"),
+    ],
+)
+def test_a_row_that_is_wrong(text: str, said: str, tmp_path: Path) -> None:
+    assert any(said in fault for fault in faults(tmp_path, text))
+
+
+def test_a_symptom_of_ones_own_needs_no_code(tmp_path: Path) -> None:
+    from cudnn_resolve.diagnosis.diagnose import diagnose_log
+    from cudnn_resolve.diagnosis.read import Reader
+
+    (tmp_path / "symptom").mkdir()
+    (tmp_path / "symptom" / "own.toml").write_text(
+        row(cause='"hardware_fault"', weight="99", summary='"the rare thing of {found}"'), "utf-8"
+    )
+    book = open_book((str(tmp_path),))
+    found = diagnose_log(Reader(book.symptoms()).read([b"now something rare of 9.1.0 came\n"]), book).findings
+    assert (found[0].cause, found[0].summary) == ("hardware_fault", "the rare thing of 9.1.0")

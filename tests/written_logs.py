@@ -1,0 +1,61 @@
+"""Logs in `tests/logs`: written after public reports, and recorded from environments that were really broken."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from cudnn_resolve.diagnosis.diagnose import diagnose_log
+from cudnn_resolve.diagnosis.model import Diagnosis
+from cudnn_resolve.diagnosis.read import Reader
+from cudnn_resolve.host.tables import open_book
+from cudnn_resolve.matrix.book import Book
+
+LOGS = Path(__file__).parent / "logs"
+
+
+class Case(NamedTuple):
+    """A log with its cause."""
+
+    name: str
+    cause: str
+    log: str
+
+
+@lru_cache(maxsize=1)
+def book() -> Book:
+    """The shipped tables."""
+    return open_book()
+
+
+def written() -> list[Case]:
+    """The logs of written.txt."""
+    cases: list[Case] = []
+    for line in (LOGS / "written.txt").read_text("utf-8").splitlines(keepends=True):
+        if line.startswith("=== "):
+            cause, _, name = line[4:].strip().partition(" | ")
+            cases.append(Case(f"{cause}: {name}", cause, ""))
+        elif cases:
+            cases[-1] = cases[-1]._replace(log=cases[-1].log + line)
+    return cases
+
+
+def broken() -> list[Case]:
+    """The logs that `scripts/broken_environments.py` recorded."""
+    cases = []
+    for path in sorted((LOGS / "broken").glob("*.log")):
+        head, _, log = path.read_text("utf-8").partition("\n")
+        cases.append(Case(path.stem, head.removeprefix("cause: "), log))
+    return cases
+
+
+def judged(log: str | bytes, *, piece: int = 1 << 20) -> Diagnosis:
+    """The findings of a log by itself, handed over in pieces of that size."""
+    raw = log.encode() if isinstance(log, str) else log
+    return diagnose_log(Reader(book().symptoms()).read(raw[start : start + piece] for start in range(0, len(raw), piece)), book())
+
+
+def loud(diagnosis: Diagnosis) -> list[str]:
+    """The causes above `info`."""
+    return [one.cause for one in diagnosis.findings if one.severity != "info"]
