@@ -149,7 +149,7 @@ def _carry_out(plan: Plan, task: Task, work: Work, options: Options, ways: Ways)
         from cudnn_resolve.execution.after import differences
 
         facts = detect_facts(options)
-        return differences(task, facts) or (tested(task, facts, options) if ways.validate else ())
+        return differences(task, facts) or (seen_at_work(task, facts, options) if ways.validate else ())
 
     with _downloads(options, plan) as download:
         done = carry_out(task, replace(work, verify=verify, download=download, members=download.members))
@@ -160,7 +160,7 @@ def _carry_out(plan: Plan, task: Task, work: Work, options: Options, ways: Ways)
     return replace(done, restart=restart_note(work.host, task.frameworks))
 
 
-def tested(task: Task, facts: Facts, options: Options) -> tuple[str, ...]:
+def seen_at_work(task: Task, facts: Facts, options: Options) -> tuple[str, ...]:
     """What fails of the stack at work on the GPUs of this machine, in words; nothing is tested where there is none."""
     if not or_none(facts.gpus) or not or_none(facts.driver) or not task.cudnn:
         return ()

@@ -7,7 +7,7 @@ import argparse
 import pytest
 
 from cudnn_resolve.cli import apply, validate
-from cudnn_resolve.cli.applying import tested
+from cudnn_resolve.cli.applying import seen_at_work
 from cudnn_resolve.cli.options import Options
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.execution.task import Task
@@ -20,7 +20,7 @@ WITH_GPU = Facts(driver=Driver(version="550.54.15"), gpus=(Gpu(name="Tesla T4"),
 
 @pytest.mark.parametrize("facts", [Facts(), Facts(driver=None, gpus=()), Facts(driver=None, gpus=WITH_GPU.gpus)])
 def test_without_a_gpu_nothing_is_tested(facts: Facts) -> None:
-    assert tested(TASK, facts, Options()) == ()
+    assert seen_at_work(TASK, facts, Options()) == ()
 
 
 @pytest.mark.parametrize(("status", "said"), [("passed", ()), ("failed", ("validation: torch/conv2d: no kernel image",))])
@@ -34,7 +34,7 @@ def test_with_a_gpu_the_stack_is_seen_at_work(monkeypatch: pytest.MonkeyPatch, s
 
     monkeypatch.setattr(validate, "validation_of", validation_of)
 
-    assert tested(TASK, WITH_GPU, Options()) == said
+    assert seen_at_work(TASK, WITH_GPU, Options()) == said
     assert [facts for _, facts in asked] == [WITH_GPU]
 
 
