@@ -3,7 +3,8 @@
 
 usage: install_lock.py [--tool uv|pip] [--python X.Y] [--pairs FILE] [REQUIREMENT…]
 
-Each line of `--pairs FILE` is one set of requirements (and `@ X.Y` for its Python), else the words of the command line are one. The lock is
+Each line of `--pairs FILE` is one set of requirements (and ` @ X.Y` for its Python; `@FILE` names a requirements file), else the words of
+the command line are one. The lock is
 made for a machine with a new driver and an L4. There needs to be no GPU: a stand-in for the driver, compiled from tests/native, lets
 TensorFlow open the libraries that it would open on one. What every process has mapped is read back: one directory of libcudnn, of the
 locked version, whoever came first. Prints a line for each set; the last one is "N installed, N faults". Exit code 1 where there is a fault.
@@ -106,7 +107,9 @@ def try_one(words: list[str], python: str, tool: str, home: Path) -> list[str]:
     lock = home / "pylock.toml"
     lock.unlink(missing_ok=True)
     own = str(Path(sys.executable).parent / "cudnn-resolve")
-    targets = [part for word in words for part in ("-f", word)]
+    files = [str(Path(word[1:]).resolve()) for word in words if word.startswith("@")]
+    words = [word for word in words if not word.startswith("@")]
+    targets = [part for word in words for part in ("-f", word)] + [part for file in files for part in ("-r", file)]
     run([own, "lock", "-q", "--no-variant-indexes", *MACHINE, "--python-version", python, *targets, "-o", str(lock)])
     environment = home / "environment"
     shutil.rmtree(environment, ignore_errors=True)
@@ -149,7 +152,7 @@ def main() -> int:
     args = parser.parse_args()
     sets = [(args.requirement, args.python)] if args.requirement else []
     for line in Path(args.pairs).read_text("utf-8").splitlines() if args.pairs else []:
-        words, _, python = line.partition("@")
+        words, _, python = line.partition(" @ ")
         if words.strip():
             sets.append((words.split(), python.strip() or args.python))
     faulty = 0

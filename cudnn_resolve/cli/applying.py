@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.cli.options import Options
-from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError
+from cudnn_resolve.errors import ExitCode, UsageError, WorldError
 from cudnn_resolve.execution.environment import Environment, ask_environment
 from cudnn_resolve.execution.model import Execution, Reporter, Silent
 from cudnn_resolve.execution.shelf import Shelf
@@ -90,7 +90,9 @@ def _plan(options: Options, ways: Ways) -> tuple[Plan, Task | None]:
 
     path = _lock_path(options, ways)
     if path is not None:
-        plan = _plan_of_lock(path, options)
+        from cudnn_resolve.cli.from_lock import plan_of_lock_file
+
+        plan = plan_of_lock_file(path, options)
     else:
         from cudnn_resolve.cli.plan import plan_of
 
@@ -109,27 +111,6 @@ def _lock_path(options: Options, ways: Ways) -> str | None:
         code="no-target",
         hint="name a framework, `apply -f tensorflow==2.15`, or a lock, `apply path/to/pylock.toml`",
     )
-
-
-def _plan_of_lock(path: str, options: Options) -> Plan:
-    from cudnn_resolve.cli.gather import gather_book, gather_facts
-    from cudnn_resolve.execution.locked import plan_of_lock
-    from cudnn_resolve.host.files import folder_of, read_bounded
-    from cudnn_resolve.lock.read import LIMIT_BYTES, read
-
-    lock = read(read_bounded(path, LIMIT_BYTES, "lock"), path)
-    book = gather_book(options)
-    plan, misfits = plan_of_lock(lock, folder_of(path), gather_facts(options, book), book)
-    if plan is None:
-        lines = "; ".join(f"{one.what}: the lock wants {one.locked}, here is {one.now}" for one in misfits[:5])
-        raise LockMisfitError(f"{path} is not for this machine: {lines}", code="lock-misfit", hint="`cudnn-resolve lock` makes one that is")
-    return plan
-
-
-class LockMisfitError(CudnnResolveError):
-    """The lock is for other machines: the answer is no."""
-
-    exit_code = ExitCode.NO
 
 
 def _carry_out(plan: Plan, task: Task, work: Work, options: Options, ways: Ways) -> Execution:

@@ -15,6 +15,7 @@ FORMATS = ("text", "json", "sh", "requirements", "notebook", "dockerfile")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `plan`."""
+    parser.add_argument("lock", nargs="?", metavar="LOCK", help="a pylock.toml, instead of targets: what it would change here")
     add_common_options(parser, FORMATS)
     parser.epilog = "Exit code 0: there is a plan; 1: there is none, and the output says what would work; 2: the request cannot be read."
 
@@ -22,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the plan; 1 where there is none."""
     options = gather_options(args)
-    plan = plan_of(options)
+    plan = _plan(args, options)
     say_notes(plan, options)
     if not plan.is_satisfiable and options.format in FORMATS[2:]:
         # Whoever asked for a script or a file to install from gets none, and reads why where messages go.
@@ -30,6 +31,17 @@ def run(args: argparse.Namespace) -> int:
         return ExitCode.NO
     emit(_render(plan, options), options)
     return ExitCode.OK if plan.is_satisfiable else ExitCode.NO
+
+
+def _plan(args: argparse.Namespace, options: Options) -> Plan:
+    if args.lock is None:
+        return plan_of(options)
+    if args.framework or args.requirement:
+        hint = "the lock says what is installed; `cudnn-resolve lock` changes it"
+        raise UsageError("a lock and targets contradict each other", code="usage-contradiction", hint=hint)
+    from cudnn_resolve.cli.from_lock import plan_of_lock_file
+
+    return plan_of_lock_file(args.lock, options)
 
 
 def plan_of(options: Options) -> Plan:

@@ -320,3 +320,22 @@ def test_why(words: tuple[str, ...], code: int, expected: list[str], program: Pr
 
 def test_why_without_a_package_is_a_mistake(program: Program) -> None:
     is_explained(program("why", "-f", "torch", *ELSEWHERE), 2, "PACKAGE")
+
+
+def test_a_plan_from_a_lock_names_what_it_would_change_or_why_it_does_not_fit(program: Program) -> None:
+    golden = Path(__file__).parents[1] / "golden" / "lock-joint.pylock.toml"
+    (program.cwd / "pylock.toml").write_bytes(golden.read_bytes())
+    facts = {"python": {"version": "3.11.9"}, "platform": {"system": "linux", "arch": "x86_64", "glibc": "2.39"}, "packages": {"pip": {}}}
+    (program.cwd / "here.json").write_text(json.dumps(facts), "utf-8")
+    (program.cwd / "other.json").write_text(json.dumps({**facts, "python": {"version": "3.6.1"}}), "utf-8")
+
+    done = program("plan", "pylock.toml", "--facts", "here.json", "--format", "json", "--offline")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {one["action"] for one in found["pip"]} == {"install"}
+    assert all(one["file"]["hashes"] for one in found["pip"])
+    misfit = program("plan", "pylock.toml", "--facts", "other.json")
+    assert (misfit.returncode, misfit.stdout) == (1, "")
+    assert "3.6.1" in misfit.stderr
+    is_explained(program("plan", "pylock.toml", "-f", "torch"), 2, "contradict")
+    is_explained(program("plan", "nowhere.toml"), 2, "nowhere.toml")
