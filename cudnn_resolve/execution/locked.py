@@ -25,11 +25,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.lock.model import Lock, LockedFile
     from cudnn_resolve.lock.model import Stack as LockedStack
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.plan.step import steps
-from cudnn_resolve.requirement.machine import Machine
-
-_HARD = ("Python", "platform")
-"""Misfits about which a warning is not enough."""
+    from cudnn_resolve.requirement.machine import Machine
 
 
 def plan_of_lock(lock: Lock, folder: str, facts: Facts, book: Book) -> tuple[Plan | None, tuple[Difference, ...]]:
