@@ -77,13 +77,13 @@ def _action(chosen: Chosen, folder: str, installed: Mapping[str, str]) -> PipAct
         index=package.index,
         because=package.because or ("it is in the lock",),
         installed=here,
-        file=_file(file, folder),
+        file=_file(file, folder, package.index),
     )
 
 
-def _file(file: LockedFile, folder: str) -> File:
+def _file(file: LockedFile, folder: str, index: str | None) -> File:
     url = file.url or f"file://{quote(os.path.normpath(os.path.join(folder, file.path or '')))}"
-    return File(filename=file.name, url=url, hashes=dict(file.hashes), size=file.size)
+    return File(filename=file.name, url=url, hashes=dict(file.hashes), size=file.size, origin=index)
 
 
 def _compare(here: str, wanted: str) -> str:
