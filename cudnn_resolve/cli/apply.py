@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--installer", choices=("auto", "pip", "uv"), default="auto", help="default: the environment's own uv, else its pip")
     group.add_argument("--no-hashes", action="store_true", help="also install files that nobody knows a hash of")
     group.add_argument("--break-system-packages", action="store_true", help="also change an environment that the system manages, as pip's")
+    group.add_argument("--no-validate", action="store_true", help="do not test the stack on the GPU afterwards")
     group.add_argument("--restart", action="store_true", help="restart the notebook's kernel afterwards where that is needed")
     group = parser.add_argument_group("earlier ones, instead")
     group.add_argument("--resume", action="store_true", help="do again what was stopped in the middle")
@@ -65,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
         managed=args.break_system_packages,
         resume=args.resume,
         restart=args.restart,
+        validate=not args.no_validate,
         reporter=Progress(quiet=options.quiet > 0),
         confirm=_confirm(args, options),
         words=words_of(args),

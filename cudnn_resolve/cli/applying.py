@@ -12,6 +12,7 @@ from cudnn_resolve.errors import ExitCode, UsageError, WorldError
 from cudnn_resolve.execution.environment import Environment, ask_environment
 from cudnn_resolve.execution.model import Execution, Reporter, Silent
 from cudnn_resolve.execution.shelf import Shelf
+from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.hold import alive, hold, own_pid
 from cudnn_resolve.host.linux import LinuxHost
@@ -20,6 +21,7 @@ from cudnn_resolve.record import dataclass, field, replace
 if TYPE_CHECKING:
     from cudnn_resolve.execution.run import Work
     from cudnn_resolve.execution.task import Task
+    from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.index.download import Downloads
     from cudnn_resolve.index.transport import Transport
     from cudnn_resolve.plan.model import Plan
@@ -40,6 +42,8 @@ class Ways:
     installer: str = "auto"
     trusted: bool = False
     managed: bool = False
+    validate: bool = True
+    """True where the stack is to be seen at work on the GPU that is there."""
     resume: bool = False
     restart: bool = False
     reporter: Reporter = field(default_factory=Silent)
@@ -125,7 +129,8 @@ def _carry_out(plan: Plan, task: Task, work: Work, options: Options, ways: Ways)
         from cudnn_resolve.cli.gather import detect_facts
         from cudnn_resolve.execution.after import differences
 
-        return differences(task, detect_facts(options))
+        facts = detect_facts(options)
+        return differences(task, facts) or (seen_at_work(task, facts, options) if ways.validate else ())
 
     with _downloads(options, plan) as download:
         done = carry_out(task, replace(work, verify=verify, download=download, members=download.members))
@@ -134,6 +139,17 @@ def _carry_out(plan: Plan, task: Task, work: Work, options: Options, ways: Ways)
     from cudnn_resolve.cli.notebook import restart_note
 
     return replace(done, restart=restart_note(work.host, task.frameworks))
+
+
+def seen_at_work(task: Task, facts: Facts, options: Options) -> tuple[str, ...]:
+    """What fails of the stack at work on the GPUs of this machine, in words; nothing is tested where there is none."""
+    if not or_none(facts.gpus) or not or_none(facts.driver) or not task.cudnn:
+        return ()
+    from cudnn_resolve.cli.validate import validation_of
+    from cudnn_resolve.validation.run import Wish
+
+    found = validation_of(options, Wish(frameworks=tuple(task.cudnn)), facts)
+    return tuple(f"validation: {one.id}: {one.detail}" for one in found.checks if one.status == "failed")
 
 
 @contextmanager

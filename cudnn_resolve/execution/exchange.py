@@ -134,11 +134,16 @@ def _folders_of(paths: Iterable[str], environment: Environment) -> dict[str, Non
     return out
 
 
+def is_leftover(name: str) -> bool:
+    """True for a name that an installer, or we, give to a file that is not finished."""
+    return name.startswith(LEFTOVERS) or name.endswith((".tmp", disk.UNFINISHED))
+
+
 def suspicious_names(folders: Iterable[str]) -> dict[str, list[str]]:
     """Names in folders that look like an installer's half-made files already now: they are somebody else's."""
     out = {}
     for folder in dict.fromkeys(folders):
-        found = [name for name in disk.names_in(folder) if name.startswith(LEFTOVERS) or name.endswith(".tmp")]
+        found = [name for name in disk.names_in(folder) if is_leftover(name)]
         if found:
             out[folder] = found
     return out

@@ -13,7 +13,9 @@ from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.lock.fit import fit, stack_for
 from cudnn_resolve.lock.select import Chosen, select
-from cudnn_resolve.plan.model import AptAction, Environment, PipAction, Plan, Stack, StackFramework, Step, Warning
+from cudnn_resolve.plan.model import AptAction, Environment, PipAction, Plan, Stack, StackFramework, Warning
+from cudnn_resolve.plan.step import steps
+from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.source import File
 
@@ -24,9 +26,6 @@ if TYPE_CHECKING:
     from cudnn_resolve.lock.model import Stack as LockedStack
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.machine import Machine
-
-_HARD = ("Python", "platform")
-"""Misfits about which a warning is not enough."""
 
 
 def plan_of_lock(lock: Lock, folder: str, facts: Facts, book: Book) -> tuple[Plan | None, tuple[Difference, ...]]:
@@ -47,7 +46,7 @@ def plan_of_lock(lock: Lock, folder: str, facts: Facts, book: Book) -> tuple[Pla
         Warning(code="lock-misfit", message=f"{one.what}: the lock wants {one.locked}, here is {one.now}")
         for one in fit(lock, facts, book, installed=False)
     ]
-    return Plan(
+    draft = Plan(
         targets=targets or (f"the lock of {lock.created_by}",),
         facts=facts,
         stack=_stack(stack),
@@ -56,9 +55,9 @@ def plan_of_lock(lock: Lock, folder: str, facts: Facts, book: Book) -> tuple[Pla
         environment=tuple(Environment(kind=one.kind, value=one.value, why=one.why) for one in stack.environment)
         if stack is not None
         else (),
-        steps=tuple(_keyrings(apt, machine, book)),
         warnings=tuple(warnings),
-    ), ()
+    )
+    return replace(draft, steps=steps(draft, machine, book)), ()
 
 
 def _action(chosen: Chosen, folder: str, installed: Mapping[str, str]) -> PipAction:
@@ -78,13 +77,13 @@ def _action(chosen: Chosen, folder: str, installed: Mapping[str, str]) -> PipAct
         index=package.index,
         because=package.because or ("it is in the lock",),
         installed=here,
-        file=_file(file, folder),
+        file=_file(file, folder, package.index),
     )
 
 
-def _file(file: LockedFile, folder: str) -> File:
+def _file(file: LockedFile, folder: str, index: str | None) -> File:
     url = file.url or f"file://{quote(os.path.normpath(os.path.join(folder, file.path or '')))}"
-    return File(filename=file.name, url=url, hashes=dict(file.hashes), size=file.size)
+    return File(filename=file.name, url=url, hashes=dict(file.hashes), size=file.size, origin=index)
 
 
 def _compare(here: str, wanted: str) -> str:
@@ -113,13 +112,6 @@ def _apt(stack: LockedStack | None, facts: Facts, machine: Machine) -> Iterator[
         here = known.get(one.name)
         action = "install" if here is None else "keep" if here == one.version else "upgrade"
         yield AptAction(name=one.name, version=one.version, repository=one.repository, action=action, because=("it is in the lock",))
-
-
-def _keyrings(apt: tuple[AptAction, ...], machine: Machine, book: Book) -> Iterator[Step]:
-    wanted = {one.repository for one in apt if one.action != "keep"}
-    for row in book.repositories():
-        if row.name in wanted and row.arch == machine.arch and row.keyring and not ("cuda-keyring" in machine.apt and row.os == machine.os):
-            yield Step(id="apt-repository", kind="apt-repository", argv=None, why=row.name, needs_root=True, url=f"{row.url}{row.keyring}")
 
 
 def _stack(stack: LockedStack | None) -> Stack | None:

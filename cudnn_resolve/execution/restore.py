@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.exchange import LEFTOVERS, refuse_detour
+from cudnn_resolve.execution.exchange import is_leftover, refuse_detour
 from cudnn_resolve.execution.installed import with_compiled
 from cudnn_resolve.execution.journal import inside, tampered
 from cudnn_resolve.host import disk
@@ -107,7 +107,7 @@ def _remove_leftovers(folders: Iterable[str], before: dict[str, list[str]], left
     for folder in folders:
         known = before.get(folder, ())
         for name in disk.names_in(folder):
-            if name in known or not (name.startswith(LEFTOVERS) or name.endswith(".tmp")):
+            if name in known or not is_leftover(name):
                 continue
             path = f"{folder}/{name}"
             remove = disk.remove_tree if disk.kind(path) == "folder" else disk.remove

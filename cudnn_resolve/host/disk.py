@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 
 from cudnn_resolve.errors import WorldError
 
+UNFINISHED = ".cudnn-resolve-new"
+"""How names of files end that take their place only when they are whole."""
 _CHUNK = 1 << 20
 
 
@@ -84,7 +86,7 @@ def move(source: str, target: str) -> None:
 
 
 def _move_across(source: str, target: str) -> None:
-    beside = f"{target}.cudnn-resolve-new"
+    beside = f"{target}{UNFINISHED}"
     try:
         if os.path.islink(source):
             with contextlib.suppress(FileNotFoundError):
@@ -151,7 +153,7 @@ def folders_below(path: str) -> Iterator[str]:
 
 def write_whole(path: str, content: bytes) -> None:
     """Nothing; the file holds this content, on the disk, whole. WorldError where it cannot; then what was there is there."""
-    beside = f"{path}.cudnn-resolve-new"
+    beside = f"{path}{UNFINISHED}"
     try:
         with open(beside, "wb") as file:
             file.write(content)
@@ -163,6 +165,10 @@ def write_whole(path: str, content: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(beside)
         raise refusal(error, path) from None
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
 
 
 def append_synced(path: str, content: bytes) -> None:

@@ -37,7 +37,7 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book) -> Plan:
         warnings=warnings(outcome, facts, book, pip, apt),
         resolution=outcome,
     )
-    return replace(draft, steps=steps(draft, outcome, book))
+    return replace(draft, steps=steps(draft, outcome.machine, book))
 
 
 def _stack(resolution: Resolution) -> Stack:

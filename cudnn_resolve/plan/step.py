@@ -11,25 +11,24 @@ if TYPE_CHECKING:
 
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.plan.model import AptAction, Environment, PipAction, Plan
-    from cudnn_resolve.resolution.model import Resolution
+    from cudnn_resolve.requirement.machine import Machine
 
 
-def steps(draft: Plan, resolution: Resolution, book: Book) -> tuple[Step, ...]:
+def steps(draft: Plan, machine: Machine, book: Book) -> tuple[Step, ...]:
     """The steps of a plan that is complete but for them: those that need root first, then removals, installs, the loader."""
     python = draft.facts.python.path or "python"
     if draft.facts.python.externally_managed and draft.pip:
         why = "the system manages its own environment and pip refuses to change it (PEP 668): a new one beside it"
         first = Step(id="venv", kind="venv", argv=(python, "-m", "venv", ".venv"), why=why)
         python = ".venv/bin/python"
-        return (*_apt(resolution, book, draft.apt), first, *_pip(python, draft.pip, draft.unpinned), *_loader(draft.environment))
-    return (*_apt(resolution, book, draft.apt), *_pip(python, draft.pip, draft.unpinned), *_loader(draft.environment))
+        return (*_apt(machine, book, draft.apt), first, *_pip(python, draft.pip, draft.unpinned), *_loader(draft.environment))
+    return (*_apt(machine, book, draft.apt), *_pip(python, draft.pip, draft.unpinned), *_loader(draft.environment))
 
 
-def _apt(resolution: Resolution, book: Book, apt: tuple[AptAction, ...]) -> Iterator[Step]:
+def _apt(machine: Machine, book: Book, apt: tuple[AptAction, ...]) -> Iterator[Step]:
     wanted = [one for one in apt if one.action != "keep"]
     if not wanted:
         return
-    machine = resolution.machine
     names_of = dict.fromkeys(one.repository for one in wanted)
     for repository in (row for row in book.repositories() if row.name in names_of and row.arch == machine.arch):
         if "cuda-keyring" in machine.apt and repository.os == machine.os:

@@ -214,3 +214,14 @@ def test_resume_does_again_what_was_stopped(bench: Bench) -> None:
     assert done.returncode == 0, done
     assert done.stdout.startswith("done: ")
     assert bench("-q").stdout == "nothing to do: the environment is as planned\n"
+
+
+def test_a_script_of_a_lock_installs_what_is_in_it(bench: Bench) -> None:
+    bench.lock(("demo", "1.0"))
+    argv = [sys.executable, "-m", "cudnn_resolve", "plan", "pylock.toml", "--python", str(bench.venv), "--format", "sh"]
+
+    done = subprocess.run(argv, cwd=bench.base, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert "demo==1.0 --hash=sha256:" in done.stdout
+    assert "nothing to do" not in done.stdout
