@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.diagnosis.specifier import is_version, within
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.matrix.library import Library
 from cudnn_resolve.record import dataclass
@@ -67,6 +68,26 @@ def context_of(matches: Iterable[Match], book: Book, facts: Facts | None = None)
         cards=cards,
         driver=next((str(one.fields[name]) for one in matches for name in ("driver", "driver2") if name in one.fields), None),
     )
+
+
+def speaking(matches: Iterable[Match], context: Context, book: Book) -> tuple[Match, ...]:
+    """The matches that mean something for the releases at hand: one whose framework is known, and only outside its versions, says nothing."""
+    known: dict[str, list[str]] = {}
+    for name, version in context.frameworks:
+        known.setdefault(name, []).append(version)
+        framework = book.framework_of(name)
+        if framework is not None and framework != name:
+            known.setdefault(framework, []).append(version)
+    return tuple(one for one in matches if _is_meant(one, known))
+
+
+def _is_meant(match: Match, known: dict[str, list[str]]) -> bool:
+    """True also where no release is known: then the message itself is the better witness."""
+    symptom = match.symptom
+    if symptom.versions is None or symptom.framework is None:
+        return True
+    versions = [one for one in known.get(symptom.framework, ()) if is_version(one)]
+    return not versions or any(within(symptom.versions, one) for one in versions)
 
 
 def _frameworks(matches: list[Match]) -> Iterable[tuple[str, str]]:

@@ -40,7 +40,7 @@ def features_of(matches: Iterable[Match], context: Context, facts: Facts | None 
     features |= _gpu_age(context, features)
     if _is_cpu_machine(matches, features):
         features.add("cpu-machine")
-    if _is_cpu_tensorflow(context):
+    if "windows" in features and _is_cpu_tensorflow(context):
         features.add("tf-cpu-on-windows")
     if any(name in ("torch", "onnxruntime-gpu", "ctranslate2") for name, _ in context.frameworks):
         features.add("other-framework-works")

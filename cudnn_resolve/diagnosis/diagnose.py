@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.diagnosis.context import context_of
+from cudnn_resolve.diagnosis.context import context_of, speaking
 from cudnn_resolve.diagnosis.derive import Case, derive, features_of
 from cudnn_resolve.diagnosis.machine_check import diagnose_facts
 from cudnn_resolve.diagnosis.model import SEVERITIES, Diagnosis, Evidence, Finding, Match
@@ -29,6 +29,7 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book) -> Diagnosi
     machine = diagnose_facts(facts, book) if facts is not None else []
     matches = list(reader.every()) if reader is not None else []
     context = context_of(matches, book, facts)
+    matches = list(speaking(matches, context, book))
     features = features_of(matches, context, facts)
     case = Case(matches=tuple(matches), features=features, context=context, book=book)
     ranked = _ranked(case)

@@ -88,14 +88,3 @@ def cudnn_of(text: str | None) -> CudnnVersion | None:
         return CudnnVersion(text) if text else None
     except ValueError:
         return None
-
-
-def within(specifier: str, version: str | None) -> bool:
-    """True where a version (its public part) is within a specifier."""
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        return version is not None and SpecifierSet(specifier).contains(Version(Version(version).public), prereleases=True)
-    except (InvalidVersion, InvalidSpecifier):
-        return False

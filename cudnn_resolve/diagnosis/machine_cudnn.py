@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from cudnn_resolve.diagnosis.installed import Installed
-from cudnn_resolve.diagnosis.machine import Machine, cudnn_of, fact, within
+from cudnn_resolve.diagnosis.machine import Machine, cudnn_of, fact
 from cudnn_resolve.diagnosis.model import Evidence, Finding
+from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.facts.model import Unknown
 from cudnn_resolve.version import CudnnVersion
 

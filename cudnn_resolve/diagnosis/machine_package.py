@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 
-from cudnn_resolve.diagnosis.machine import Machine, fact, within
+from cudnn_resolve.diagnosis.machine import Machine, fact
 from cudnn_resolve.diagnosis.model import Finding, Remedy
+from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.facts.model import Toolkit, or_none
 
 

@@ -95,6 +95,13 @@ def features_known(book: Book) -> Iterator[Fault]:
                     yield line.fault("needs" if feature in row.needs else "unless", f"{feature} is a feature that nothing tells")
 
 
+def versions_of_something(book: Book) -> Iterator[Fault]:
+    """Versions are those of a framework that the row names."""
+    for line, row in _symptoms(book):
+        if row.versions is not None and row.framework is None:
+            yield line.fault("versions", "are of nothing: the row names no framework")
+
+
 def ids_unique(book: Book) -> Iterator[Fault]:
     """No two files hold a symptom or a cause of one name."""
     for array in ("symptom", "cause"):
@@ -118,4 +125,4 @@ def _lines(book: Book, array: str) -> Iterator[tuple[Any, Any]]:
                 yield line, line.row
 
 
-LAWS: tuple[Callable[[Book], Iterable[Fault]], ...] = (samples_found, causes_known, sentences_filled, features_known, ids_unique)
+LAWS: tuple[Callable[[Book], Iterable[Fault]], ...] = (samples_found, causes_known, sentences_filled, features_known, versions_of_something, ids_unique)
