@@ -54,7 +54,11 @@ def _ranked(case: Case) -> list[Suspect]:
 
 def _of_log(reader: Reader, ranked: list[Suspect], case: Case, facts: Facts | None) -> list[Finding]:
     causes = case.book.causes()
-    findings = [_finding(one, causes[one.cause], strong=one.weight >= FINDING) for one in ranked]
+    lone = reader.lines <= 1 and facts is None
+    findings = [
+        _finding(one, causes[one.cause], strong=one.weight >= FINDING and not (lone and all(each.symptom.mild for each in one.matches)))
+        for one in ranked
+    ]
     findings = _open(findings, causes, facts is not None)
     if all(one.severity == "info" for one in findings):
         findings = [*findings, *_harmless(reader, case.matches, case.features)]

@@ -37,6 +37,8 @@ class Symptom:
     """Features of which none may be there."""
     span: int = 1
     """Lines that the message goes over."""
+    mild: bool = False
+    """True for a warning after which a program goes on: where it is the only line of a log, nothing has failed yet."""
     summary: str | None = None
     """The cause in one sentence, with the fields in braces."""
     framework: str | None = None

@@ -410,6 +410,7 @@ def _symptom_table() -> TableForm:
         _may("needs", many(kind.IDENTIFIER, lone=True)),
         _may("unless", many(kind.IDENTIFIER, lone=True)),
         _may("span", kind.COUNT),
+        _may("mild", kind.FLAG),
         _may("summary", kind.TEXT),
         _may("framework", kind.IDENTIFIER),
         _may("versions", kind.SPECIFIER),

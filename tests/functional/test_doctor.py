@@ -80,6 +80,15 @@ def test_harmless_lines_end_with_exit_code_0() -> None:
     assert run("doctor", "-", "--no-facts", input="epoch 1\n", stdin=None).stdout == "Nothing wrong was found.\n"
 
 
+def test_a_warning_that_stands_alone_is_mentioned_and_beside_a_failure_it_is_the_cause(tmp_path: Path) -> None:
+    warning = "A CUDA-enabled jaxlib is not installed. Falling back to cpu.\n"
+    for text, code, severity in ((warning, 0, "info"), (f"{warning}Killed\n", 1, "error")):
+        (tmp_path / "log").write_text(text, "utf-8")
+        done = run("doctor", str(tmp_path / "log"), "--no-facts", "--format", "json")
+        first = json.loads(done.stdout)["findings"][0]
+        assert (done.returncode, first["cause"], first["severity"]) == (code, "cpu_only_build", severity)
+
+
 def test_markdown_tells_strangers_nothing(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     path.write_text(
