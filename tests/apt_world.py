@@ -9,6 +9,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tests.gpg_home import gpg_home
+
 NEEDED = ("apt-get", "apt-mark", "apt-config", "dpkg", "dpkg-deb", "gpg", "gpgv")
 
 
@@ -25,7 +27,7 @@ class AptWorld:
         self.root = base / "root"
         self.repository = base / "repository"
         self.keyring = self.root / "usr/share/keyrings/cuda-archive-keyring.gpg"
-        self._gnupg = base / "gnupg"
+        self._gnupg = gpg_home(self)
         for folder in (
             "etc/apt/apt.conf.d",
             "etc/apt/preferences.d",
@@ -56,7 +58,6 @@ class AptWorld:
 
     def make_key(self, name: str) -> str:
         """The fingerprint of a new key."""
-        self._gnupg.mkdir(mode=0o700, exist_ok=True)
         self._gpg("--batch", "--passphrase", "", "--quick-generate-key", name, "ed25519", "sign", "never")
         listed = self._gpg("--list-keys", "--with-colons", name)
         return next(line.split(":")[9] for line in listed.splitlines() if line.startswith("fpr"))

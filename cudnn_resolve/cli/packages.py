@@ -93,10 +93,18 @@ def _direct(reference: Reference, source: IndexClient) -> Direct:
     from packaging.utils import canonicalize_name
 
     from cudnn_resolve.host.files import absolute
-    from cudnn_resolve.index.address import is_remote, level
+    from cudnn_resolve.index.address import is_remote, level, shown
     from cudnn_resolve.index.direct import read_direct
 
     place = reference.place
+    scheme = place.partition("://")[0].lower() if "://" in place[:24] else ""
+    if scheme not in ("", "http", "https", "file"):
+        raise InputError(
+            f"{shown(place)} cannot be read: {scheme} is no way to a wheel or an archive",
+            code="reference-scheme",
+            context=reference.origin,
+            hint="name a wheel or a source archive by https://… or by its path; a checkout by its folder",
+        )
     local = not is_remote(place) and not place.startswith("file:")
     where = absolute(place, reference.base) if local else place
     try:

@@ -164,8 +164,9 @@ def _context(options: Options) -> tuple[tuple[str, str], ...]:
         ("--prefer", options.prefer if options.prefer != "installed" else None),
         *(("--matrix", path) for path in options.matrices),
         *_index_context(options),
+        ("--offline", "" if options.offline else None),
     ]
-    return tuple((name, value) for name, value in pairs if value)
+    return tuple((name, value) for name, value in pairs if value is not None)
 
 
 def _index_context(options: Options) -> Iterator[tuple[str, str | None]]:

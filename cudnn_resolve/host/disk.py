@@ -274,11 +274,13 @@ def state_folder() -> str:
 
 def private_folder(path: str) -> str:
     """The folder, made where it is missing, which only this user can change; WorldError where it belongs to another."""
-    make_folder(path, 0o700)
     try:
+        os.makedirs(path, 0o700, exist_ok=True)
         found = os.lstat(path)
     except OSError as error:
-        raise refusal(error, path) from None
+        refused = refusal(error, path)
+        hint = "what is put back is kept there: set XDG_STATE_HOME to a folder that this user may write to"
+        raise WorldError(refused.message, code=refused.code, hint=hint) from None
     if not modes.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise WorldError(
             f"{path} is not a folder of this user alone",

@@ -7,6 +7,7 @@ with open_source(settings, cache_folder=folder, offline=False) as source:
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
@@ -221,6 +222,7 @@ class IndexClient:
         """Whether it is known what all indexes have that count; adds what they have."""
         known = True
         refused: IndexUnavailableError | None = None
+        refusing: list[str] = []
         for index in self._indexes_for(name):
             try:
                 found, shelf = self._of_index(index, name)
@@ -228,6 +230,7 @@ class IndexClient:
                 if error.code != FORBIDDEN:
                     raise
                 refused = error
+                refusing.append(index.url)
                 continue
             known &= found
             if shelf and shelf.versions:
@@ -237,7 +240,9 @@ class IndexClient:
         if refused and not shelves:
             raise refused
         if refused:
-            self._note(f"{refused.message}; it counts as not having it")
+            self._note(
+                f"{', '.join(shown(one) for one in refusing)} refuses without a login (HTTP 403): it counts as not having what is asked for"
+            )
         return known
 
     def _shelved(self, shelf: Shelf, name: str, origin: str | None) -> Shelved:
@@ -257,8 +262,19 @@ class IndexClient:
     def _of_index(self, index: IndexAddress, name: str) -> tuple[bool, Shelf | None]:
         """Whether it is known what an index offers of a package, and what it is."""
         if is_local(index.url):
+            self._look_for(index)
             return True, self._local(lambda: shelf_of_tree(path_of(index.url), name), index.url, name)
         return self._asked(index.url, name)
+
+    def _look_for(self, index: IndexAddress) -> None:
+        """Nothing; an index on this machine that is not there is an error where it was asked for, else a note, as pip has it."""
+        path = path_of(index.url)
+        if os.path.isdir(path):
+            return
+        if index.said_by.startswith("--"):
+            hint = "an index is an address, https://… or file://…, or the path of a folder"
+            raise IndexUnavailableError(f"there is no folder {path}", code="index-missing", hint=hint)
+        self._note(f"there is no folder {path}, which {index.said_by} names as an index")
 
     def _of_links(self, link: str, name: str) -> tuple[bool, Shelf | None]:
         if is_local(link):

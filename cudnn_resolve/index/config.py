@@ -180,12 +180,15 @@ def _index(text: str, said_by: str, name: str | None = None) -> IndexAddress:
 
 
 def _check(url: str, said_by: str) -> None:
+    odd = any(one.isspace() or not one.isprintable() for one in url)
     try:
         origin_of(url)
     except ValueError:
+        odd = True
+    if odd:
         raise UsageError(
             f"{shown(url)} is not the address of an index", code="index-address", context=said_by, hint="https://, http:// or file://"
-        ) from None
+        )
 
 
 def _link(text: str, logins: list[tuple[str, Login]]) -> str:

@@ -185,7 +185,7 @@ def _html_files(block: bytes, base: str, origin: str | None) -> Iterator[File]:
             None,
             attributes.get("data-requires-python") or None,
             attributes.get("data-yanked"),
-            None,
+            attributes.get("data-upload-time") or None,
             origin,
             None if core in (None, "false") else _hashes_in(core or ""),
         )

@@ -23,9 +23,20 @@ def origin_warnings(resolution: Resolution, book: Book, pip: tuple[PipAction, ..
             yield _unreached(resolution, book, name, why)
     for name, why in sorted(resolution.guessed.items()):
         yield Warning(code="requirements-guessed", message=f"what {name} requires may not be all: {why}")
+    yield from _yanked(resolution, changed)
     if resolution.request.source is not None:
         yield from _several(resolution, book, changed)
         yield from _left_out(resolution, book, changed)
+
+
+def _yanked(resolution: Resolution, changed: set[str]) -> Iterator[Warning]:
+    """Releases that were withdrawn and are taken because somebody pins them."""
+    for pin in resolution.pip:
+        if pin.name in changed and pin.file is not None and pin.file.yanked is not None:
+            why = f": {pin.file.yanked}" if pin.file.yanked else ""
+            yield Warning(
+                code="yanked", message=f"{pin.name} {pin.version} was withdrawn by its authors{why}; it is taken because it is pinned"
+            )
 
 
 def _unreached(resolution: Resolution, book: Book, name: str, why: str) -> Warning:
@@ -61,7 +72,13 @@ def _several(resolution: Resolution, book: Book, changed: set[str]) -> Iterator[
 
 
 def _left_out(resolution: Resolution, book: Book, changed: set[str]) -> Iterator[Warning]:
+    """What the user's settings left out, in one line."""
     shelf = shelf_of(book, resolution.machine, resolution.request)
-    found = {text: None for pin in resolution.pip if pin.name in changed for text in shelf.left_out(pin.name)}
-    for text in found:
-        yield Warning(code="left-out", message=text)
+    found = [f"{pin.name}: {', '.join(said)}" for pin in resolution.pip if pin.name in changed and (said := shelf.left_out(pin.name))]
+    if found:
+        more = f"; and of {len(found) - _NAMED} more packages" if len(found) > _NAMED else ""
+        yield Warning(code="left-out", message=f"left out by your settings: {'; '.join(found[:_NAMED])}{more}")
+
+
+_NAMED = 3
+"""Packages that are named one by one."""

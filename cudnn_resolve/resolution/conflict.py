@@ -11,6 +11,7 @@ from cudnn_resolve.resolution.condition import Condition, conditions
 from cudnn_resolve.resolution.family import apart, search
 from cudnn_resolve.resolution.model import Cause, Conflict, Failure, Rejection
 from cudnn_resolve.resolution.relaxation import relaxations
+from cudnn_resolve.resolution.release import parse_requirement, parse_version
 from cudnn_resolve.resolution.resolve import PYTHONS
 from cudnn_resolve.resolution.solve import describe
 from cudnn_resolve.resolution.universe import Universe
@@ -37,6 +38,7 @@ def explain(book: Book, machine: Machine, request: Request) -> Conflict:
     causes = [Cause(what=condition.what, because=condition.because) for condition in core]
     causes += apart(Universe(book, core_machine, core_request))
     if failure is not None:
+        causes += _not_there(Universe(book, core_machine, core_request), failure)
         causes += _clashes(failure, core)
     ids = frozenset(condition.id for condition in core)
     return Conflict(
@@ -60,7 +62,7 @@ def minimum(book: Book, machine: Machine, request: Request) -> tuple[list[Condit
         other_machine, other_request = machine, request
         for condition in group:
             other_machine, other_request = condition.without(other_machine, other_request)
-        if other_request.targets and _failure(book, other_machine, other_request) is not None:
+        if (other_request.targets or _asks_for_packages(other_request)) and _failure(book, other_machine, other_request) is not None:
             machine, request = other_machine, other_request
         elif len(group) == 1:
             core += group
@@ -69,6 +71,10 @@ def minimum(book: Book, machine: Machine, request: Request) -> tuple[list[Condit
             waiting += [group[half:], group[:half]]
     core.sort(key=lambda condition: not condition.id.startswith("target:"))
     return core, machine, request
+
+
+def _asks_for_packages(request: Request) -> bool:
+    return any(not extra.constraint for extra in request.extras)
 
 
 _TOGETHER = 4
@@ -85,7 +91,9 @@ def _unknown(book: Book, request: Request) -> str | None:
     """That a target names a release which nobody made, where one does."""
     for target in request.targets:
         if not any(accepts(target, build) for build in book.framework(target.framework).builds):
-            return f"there is no release of {target.framework} that is {target.text}"
+            known = [version for build in book.framework(target.framework).builds if (version := parse_version(build.version)) is not None]
+            newest = f"; the newest that the tables know is {max(known)}" if known else ""
+            return f"there is no release of {target.framework} that is {target.text}{newest}"
     return None
 
 
@@ -98,6 +106,8 @@ def _plain_message(core: list[Condition]) -> str:
     targets = [condition.what for condition in core if condition.id.startswith("target:")]
     others = [condition.what for condition in core if not condition.id.startswith("target:")]
     wish = " and ".join(targets) or "the request"
+    if others and not targets:
+        return f"{' and '.join(others)} cannot share one environment" if len(others) > 1 else f"{others[0]} cannot be had"
     if others:
         return f"{wish} cannot be had with {', '.join(others)}"
     if len(targets) > 1:
@@ -118,6 +128,30 @@ def _clashes(failure: Failure, core: list[Condition]) -> list[Cause]:
     if not out:
         out = [Cause(what=f"{reason.parent or 'the request'} needs {reason.text}", because=reason.because) for reason in failure.causes]
     return list(dict.fromkeys(out))
+
+
+def _not_there(universe: Universe, failure: Failure) -> list[Cause]:
+    """Packages that the indexes do not have, or not in the versions that are wanted."""
+    wanted = [(rejection.about, rejection.need, rejection.because) for rejection in failure.rejections]
+    wanted += [(reason.name, reason.text, reason.because) for reason in failure.causes if reason.name is not None]
+    out: dict[str, Cause] = {}
+    for about, text, because in wanted:
+        name = about.removeprefix("pip:").partition("[")[0]
+        shelf = universe.shelf
+        if not about.startswith("pip:") or name in out or universe.request.source is None or not shelf.is_answered(name):
+            continue
+        requirement = parse_requirement(text)
+        versions = [one.version for one in shelf.releases(name)]
+        if versions and (requirement is None or any(requirement.specifier.contains(one, prereleases=True) for one in versions)):
+            continue
+        left = "; ".join(shelf.left_out(name))
+        aside = f"; left out: {left}" if left else ""
+        if versions:
+            newest = f"the newest release of {name} on the configured indexes is {versions[0]}"
+            out[name] = Cause(what=f"{text} is on none of them", because=f"{newest} ({because}){aside}")
+        else:
+            out[name] = Cause(what=f"no configured index has {name}", because=f"{because}{aside}")
+    return list(out.values())
 
 
 def _telling(rejections: Sequence[Rejection]) -> Iterator[Rejection]:

@@ -155,6 +155,9 @@ def framework_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
     wheel = universe.build_candidate(build)
     if wheel is not None:
         who = _who(wheel.payload, build)
+        if not universe.allows(wheel.payload):
+            texts = ", ".join(text for text, _ in universe.constraints[build.package])
+            yield Need("index", lambda _: False, f"a constraint that allows it, and there is {texts}", who)
         yield from file_needs(universe, wheel.payload, who)
         if build.cuda is not None:
             yield from _machine_needs(universe, build, who)

@@ -51,6 +51,8 @@ class Reason:
     binding: bool = True
     obeyed: bool = True
     """False where the chosen version is not the one that is declared."""
+    name: str | None = None
+    """The package of the universe that it is about."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -38,8 +38,11 @@ def package_candidates(universe: Universe, rest: str) -> Iterator[Candidate]:
     known = False
     for release in releases:
         known = True
+        if not universe.allows(release):
+            continue
         yield universe.candidate_of(release, extras)
-    if not known or (universe.shelf.is_offline and universe.book.package(name) is None and name not in universe.request.direct):
+    open_ended = universe.shelf.is_offline and universe.book.package(name) is None and name not in universe.request.direct
+    if open_ended or (not known and not universe.shelf.is_answered(name)):
         installed = universe.machine.pip.get(name)
         full = name_of(name, extras)
         yield universe.once(
@@ -140,6 +143,11 @@ def package_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
     unreadable = universe.shelf.unreadable(release)
     if unreadable is not None:
         yield Need("index", lambda _: False, "metadata that can be read", unreadable)
+    said = universe.shelf.metadata(release)
+    if said is not None and said.requires_python and said.requires_python != release.requires_python:
+        need = _requires_python_need(universe, said.requires_python, who)
+        if need is not None:
+            yield need
     universe.shelf.expect(release, candidate.extras)
     for requirement, extra in universe.shelf.requirements(release, candidate.extras):
         if candidate.extras and extra is None:
@@ -151,8 +159,6 @@ def file_needs(universe: Universe, release: Release, who: str) -> Iterator[Need]
     """The needs for a Python, an architecture and a C library that some file of the release serves, and for its files to itself."""
     if not release.served:
         yield Need("index", lambda _: False, f"{release.package}=={release.text} to be there", f"{who} is not on the configured index")
-    if release.package in universe.constraints:
-        yield _constraint_need(universe, release, who)
     if not release.fit.arch:
         yield Need("arch", lambda other: other.payload is None, "another architecture", f"{who} has no wheel for {universe.machine.arch}")
     need = _python_need(universe, release, who)
@@ -179,14 +185,6 @@ def file_needs(universe: Universe, release: Release, who: str) -> Iterator[Need]
         )
 
 
-def _constraint_need(universe: Universe, release: Release, who: str) -> Need:
-    """The need that the user's constraints allow the release."""
-    limits = universe.constraints[release.package]
-    allowed = all(spec.contains(release.version, prereleases=True) for _, spec in limits)
-    text = f"a constraint that allows {release.package}=={release.text}"
-    return Need(f"constraint:{release.package}", lambda _: allowed, text, f"{who} is held against the constraints")
-
-
 def _python_need(universe: Universe, release: Release, who: str) -> Need | None:
     """The need for another Python, where no file of the release or not its metadata accepts the target's."""
     machine = universe.machine
@@ -194,14 +192,18 @@ def _python_need(universe: Universe, release: Release, who: str) -> Need | None:
     if not release.fit.python or (release.fit.arch and release.fit.glibc is None):
         pythons = ", ".join(pythons_of(release.tags, machine.arch)) or "another version"
         return Need("python", lambda other: other.payload is None, f"Python {pythons}", f"{who} has wheels for these only")
-    if release.requires_python and machine.python is not None:
-        full = machine.python_full or ""
-        version = parse_version(full if full.count(".") > 1 else f"{full}.99")
-        spec = specifier(release.requires_python)
-        if version is not None and spec is not None and not spec.contains(version.base_version, prereleases=True):
-            text = f"Python {release.requires_python}"
-            return Need("python", lambda other: other.payload is None, text, f"{who} declares it (Requires-Python)")
-    return None
+    return _requires_python_need(universe, release.requires_python, who) if release.requires_python else None
+
+
+def _requires_python_need(universe: Universe, wanted: str, who: str) -> Need | None:
+    """The need for another Python, where the target's is not what a specifier wants; one without a patch number means its first release."""
+    machine = universe.machine
+    full = machine.python_full or ""
+    version = parse_version(full if full.count(".") > 1 else f"{full}.0") if machine.python is not None else None
+    spec = specifier(wanted)
+    if version is None or spec is None or spec.contains(version.base_version, prereleases=True):
+        return None
+    return Need("python", lambda other: other.payload is None, f"Python {wanted}", f"{who} declares it (Requires-Python)")
 
 
 def _component_needs(universe: Universe, release: Release, who: str) -> Iterator[Need]:

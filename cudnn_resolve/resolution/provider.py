@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from resolvelib import AbstractProvider, BaseReporter
 
 from cudnn_resolve.resolution.model import Candidate
+from cudnn_resolve.resolution.package import is_exact, name_of
+from cudnn_resolve.resolution.release import parse_requirement
 
 if TYPE_CHECKING:
-    from cudnn_resolve.requirement.model import Need
+    from cudnn_resolve.requirement.model import Need, Request
     from cudnn_resolve.resolution.universe import Universe
 
 _LONG = 400
@@ -29,6 +31,7 @@ class Provider(AbstractProvider):  # type: ignore[type-arg]
         """Whether anything is left of a package under certain needs, as far as that was asked."""
         self._stages: dict[str, tuple[int, int, str]] = {}
         targets = sorted(universe.request.targets, key=lambda target: not universe.holds(target.framework))
+        self._pinned = frozenset(_pinned(universe.request))
         self._order = {f"framework:{target.framework}": number for number, target in enumerate(targets)}
 
     def identify(self, requirement_or_candidate: Need | Candidate) -> str:
@@ -45,8 +48,9 @@ class Provider(AbstractProvider):  # type: ignore[type-arg]
     ) -> tuple[int, int, str]:
         """What is decided first.
 
-        1. Facts: they have one candidate. 2. Frameworks, in the order in which the user named them, and their wheels. 3. Packages
-        that frameworks and companions bring with code of their own. 4. The channel of the CUDA libraries, then CUDA.
+        1. Facts, and packages that the user pins: one candidate each. 2. Frameworks, in the order in which the user named them, and
+        their wheels. 3. Packages that frameworks and companions bring with code of their own. 4. The channel of the CUDA libraries,
+        then CUDA.
         5. Library wheels, which know every wish by then, then cuDNN. 6. Everything else.
         """
         stage = self._stages.get(identifier)
@@ -57,6 +61,8 @@ class Provider(AbstractProvider):  # type: ignore[type-arg]
     def _stage(self, identifier: str) -> tuple[int, int, str]:
         kind, _, rest = identifier.partition(":")
         book = self._universe.book
+        if identifier in self._pinned:
+            return 0, 1, identifier
         if kind == "pip":
             name = rest.partition("[")[0]
             framework = book.framework_of(name)
@@ -90,6 +96,14 @@ class Provider(AbstractProvider):  # type: ignore[type-arg]
     def get_dependencies(self, candidate: Candidate) -> Iterable[Need]:
         """What the candidate needs, facts first."""
         return self._universe.needs(candidate)
+
+
+def _pinned(request: Request) -> Iterator[str]:
+    """Packages that the user pins to one version: they are decided with the facts, since they leave no choice either."""
+    for extra in request.extras:
+        requirement = None if extra.constraint else parse_requirement(extra.text)
+        if requirement is not None and is_exact(requirement.specifier):
+            yield name_of(requirement.name, requirement.extras)
 
 
 class Matches(Sequence[Candidate]):

@@ -154,11 +154,11 @@ def _versions(book: Book, machine: Machine, request: Request, core: frozenset[st
             build = found.builds[request.targets.index(target)]
             text = f"{target.package or target.framework}=={build.version}"
             texts = tuple(text if one is target else one.text for one in request.targets)
-            from_file: dict[str, str | None] = {"--requirement": None} if target.origin is not None else {}
-            line = command(request, texts, change=from_file)
+            line = command(request, texts)
             distance = 1 if _minor(build.version) == _minor(wanted) else 2
-            where = f" in {target.origin}" if target.origin is not None else ""
-            change = f"{text} instead of {target.text}{where} (the nearest {word} release that fits)"
+            change = f"{text} instead of {target.text} (the nearest {word} release that fits)"
+            if target.origin is not None:  # the command cannot say what stands in a file
+                change = f"edit {target.origin}: {change}"
             yield Relaxation(change=change, result=result(found), command=line, distance=distance)
 
 
@@ -270,9 +270,9 @@ def _extras(book: Book, machine: Machine, request: Request, core: frozenset[str]
         found = attempt(book, machine, replace(request, extras=rest))
         if isinstance(found, Resolution):
             yield Relaxation(
-                change=f"without `{extra.text}` ({extra.origin})",
+                change=f"edit {extra.origin}: without `{extra.text}`",
                 result=result(found),
-                command=command(request, change={"--requirement": None}),
+                command=command(request),
                 distance=1,
             )
 

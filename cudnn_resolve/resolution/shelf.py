@@ -36,6 +36,7 @@ class Shelf:
         self._machine = machine
         self._source = request.source
         self._direct = request.direct
+        self._wants_gpu = request.device == "gpu"
         self._releases: dict[str, Kept[Release]] = {}
         self._plain: dict[str, Kept[Release]] = {}
         self._markers: dict[tuple[str, str], bool] = {}
@@ -67,7 +68,8 @@ class Shelf:
         kept = {one.text: one for one in reversed(own) if (one.index == "default" and one.served) or one.text == installed}
         table = self._book.package(package)
         for release in self._of_rows(package, table.releases if table else ()):
-            kept.setdefault(release.text, release)
+            if release.version.local is None or release.text == installed or not self._wants_gpu:
+                kept.setdefault(release.text, release)  # a variant of another index or folder, such as +cpu, is never taken silently
         yield from sorted(kept.values(), key=_order, reverse=True)
 
     def offer(self, release: Release) -> Offer | None:
@@ -117,6 +119,10 @@ class Shelf:
         if self.metadata(release) is None and self.is_offline and release.offer is not None:
             return f"what {release.package} {release.text} requires is not in the cache, and nobody is asked offline"
         return self._unreadable.get(id(release))
+
+    def is_answered(self, package: str) -> bool:
+        """True where the indexes were asked for a package: what they do not have then is nowhere."""
+        return package in self._direct or self._listing(package) is not None
 
     @property
     def is_offline(self) -> bool:

@@ -102,6 +102,7 @@ def _reasons(information: Iterable[Any], chosen: Candidate | None) -> Iterator[R
             requested_by=need.requested_by,
             binding=need.binding,
             obeyed=obeyed,
+            name=need.name,
         )
 
 

@@ -2,7 +2,7 @@
 
 | package           | its candidates                                                               |
 | ----------------- | ---------------------------------------------------------------------------- |
-| driver, gpu:N, python, arch, glibc, os, index, limit:*, constraint:* | the one fact, or limit, of this request |
+| driver, gpu:N, python, arch, glibc, os, index, limit:* | the one fact, or limit, of this request |
 | framework:NAME    | the builds of a framework                                                    |
 | libraries:NAME    | the channels through which a build's CUDA libraries may come                 |
 | cuda, cudnn       | CUDA lines and cuDNN builds, each through one channel; all frameworks share one |
@@ -70,6 +70,10 @@ class Universe:
             arrange = package.ordered if kind == "pip" else runtime.ordered
             order = self._orders[key] = Kept(iter(arrange(self, found, needs)))
         return order
+
+    def allows(self, release: Release) -> bool:
+        """True where the user's constraints admit a release."""
+        return all(spec.contains(release.version, prereleases=True) for _, spec in self.constraints.get(release.package, ()))
 
     def wheels_first(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
         """The same candidates, those that would be built from source last; but what is installed or locked keeps its place."""
@@ -209,6 +213,5 @@ def _facts(machine: Machine, request: Request) -> dict[str, Candidate]:
         fact("limit:cuda", request.cuda, request.cuda.text if request.cuda else "any"),
         fact("limit:cudnn", request.cudnn, request.cudnn.text if request.cudnn else "any"),
     ]
-    out += [fact(f"constraint:{name}", limits, ",".join(text for text, _ in limits)) for name, limits in constraints(request).items()]
     out += [fact(f"gpu:{number}", gpu.capability, gpu.label) for number, gpu in enumerate(machine.gpus)]
     return {candidate.name: candidate for candidate in out}

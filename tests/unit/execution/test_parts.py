@@ -22,6 +22,7 @@ from cudnn_resolve.facts.model import Facts, InstalledFramework, Packages, Would
 from cudnn_resolve.plan.preload import MODULE
 from cudnn_resolve.record import replace
 from tests.fake_host import FakeHost
+from tests.gpg_home import gpg_home
 
 SITE = "/env/lib/python3.11/site-packages"
 ENVIRONMENT = Environment(
@@ -34,12 +35,11 @@ ENVIRONMENT = Environment(
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes, str]:
+def key(request: pytest.FixtureRequest) -> tuple[bytes, bytes, str]:
     """A public key, plain and in armour, and the end of its fingerprint."""
     if shutil.which("gpg") is None:
         pytest.skip("there is no gpg to make a key with")
-    home = tmp_path_factory.mktemp("gnupg")
-    home.chmod(0o700)
+    home = gpg_home(request.node)
     base = ["gpg", "--homedir", str(home), "--batch", "--quiet"]
     subprocess.run(
         [*base, "--passphrase", "", "--quick-generate-key", "somebody", "ed25519", "sign", "never"], check=True, capture_output=True

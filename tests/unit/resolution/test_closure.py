@@ -188,6 +188,48 @@ def test_older_releases_are_tried_where_the_newest_clash() -> None:
     }
 
 
+def test_a_package_that_no_index_has_is_no_answer() -> None:
+    source = index_of(BOOK, {"app": {"1.0": Published(("nowhere-to-be-found",))}, "other": {"1.0": Published()}})
+
+    for wanted in ("nowhere-to-be-found", "app"):
+        said = words(asked(source, wanted))
+        assert "no configured index has nowhere-to-be-found" in said
+    said = words(asked(source, "other>=2"))
+    assert "other>=2" in said
+    assert "the newest release of other on the configured indexes is 1.0" in said
+
+
+def test_what_the_metadata_says_of_pythons_counts_where_the_index_says_nothing() -> None:
+    class Silent(FakeSource):
+        def listing(self, name: str, place: Any = None) -> Any:
+            found = super().listing(name, place)
+            assert found is not None
+            offers = tuple(
+                Offer(version=one.version, files=tuple(f._replace(requires_python=None) for f in one.files)) for one in found.offers
+            )
+            return replace(found, offers=offers)
+
+    source = Silent(index_of(BOOK, {"app": {"2.0": Published(requires_python=">=3.13"), "1.0": Published()}})._packages)  # noqa: SLF001
+
+    assert versions(asked(source, "app"))["app"] == "1.0"
+
+
+def test_a_python_without_a_patch_number_is_its_first_release() -> None:
+    source = index_of(BOOK, {"app": {"2.0": Published(requires_python=">=3.11.5"), "1.0": Published()}})
+    minor, patch = ({"python": {"version": version, "path": "/env/bin/python"}} for version in ("3.11", "3.11.9"))
+
+    assert versions(asked(source, "app", machine=minor))["app"] == "1.0"
+    assert versions(asked(source, "app", machine=patch))["app"] == "2.0"
+
+
+def test_a_conflict_among_packages_leaves_the_frameworks_out() -> None:
+    source = index_of(BOOK, {"app": {"1.0": Published(("lib<2",))}, "lib": {"1.0": Published(), "2.0": Published()}})
+    found = asked(source, "app", "lib==2.0")
+
+    assert isinstance(found, Conflict)
+    assert found.message == "app and lib==2.0 cannot share one environment"
+
+
 def test_constraints_limit_what_is_needed_and_ask_for_nothing() -> None:
     source = index_of(
         BOOK, {"app": {"1.0": Published(("lib",))}, "lib": {"1.0": Published(), "2.0": Published()}, "other": {"1": Published()}}
@@ -280,6 +322,10 @@ def test_offline_a_folder_of_wheels_does_not_hide_what_the_matrix_knows() -> Non
 def test_offline_a_release_whose_requirements_nobody_knows_is_left_to_the_installer() -> None:
     class Cache(FakeSource):
         offline = True
+
+        def listing(self, name: str, place: Any = None) -> Any:
+            found = super().listing(name, place)
+            return found if found is not None and found.offers else None
 
         def metadata(self, name: str, file: Any) -> Any:
             return super().metadata(name, file) if "-1.0-" in file.filename else None
