@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 
 from cudnn_resolve.facts.model import Facts, Problem, or_none
 from cudnn_resolve.host.port import Host, is_dir
-from cudnn_resolve.record import replace
+from cudnn_resolve.record import dataclass, replace
 
 _MOST_FILES = 4000
 _RECORD_BYTES = 4 << 20
+_MOST_SUMMED_BYTES = 512 << 20
+"""Of one environment, a second or two; the smallest files first."""
+_PIECE_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Claim:
+    """What RECORD says of one file."""
+
+    size: int
+    sum: str
+    """`sha256=…`, as RECORD writes it."""
 
 
 def with_overwritten(host: Host, facts: Facts, packages: Iterable[str]) -> Facts:
     """The facts, with a problem for each of these packages whose files are not its own any more.
 
-    Sizes are compared, not hashes: an environment of several gigabytes is looked through in milliseconds, and two builds of a library
-    are hardly ever of one size.
+    Sizes are compared first: an environment of several gigabytes is looked through in milliseconds. The sum of a file is asked only where
+    two wheels wrote it and both say the same size, up to a bound.
     """
     pip = or_none(facts.packages.pip) or {}
     wanted = {name: pip[name] for name in packages if name in pip}
@@ -41,35 +55,52 @@ def _sites(host: Host, facts: Facts) -> list[str]:
 
 
 def _problems(host: Host, site: str, wanted: Mapping[str, str]) -> Iterator[Problem]:
-    owners: dict[str, dict[str, int]] = {}
+    owners: dict[str, dict[str, _Claim]] = {}
     for name, version in wanted.items():
-        for path, size in _record(host, site, name, version):
-            owners.setdefault(path, {})[name] = size
+        for path, claim in _record(host, site, name, version):
+            if path.endswith((".so", ".pyd", ".py")) or ".so." in path:
+                owners.setdefault(path, {})[name] = claim
     lost: dict[str, list[str]] = {}
     checked: dict[str, int] = {}
     winners: dict[str, str] = {}
-    for path, sizes in owners.items():
-        if not path.endswith((".so", ".pyd", ".py")) and ".so." not in path:
-            continue
+    left = _MOST_SUMMED_BYTES
+    for path, claims in sorted(owners.items(), key=lambda one: (min(claim.size for claim in one[1].values()), one[0])):
         seen = host.stat(f"{site}/{path}")
-        for name, size in sizes.items():
+        sum_now: str | None = None
+        if seen is not None and len({one.sum for one in claims.values() if one.size == seen.size}) > 1 and seen.size <= left:
+            left -= seen.size
+            sum_now = _sum(host, f"{site}/{path}", seen.size)
+        for name, claim in claims.items():
             checked[name] = checked.get(name, 0) + 1
-            if seen is not None and seen.size != size:
+            if seen is not None and not _is_own(claim, seen.size, sum_now):
                 lost.setdefault(name, []).append(path)
-                for other, its in sizes.items():
-                    if other != name and its == seen.size:
-                        winners[name] = other
+                winners.update({name: other for other, its in claims.items() if other != name and _is_own(its, seen.size, sum_now)})
     for name, paths in lost.items():
         by = f" by {winners[name]}" if name in winners else ""
         yield Problem(
             what=f"packages.pip.{name}",
-            why=f"overwritten{by}: {len(paths)} of {checked[name]} files, such as {paths[0]}, are not of the size that "
-            f"{name} {wanted[name]} installed",
+            why=f"overwritten{by}: {len(paths)} of {checked[name]} files, such as {min(paths)}, are not those that {name} {wanted[name]} installed",
         )
 
 
-def _record(host: Host, site: str, name: str, version: str) -> Iterator[tuple[str, int]]:
-    """Path and size of each file that a wheel installed."""
+def _is_own(claim: _Claim, size: int, sum_now: str | None) -> bool:
+    """True where a file is the one of the claim, as far as was looked."""
+    return claim.size == size and (sum_now is None or not claim.sum.startswith("sha256=") or claim.sum == sum_now)
+
+
+def _sum(host: Host, path: str, size: int) -> str | None:
+    """The sum of a file as RECORD writes it; None where it cannot be read."""
+    digest = hashlib.sha256()
+    for offset in range(0, size, _PIECE_BYTES):
+        piece = host.read_bytes(path, offset, _PIECE_BYTES)
+        if not piece:
+            return None
+        digest.update(piece)
+    return "sha256=" + base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
+
+
+def _record(host: Host, site: str, name: str, version: str) -> Iterator[tuple[str, _Claim]]:
+    """What a wheel installed."""
     folder = f"{name.replace('-', '_')}-{version}.dist-info"
     text = host.read_text(f"{site}/{folder}/RECORD", _RECORD_BYTES)
     if text is None:
@@ -77,6 +108,6 @@ def _record(host: Host, site: str, name: str, version: str) -> Iterator[tuple[st
     try:
         for row in list(csv.reader(text.splitlines()))[:_MOST_FILES]:
             if len(row) == 3 and row[2].isascii() and row[2].isdigit() and len(row[2]) < 16 and not row[0].startswith(("/", "..")):
-                yield row[0], int(row[2])
+                yield row[0], _Claim(size=int(row[2]), sum=row[1].rstrip("="))
     except csv.Error:
         return

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+
 from cudnn_resolve.diagnosis.machine_check import diagnose_facts
 from cudnn_resolve.facts.codec import from_mapping
 from cudnn_resolve.probe.overwritten import with_overwritten
@@ -37,6 +40,25 @@ def test_the_one_that_was_unpacked_last_is_named() -> None:
         assert finding.severity == "error"
         assert f"overwritten by {won}" in finding.summary
         assert f"uninstall -y {won} {lost}" in str(finding.remedy[0].command)
+
+
+def test_of_two_builds_of_one_size_the_sum_tells() -> None:
+    def row(content: bytes) -> str:
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        return f"nvidia/cudnn/lib/libcudnn.so.9,sha256={digest},{len(content)}\n"
+
+    ours, theirs = b"a" * 5000, b"b" * 5000
+    for there, lost in ((ours, [NAMES[1]]), (theirs, [NAMES[0]]), (b"c" * 5000, [*NAMES])):
+        machine = FakeHost(
+            {
+                f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9": there,
+                f"{SITE}/nvidia_cudnn_cu12-9.1.0.70.dist-info/RECORD": row(ours),
+                f"{SITE}/nvidia_cudnn_cu13-9.19.0.56.dist-info/RECORD": row(theirs),
+            }
+        )
+        problems = with_overwritten(machine, FACTS, NAMES).problems
+        assert [one.what.removeprefix("packages.pip.") for one in problems] == lost
+        assert all(("overwritten by" in one.why) is (len(lost) == 1) for one in problems)
 
 
 def test_files_as_they_were_installed_are_no_problem() -> None:
