@@ -76,15 +76,18 @@ def diagnose(options: Options, log: str | None, *, no_facts: bool) -> Diagnosis:
 
 
 def _facts(options: Options, book: Book) -> Facts:
-    """The facts, on this machine with a look at wheels that share files."""
+    """The facts, on this machine with a look at wheels that share files, and at the notebook's kernel."""
     facts = gather_facts(options, book)
     if options.facts is not None or options.given is not None or options.assumptions.elsewhere:
         return facts
     from cudnn_resolve.host.linux import LinuxHost
+    from cudnn_resolve.probe.kernel import with_kernel
     from cudnn_resolve.probe.overwritten import with_overwritten
 
+    host = LinuxHost()
+    facts = with_kernel(host, facts)
     shared = [name for name in or_none(facts.packages.pip) or {} if book.slot(name) is not None]
-    return with_overwritten(LinuxHost(), facts, shared) if shared else facts
+    return with_overwritten(host, facts, shared) if shared else facts
 
 
 def fix(diagnosis: Diagnosis, args: argparse.Namespace, options: Options) -> int:

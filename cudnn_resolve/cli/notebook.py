@@ -7,12 +7,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.plan.preload import IMPORT_NAMES
+from cudnn_resolve.probe.kernel import kernel_above
 
 if TYPE_CHECKING:
     from cudnn_resolve.host.port import Host
-
-_KERNELS = ("ipykernel_launcher", "ipykernel", "colab_kernel_launcher")
-_ANCESTORS = 12
 
 
 def imported_here(frameworks: Iterable[str]) -> tuple[str, ...]:
@@ -25,21 +23,6 @@ def in_notebook() -> bool:
     module = sys.modules.get("IPython")
     shell = getattr(module, "get_ipython", lambda: None)()
     return shell is not None and getattr(shell, "kernel", None) is not None
-
-
-def kernel_above(host: Host) -> int | None:
-    """The process of the kernel from whose cell this program was started (`!cudnn-resolve …`); None where there is none."""
-    pid = "self"
-    for _ in range(_ANCESTORS):
-        text = host.read_text(f"/proc/{pid}/stat", 4096)
-        fields = text.rpartition(")")[2].split() if text else []
-        if len(fields) < 2 or not fields[1].isdigit() or int(fields[1]) < 2:
-            return None
-        pid = fields[1]
-        words = (host.read_text(f"/proc/{pid}/cmdline", 65536) or "").split("\0")
-        if any(word in _KERNELS or word.rpartition("/")[2].removesuffix(".py") in _KERNELS for word in words):
-            return int(pid)
-    return None
 
 
 def imported_by_kernel(host: Host, pid: int, frameworks: Iterable[str]) -> tuple[str, ...]:

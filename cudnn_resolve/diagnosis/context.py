@@ -71,7 +71,7 @@ def context_of(matches: Iterable[Match], book: Book, facts: Facts | None = None)
 
 
 def speaking(matches: Iterable[Match], context: Context, book: Book) -> tuple[Match, ...]:
-    """The matches that mean something for the releases at hand: one whose framework is known, and only outside its versions, says nothing."""
+    """The matches that mean something for the releases at hand; one of a framework that is there only outside its versions says nothing."""
     known: dict[str, list[str]] = {}
     for name, version in context.frameworks:
         known.setdefault(name, []).append(version)

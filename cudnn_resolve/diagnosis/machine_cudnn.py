@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable, Iterator
 
 from cudnn_resolve.diagnosis.installed import Installed
 from cudnn_resolve.diagnosis.machine import Machine, cudnn_of, fact
-from cudnn_resolve.diagnosis.model import Evidence, Finding
+from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
 from cudnn_resolve.diagnosis.specifier import within
-from cudnn_resolve.facts.model import Unknown
+from cudnn_resolve.facts.model import CudnnCopy, Unknown
 from cudnn_resolve.version import CudnnVersion
 
 
@@ -83,8 +85,21 @@ def _cudnn_broken(machine: Machine) -> Iterator[Finding]:
                 severity="error" if loaded else "warning",
                 summary=f"the cuDNN {copy.version or copy.soname} in {copy.path} is not one whole release: {why}",
                 evidence=(fact("cudnn", f"{copy.path}: {why}"),),
+                remedy=tuple(_again(machine, copy)),
                 confidence=0.9 if loaded else 0.6,
             )
+
+
+def _again(machine: Machine, copy: CudnnCopy) -> Iterator[Remedy]:
+    """The package that brought a copy, unpacked once more."""
+    if copy.source == "pip" and copy.owner is not None and copy.owner in machine.pip:
+        yield Remedy(
+            text=f"put the files of {copy.owner} back as its wheel has them",
+            command=f"{shlex.quote(machine.facts.python.path or 'python')} -m pip install --force-reinstall --no-deps "
+            f"{copy.owner}=={machine.pip[copy.owner]}",
+        )
+    elif copy.source == "apt" and copy.owner and re.fullmatch(r"[a-z0-9][a-z0-9+.-]{1,80}", copy.owner):
+        yield Remedy(text=f"put the files of {copy.owner} back", command=f"sudo apt-get install --reinstall {copy.owner}")
 
 
 def _cudnn_borrowed(machine: Machine) -> Iterator[Finding]:

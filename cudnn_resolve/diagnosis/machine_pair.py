@@ -59,7 +59,7 @@ def _variants(machine: Machine, torch: str, name: str, version: str) -> Iterator
 
 
 def _jax_pairs(machine: Machine) -> Iterator[Finding]:
-    """jaxlib outside what jax takes, and CUDA plugins of another release than jaxlib, which leaves them out then."""
+    """Jaxlib outside what jax takes, and CUDA plugins of another release than jaxlib, which leaves them out then."""
     jax, jaxlib = machine.pip.get("jax"), machine.pip.get("jaxlib")
     if jaxlib is None:
         return
@@ -80,7 +80,7 @@ def _jax_pairs(machine: Machine) -> Iterator[Finding]:
             yield Finding(
                 cause="framework_pkg_mismatch",
                 severity="error",
-                summary=f"{name} {version} is not of the release of jaxlib {jaxlib}: jaxlib leaves such a plugin out, and JAX runs on the CPU",
+                summary=f"{name} {version} is not of the release of jaxlib {jaxlib}, which leaves it out: JAX runs on the CPU",
                 evidence=_pips(machine, name, *_JAX),
                 confidence=0.9,
             )

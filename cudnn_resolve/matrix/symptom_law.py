@@ -125,4 +125,11 @@ def _lines(book: Book, array: str) -> Iterator[tuple[Any, Any]]:
                 yield line, line.row
 
 
-LAWS: tuple[Callable[[Book], Iterable[Fault]], ...] = (samples_found, causes_known, sentences_filled, features_known, versions_of_something, ids_unique)
+LAWS: tuple[Callable[[Book], Iterable[Fault]], ...] = (
+    samples_found,
+    causes_known,
+    sentences_filled,
+    features_known,
+    versions_of_something,
+    ids_unique,
+)

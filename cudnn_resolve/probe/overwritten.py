@@ -74,12 +74,15 @@ def _problems(host: Host, site: str, wanted: Mapping[str, str]) -> Iterator[Prob
             checked[name] = checked.get(name, 0) + 1
             if seen is not None and not _is_own(claim, seen.size, sum_now):
                 lost.setdefault(name, []).append(path)
-                winners.update({name: other for other, its in claims.items() if other != name and _is_own(its, seen.size, sum_now)})
+                others = [other for other, its in claims.items() if other != name and _is_own(its, seen.size, sum_now)]
+                if others:
+                    winners[name] = others[-1]
     for name, paths in lost.items():
         by = f" by {winners[name]}" if name in winners else ""
         yield Problem(
             what=f"packages.pip.{name}",
-            why=f"overwritten{by}: {len(paths)} of {checked[name]} files, such as {min(paths)}, are not those that {name} {wanted[name]} installed",
+            why=f"overwritten{by}: {len(paths)} of {checked[name]} files, such as {min(paths)}, are not those that "
+            f"{name} {wanted[name]} installed",
         )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cudnn_resolve.cli.notebook import imported_by_kernel, imported_here, kernel_above, restart_note
+from cudnn_resolve.cli.notebook import imported_by_kernel, imported_here, restart_note
+from cudnn_resolve.probe.kernel import kernel_above
 from tests.fake_host import FakeHost
 
 

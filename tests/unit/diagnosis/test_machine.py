@@ -166,3 +166,20 @@ def test_the_wheel_of_a_library_is_of_the_cuda_that_is_installed() -> None:
     for installed, wheel in (("nvidia-cusolver-cu12", "nvidia-cusparse-cu12"), ("nvidia-cusolver", "nvidia-cusparse")):
         commands = [one.command for one in _with(log, packages={"pip": {installed: "11.6.1.9"}})[0].remedy]
         assert any(str(command).endswith(f"pip install {wheel}") for command in commands)
+
+
+def test_a_wheel_with_parts_missing_is_unpacked_again() -> None:
+    copy = {
+        "version": "9.1.0.70",
+        "soname": 9,
+        "path": "/v/nvidia/cudnn/lib",
+        "complete": False,
+        "problems": ["libcudnn_cnn.so.9 is missing"],
+    }
+    wheel = copy | {"source": "pip", "owner": "nvidia-cudnn-cu12"}
+    found = findings(cudnn=[wheel], packages={"pip": {"nvidia-cudnn-cu12": "9.1.0.70"}})[0]
+    assert "libcudnn_cnn.so.9 is missing" in found.summary
+    assert str(found.remedy[0].command).endswith("install --force-reinstall --no-deps nvidia-cudnn-cu12==9.1.0.70")
+    found = findings(cudnn=[copy | {"source": "apt", "owner": "libcudnn9-cuda-12"}])[0]
+    assert found.remedy[0].command == "sudo apt-get install --reinstall libcudnn9-cuda-12"
+    assert not findings(cudnn=[copy | {"source": "apt", "owner": "x; rm -rf /"}])[0].remedy

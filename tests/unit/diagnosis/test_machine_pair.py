@@ -38,7 +38,7 @@ def test_what_pairs_is_not_spoken_of(pip: dict[str, str]) -> None:
         ({"torch": "2.5.0", "torchvision": "0.20.1"}, "info", "which is of the same minor release"),
         ({"torch": "2.6.0+cu124", "torchvision": "0.21.0+cu118"}, "error", "built for CUDA 12 and torchvision 0.21.0+cu118 for CUDA 11"),
         ({"torch": "2.6.0+cu124", "torchvision": "0.21.0+cpu"}, "warning", "without CUDA"),
-        ({"jax": "0.7.2", "jaxlib": "0.7.1", "jax-cuda12-plugin": "0.7.2"}, "error", "leaves such a plugin out"),
+        ({"jax": "0.7.2", "jaxlib": "0.7.1", "jax-cuda12-plugin": "0.7.2"}, "error", "which leaves it out"),
         ({"jax": "0.5.0", "jaxlib": "0.5.1"}, "error", "jaxlib 0.5.1 is installed, which is newer than jax 0.5.0"),
         ({"jax": "0.7.2", "jaxlib": "0.5.0"}, "error", "jax 0.7.2 wants jaxlib"),
     ],

@@ -1,0 +1,64 @@
+"""The notebook's kernel from whose cell this program was started, and what its loader still believes of LD_LIBRARY_PATH."""
+
+from __future__ import annotations
+
+import re
+
+from cudnn_resolve.facts.model import Facts, Problem
+from cudnn_resolve.host.port import Host
+from cudnn_resolve.record import replace
+
+_KERNELS = ("ipykernel_launcher", "ipykernel", "colab_kernel_launcher")
+_ANCESTORS = 12
+_ENVIRON_BYTES = 4 << 20
+_LIBRARY = re.compile(r"lib(?:cu[a-z]|nv|nccl).{0,60}\.so(?:\.|$)")
+_NAME = "LD_LIBRARY_PATH"
+
+
+def kernel_above(host: Host) -> int | None:
+    """The process of the kernel from whose cell this program was started (`!cudnn-resolve …`); None where there is none."""
+    pid = "self"
+    for _ in range(_ANCESTORS):
+        text = host.read_text(f"/proc/{pid}/stat", 4096)
+        fields = text.rpartition(")")[2].split() if text else []
+        if len(fields) < 2 or not fields[1].isdigit() or int(fields[1]) < 2:
+            return None
+        pid = fields[1]
+        if _is_kernel(host, pid):
+            return int(pid)
+    return None
+
+
+def with_kernel(host: Host, facts: Facts) -> Facts:
+    """The facts, with a problem where LD_LIBRARY_PATH was changed inside the running kernel.
+
+    The loader reads it once, when a process starts: what `os.environ` or `%env` set later counts only for programs that the kernel starts,
+    of which this one may be. Directories without libraries of CUDA change nothing and are left out.
+    """
+    pid = "self" if _is_kernel(host, "self") else kernel_above(host)
+    block = host.read_text(f"/proc/{pid}/environ", _ENVIRON_BYTES) if pid is not None else None
+    if block is None:
+        return facts
+    before = _directories(next((one.partition("=")[2] for one in block.split("\0") if one.startswith(f"{_NAME}=")), ""))
+    now = _directories(host.environ.get(_NAME, ""))
+    added = [one for one in now if one not in before and _holds_libraries(host, one)]
+    removed = [one for one in before if one not in now and _holds_libraries(host, one)]
+    found = []
+    if added:
+        found.append(Problem(what="loader.kernel.added", why=", ".join(added)))
+    if removed:
+        found.append(Problem(what="loader.kernel.removed", why=", ".join(removed)))
+    return replace(facts, problems=(*facts.problems, *found)) if found else facts
+
+
+def _is_kernel(host: Host, pid: str) -> bool:
+    words = (host.read_text(f"/proc/{pid}/cmdline", 65536) or "").split("\0")
+    return any(word in _KERNELS or word.rpartition("/")[2].removesuffix(".py") in _KERNELS for word in words)
+
+
+def _directories(path: str) -> list[str]:
+    return list(dict.fromkeys(one.rstrip("/") for one in re.split("[:;]", path) if one.startswith("/")))
+
+
+def _holds_libraries(host: Host, directory: str) -> bool:
+    return any(_LIBRARY.match(name) for name in host.list_dir(directory))
