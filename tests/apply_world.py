@@ -34,6 +34,16 @@ NEW = {"torch": "2.6.0", "nvidia-cudnn-cu12": "9.3.0.75", "numpy": "2.0.0"}
 REMOVED = ("tensorflow-gpu",)
 
 
+def lend_pip(site: Path) -> None:
+    """A copy of the pip that runs here in an environment: installing one takes ten times as long."""
+    import pip
+
+    package = Path(pip.__file__).parent
+    info = next(package.parent.glob("pip-*.dist-info"))
+    shutil.copytree(package, site / "pip")
+    shutil.copytree(info, site / info.name)
+
+
 class ApplyWorld:
     """The world below a folder; `build` makes it, `reset` brings the environment back."""
 
@@ -58,7 +68,7 @@ class ApplyWorld:
         self.base.mkdir(parents=True, exist_ok=True)
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(self.venv)], check=True)
         if self.installer == "pip":
-            self.lend_pip()
+            lend_pip(self.site)
         for versions in (OLD, NEW):
             for name, version in versions.items():
                 self.wheel(name, version, modules)
@@ -67,15 +77,6 @@ class ApplyWorld:
         (self.site / "torch" / "users_own.txt").write_text("not in any RECORD\n")
         (self.site / "editable.pth").write_text("\n")
         shutil.copytree(self.venv, self.template, symlinks=True)
-
-    def lend_pip(self) -> None:
-        """A copy of the pip that runs here: installing one takes ten times as long."""
-        import pip
-
-        package = Path(pip.__file__).parent
-        info = next(package.parent.glob("pip-*.dist-info"))
-        shutil.copytree(package, self.site / "pip")
-        shutil.copytree(info, self.site / info.name)
 
     def lay_down(self, paths: list[str]) -> None:
         if self.installer == "pip":

@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
 
 FORMATS = ("text", "json", "markdown")
+_HANDED_ON = (
+    *("python", "requirement", "constraint", "group", "cuda", "cudnn"),
+    *("driver", "gpu", "glibc", "os", "prefer", "driver_policy", "device", "strict_pins", "channel", "matrix"),
+    *("index_url", "extra_index_url", "find_links", "index_strategy", "exclude_newer", "no_binary", "only_binary"),
+    *("no_variant_indexes", "offline", "no_color"),
+)
+"""Options that `apply` has, too."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,19 +104,31 @@ def fix(diagnosis: Diagnosis, args: argparse.Namespace, options: Options) -> int
     if not diagnosis.is_error:
         return ExitCode.OK
     commands = [one.command for finding in diagnosis.findings if finding.severity == "error" for one in finding.remedy if one.command]
-    words = next((found for command in commands if _is_plan(found := shlex.split(command))), None)
-    if words is None:
+    plan = next((found for command in commands if _is_plan(found := shlex.split(command))), None)
+    if plan is None:
         say("nothing of this can be carried out by `apply`; what helps is:", options)
         for command in commands:
             say(f"  {command}", options)
         return ExitCode.NO
     parser = Parser(prog="cudnn-resolve apply", description="")
     apply.add_arguments(parser)
-    more = [f"--python={options.python}"] if options.python else []
-    more += [f"--index-url={options.index_url}"] if options.index_url else []
-    more += [f"--extra-index-url={one}" for one in options.extra_index_urls] + [f"--find-links={one}" for one in options.find_links]
-    more += ["--yes"] if args.yes else []
-    return int(apply.run(parser.parse([*words[2:], *more])))
+    words = ["-y"] if args.yes else []
+    asked = getattr(args, "framework", None)
+    words += [part for one in asked for part in ("-f", one)] if asked else plan[2:]
+    return int(apply.run(parser.parse([*words, *_same_words(args)])))
+
+
+def _same_words(args: argparse.Namespace) -> list[str]:
+    """The options of the command line that mean the same for `apply`: it makes its plan as the user would have it made."""
+    words = []
+    for name in _HANDED_ON:
+        value = getattr(args, name, None)
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(option)
+        elif isinstance(value, (str, list)):
+            words += [f"{option}={one}" for one in ([value] if isinstance(value, str) else value)]
+    return words
 
 
 def _is_plan(words: list[str]) -> bool:

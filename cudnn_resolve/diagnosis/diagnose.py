@@ -140,7 +140,7 @@ def shown(value: object) -> str:
     """A field as a sentence shows it."""
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
         return " ".join(map(str, value))
-    return str(getattr(value, "file", value)).strip()
+    return str(getattr(value, "file", value)).strip().rstrip(".,;:")
 
 
 def _harmless(reader: Reader, matches: Iterable[Match], features: frozenset[str]) -> list[Finding]:

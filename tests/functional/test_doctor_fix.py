@@ -1,0 +1,84 @@
+"""`doctor --fix` from end to end: an environment that really fails, its log, the remedy carried out by `apply`, and no failure."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.apply_world import lend_pip
+from tests.functional.test_cli import run
+from tests.small_wheels import tree, write_wheel
+
+JAX = """import jaxlib
+VERSION = {version!r}
+if tuple(map(int, jaxlib.VERSION.split("."))) > tuple(map(int, VERSION.split("."))):
+    raise RuntimeError(f"jaxlib version {{jaxlib.VERSION}} is newer than and incompatible with jax version {{VERSION}}.")
+print("jax", VERSION)
+"""
+RELEASES = (
+    ("jax", "0.5.0"),
+    ("jax", "0.5.1"),
+    ("jaxlib", "0.5.1"),
+    ("ml-dtypes", "0.5.1"),
+    ("numpy", "2.1.3"),
+    ("opt-einsum", "3.4.0"),
+    ("scipy", "1.15.2"),
+)
+
+
+class Shop:
+    """An index of small wheels on this disk, and an environment with a jax that is older than its jaxlib."""
+
+    def __init__(self, base: Path) -> None:
+        self.index = base / "simple"
+        self.venv = base / "venv"
+        self.base = base
+        for name, version in RELEASES:
+            folder = self.index / name
+            file = write_wheel(folder, name, version, {"jax/__init__.py": JAX.format(version=version)} if name == "jax" else None)
+            with (folder / "index.html").open("a") as page:
+                page.write(f'<a href="{file.filename}#sha256={file.hashes["sha256"]}">{file.filename}</a>\n')
+        venv.create(self.venv, symlinks=True)
+        site = next(self.venv.glob("lib/python3*/site-packages"))
+        for name, version in (("jax", "0.5.0"), ("jaxlib", "0.5.1")):
+            zipfile.ZipFile(self.index / name / f"{name}-{version}-py3-none-any.whl").extractall(site)
+        lend_pip(site)
+
+    def python(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([self.venv / "bin" / "python", *words], capture_output=True, text=True, check=False)
+
+    def doctor(self, *words: str) -> subprocess.CompletedProcess[str]:
+        places = [f"--python={self.venv}", f"--index-url={self.index.as_uri()}", "--device=cpu"]
+        return run("doctor", *places, *words, env={"XDG_STATE_HOME": str(self.base / "state"), "PIP_CONFIG_FILE": "/dev/null"})
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+def test_what_failed_works_once_the_remedy_was_carried_out(shop: Shop) -> None:
+    failed = shop.python("-c", "import jax")
+    assert failed.returncode == 1
+    log = shop.base / "train.log"
+    log.write_text(failed.stderr)
+    before = tree(shop.venv)
+
+    told = shop.doctor(str(log), "--format", "json")
+    finding = json.loads(told.stdout)["findings"][0]
+    assert (told.returncode, finding["cause"], finding["severity"]) == (1, "framework_pkg_mismatch", "error")
+    assert "jaxlib 0.5.1" in str(finding["evidence"])
+    assert tree(shop.venv) == before
+
+    mended = shop.doctor(str(log), "--fix", "-y")
+    assert mended.returncode == 0, mended
+
+    assert shop.python("-c", "import jax").stdout == "jax 0.5.1\n"
+    after = tree(shop.venv, compiled=False)
+    assert shop.doctor("--fix", "-y").returncode == 0
+    assert tree(shop.venv, compiled=False) == after
