@@ -226,7 +226,11 @@ class Mirror:
                 mirror.answer(self)
 
             def do_HEAD(self) -> None:
-                self.send_error(405)
+                """The size of a file; any will do, nothing is downloaded."""
+                time.sleep(mirror.delay_ms / 1000)
+                self.send_response(200)
+                self.send_header("Content-Length", "1000000")
+                self.end_headers()
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
                 """Nothing."""

@@ -37,7 +37,7 @@ def run(command: str, cwd: Path) -> list[str]:
     argv = [sys.executable, "-m", "cudnn_resolve", *words, *alone]
     done = subprocess.run(argv, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stderr
-    return [line.rstrip() for line in done.stdout.splitlines()]
+    return [line.rstrip().removesuffix(" --offline") for line in done.stdout.splitlines()]
 
 
 def misprints(shown: list[str], printed: list[str]) -> list[str]:

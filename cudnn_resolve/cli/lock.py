@@ -126,6 +126,8 @@ def lock_of(args: argparse.Namespace) -> Made:
     found = answers_of(sitting, old, frozenset() if args.upgrade else _names(args, old, sitting), keep=not args.upgrade)
     if found.conflict is not None:
         return Made(options=sitting.options, path=path, plan=found.conflict)
+    for note in getattr(found.answers[0].resolution.request.source, "notes", ()):
+        say(f"note: {note}", sitting.options)
     base = folder_of("." if path == "-" else path, is_folder=path == "-")
     answers = _completed(found.answers, old)
     made = merge(answers, asked=asked_of(sitting, answers, base), matrix=found.matrix, base=base)

@@ -290,10 +290,11 @@ def _together(questions: Sequence[Question]) -> list[Resolution] | None:
 def _attempt(question: Question, python: tuple[int, int] | None) -> Resolution | None:
     """The resolution on a Python, None = that of the machine; None where there is none, which nobody has to explain yet."""
     from cudnn_resolve.resolution.model import Resolution
-    from cudnn_resolve.resolution.resolve import attempt
+    from cudnn_resolve.resolution.resolve import attempt, with_what_remains
 
-    found = attempt(question.book, _on(question.machine, python), question.request)
-    return found if isinstance(found, Resolution) else None
+    machine = _on(question.machine, python)
+    found = attempt(question.book, machine, question.request)
+    return with_what_remains(question.book, machine, question.request, found) if isinstance(found, Resolution) else None
 
 
 def _on(machine: Machine, python: tuple[int, int] | None) -> Machine:

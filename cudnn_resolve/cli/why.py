@@ -6,7 +6,7 @@ import argparse
 
 from cudnn_resolve.cli.gather import gather_options, gather_question
 from cudnn_resolve.cli.options import add_common_options
-from cudnn_resolve.cli.printing import emit, style_of, width_of
+from cudnn_resolve.cli.printing import emit, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode
 
 
@@ -29,6 +29,8 @@ def run(args: argparse.Namespace) -> int:
     asked = gather_question(options)
     book, facts = asked.book, asked.facts
     outcome = resolve(book, asked.machine, asked.request)
+    for note in getattr(asked.request.source, "notes", ()):
+        say(f"note: {note}", options)
     if isinstance(outcome, Conflict):
         from cudnn_resolve.facts.codec import encode as encode_facts
         from cudnn_resolve.report.plan import render as render_plan

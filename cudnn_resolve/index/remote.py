@@ -69,7 +69,7 @@ class Pages:
             if kept and kept.shelf is not None and kept.digest == digest:
                 made = _kept(answer, kept.shelf, digest)
             else:
-                made = _kept(answer, _read(answer, name), digest)
+                made = _kept(answer, _read(answer._replace(body=_LOGIN.sub(b"//", answer.body)), name), digest)
         else:
             raise Refusal(f"it answers HTTP {answer.status}", status=answer.status)
         self._keep(address, made, kept, answer.headers)
@@ -83,6 +83,10 @@ class Pages:
                 self._cache.keep_page(address, made)
             except DamagedError:
                 self._cache.drop_page(address)
+
+
+_LOGIN = re.compile(rb"//[^/@\s\"'<>]{1,256}@")
+"""Logins in the links of a page, which do not go into the cache."""
 
 
 def _digest(answer: Answer) -> str:

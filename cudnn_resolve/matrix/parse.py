@@ -132,7 +132,9 @@ class _Check:
                 if key in _SOURCE_COLUMNS:
                     plain[key] = self._value(f"{place}.{key}", _SOURCE_COLUMNS[key], value)
                 else:
-                    hint = f'; an id with a dot is written [source."{id_}.{key}"]' if isinstance(value, dict) else ""
+                    whole = f"{id_}.{key}"
+                    dotted = isinstance(value, dict) and whole.isprintable()
+                    hint = f'; an id with a dot is written [source."{whole}"]' if dotted else ""
                     self.fault(f"{place}.{_key(key)}", f"is not a column{hint or _nearest(key, list(_SOURCE_COLUMNS))}")
             for key in ("where", "read"):
                 if key not in entry:

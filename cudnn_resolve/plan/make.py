@@ -34,10 +34,17 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book) -> Plan:
         apt=apt,
         overrides=outcome.overrides,
         environment=environment(outcome, facts),
+        sources=_sources(outcome),
         warnings=warnings(outcome, facts, book, pip, apt),
         resolution=outcome,
     )
     return replace(draft, steps=steps(draft, outcome.machine, book))
+
+
+def _sources(resolution: Resolution) -> tuple[str, ...]:
+    """The user's own options for indexes; what the configuration says, pip reads by itself."""
+    names = ("--index-url", "--extra-index-url", "--find-links")
+    return tuple(word for name, value in resolution.request.context if name in names for word in (name, value))
 
 
 def _stack(resolution: Resolution) -> Stack:

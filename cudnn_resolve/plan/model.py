@@ -120,6 +120,8 @@ class Plan:
     overrides: tuple[Override, ...] = ()
     environment: tuple[Environment, ...] = ()
     steps: tuple[Step, ...] = ()
+    sources: tuple[str, ...] = ()
+    """Options of pip that say where packages come from, as the user gave them, without credentials."""
     warnings: tuple[Warning, ...] = ()
     conflict: Conflict | None = None
     resolution: Resolution | None = None

@@ -21,8 +21,8 @@ def steps(draft: Plan, machine: Machine, book: Book) -> tuple[Step, ...]:
         why = "the system manages its own environment and pip refuses to change it (PEP 668): a new one beside it"
         first = Step(id="venv", kind="venv", argv=(python, "-m", "venv", ".venv"), why=why)
         python = ".venv/bin/python"
-        return (*_apt(machine, book, draft.apt), first, *_pip(python, draft.pip, draft.unpinned), *_loader(draft.environment))
-    return (*_apt(machine, book, draft.apt), *_pip(python, draft.pip, draft.unpinned), *_loader(draft.environment))
+        return (*_apt(machine, book, draft.apt), first, *_pip(python, draft), *_loader(draft.environment))
+    return (*_apt(machine, book, draft.apt), *_pip(python, draft), *_loader(draft.environment))
 
 
 def _apt(machine: Machine, book: Book, apt: tuple[AptAction, ...]) -> Iterator[Step]:
@@ -60,7 +60,8 @@ def _apt(machine: Machine, book: Book, apt: tuple[AptAction, ...]) -> Iterator[S
     )
 
 
-def _pip(python: str, pip: tuple[PipAction, ...], unpinned: tuple[str, ...]) -> Iterator[Step]:
+def _pip(python: str, draft: Plan) -> Iterator[Step]:
+    pip, unpinned = draft.pip, draft.unpinned
     pip_command = (python, "-m", "pip")
     removed = tuple(one.name for one in pip if one.action == "remove")
     if removed:
@@ -71,7 +72,7 @@ def _pip(python: str, pip: tuple[PipAction, ...], unpinned: tuple[str, ...]) -> 
     groups = dict.fromkeys((one.index, one.page, one.reinstall) for one in changed)
     for number, (index, page, again) in enumerate(groups):
         pins = tuple(word for one in changed if (one.index, one.page, one.reinstall) == (index, page, again) for word in wanted(one))
-        source = () if index is None else ("--find-links" if page else "--index-url", index)
+        source = draft.sources if index is None else ("--find-links" if page else "--index-url", index)
         why = "exact versions, without their own dependencies: the plan holds them"
         if again:
             why = "their files went with the packages that were removed"
@@ -85,7 +86,7 @@ def _pip(python: str, pip: tuple[PipAction, ...], unpinned: tuple[str, ...]) -> 
         yield Step(
             id="pip-unpinned",
             kind="pip-unpinned",
-            argv=(*pip_command, "install", *unpinned),
+            argv=(*pip_command, "install", *draft.sources, *unpinned),
             why="packages that the matrix does not list; their versions are left to the installer",
         )
 

@@ -42,6 +42,7 @@ def render(plan: Plan) -> str:
     lines += _by_hand(plan)
     sources = dict.fromkeys((one.page, one.index) for one in plan.pip if one.index)
     lines += [f"{'--find-links' if page else '--extra-index-url'} {index}" for page, index in sources]
+    lines += [f"{name} {value}" for name, value in zip(plan.sources[::2], plan.sources[1::2], strict=True)]
     overrides = {one.package: one for one in plan.overrides}
     hashed = not plan.unpinned and all(one.action == "remove" or _digest(one) for one in plan.pip)
     for one in plan.pip:

@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.errors import UsageError
+from cudnn_resolve.requirement.file import without_login
 from cudnn_resolve.requirement.model import Limit, Need, Request, Target
 
 if TYPE_CHECKING:
@@ -24,13 +25,16 @@ def parse_target(text: str, book: Book) -> Target:
         requirement = Requirement(text)
     except (InvalidRequirement, RecursionError) as error:
         raise UsageError(
-            f"`{text[:200]}` is not a framework requirement: {(str(error) or type(error).__name__).splitlines()[0][:200]}",
+            f"`{without_login(text)[:200]}` is not a framework requirement: "
+            f"{without_login((str(error) or type(error).__name__).splitlines()[0])[:200]}",
             code="bad-requirement",
             context="--framework",
             hint="write it as `tensorflow==2.15`, `torch>=2.4` or `jax`",
         ) from error
     if requirement.url:
-        raise UsageError(f"`{text}` names a file; a framework is named by its version", code="bad-requirement", context="--framework")
+        raise UsageError(
+            f"`{without_login(text)}` names a file; a framework is named by its version", code="bad-requirement", context="--framework"
+        )
     name = canonicalize_name(requirement.name)
     try:
         framework = book.framework(name)

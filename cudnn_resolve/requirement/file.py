@@ -13,20 +13,21 @@ from typing import NamedTuple
 from packaging.requirements import InvalidRequirement, Requirement
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.record import dataclass
+from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.requirement.model import Extra
 
 _NESTED = re.compile(r"(?:-r|--requirement)[=\s]\s*(\S.*)")
 _CONSTRAINT = re.compile(r"(?:-c|--constraint)[=\s]\s*(\S.*)")
 _EDITABLE = re.compile(r"(?:-e|--editable)[=\s]\s*(\S.*)")
 _SETTING = re.compile(r"(-i|--index-url|--extra-index-url|-f|--find-links|--no-binary|--only-binary)[=\s]\s*(\S+)")
+_LOGIN = re.compile(r"//[^/@\s]{1,256}@")
 _PLACE = re.compile(r"(?:[a-z][a-z0-9+.-]{1,20}://|file:|\.{0,2}/|\.(?:$|\[)|~/).*", re.IGNORECASE)
 _NAMED = re.compile(r"[\w.-]{1,200}\s{0,9}(?:\[[^\]]{0,500}\])?\s{0,9}@\s{0,9}[a-z][a-z0-9+.-]{1,20}:.*", re.IGNORECASE)
 _ARCHIVES = (".whl", ".tar.gz", ".zip", ".tar.bz2", ".tgz")
 _IDLE = frozenset({"--prefer-binary", "--require-hashes"})
 """Options that ask for what is done anyway."""
 _SHORT = {"-i": "--index-url", "-f": "--find-links"}
-_HASH = re.compile(r"--hash[=\s]\S+")
+_HASH = re.compile(r"--hash[=\s](\S+)")
 FILES = 200
 """Files that may be read for one request."""
 LONGEST = 20_000
@@ -128,7 +129,9 @@ def _requirement(line: str, origin: str, where: str, *, constraint: bool) -> Ext
             context=origin,
             hint="leave it out of this file, or give it to the installer",
         )
-    return parse_requirement(plain, origin, base=where, constraint=constraint)
+    found = parse_requirement(plain, origin, base=where, constraint=constraint)
+    hashes = tuple(one[1].lower() for one in _HASH.finditer(line))
+    return replace(found, hashes=hashes) if hashes and isinstance(found, Extra) else found
 
 
 def parse_requirement(text: str, origin: str, *, base: str | None, constraint: bool = False) -> Extra | Reference:
@@ -137,7 +140,7 @@ def parse_requirement(text: str, origin: str, *, base: str | None, constraint: b
         requirement = Requirement(text)
     except (InvalidRequirement, RecursionError) as error:
         raise InputError(
-            f"`{text[:200]}` is no requirement: {(str(error) or type(error).__name__).splitlines()[0][:200]}",
+            f"`{without_login(text)[:200]}` is no requirement: {without_login((str(error) or type(error).__name__).splitlines()[0])[:200]}",
             code="requirements-invalid",
             context=origin,
             hint="write one PEP 508 requirement a line, such as `numpy<2`",
@@ -155,6 +158,11 @@ def parse_requirement(text: str, origin: str, *, base: str | None, constraint: b
         origin=origin,
         base=base,
     )
+
+
+def without_login(text: str) -> str:
+    """The text without what stands before the host of an address in it."""
+    return _LOGIN.sub("//", text)
 
 
 def _reference(text: str, origin: str, where: str, *, editable: bool, constraint: bool) -> Reference:

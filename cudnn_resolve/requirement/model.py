@@ -42,6 +42,8 @@ class Extra:
     """File and line, `requirements.txt:3`."""
     constraint: bool = False
     """True where it limits a package without asking for it."""
+    hashes: tuple[str, ...] = ()
+    """`sha256:…` of the files that alone are accepted; empty where none is said."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

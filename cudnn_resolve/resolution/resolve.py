@@ -41,14 +41,16 @@ def resolve(book: Book, machine: Machine, request: Request) -> Resolution | Conf
     """The resolution, or the conflict with what would work instead."""
     found = attempt(book, machine, request)
     if isinstance(found, Resolution):
-        return _with_what_remains(book, machine, request, found) if found.unreached and request.variant_indexes else found
+        return with_what_remains(book, machine, request, found)
     from cudnn_resolve.resolution.conflict import explain
 
     return explain(book, machine, request)
 
 
-def _with_what_remains(book: Book, machine: Machine, request: Request, found: Resolution) -> Resolution:
-    """A resolution with files that could not be listed, and what the configured indexes would give instead."""
+def with_what_remains(book: Book, machine: Machine, request: Request, found: Resolution) -> Resolution:
+    """A resolution, and where its files could not all be listed, what the configured indexes would give instead."""
+    if not found.unreached or not request.variant_indexes:
+        return found
     other = attempt(book, machine, replace(request, variant_indexes=False))
     if not isinstance(other, Resolution):
         return found

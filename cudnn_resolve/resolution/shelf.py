@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cudnn_resolve.errors import IndexUnavailableError
-from cudnn_resolve.requirement.source import Metadata, Place
+from cudnn_resolve.requirement.source import Metadata, Offer, Place
 from cudnn_resolve.resolution.kept import Kept
 from cudnn_resolve.resolution.release import SDIST, Details, Release, parse_requirement, parse_version
 from cudnn_resolve.resolution.tag import Fit, Target, best_file, fit
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build, ExtraRelease, WheelRelease
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request
-    from cudnn_resolve.requirement.source import Direct, File, Listing, Offer
+    from cudnn_resolve.requirement.source import Direct, File, Listing
 
 
 _OF_ONE_FILE = ("metadata-", "file-")
@@ -36,6 +36,7 @@ class Shelf:
         self._machine = machine
         self._source = request.source
         self._direct = request.direct
+        self._hashes = accepted_hashes(request)
         self._wants_gpu = request.device == "gpu"
         self._releases: dict[str, Kept[Release]] = {}
         self._plain: dict[str, Kept[Release]] = {}
@@ -245,9 +246,11 @@ class Shelf:
                     yield release
             return
         known = {row.version: row for row in rows}
-        for offer in listing.offers:
-            version = parse_version(offer.version)
-            if version is not None:
+        accepted = self._hashes.get(package)
+        for every in listing.offers:
+            version = parse_version(every.version)
+            offer = every if accepted is None else _with_hashes(every, accepted)
+            if version is not None and (accepted is None or offer.files):
                 yield self._from_offer(package, version, offer, known.get(offer.version), lone=listing.only_prereleases)
 
     def _from_offer(self, package: str, version: Version, offer: Offer, row: WheelRelease | None, *, lone: bool) -> Release:
@@ -415,11 +418,27 @@ def _order(release: Release) -> tuple[Version, bool, Version]:
     return Version(release.version.public), release.index == "default", release.version
 
 
+def accepted_hashes(request: Request) -> dict[str, frozenset[str]]:
+    """Packages whose files the user accepts by their hashes only (`--hash` in a requirements file)."""
+    out: dict[str, frozenset[str]] = {}
+    for extra in request.extras:
+        requirement = parse_requirement(extra.text) if extra.hashes else None
+        if requirement is not None:
+            out[canonicalize_name(requirement.name)] = frozenset(extra.hashes)
+    return out
+
+
+def _with_hashes(offer: Offer, accepted: frozenset[str]) -> Offer:
+    files = tuple(file for file in offer.files if any(f"{name}:{digest}" in accepted for name, digest in file.hashes.items()))
+    return Offer(version=offer.version, files=files)
+
+
 def shelf_of(book: Book, machine: Machine, request: Request) -> Shelf:
     """The shelf for a machine, shared by all resolutions over one book for which it is the same; the last few are kept."""
     place = (machine.python_full, machine.free_threaded, machine.arch, machine.glibc)
     # A shelf holds what these identities are of, so that none is taken for another as long as it is kept.
-    key = (*place, id(machine.pip), id(machine.requires), id(request.source), id(request.direct) if request.direct else 0)
+    identities = (id(machine.pip), id(machine.requires), id(request.source), id(request.direct) if request.direct else 0)
+    key = (*place, *identities, request.device, tuple(accepted_hashes(request).items()))
     shelves: dict[tuple[object, ...], Shelf] = book.remember("shelves", None, dict)
     found = shelves.get(key)
     if found is None:

@@ -92,6 +92,19 @@ def test_what_is_no_requirement_is_said_with_its_line(text: str, words: list[str
     assert caught.value.exit_code == 2
 
 
+def test_hashes_are_kept_with_their_requirement() -> None:
+    (found,) = lines("numpy==1.26.4 \\\n    --hash=sha256:AB \\\n    --hash=sha256:cd\n")
+
+    assert isinstance(found, Extra)
+    assert (found.text.strip(), found.hashes) == ("numpy==1.26.4", ("sha256:ab", "sha256:cd"))
+
+
+def test_a_message_does_not_repeat_a_login() -> None:
+    with pytest.raises(InputError) as caught:
+        lines("what is https://user:secret@host.example/x")
+    assert "secret" not in str(caught.value)
+
+
 def test_constraints_limit_without_asking() -> None:
     found = lines("numpy\n-c limits.txt\n", {"limits": "numpy<2\n-r more.txt\n", "more": "scipy<2"})
 

@@ -230,6 +230,17 @@ def test_a_conflict_among_packages_leaves_the_frameworks_out() -> None:
     assert found.message == "app and lib==2.0 cannot share one environment"
 
 
+def test_only_files_with_the_hashes_that_the_user_gives_are_taken() -> None:
+    source = index_of(BOOK, {"app": {"1.0": Published(), "2.0": Published()}})
+    listing = source.listing("app")
+    assert listing is not None
+    digest = listing.offers[1].files[0].hashes["sha256"]
+    good = Extra(text="app", origin="r.txt:1", hashes=(f"sha256:{digest}",))
+
+    assert versions(asked(source, extras=(good,)))["app"] == "1.0"
+    assert "app" in words(asked(source, extras=(replace(good, hashes=("sha256:00",)),)))
+
+
 def test_constraints_limit_what_is_needed_and_ask_for_nothing() -> None:
     source = index_of(
         BOOK, {"app": {"1.0": Published(("lib",))}, "lib": {"1.0": Published(), "2.0": Published()}, "other": {"1": Published()}}
