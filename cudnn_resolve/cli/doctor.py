@@ -68,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
 def diagnose(options: Options, log: str | None, *, no_facts: bool) -> Diagnosis:
     """The findings behind the options."""
+    from cudnn_resolve.cli.request import request_without_targets
     from cudnn_resolve.diagnosis.diagnose import diagnose as weigh
     from cudnn_resolve.diagnosis.read import Reader
     from cudnn_resolve.host.log import read_log
@@ -79,7 +80,7 @@ def diagnose(options: Options, log: str | None, *, no_facts: bool) -> Diagnosis:
     book = gather_book(options)
     reader = Reader(book.symptoms()).read(read_log(log)) if log is not None else None
     facts = None if no_facts else _facts(options, book)
-    return weigh(reader, facts, book)
+    return weigh(reader, facts, book, request_without_targets(options))
 
 
 def _facts(options: Options, book: Book) -> Facts:

@@ -34,7 +34,7 @@ def request_of(options: Options, book: Book, wishes: Wishes, source: Source | No
 
     `direct` holds what is behind the references among the wishes.
     """
-    from cudnn_resolve.requirement.derive import parse_limit, parse_target
+    from cudnn_resolve.requirement.derive import parse_target
 
     targets = [parse_target(text, book) for text in options.frameworks]
     extras = []
@@ -50,9 +50,21 @@ def request_of(options: Options, book: Book, wishes: Wishes, source: Source | No
             code="no-target",
             hint=f"name one: `-f tensorflow==2.15`; known: {', '.join(book.frameworks())}",
         )
-    return Request(
+    return replace(
+        request_without_targets(options),
         targets=_merged(targets),
         extras=tuple(extras),
+        source=source,
+        direct={one.name: one for one in direct},
+    )
+
+
+def request_without_targets(options: Options) -> Request:
+    """How a plan is to be made, whatever for; UsageError where a limit cannot be read."""
+    from cudnn_resolve.requirement.derive import parse_limit
+
+    return Request(
+        targets=(),
         cuda=parse_limit(options.cuda, "--cuda") if options.cuda else None,
         cudnn=parse_limit(options.cudnn, "--cudnn") if options.cudnn else None,
         prefer=options.prefer,
@@ -61,8 +73,6 @@ def request_of(options: Options, book: Book, wishes: Wishes, source: Source | No
         strict_pins=options.strict_pins,
         channel=options.channel,
         variant_indexes=options.variant_indexes,
-        source=source,
-        direct={one.name: one for one in direct},
         context=_context(options),
     )
 

@@ -18,14 +18,18 @@ if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.symptom import Cause
+    from cudnn_resolve.requirement.model import Request
 
 _CERTAIN = 0.98
 _SURE = 0.9
 """From here on nothing is said to be undecided."""
 
 
-def diagnose(reader: Reader | None, facts: Facts | None, book: Book) -> Diagnosis:
-    """The findings of a log, of facts, or of both together: what the facts show decides what the log leaves open."""
+def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Request | None = None) -> Diagnosis:
+    """The findings of a log, of facts, or of both together: what the facts show decides what the log leaves open.
+
+    `wishes` says how remedies that are plans are to be made.
+    """
     machine = diagnose_facts(facts, book) if facts is not None else []
     matches = list(reader.every()) if reader is not None else []
     context = context_of(matches, book, facts)
@@ -38,6 +42,7 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book) -> Diagnosi
         features=features,
         frameworks=context.frameworks,
         facts=facts,
+        wishes=wishes,
         python=facts.python.path if facts is not None else None,
         matches={one.cause: one.matches for one in ranked},
     )

@@ -7,18 +7,24 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.diagnosis.model import Remedy
+from cudnn_resolve.record import replace
 
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.plan.model import Plan
+    from cudnn_resolve.requirement.model import Request
 
 _SHOWN = 5
 
 
-def planned(text: str, command: str, facts: Facts, book: Book) -> Iterator[Remedy]:
-    """The remedy with what it would change here; where there is no such plan, the nearest that there is."""
-    plan = _plan(_targets(command), facts, book)
+def planned(text: str, command: str, facts: Facts, book: Book, wishes: Request | None = None) -> Iterator[Remedy]:
+    """The remedy with what it would change here; where there is no such plan, the nearest that there is.
+
+    `wishes` says how the user wants plans made; the command repeats it.
+    """
+    plan = _plan(_targets(command), facts, book, wishes)
+    command += _words(wishes)
     if plan is None:
         yield Remedy(text=text, command=command)
     elif plan.conflict is None:
@@ -34,7 +40,16 @@ def _targets(command: str) -> list[str]:
     return [words[place + 1] for place, word in enumerate(words[:-1]) if word == "-f"]
 
 
-def _plan(targets: list[str], facts: Facts, book: Book) -> Plan | None:
+def _words(wishes: Request | None) -> str:
+    if wishes is None:
+        return ""
+    words = ["--device", wishes.device] if wishes.device != "gpu" else []
+    for option, limit in (("--cuda", wishes.cuda), ("--cudnn", wishes.cudnn)):
+        words += [option, limit.text] if limit is not None else []
+    return f" {shlex.join(words)}" if words else ""
+
+
+def _plan(targets: list[str], facts: Facts, book: Book, wishes: Request | None) -> Plan | None:
     """The plan for these targets; None where a target is none that the matrix knows."""
     from cudnn_resolve.errors import CudnnResolveError
     from cudnn_resolve.plan.make import make_plan
@@ -44,7 +59,7 @@ def _plan(targets: list[str], facts: Facts, book: Book) -> Plan | None:
     from cudnn_resolve.resolution.resolve import resolve
 
     try:
-        request = Request(targets=tuple(parse_target(one, book) for one in targets))
+        request = replace(wishes or Request(targets=()), targets=tuple(parse_target(one, book) for one in targets))
         return make_plan(facts, resolve(book, machine_of(facts, book), request), book)
     except CudnnResolveError:
         return None

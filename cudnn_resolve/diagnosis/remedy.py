@@ -17,6 +17,7 @@ from cudnn_resolve.version import Capability, CudaVersion, CudnnVersion
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Match
     from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.requirement.model import Request
 
 _FREE = frozenset(
     {
@@ -48,6 +49,8 @@ class Situation:
     driver: str | None = None
     facts: Facts | None = None
     python: str | None = None
+    wishes: Request | None = None
+    """How the user wants plans made."""
     matches: Mapping[str, tuple[Match, ...]] = field(default_factory=dict)
     """The matches behind the finding of each cause."""
 
@@ -78,7 +81,7 @@ def _of(finding: Finding, situation: Situation, book: Book, *, tried: bool) -> I
         if command is None or (finding.remedy and "FRAMEWORK" in command):
             continue
         if tried and command.startswith("cudnn-resolve apply -f ") and situation.facts is not None:
-            yield from planned(row.text, command, situation.facts, book)
+            yield from planned(row.text, command, situation.facts, book, situation.wishes)
         else:
             yield Remedy(text=row.text, command=command)
 

@@ -73,6 +73,8 @@ def test_what_failed_works_once_the_remedy_was_carried_out(shop: Shop) -> None:
     finding = json.loads(told.stdout)["findings"][0]
     assert (told.returncode, finding["cause"], finding["severity"]) == (1, "framework_pkg_mismatch", "error")
     assert "jaxlib 0.5.1" in str(finding["evidence"])
+    assert finding["remedy"][0]["command"] == "cudnn-resolve apply -f jax --device cpu"
+    assert "nvidia" not in finding["remedy"][0]["text"]
     assert tree(shop.venv) == before
 
     mended = shop.doctor(str(log), "--fix", "-y")
