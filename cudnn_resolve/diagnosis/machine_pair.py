@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _TORCH = ("torchvision", "torchaudio", "torchtext")
 """Their wheels hold code that is linked with the torch that their metadata names."""
-_PLUGIN = re.compile(r"jax-cuda\d{2}-(?:plugin|pjrt)")
+_PLUGIN = re.compile(r"jax-cuda\d{2}-plugin")
 _JAX = ("jax", "jaxlib")
 _LOCAL = re.compile(r"(?:cu(\d{2,3})|cpu)$")
 
@@ -28,7 +28,7 @@ def _torch_pairs(machine: Machine) -> Iterator[Finding]:
         if version is None or torch is None:
             continue
         wanted = next((one for one in _requires(machine, name) if one.name == "torch"), None)
-        if wanted is not None and str(wanted.specifier) and not within(str(wanted.specifier), torch):
+        if wanted is not None and not _takes(wanted, torch):
             near = _is_patch(str(wanted.specifier), torch)
             yield Finding(
                 cause="framework_pkg_mismatch",
@@ -65,7 +65,7 @@ def _jax_pairs(machine: Machine) -> Iterator[Finding]:
         return
     wanted = next((one for one in _requires(machine, "jax") if one.name == "jaxlib"), None) if jax else None
     newer = jax is not None and _release(jaxlib)[:3] > _release(jax)[:3]
-    if newer or (wanted is not None and not within(str(wanted.specifier), jaxlib)):
+    if newer or (wanted is not None and not _takes(wanted, jaxlib)):
         yield Finding(
             cause="framework_pkg_mismatch",
             severity="error",
@@ -76,7 +76,9 @@ def _jax_pairs(machine: Machine) -> Iterator[Finding]:
             confidence=0.94,
         )
     for name, version in machine.pip.items():
-        if _PLUGIN.fullmatch(name) and _release(version) != _release(jaxlib):
+        if not _PLUGIN.fullmatch(name):
+            continue
+        if _release(version) != _release(jaxlib):
             yield Finding(
                 cause="framework_pkg_mismatch",
                 severity="error",
@@ -84,6 +86,22 @@ def _jax_pairs(machine: Machine) -> Iterator[Finding]:
                 evidence=_pips(machine, name, *_JAX),
                 confidence=0.9,
             )
+        for one in _requires(machine, name):
+            other = machine.pip.get(one.name)
+            if one.name.endswith("-pjrt") and other is not None and not _takes(one, other):
+                yield Finding(
+                    cause="framework_pkg_mismatch",
+                    severity="warning",
+                    summary=f"{name} {version} wants {one.name}{one.specifier}, and {one.name} {other} is installed",
+                    evidence=_pips(machine, name, one.name),
+                    confidence=0.85,
+                )
+
+
+def _takes(requirement: Requirement, version: str) -> bool:
+    """True where a version is within a requirement; a build of one's own (`2.6.0a0+nv25.1`) may be named with its local part."""
+    specifier = str(requirement.specifier)
+    return within(specifier, version) or any(one.version == version for one in requirement.specifier if one.operator in ("==", "==="))
 
 
 def _requires(machine: Machine, name: str) -> Iterator[Requirement]:
@@ -107,8 +125,8 @@ def _requires(machine: Machine, name: str) -> Iterator[Requirement]:
 
 
 def _is_patch(specifier: str, version: str) -> bool:
-    """True where only the patch number is another one than the pinned: `==2.0.0` and 2.0.1 have one ABI."""
-    pinned = re.fullmatch(r"==\s{0,3}(\d{1,4}\.\d{1,4})(?:\.\d{1,4})?", specifier)
+    """True where the pinned release is of the same minor one: `==2.0.0` and 2.0.1, or the builds of two nights, have one ABI nearly always."""
+    pinned = re.match(r"==\s{0,3}(\d{1,4}\.\d{1,4})(?!\d)", specifier)
     return pinned is not None and _release(version)[:2] == _release(pinned[1])[:2]
 
 

@@ -39,6 +39,11 @@ def test_what_pairs_is_not_spoken_of(pip: dict[str, str]) -> None:
         ({"torch": "2.6.0+cu124", "torchvision": "0.21.0+cu118"}, "error", "built for CUDA 12 and torchvision 0.21.0+cu118 for CUDA 11"),
         ({"torch": "2.6.0+cu124", "torchvision": "0.21.0+cpu"}, "warning", "without CUDA"),
         ({"jax": "0.7.2", "jaxlib": "0.7.1", "jax-cuda12-plugin": "0.7.2"}, "error", "which leaves it out"),
+        (
+            {"jax": "0.7.2", "jaxlib": "0.7.2", "jax-cuda12-plugin": "0.7.2", "jax-cuda12-pjrt": "0.7.1"},
+            "warning",
+            "wants jax-cuda12-pjrt==0.7.2, and jax-cuda12-pjrt 0.7.1 is installed",
+        ),
         ({"jax": "0.5.0", "jaxlib": "0.5.1"}, "error", "jaxlib 0.5.1 is installed, which is newer than jax 0.5.0"),
         ({"jax": "0.7.2", "jaxlib": "0.5.0"}, "error", "jax 0.7.2 wants jaxlib"),
     ],
@@ -53,3 +58,7 @@ def test_the_metadata_of_the_installed_wheel_comes_first() -> None:
     assert pairs(pip, {"torchvision": ["numpy", "!!", "torch ==2.7.0", 'scipy; extra == "scipy"']}) == [
         ("error", "torchvision 0.99.0+mine is made for torch==2.7.0, and torch 2.6.0 is installed")
     ]
+    assert not pairs({"torch": "2.6.0a0+nv25.1", "torchvision": "0.20.0a0"}, {"torchvision": ["torch==2.6.0a0+nv25.1"]})
+    assert not pairs({"torch": "2.6.0a0+nv25.1", "torchvision": "0.20.0a0"}, {"torchvision": ["torch"]})
+    nights = pairs({"torch": "2.7.0.dev20250102+cu126", "torchvision": "0.22.0.dev1"}, {"torchvision": ["torch==2.7.0.dev20250101"]})
+    assert [severity for severity, _ in nights] == ["info"]
