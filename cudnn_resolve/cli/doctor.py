@@ -62,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
     diagnosis = diagnose(options, args.log, no_facts=args.no_facts)
     emit(_render(diagnosis, options), options)
     if args.fix:
-        return fix(diagnosis, args, options)
+        code = fix(diagnosis, args, options)
+        return code if code or not diagnosis.is_error else look_again(options)
     return ExitCode.NO if diagnosis.is_error else ExitCode.OK
 
 
@@ -117,6 +118,16 @@ def fix(diagnosis: Diagnosis, args: argparse.Namespace, options: Options) -> int
     asked = getattr(args, "framework", None)
     words += [part for one in asked for part in ("-f", one)] if asked else plan[2:]
     return int(apply.run(parser.parse([*words, *_same_words(args)])))
+
+
+def look_again(options: Options) -> int:
+    """0 where nothing of severity error is left on this machine; 1 with what is, and with what to type."""
+    left = [finding for finding in diagnose(options, None, no_facts=False).findings if finding.severity == "error"]
+    for finding in left:
+        say(f"still wrong: {finding.summary}", options)
+        for one in finding.remedy[:1]:
+            say(f"  {one.command or one.text}", options)
+    return ExitCode.NO if left else ExitCode.OK
 
 
 def _same_words(args: argparse.Namespace) -> list[str]:

@@ -125,7 +125,7 @@ def _requires(machine: Machine, name: str) -> Iterator[Requirement]:
 
 
 def _is_patch(specifier: str, version: str) -> bool:
-    """True where the pinned release is of the same minor one: `==2.0.0` and 2.0.1, or the builds of two nights, have one ABI nearly always."""
+    """True where the pinned release is of the same minor one: 2.0.0 and 2.0.1, or the builds of two nights, nearly always have one ABI."""
     pinned = re.match(r"==\s{0,3}(\d{1,4}\.\d{1,4})(?!\d)", specifier)
     return pinned is not None and _release(version)[:2] == _release(pinned[1])[:2]
 

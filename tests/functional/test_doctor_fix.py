@@ -44,10 +44,10 @@ class Shop:
             with (folder / "index.html").open("a") as page:
                 page.write(f'<a href="{file.filename}#sha256={file.hashes["sha256"]}">{file.filename}</a>\n')
         venv.create(self.venv, symlinks=True)
-        site = next(self.venv.glob("lib/python3*/site-packages"))
+        self.site = next(self.venv.glob("lib/python3*/site-packages"))
         for name, version in (("jax", "0.5.0"), ("jaxlib", "0.5.1")):
-            zipfile.ZipFile(self.index / name / f"{name}-{version}-py3-none-any.whl").extractall(site)
-        lend_pip(site)
+            zipfile.ZipFile(self.index / name / f"{name}-{version}-py3-none-any.whl").extractall(self.site)
+        lend_pip(self.site)
 
     def python(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([self.venv / "bin" / "python", *words], capture_output=True, text=True, check=False)
@@ -84,3 +84,16 @@ def test_what_failed_works_once_the_remedy_was_carried_out(shop: Shop) -> None:
     after = tree(shop.venv, compiled=False)
     assert shop.doctor("--fix", "-y").returncode == 0
     assert tree(shop.venv, compiled=False) == after
+
+
+def test_what_apply_does_not_mend_is_said(shop: Shop) -> None:
+    for name, content in (("nvidia-cudnn-cu12", b"a"), ("nvidia-cudnn-cu13", b"b")):
+        file = write_wheel(shop.base, name, "9.12.0.46", {"nvidia/cudnn/lib/libcudnn_part.so.9": content * 5000})
+        zipfile.ZipFile(shop.base / file.filename).extractall(shop.site)
+
+    done = shop.doctor("--fix", "-y")
+
+    assert done.returncode == 1, done
+    assert shop.python("-c", "import jax").stdout == "jax 0.5.1\n"
+    assert "still wrong: files of nvidia-cudnn-cu12 are not those that it installed" in done.stderr
+    assert "pip uninstall -y nvidia-cudnn-cu13 nvidia-cudnn-cu12" in done.stderr
