@@ -57,3 +57,8 @@ def weight(log: str, cause: str) -> float:
 def test_what_was_at_work_speaks_against_its_absence(proof: str, trouble: str, cause: str) -> None:
     assert weight(trouble, cause) >= 0.7
     assert weight(proof + trouble, cause) <= weight(trouble, cause) - 0.15
+
+
+def test_a_part_may_be_missing_of_what_was_loaded() -> None:
+    part = "Could not load library libcudnn_cnn_infer.so.8. Error: libcudnn_cnn_infer.so.8: cannot open shared object file\n"
+    assert weight("I cuda_dnn.cc:428] Loaded cuDNN version 8600\n" + part, "cudnn_missing") >= weight(part, "cudnn_missing") >= 0.7
