@@ -62,6 +62,10 @@ class Seen:
                 there[directory] = (*there.get(directory, ()), name)
         return found
 
+    def homes(self, version: CudnnVersion) -> str:
+        """The directories from which a cuDNN came."""
+        return " and ".join(self.cudnn_directories.get(str(version.major), {}))
+
     def cudnn_for(self, built: CudnnVersion | None) -> Cudnn | None:
         """The libcudnn that a framework built with that one finds: the one of its major, else any."""
         alike = [one for one in self.cudnns if built and one.version and one.version.major == built.major]
@@ -192,13 +196,8 @@ def judge_library(id_: str, told: Told, facts: Facts) -> tuple[Check, ...]:
     if version is None:
         why = f"{told.step}: {told.failure}" if told.step else told.failure or "it does not say its version"
         return (Check(id=f"{id_}/load", status="failed", expected="it opens", observed=why, output=told.output),)
-    opened = Check(id=f"{id_}/load", status="passed", expected="it opens", observed=f"{version} from {_homes(seen, version)}")
+    opened = Check(id=f"{id_}/load", status="passed", expected="it opens", observed=f"{version} from {seen.homes(version)}")
     return opened, _judge_parts(f"{id_}/parts", (), told, facts)
-
-
-def _homes(seen: Seen, version: CudnnVersion) -> str:
-    """The directories from which a cuDNN came."""
-    return " and ".join(seen.cudnn_directories.get(str(version.major), {}))
 
 
 def judge_cudnn(prefix: str, subjects: Sequence[Subject], told: Told, facts: Facts) -> tuple[Check, ...]:
@@ -235,7 +234,7 @@ def _judge_version(id_: str, subject: Subject, seen: Seen, told: Told) -> Check:
         )
     if found.version is None:
         return check("failed", told.failure or f"{found.path} does not say its version", "cuDNN does not answer")
-    observed = f"{found.version} from {_homes(seen, found.version)}"
+    observed = f"{found.version} from {seen.homes(found.version)}"
     if built is not None and not found.version.serves(built):
         rule = "the same major and at least the same minor are needed" if whole else "the same major is needed"
         return check("failed", observed, f"built with {built}: {rule}")

@@ -16,7 +16,7 @@ from cudnn_resolve.validation.child import Told
 from cudnn_resolve.validation.computing import judge_cases
 from cudnn_resolve.validation.loading import judge_library, judge_loading, judge_order, seen_in
 from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
-from cudnn_resolve.validation.pinned import Pinned, judge_packages, judge_pinned
+from cudnn_resolve.validation.pinned import Pinned, judge_against
 from cudnn_resolve.validation.speed import Pace, judge_card, judge_speed, pace_of
 from cudnn_resolve.validation.subject import Subject, gpus_of, subjects_of
 from cudnn_resolve.validation.usage import judge_usage
@@ -34,7 +34,7 @@ class Wish:
     """Number of one GPU; None = every one."""
     require_gpu: bool = False
     pinned: Pinned | None = None
-    """A lock that everything must be as."""
+    """A lock or a plan that everything must be as."""
     everything: bool = False
     """Every type in every layout, instead of each class with each type once."""
 
@@ -69,7 +69,7 @@ def validate(host: Host, facts: Facts, wish: Wish, known: Known, progress: Progr
     for subject, one in zip(subjects, told, strict=True):
         checks += judge_loading(subject, one, facts, has_gpu=bool(gpus))
     if wish.pinned is not None:
-        checks += [judge_packages(wish.pinned, facts), *judge_pinned(wish.pinned, subjects, told)]
+        checks += judge_against(wish.pinned, facts, subjects, told)
     broken = {check.framework for check in checks if check.status == "failed"}
     # What fails alone fails in company, too: that is said once.
     whole = [one for one in subjects if not one.is_cpu_build and one.name not in broken]

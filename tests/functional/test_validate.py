@@ -338,6 +338,19 @@ def test_an_environment_that_is_not_what_the_lock_says_fails(command: Command, t
     assert checks_of(out)["lock/packages"]["observed"] == "numpy 2.0.2 is not installed"
 
 
+def test_a_plan_that_was_not_carried_out_fails(command: Command, stack: str, tmp_path: Path) -> None:
+    plan = {"schema": "cudnn-resolve/plan/1", "status": "ok", "stack": {"cudnn": "8.9.7.29"}}
+    (tmp_path / "plan.json").write_text(json.dumps({**plan, "pip": [{"name": "numpy", "version": "2.0.2", "action": "install"}]}), "utf-8")
+
+    code, out, _ = command("--plan", str(tmp_path / "plan.json"), "--format", "json", LD_LIBRARY_PATH=stack, STANDIN_GPUS=GPU)
+
+    checks = checks_of(out)
+    assert code == 1
+    assert checks["plan/packages"]["observed"] == "numpy 2.0.2 is not installed"
+    assert "--plan and a lock both say" in command("--plan", "x", "--lock", "y")[2]
+    assert command("--plan", str(tmp_path))[0] == 2
+
+
 def test_two_locks_at_once_and_one_that_is_none(command: Command, tmp_path: Path) -> None:
     lock = write_lock(tmp_path / "pylock.toml")
     (tmp_path / "broken.toml").write_text("packages = 3\n", "utf-8")
