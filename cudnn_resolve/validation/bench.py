@@ -16,6 +16,7 @@ from cudnn_resolve.validation.computing import unanswered
 from cudnn_resolve.validation.model import VisibleGpu
 from cudnn_resolve.validation.speed import question as speed_question
 from cudnn_resolve.validation.subject import Subject, environment_of
+from cudnn_resolve.validation.usage import MUST_USE
 
 LOAD_SECONDS = 120.0
 """For an import with all its libraries; on a cold network disk TensorFlow takes a minute."""
@@ -99,7 +100,7 @@ class Bench:
         found: list[Run] = []
         rest = cases
         while rest and len(found) <= MOST_RESTARTS:
-            asked = {**question, "log": True, "cases": [case.question for case in rest]}
+            asked = {**question, "log": True, "cases": [case.question for case in rest], "witness": _watched(rest)}
             told = self._child(asked, gpu=gpu, seconds=CASES_SECONDS, **more)
             found.append((rest, told))
             rest = unanswered(rest, told)
@@ -123,6 +124,15 @@ def cases_for(module: str, *, everything: bool = False) -> tuple[Case, ...]:
     turned = tuple(replace(case, layout="nchw") for case in cases)
     extra = [case for case in cases if case.layout == "nhwc" and case.name in ("conv2d", "conv2d-wide")] if module == "onnxruntime" else []
     return (*turned, *extra)
+
+
+def _watched(cases: Sequence[Case]) -> list[str]:
+    """One case of each class that must be cuDNN's work: who computed it is asked where cuDNN's log does not say."""
+    first: dict[str, str] = {}
+    for case in cases:
+        if case.name in MUST_USE:
+            first.setdefault(case.name, case.id)
+    return list(first.values())
 
 
 def _able(cases: Sequence[Case], gpu: VisibleGpu | None) -> tuple[Case, ...]:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
     if question.get("speed"):
         tell("speed", bench.speed(question["speed"]))
         return
-    shared.go_through(question, tell, bench.compute)
+    shared.go_through(question, tell, bench.compute, bench.witness)
 
 
 class Bench:
@@ -33,6 +34,7 @@ class Bench:
         self.runtime, self.numpy, self.shared, self.onnx = runtime, numpy, shared, onnx
         self.device = device
         self.threads = os.cpu_count() or 1
+        self.profile = ""
 
     def compute(self, case: "dict[str, Any]") -> "dict[str, Any]":
         """The result of one case; models have no gradients."""
@@ -63,12 +65,27 @@ class Bench:
         inputs = [self.onnx.value_info(name, kind, array.shape) for name, array in given.items()]
         nodes = [self.onnx.node(operation, list(given), ["y"], words)]
         session = self.session(self.onnx.model(nodes, inputs, [self.onnx.value_info("y", kind, shape)]), case)
-        return session.run(["y"], given)[0]
+        result = session.run(["y"], given)[0]
+        if self.profile:
+            self.profile = session.end_profiling()
+        return result
+
+    def witness(self, case: "dict[str, Any]") -> "dict[str, Any]":
+        """On which provider the nodes of a case ran."""
+        witness = sys.modules["payload_run"].sibling("payload_witness")
+        self.profile = os.path.join(tempfile.gettempdir(), "cudnn-resolve-{}".format(os.getpid()))
+        try:
+            self.compute(case)
+            return witness.answer("the profile of the session", witness.onnxruntime_names(self.profile))  # type: ignore[no-any-return]
+        finally:
+            self.profile = ""
 
     def session(self, model: bytes, case: "dict[str, Any]") -> "Any":
         """A session on the device; RuntimeError where ONNX Runtime silently took another one."""
         options = self.runtime.SessionOptions()
         options.log_severity_level = 3
+        if self.profile:
+            options.enable_profiling, options.profile_file_prefix = True, self.profile
         if self.device == "cpu":
             return self.runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         wishes = {"device_id": "0", "use_tf32": "1" if case.get("type") == "tf32" else "0"}
