@@ -1,7 +1,7 @@
 """Who computed a convolution, by names out of profilers and compiled programs, where cuDNN's own log is silent.
 
-The names of kernels are those that profiles of real runs show, from a Maxwell card to a Hopper one; the programs are XLA's, in the forms that
-it wrote over the years.
+The names of kernels are those that profiles of real runs show, from a Maxwell card to a Hopper one; the programs are XLA's, in the forms
+that it wrote over the years.
 """
 
 from __future__ import annotations
@@ -96,34 +96,29 @@ def test_every_name_that_tells_is_told_by_a_payload() -> None:
 HLO = Path(__file__).resolve().parents[2] / "validation"
 
 
+OF_2020 = """
+%custom-call.1 = (f16[128,64,112,112]{1,3,2,0}, u8[0]{0}) custom-call(%p0, %p1), window={size=7x7 stride=2x2 pad=3_3x3_3},
+  dim_labels=bf01_01oi->bf01, custom_call_target="__cudnn$convForward", backend_config="{conv_result_scale:1}"
+"""
+OF_2025 = """
+%cudnn-conv.1 = (f32[1,32,32,8]{3,2,1,0}, u8[0]{0}) custom-call(%bitcast.3.0, %t), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f,
+  custom_call_target="__cudnn$convForward", metadata={source_line=4}, backend_config={"operation_queue_id":"0","cudnn_conv_backend_config":
+  {"activation_mode":"kNone","algorithm":{"algo_id":"28","math_type":"DEFAULT_MATH"}}}
+%cudnn-conv-bw-filter.1 = (f32[3,3,1,8]{2,1,0,3}, u8[0]{0}) custom-call(%a, %b), custom_call_target="__cudnn$convBackwardFilter"
+"""
+FUSED = 'ROOT _ = f32[3,32] fusion(p0, p1), kind=kCustom, calls=f, backend_config={"fusion_backend_config": {kind: "__cudnn$fusion"}}'
+TRITON = '%fusion.2 = f32[8,8]{1,0} fusion(%p0), kind=kCustom, backend_config={"fusion_backend_config":{"kind":"__triton_gemm"}}'
+PLAIN = "%convolution.1 = f32[2,4,7,4]{3,2,1,0} convolution(%p0.1, %p1.2), window={size=3x2 pad=1_1x0_0}, dim_labels=bf01_oi01->bf01"
+
+
 @pytest.mark.parametrize(
     ("program", "names"),
     [
-        (
-            "%custom-call.1 = (f16[128,64,112,112]{1,3,2,0}, u8[0]{0}) custom-call(%p0, %p1), window={size=7x7 stride=2x2 pad=3_3x3_3}, "
-            'dim_labels=bf01_01oi->bf01, custom_call_target="__cudnn$convForward", backend_config="{conv_result_scale:1}"',
-            ["__cudnn$convForward"],
-        ),
-        (
-            "%cudnn-conv.1 = (f32[1,32,32,8]{3,2,1,0}, u8[0]{0}) custom-call(%bitcast.3.0, %wrapped_transpose), window={size=3x3 pad=1_1x1_1}, "
-            'dim_labels=b01f_o01i->b01f, custom_call_target="__cudnn$convForward", metadata={source_line=4}, backend_config={'
-            '"operation_queue_id":"0","cudnn_conv_backend_config":{"activation_mode":"kNone","algorithm":{"algo_id":"28"}}}\n'
-            '%cudnn-conv-bw-filter.1 = (f32[3,3,1,8]{2,1,0,3}, u8[0]{0}) custom-call(%a, %b), custom_call_target="__cudnn$convBackwardFilter"',
-            ["__cudnn$convBackwardFilter", "__cudnn$convForward"],
-        ),
-        (
-            'ROOT _ = f32[3,32,32] fusion(p0, p1), kind=kCustom, calls=fusion1, backend_config={"fusion_backend_config": '
-            '{kind: "__cudnn$fusion"}}',
-            ["__cudnn$fusion"],
-        ),
-        (
-            '%fusion.2 = f32[8,8]{1,0} fusion(%p0), kind=kCustom, backend_config={"fusion_backend_config":{"kind":"__triton_gemm"}}',
-            ["__triton_gemm"],
-        ),
-        (
-            "%convolution.1 = f32[2,4,7,4]{3,2,1,0} convolution(%p0.1, %p1.2), window={size=3x2 pad=1_1x0_0}, dim_labels=bf01_oi01->bf01",
-            ["convolution"],
-        ),
+        (OF_2020, ["__cudnn$convForward"]),
+        (OF_2025, ["__cudnn$convBackwardFilter", "__cudnn$convForward"]),
+        (FUSED, ["__cudnn$fusion"]),
+        (TRITON, ["__triton_gemm"]),
+        (PLAIN, ["convolution"]),
         ("%dot.3 = f32[5,7]{1,0} dot(%p0, %p1), lhs_contracting_dims={1}", []),
     ],
 )
