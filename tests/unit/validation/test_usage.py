@@ -101,7 +101,7 @@ OF_2020 = """
   dim_labels=bf01_01oi->bf01, custom_call_target="__cudnn$convForward", backend_config="{conv_result_scale:1}"
 """
 OF_2025 = """
-%cudnn-conv.1 = (f32[1,32,32,8]{3,2,1,0}, u8[0]{0}) custom-call(%bitcast.3.0, %t), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f,
+%cudnn-conv.1 = (f32[1,32,32,8]{3,2,1,0}, u8[0]{0}) custom-call(%bitcast.3, %t), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f,
   custom_call_target="__cudnn$convForward", metadata={source_line=4}, backend_config={"operation_queue_id":"0","cudnn_conv_backend_config":
   {"activation_mode":"kNone","algorithm":{"algo_id":"28","math_type":"DEFAULT_MATH"}}}
 %cudnn-conv-bw-filter.1 = (f32[3,3,1,8]{2,1,0,3}, u8[0]{0}) custom-call(%a, %b), custom_call_target="__cudnn$convBackwardFilter"
