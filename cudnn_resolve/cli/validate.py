@@ -129,7 +129,7 @@ def _known(book: Book) -> Known:
 
     return Known(
         architecture=lambda capability: book.architecture(Capability.parse(capability)) if capability else None,
-        card=lambda name: book.card(name) if name else None,
+        peak=lambda name: book.peak(name) if name else None,
         cudnn_built=lambda installed: _cudnn_built(book, installed),
         framework=lambda name: book.framework_of(name) or name,
     )

@@ -192,6 +192,12 @@ class Book:
 
         return self._keep("card", name, lambda _: find(self.cards(), name))
 
+    def peak(self, name: str) -> row.Peak | None:
+        """What the card of exactly that name could compute at most, letter case apart."""
+        folded = name.casefold()
+        rows: tuple[row.Peak, ...] = self._rows("gpu/peak", "peak")
+        return next((one for one in rows if folded in (known.casefold() for known in (one.name, *one.alias))), None)
+
     def nearest_cards(self, word: str) -> tuple[str, ...]:
         """Names of cards that look like `word`, the nearest first, at most five."""
         from cudnn_resolve.matrix.card import nearest

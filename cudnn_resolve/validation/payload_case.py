@@ -56,6 +56,19 @@ def go_through(
             tell("witness", [case["id"], evidence])
 
 
+def go_through_work(question: "dict[str, Any]", tell: "Any", measure: "Callable[[dict[str, Any]], dict[str, Any]]") -> None:
+    """Tells of every work how long it takes; an exception is told, and the next one begins."""
+    for work in question["speed"]:
+        tell("step", "time a convolution in {}".format(work["type"]))
+        try:
+            answer = dict(measure(work))
+        except Unsupported as error:
+            answer = {"unsupported": str(error)[:500]}
+        except Exception as error:
+            answer = {"error": "{}: {}".format(type(error).__name__, str(error)[:1000])}
+        tell("speed", dict(answer, type=work["type"]))
+
+
 def timed(once: "Callable[[], Any]", wait: "Callable[[Any], Any]", seconds: float) -> "tuple[float, int]":
     """Seconds of one call after warm-up, the best of several rounds, and how many calls were made; `wait` ends when the card has."""
     for _ in range(3):

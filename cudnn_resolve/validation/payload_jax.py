@@ -23,7 +23,7 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
     bench.start()
     tell("ready")
     if question.get("speed"):
-        tell("speed", bench.speed(question["speed"]))
+        shared.go_through_work(question, tell, bench.speed)
         return
     shared.go_through(question, tell, bench.compute, bench.witness)
 
@@ -152,7 +152,7 @@ class Bench:
 
         return {
             "seconds": seconds(self.device, work["x"][0]),
-            "cpu_seconds": seconds(self.jax.devices("cpu")[0], work["cpu_batch"]),
+            "cpu_seconds": seconds(self.jax.devices("cpu")[0], work["cpu_batch"]) if work["cpu_batch"] else None,
         }
 
 

@@ -22,7 +22,7 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
     bench.multiply(2, 3, 4, "float32")
     tell("ready")
     if question.get("speed"):
-        tell("speed", bench.speed(question["speed"]))
+        shared.go_through_work(question, tell, bench.speed)
         return
     shared.go_through(question, tell, bench.compute, bench.witness)
 
@@ -126,6 +126,8 @@ class Bench:
         """Seconds of one convolution on the device and of a part of it on the CPU, its input and output left where they are."""
         kind = {"tf32": "float32"}.get(work["type"], work["type"])
         number = self.onnx.FLOAT16 if kind == "float16" else self.onnx.FLOAT
+        if self.shared.version_tuple(self.runtime.__version__) < (1, 20):
+            work = dict(work, layout="nchw")
         words = {"pads": [work["padding"]] * 4, "kernel_shape": work["w"][2:]}
 
         def seconds(device: str, batch: int) -> float:
@@ -147,7 +149,10 @@ class Bench:
 
             return float(self.shared.timed(once, lambda _last: binding.synchronize_outputs(), work["seconds"])[0])
 
-        return {"seconds": seconds(self.device, work["x"][0]), "cpu_seconds": seconds("cpu", work["cpu_batch"])}
+        return {
+            "seconds": seconds(self.device, work["x"][0]),
+            "cpu_seconds": seconds("cpu", work["cpu_batch"]) if work["cpu_batch"] else None,
+        }
 
 
 if __name__ == "__main__":

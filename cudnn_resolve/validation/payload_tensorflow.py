@@ -42,7 +42,7 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
     tell("ready")
     with tensorflow.device(bench.device):
         if question.get("speed"):
-            tell("speed", bench.speed(question["speed"]))
+            shared.go_through_work(question, tell, bench.speed)
             return
         shared.go_through(question, tell, bench.compute, bench.witness)
 
@@ -163,7 +163,10 @@ class Bench:
                 once = tf.function(lambda: tf.nn.conv2d(x, w, strides=1, padding=pads)[:, 0, 0, 0])
                 return float(self.shared.timed(once, lambda last: last.numpy(), work["seconds"])[0])
 
-        return {"seconds": seconds(self.device, work["x"][0]), "cpu_seconds": seconds("/CPU:0", work["cpu_batch"])}
+        return {
+            "seconds": seconds(self.device, work["x"][0]),
+            "cpu_seconds": seconds("/CPU:0", work["cpu_batch"]) if work["cpu_batch"] else None,
+        }
 
 
 if __name__ == "__main__":

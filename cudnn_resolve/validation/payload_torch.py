@@ -17,7 +17,7 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
         bench.torch.zeros(1, device=bench.device)
     tell("ready")
     if question.get("speed"):
-        tell("speed", bench.speed(question["speed"]))
+        shared.go_through_work(question, tell, bench.speed)
         return
     shared.go_through(question, tell, bench.compute, bench.witness)
 
@@ -117,7 +117,10 @@ class Bench:
                     )[0]
                 )
 
-        return {"seconds": seconds(self.device, work["x"][0]), "cpu_seconds": seconds("cpu", work["cpu_batch"])}
+        return {
+            "seconds": seconds(self.device, work["x"][0]),
+            "cpu_seconds": seconds("cpu", work["cpu_batch"]) if work["cpu_batch"] else None,
+        }
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from cudnn_resolve.facts.model import Driver, Facts, InstalledFramework, Unknown
 from cudnn_resolve.host.later import Later
 from cudnn_resolve.host.port import Host
-from cudnn_resolve.matrix.row import Architecture, Card
+from cudnn_resolve.matrix.row import Architecture, Peak
 from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.validation.bench import PAYLOADS, Bench, Progress, Run
 from cudnn_resolve.validation.child import Told
@@ -44,7 +44,7 @@ class Known:
     """What the matrix knows of cards and builds."""
 
     architecture: Callable[[str | None], Architecture | None] = lambda _capability: None
-    card: Callable[[str | None], Card | None] = lambda _name: None
+    peak: Callable[[str | None], Peak | None] = lambda _name: None
     framework: Callable[[str], str] = lambda name: name
     """The framework that a distribution is."""
     cudnn_built: Callable[[InstalledFramework], str | None] = lambda _installed: None
@@ -104,7 +104,7 @@ class Floor:
         checks = [judge_card(f"{prefix}card", looked, gpu.index)]
         if checks[0].status == "failed":
             return checks
-        pace = pace_of(looked, self.known.architecture(gpu.compute_capability), self.known.card(gpu.name))
+        pace = pace_of(looked, self.known.architecture(gpu.compute_capability), self.known.peak(gpu.name))
         for path in self.libraries:
             runs = self.bench.bare(path, gpu)
             checks += self._judged(f"{prefix}cudnn/{self.label(path)}/", None, runs, gpu)
@@ -133,7 +133,7 @@ class Floor:
 
     def _timed(self, subject: Subject, gpu: VisibleGpu, prefix: str, pace: Pace) -> list[Check]:
         told = self.bench.timed(subject, gpu)
-        return [judge_speed(f"{prefix}{subject.name}/speed", subject.name, told, pace, gpu.index)] if told is not None else []
+        return list(judge_speed(f"{prefix}{subject.name}/speed", subject.name, told, pace, gpu.index)) if told is not None else []
 
     def _judged(self, prefix: str, framework: str | None, runs: Sequence[Run], gpu: VisibleGpu) -> list[Check]:
         return list(judge_cases(prefix, framework, runs, gpu.index))
