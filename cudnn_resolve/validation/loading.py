@@ -12,6 +12,8 @@ from cudnn_resolve.validation.model import Check, Status
 from cudnn_resolve.validation.subject import Subject
 from cudnn_resolve.version import CudnnVersion
 
+_FOR_CPU = frozenset({"onnxruntime", "paddlepaddle", "tensorflow-cpu"})
+"""Packages that have a sister for GPUs."""
 _CUDA = {"cudart": "CUDA runtime", "cublas": "cuBLAS", "cublasLt": "cuBLASLt"}
 
 
@@ -123,8 +125,11 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e6 else 0.0
 
 
-def judge_loading(subject: Subject, told: Told, facts: Facts, *, has_gpu: bool) -> tuple[Check, ...]:
-    """The checks of one framework alone in a process: import, kind of build, cuDNN, its parts, CUDA's libraries."""
+def judge_loading(subject: Subject, told: Told, facts: Facts, *, has_gpu: bool, is_asked: bool = False) -> tuple[Check, ...]:
+    """The checks of one framework alone in a process: import, kind of build, cuDNN, its parts, CUDA's libraries.
+
+    `is_asked`: the framework was named by whoever wants it tested, and did not just happen to be there.
+    """
     seen = seen_in(told)
     if subject.module not in seen.imported:
         return (_import_failed(subject, told),)
@@ -139,7 +144,7 @@ def judge_loading(subject: Subject, told: Told, facts: Facts, *, has_gpu: bool) 
     )
     built = seen.built.get(subject.module, {})
     if subject.is_cpu_build or built.get("device") == "cpu":
-        return first, _cpu_build(subject, has_gpu=has_gpu)
+        return first, _cpu_build(subject, has_gpu=has_gpu, is_asked=is_asked)
     return first, *judge_cudnn(f"{subject.name}/", (subject,), told, facts), *_judge_cuda(subject, seen)
 
 
@@ -156,11 +161,13 @@ def _import_failed(subject: Subject, told: Told) -> Check:
     )
 
 
-def _cpu_build(subject: Subject, *, has_gpu: bool) -> Check:
+def _cpu_build(subject: Subject, *, has_gpu: bool, is_asked: bool) -> Check:
+    # A package that is for the CPU by its name often comes along as what something else requires.
+    fault: Status = "warning" if subject.name in _FOR_CPU and not is_asked else "failed"
     return Check(
         id=f"{subject.name}/build",
         framework=subject.name,
-        status="failed" if has_gpu else "skipped",
+        status=fault if has_gpu else "skipped",
         expected="a build with CUDA",
         observed=f"a build for the CPU ({subject.installed.version})",
         detail="this build never uses a GPU" + (f"; `cudnn-resolve plan -f {subject.module}` says which would" if has_gpu else ""),
@@ -288,8 +295,15 @@ def _split(seen: Seen, facts: Facts) -> Iterator[str]:
         for directory, names in directories.items():
             named = ", ".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} other parts"
             words.append(f"{named} ({releases[directory] or 'release unknown'}) from {directory}")
-        one = len(set(releases.values())) == 1 and None not in releases.values()
+        one = _is_one_release(list(releases.values()))
         yield f"{_SAME if one else 'cuDNN is split'}: {'; '.join(words)}"
+
+
+def _is_one_release(releases: Sequence[str | None]) -> bool:
+    """True where all are known and alike; a library tells three parts of its version, a package four."""
+    parts = [release.split(".") for release in releases if release]
+    length = min((len(one) for one in parts), default=0)
+    return len(parts) == len(releases) and length > 2 and len({tuple(one[:length]) for one in parts}) == 1
 
 
 def _remedy(directories: Mapping[str, tuple[str, ...]], facts: Facts, seen: Seen) -> str:

@@ -59,6 +59,7 @@ def validate(host: Host, facts: Facts, wish: Wish, known: Known, progress: Progr
     bench = Bench(host=host, python=facts.python.path or host.python, progress=progress, everything=wish.everything)
     libraries = libraries_of(facts, subjects)
     floor = Floor(bench=bench, subjects=subjects, libraries=libraries, known=known)
+    facts = with_real_places(host, facts)
     # Every card works from the start, side by side, while it is seen what loads.
     loading = Later(partial(bench.load, subjects))
     working = [Later(partial(floor.on_card, gpu, f"gpu{gpu.index}/" if len(gpus) > 1 else "", loading)) for gpu in gpus]
@@ -67,7 +68,7 @@ def validate(host: Host, facts: Facts, wish: Wish, known: Known, progress: Progr
     there = {known.framework(one.name) for one in subjects}
     checks += [_not_installed(name, facts) for name in wish.frameworks if name not in there]
     for subject, one in zip(subjects, told, strict=True):
-        checks += judge_loading(subject, one, facts, has_gpu=bool(gpus))
+        checks += judge_loading(subject, one, facts, has_gpu=bool(gpus), is_asked=bool(wish.frameworks))
     if wish.pinned is not None:
         checks += judge_against(wish.pinned, facts, subjects, told)
     broken = {check.framework for check in checks if check.status == "failed"}
@@ -87,6 +88,20 @@ def validate(host: Host, facts: Facts, wish: Wish, known: Known, progress: Progr
         frameworks=MappingProxyType({one.name: one.installed.version for one in subjects}),
         loaded=MappingProxyType(_loaded([*told, *opened.values()])),
     )
+
+
+def with_real_places(host: Host, facts: Facts) -> Facts:
+    """The facts in which copies of cuDNN and LD_LIBRARY_PATH stand under their real paths, too: a process knows no others."""
+    known = () if isinstance(facts.cudnn, Unknown) else facts.cudnn
+    paths = {one.path for one in known}
+    copies = [replace(one, path=real) for one in known if one.path and (real := host.realpath(one.path)) not in paths]
+    if copies:
+        facts = replace(facts, cudnn=(*known, *copies))
+    if isinstance(facts.loader, Unknown):
+        return facts
+    led = facts.loader.ld_library_path
+    places = dict.fromkeys((*led, *(host.realpath(path) for path in led if path)))
+    return replace(facts, loader=replace(facts.loader, ld_library_path=tuple(places)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -145,6 +145,9 @@ def _rate(operations: float) -> str:
     return f"{operations / 1e12:.3g} TFLOP/s" if operations >= 1e12 else f"{operations / 1e9:.3g} GFLOP/s"
 
 
+_NO_MEMORY = "no memory of the card is left for one more program: another one holds it"
+
+
 def judge_card(id_: str, told: Told, gpu: int) -> Check:
     """Whether the card can be used by a program at all, and whether there is room on it."""
     answer = told.last("card")
@@ -156,7 +159,7 @@ def judge_card(id_: str, told: Told, gpu: int) -> Check:
             status="failed",
             expected="the driver gives a context and memory",
             observed=f"{where}{told.failure or 'nothing was told'}",
-            detail="neither cuDNN nor a framework was asked yet: driver or card",
+            detail=_NO_MEMORY if "OUT_OF_MEMORY" in told.failure else "neither cuDNN nor a framework was asked yet: driver or card",
             gpu=gpu,
             output=told.output,
         )

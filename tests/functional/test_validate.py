@@ -140,6 +140,19 @@ def test_a_wrong_cudnn_is_told(stack: str, how: str, words: str) -> None:
     assert words in (check.observed or "")
 
 
+@pytest.mark.parametrize(("number", "status"), [(8907, "9"), (90100, "3005")])
+def test_what_cudnn_has_not_is_a_fault_of_plain_convolutions_only(tmp_path: Path, number: int, status: str) -> None:
+    library = computing_cudnn(tmp_path, number)
+    working_libcuda(tmp_path)
+
+    checks = {check.id: check for check in bare(library, sys.executable, STANDIN_GPUS=GPU, STANDIN_CUDNN=status, STANDIN_RANK="4")}
+
+    assert checks["conv2d/float32/nchw"].status == "failed"
+    assert f"({status})" in (checks["conv2d/float32/nchw"].observed or "")
+    assert [checks[f"conv2d/{rest}"].status for rest in ("float16/nhwc", "float16/nchw", "float64/nchw")] == ["skipped"] * 3
+    assert checks["conv3d/float32/nchw"].status == "passed"
+
+
 def test_a_cudnn_that_hangs_is_stopped(command: Command, stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cudnn_resolve.validation.bench.CASES_SECONDS", 1.0)
     monkeypatch.setattr("cudnn_resolve.validation.bench.MOST_RESTARTS", 0)
