@@ -9,10 +9,12 @@ Nothing is fetched, and nothing of the environment is changed: faults are staged
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,9 +68,8 @@ class Run:
     def __init__(self, name: str, *words: str, copy: Path | None = None, first: Path | None = None, **env: str) -> None:
         argv = [sys.executable, "-m", "cudnn_resolve", "validate", "--python", PYTHON, "--format", "json", *words]
         before = time.monotonic()
-        self.done = subprocess.run(
-            argv, env=surroundings(copy=copy, first=first, **env), capture_output=True, text=True, check=False, timeout=900
-        )
+        env = surroundings(copy=copy, first=first, **env)
+        self.done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=900)
         self.seconds = time.monotonic() - before
         assert self.done.stdout, self.done.stderr
         self.told: dict[str, Any] = json.loads(self.done.stdout)
@@ -95,6 +96,14 @@ def surroundings(*, copy: Path | None = None, first: Path | None = None, **env: 
     if first:
         found["LD_LIBRARY_PATH"] = os.pathsep.join([str(first), *filter(None, [found.get("LD_LIBRARY_PATH")])])
     return found
+
+
+@pytest.fixture(autouse=True)
+def alone() -> Iterator[None]:
+    """One test at a time, however many workers there are: one of them takes all the memory of a card."""
+    with (Path(tempfile.gettempdir()) / "cudnn-resolve-gpu-tests.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -167,6 +167,23 @@ def test_one_release_from_two_directories_is_a_warning() -> None:
     assert judged(TORCH, told, other)["cudnn-parts"].status == "failed"
 
 
+@pytest.mark.parametrize(
+    ("name", "has_gpu", "is_asked", "status"),
+    [
+        ("torch", True, False, "failed"),
+        ("torch", False, False, "skipped"),
+        ("onnxruntime", True, False, "warning"),  # what something else requires is often for the CPU by its name
+        ("onnxruntime", True, True, "failed"),
+    ],
+)
+def test_a_build_for_the_cpu(name: str, has_gpu: bool, is_asked: bool, status: str) -> None:  # noqa: FBT001
+    told = telling(("imported", [name, "1.0", 0.1]), ("built", [name, {"device": "cpu"}]))
+
+    _, build = judge_loading(subject(name), told, Facts(), has_gpu=has_gpu, is_asked=is_asked)
+
+    assert (build.id, build.status, build.observed) == (f"{name}/build", status, "a build for the CPU (1.0)")
+
+
 def test_a_copy_is_known_by_its_real_path_too() -> None:
     known = replace(facts("/usr/local/cuda/lib64"), cudnn=(CudnnCopy(version="9.0.0.312", soname=9, path="/usr/local/cuda/lib64"),))
     host = FakeHost(links={"/usr/local/cuda/lib64": "/usr/local/cuda-12.4/lib"})
