@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Holds the load check against real wheels: what it says of whole environments, and of faults that are staged in them. Needs no GPU.
 
     python scripts/validate_wheels.py --folder /tmp/wheels            # installs (some 10 GB), checks, prints a table
