@@ -25,7 +25,7 @@ TESTS = "tests/functional/test_validate_gpu.py"
 HEAD = """# Proven on real cards
 
 Made by `scripts/proven.py` out of what `cudnn-resolve validate --format json` printed on the machines named here. An error is a share of
-what [the tolerances](tolerances.md) allow; a time is that of all cases of a row with their gradients, or of one convolution under "How fast".
+what [the tolerances](tolerances.md) allow; a time is that of all cases of a row with their gradients, under "How fast" of one convolution.
 """
 FAULTS = {
     "hidden-gpu": '`CUDA_VISIBLE_DEVICES=""`',

@@ -13,6 +13,7 @@ from cudnn_resolve.cli.main import main
 from cudnn_resolve.facts.model import Facts, InstalledFramework
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.validation.bench import Bench
+from cudnn_resolve.validation.case import CLASSES, WIDE
 from cudnn_resolve.validation.computing import judge_cases
 from cudnn_resolve.validation.subject import subjects_of
 from tests.functional.interpreters import make_environment, site_packages
@@ -103,3 +104,35 @@ def test_real_frameworks_compute_every_case_on_the_cpu(tmp_path: Path, name: str
 
     assert [(check.id, check.observed) for check in checks if check.status not in ("passed", "skipped")] == []
     assert sum(check.status == "passed" for check in checks) >= (1 if name == "ctranslate2" else 25)
+
+
+PLANTED = {
+    "jax": """
+import jax.lax
+real = jax.lax.conv_general_dilated
+jax.lax.conv_general_dilated = lambda *given, **words: real(*given, **words) * 1.25
+""",
+    "onnxruntime": """
+import onnxruntime
+class Session(onnxruntime.InferenceSession):
+    def run(self, *given, **words):
+        return [one * 1.25 for one in super().run(*given, **words)]
+onnxruntime.InferenceSession = Session
+""",
+}
+"""What makes every convolution of a framework too large by a quarter, within itself."""
+
+
+@pytest.mark.network
+@pytest.mark.parametrize(("name", "packages"), [("jax", ["jax[cpu]"]), ("onnxruntime", ["onnxruntime"])])
+def test_a_real_framework_that_computes_wrongly_fails_in_every_class(tmp_path: Path, name: str, packages: list[str]) -> None:
+    python = make_environment(THIS, tmp_path / "venv")
+    subprocess.run([sys.executable, "-m", "pip", "--python", python, "install", "-q", *packages], check=True, timeout=600)
+    (site_packages(tmp_path / "venv") / "sitecustomize.py").write_text(PLANTED[name], "utf-8")
+    facts = Facts(frameworks=(InstalledFramework(name=name, version="1"),))
+    bench = Bench(host=LinuxHost(), python=python, progress=lambda _text: None, device="cpu")
+
+    checks = [check for check in judge_cases("", name, bench.computed(subjects_of(facts)[0], None), None) if check.id.startswith("conv")]
+
+    assert {check.id.partition("/")[0] for check in checks if check.status == "failed"} == {case.name for case in (*CLASSES, WIDE)}
+    assert [check.id for check in checks if check.status == "passed"] == []
