@@ -101,7 +101,7 @@ def section(run: Run, date: str) -> Iterator[str]:
     counts = {status: sum(one["status"] == status for one in told["checks"]) for status in ("passed", "warning", "failed", "skipped")}
     command = " ".join(["validate", *run["words"]])
     took = f" in {run['seconds']:.0f} s" if run["seconds"] else ""
-    yield f"## {cell(cards)}, driver {cell(told['driver'])}: `{command}`\n"
+    yield f"## {cell(cards)}, driver {cell(told['driver'] or 'unknown')}: `{command}`\n"
     yield from table(
         ("", ""),
         [
@@ -113,8 +113,10 @@ def section(run: Run, date: str) -> Iterator[str]:
     )
     yield "\n### What was computed\n"
     yield from table(("by", "class", "types and layouts", "largest error", "seconds"), computed(told["checks"]))
-    yield "\n### How fast\n"
-    yield from table(("framework", "type", "one convolution", "which is"), speeds(told["checks"]))
+    timed = list(speeds(told["checks"]))
+    if timed:
+        yield "\n### How fast\n"
+        yield from table(("framework", "type", "one convolution", "which is"), timed)
     others = [one for one in told["checks"] if one["status"] == "warning" or one["id"].endswith("/cudnn-used")]
     if others:
         yield "\n### What else was seen\n"
