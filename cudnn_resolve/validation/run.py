@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
@@ -239,4 +239,13 @@ def with_causes(validation: Validation, explain: Callable[[str], str]) -> Valida
         open_ = check.status == "failed" and (not check.detail or check.id.endswith("/import"))
         why = explain("\n".join([check.observed or "", *check.output])) if open_ else ""
         checks.append(replace(check, detail="; ".join(filter(None, [check.detail, why]))) if why else check)
-    return replace(validation, checks=tuple(checks))
+    return replace(validation, checks=tuple(_with_room(checks)))
+
+
+def _with_room(checks: Sequence[Check]) -> Iterator[Check]:
+    """The checks in which what failed on a card without room says so: few of the failures that come of it speak of memory."""
+    short = {one.gpu: one for one in checks if one.gpu is not None and one.id.endswith("card") and one.status == "warning"}
+    for check in checks:
+        card = short.get(check.gpu) if check.gpu is not None and check.status == "failed" else None
+        words = f"perhaps for lack of memory: {card.observed} on the card" if card is not None else ""
+        yield replace(check, detail="; ".join(filter(None, [check.detail, words]))) if words else check

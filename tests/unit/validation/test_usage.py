@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve.record import replace
-from cudnn_resolve.validation import payload_witness
+from cudnn_resolve.validation import payload_log, payload_witness
 from cudnn_resolve.validation.bench import cases_for
 from cudnn_resolve.validation.case import CLASSES, Case
 from cudnn_resolve.validation.model import Check
@@ -189,3 +189,18 @@ def test_no_witness_upsets_the_judge(row: object) -> None:
 
 def test_every_class_that_must_be_cudnns_is_given_to_every_framework() -> None:
     assert {case.name for module in ("torch", "ctranslate2") for case in cases_for(module)} >= MUST_USE
+
+
+LOGS = {
+    "cuDNN 9.1.0": b"\nI! CuDNN (v90100 70) function cudnnBackendExecute() called:\ni! Time: 2026-11-21T18:18:26.034202\n",
+    "cuDNN 8.9.7": b"\nI! CuDNN (v8907) function cudnnConvolutionForward() called:\ni! Time: 2026-11-21T18:18:56.436455\n",
+}
+
+
+@pytest.mark.parametrize("release", LOGS)
+def test_calls_are_read_from_logs_of_every_generation(release: str) -> None:
+    """In the form in which those releases really wrote them, with the calls exchanged."""
+    (name,) = payload_log.CALL.findall(LOGS[release])
+
+    assert payload_log.WORK.match(name.decode())
+    assert not payload_log.WORK.match("cudnnCreateTensorDescriptor")
