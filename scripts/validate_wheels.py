@@ -16,7 +16,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,6 +51,8 @@ class Trial(NamedTuple):
     """What LD_LIBRARY_PATH leads to, below the folder."""
     copy: str = ""
     """What PYTHONPATH leads to."""
+    hidden: str = ""
+    """A part that is really taken away meanwhile: TensorFlow's many libraries do not all look in the copy."""
 
 
 Row = dict[str, Any]
@@ -70,6 +73,8 @@ TRIALS = (
     Trial("mixed: an older ops part on the path", TORCH, "torch", {"cudnn-parts": BAD}, ("Ops 1002",), first="ops"),
     Trial("mixed: an older ops part among the files", TORCH, "torch", {"cudnn-parts": BAD}, ("Ops 1002",), copy="mixed"),
     Trial("missing part: cnn", TORCH, "torch", {"cudnn-parts": BAD}, ("cudnnCnnVersionCheck()",), copy="missing-cnn"),
+    Trial("missing part: cnn", TFJAX, "jax", {"cudnn-parts": BAD}, ("cudnnCnnVersionCheck()",), copy="missing-cnn-tfjax"),
+    Trial("missing part: cnn", TFJAX, "tensorflow", {"cudnn-parts": BAD}, ("cudnnCnnVersionCheck()",), hidden="cnn"),
     Trial("missing part: heuristic", TORCH, "torch", {"cudnn-parts": BAD}, ("heuristic",), copy="missing-heuristic"),
     Trial("missing part: engines", TORCH, "torch", {"cudnn-parts": BAD}, ("engines_precompiled",), copy="missing-engines"),
     Trial("the same by way of a link to its directory", TORCH, "torch", {"cudnn-parts": BAD}, ("9.2.1",), first="linked"),
@@ -139,8 +144,24 @@ def stage(folder: Path) -> None:
     (staged / "linked").symlink_to(new)
     for part in ("cnn", "heuristic"):
         environment(site, staged / f"missing-{part}", cudnn=home, without=[part])
+    environment(site_of(folder, TFJAX), staged / "missing-cnn-tfjax", cudnn=cudnn_folder(site_of(folder, TFJAX)), without=["cnn"])
     environment(site, staged / "missing-engines", cudnn=home, without=["engines_precompiled"])
     environment(site, staged / "mixed", cudnn=home, instead={"libcudnn_ops.so.9": old / "libcudnn_ops.so.9"})
+
+
+@contextmanager
+def without(site: Path, part: str) -> Iterator[None]:
+    """Takes a part of cuDNN away for as long as it takes."""
+    home = cudnn_folder(site)
+    assert home is not None
+    files = list((site / home).glob(f"libcudnn_{part}.so*")) if part else []
+    try:
+        for file in files:
+            file.rename(file.with_name(f"hidden-{file.name}"))
+        yield
+    finally:
+        for file in files:
+            file.with_name(f"hidden-{file.name}").rename(file)
 
 
 def tried(folder: Path, trial: Trial) -> Row:
@@ -154,7 +175,8 @@ def tried(folder: Path, trial: Trial) -> Row:
         env["PYTHONPATH"] += os.pathsep + str(folder / "staged" / trial.copy)
     argv = [sys.executable, "-m", "cudnn_resolve", "validate", "--python", str(python), "-f", trial.framework, "--format", "json"]
     before = time.monotonic()
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=600)
+    with without(site_of(folder, trial.environment), trial.hidden):
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=600)
     told: Row = json.loads(done.stdout) if done.stdout else {"checks": [], "status": done.stderr[-500:]}
     checks = {check["id"].rpartition("/")[2]: check for check in told["checks"] if check["framework"] == trial.framework}
     seen = {name: checks[name]["status"] if name in checks else "absent" for name in trial.expected}

@@ -7,7 +7,10 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-PARTS = ("torch/lib", "tensorflow", "jax_plugins", "jaxlib", "jax_cuda12_plugin", "jax_cuda13_plugin", "onnxruntime/capi")
+PARTS = (
+    *("torch/lib", "onnxruntime/capi"),
+    *("jaxlib", "jax_plugins/xla_cuda12", "jax_plugins/xla_cuda13", "jax_cuda12_plugin", "jax_cuda13_plugin"),
+)
 """Folders whose libraries lead to NVIDIA's by their own place: they must be folders of the copy, too."""
 
 
