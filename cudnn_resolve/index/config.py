@@ -29,6 +29,8 @@ class Options(NamedTuple):
     extra_index_urls: Sequence[str] = ()
     find_links: Sequence[str] = ()
     no_index: bool = False
+    trusted_hosts: Sequence[str] = ()
+    """`host` or `host:port`, whose certificates are not checked."""
     rule: str | None = None
     """`pip` or `uv`: whose rule over several indexes."""
     exclude_newer: str | None = None
@@ -83,7 +85,11 @@ def read_settings(
         only_binary=_names(options.only_binary) or _binary("only-binary", pip, uv, uses_uv=uses_uv),
         certificate=_certificate(pip, environ),
         client_certificate=pip["client-cert"].text if "client-cert" in pip else environ.get("SSL_CLIENT_CERT") or None,
-        trusted_hosts=(*(pip["trusted-host"].words if "trusted-host" in pip else ()), *uv.options.get("allow-insecure-host", ())),
+        trusted_hosts=(
+            *options.trusted_hosts,
+            *(pip["trusted-host"].words if "trusted-host" in pip else ()),
+            *uv.options.get("allow-insecure-host", ()),
+        ),
         proxies=_proxies(pip, environ),
         no_proxy=tuple(part.strip() for part in _either(environ, "no_proxy").split(",") if part.strip()),
         netrc=environ.get("NETRC") or os.path.join(home, ".netrc"),

@@ -12,7 +12,7 @@ from cudnn_resolve.lock.difference import Difference
 from cudnn_resolve.lock.model import LockedFile
 from cudnn_resolve.record import dataclass
 from cudnn_resolve.requirement.source import File
-from cudnn_resolve.resolution.shelf import marker_environment
+from cudnn_resolve.resolution.environment import marker_environment
 from cudnn_resolve.resolution.tag import Target, best_file
 
 if TYPE_CHECKING:

@@ -69,7 +69,8 @@ def _target(target: Target) -> Condition:
     def without(machine: Machine, request: Request) -> tuple[Machine, Request]:
         return machine, replace(request, targets=tuple(one for one in request.targets if one is not target))
 
-    return Condition(id=f"target:{target.framework}", what=target.text, because="asked for", without=without)
+    because = f"asked for in {target.origin}" if target.origin else "asked for"
+    return Condition(id=f"target:{target.framework}", what=target.text, because=because, without=without)
 
 
 def _system(machine: Machine, *, alone: bool) -> Iterator[Condition]:

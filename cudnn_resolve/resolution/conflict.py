@@ -13,6 +13,7 @@ from cudnn_resolve.resolution.model import Cause, Conflict, Failure, Rejection
 from cudnn_resolve.resolution.relaxation import relaxations
 from cudnn_resolve.resolution.release import parse_requirement, parse_version
 from cudnn_resolve.resolution.resolve import PYTHONS
+from cudnn_resolve.resolution.settle import settle
 from cudnn_resolve.resolution.solve import describe
 from cudnn_resolve.resolution.universe import Universe
 
@@ -32,6 +33,7 @@ def explain(book: Book, machine: Machine, request: Request) -> Conflict:
     if machine.python is None:
         python = PYTHONS[0]
         machine = replace(machine, python=python, python_full=f"{python[0]}.{python[1]}")
+    request = settle(request, machine)
     core, core_machine, core_request = minimum(book, machine, request)
     failure = _failure(book, core_machine, core_request)
     given_up = failure is not None and failure.exhausted

@@ -23,6 +23,7 @@ from cudnn_resolve.resolution.pin import pip_pins
 from cudnn_resolve.resolution.release import Release
 from cudnn_resolve.resolution.rule import LIBRARIES
 from cudnn_resolve.resolution.runtime import Runtime, repositories
+from cudnn_resolve.resolution.settle import settle
 from cudnn_resolve.resolution.solve import ROUNDS, Solved
 from cudnn_resolve.resolution.universe import Universe
 from cudnn_resolve.version import DriverVersion
@@ -71,6 +72,7 @@ def attempt(
     """
     if machine.python is None:
         return _any_python(book, machine, request, near, rounds)
+    request = settle(request, machine)
     universe = Universe(book, machine, request, near=near)
     companions = installed_companions(book, machine, request)
     found = search(universe, list(derive(request, companions, universe.shelf.applies)), rounds)
