@@ -68,6 +68,7 @@ def ordered(universe: Universe, found: Iterable[Candidate], needs: Sequence[Need
         first_ones = [] if near is not None else [version for version in (installed, locked) if version is not None]
         return _first(found, first_ones) if first_ones else found
     pins = [need.declared for need in needs if need.declared is not None]
+    pins += [wish for wish in universe.wishes.get(package, ()) if wish not in pins]
     line = universe.chosen["cuda"].payload.cuda if "cuda" in universe.chosen else None
     exact = any(is_exact(pin) for pin in pins)
     position = {id(candidate): number for number, candidate in enumerate(found)}

@@ -26,6 +26,7 @@ from cudnn_resolve.resolution.runtime import Runtime, repositories
 from cudnn_resolve.resolution.settle import settle
 from cudnn_resolve.resolution.solve import ROUNDS, Solved
 from cudnn_resolve.resolution.universe import Universe
+from cudnn_resolve.resolution.wish import with_wishes
 from cudnn_resolve.version import DriverVersion
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def attempt(
     companions = installed_companions(book, machine, request)
     found = search(universe, list(derive(request, companions, universe.shelf.applies)), rounds)
     if isinstance(found, Solved):
-        return assemble(universe, found, ())
+        return assemble(*with_wishes(universe, found, companions, rounds), ())
     if not companions:
         return found
     alone = search(universe, list(derive(request, (), universe.shelf.applies)), rounds)
@@ -90,7 +91,7 @@ def attempt(
         if isinstance(with_, Solved):
             kept.append(name)
             best = with_
-    return assemble(universe, best, tuple(name for name in companions if name not in kept))
+    return assemble(*with_wishes(universe, best, kept, rounds), tuple(name for name in companions if name not in kept))
 
 
 def _any_python(book: Book, machine: Machine, request: Request, near: dict[str, str] | None, rounds: int) -> Resolution | Failure:
