@@ -1,0 +1,37 @@
+"""Puts the compiled tables into the wheel, so that the first use of the program is as fast as the second."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class CompiledTables(BuildHookInterface):  # type: ignore[type-arg,misc]
+    """The build hook that pyproject.toml names."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compiles every table; a development install has none, because there the tables change."""
+        if version != "standard":
+            return
+        sys.path.insert(0, self.root)
+        try:
+            from cudnn_resolve.host.tables import DirectoryTables
+        finally:
+            sys.path.remove(self.root)
+        self._folder = tempfile.TemporaryDirectory()
+        for name, content in DirectoryTables(Path(self.root, "matrices"), label="matrices").copies():
+            path = Path(self._folder.name, f"{name}.json")
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
+        build_data["force_include"][self._folder.name] = "cudnn_resolve/_compiled"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Takes the copies away again."""
+        del version, build_data, artifact_path
+        folder = getattr(self, "_folder", None)
+        if folder is not None:
+            folder.cleanup()
