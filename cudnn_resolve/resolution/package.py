@@ -42,6 +42,8 @@ def package_candidates(universe: Universe, rest: str) -> Iterator[Candidate]:
             continue
         yield universe.candidate_of(release, extras)
     open_ended = universe.shelf.is_offline and universe.book.package(name) is None and name not in universe.request.direct
+    if open_ended and universe.closed and universe.shelf.is_known(name):
+        return
     if open_ended or (not known and not universe.shelf.is_answered(name)):
         installed = universe.machine.pip.get(name)
         full = name_of(name, extras)

@@ -74,7 +74,15 @@ def attempt(
     if machine.python is None:
         return _any_python(book, machine, request, near, rounds)
     request = settle(request, machine)
-    universe = Universe(book, machine, request, near=near)
+    offline = request.source is not None and request.source.offline
+    found = _attempt(Universe(book, machine, request, near=near, closed=offline), rounds)
+    if offline and isinstance(found, Failure):
+        return _attempt(Universe(book, machine, request, near=near), rounds)
+    return found
+
+
+def _attempt(universe: Universe, rounds: int) -> Resolution | Failure:
+    book, machine, request = universe.book, universe.machine, universe.request
     companions = installed_companions(book, machine, request)
     found = search(universe, list(derive(request, companions, universe.shelf.applies)), rounds)
     if isinstance(found, Solved):

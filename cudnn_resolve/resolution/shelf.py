@@ -130,6 +130,11 @@ class Shelf:
         """True where the indexes were asked for a package: what they do not have then is nowhere."""
         return package in self._direct or self._listing(package) is not None
 
+    def is_known(self, package: str) -> bool:
+        """True where everything is known that the indexes offer of a package."""
+        listing = self._listing(package)
+        return listing is not None and bool(listing.offers) and not listing.is_partial
+
     @property
     def is_offline(self) -> bool:
         """True where indexes answer from the cache alone."""

@@ -43,6 +43,7 @@ class Universe:
         *,
         near: dict[str, str] | None = None,
         wishes: Mapping[str, Sequence[SpecifierSet]] | None = None,
+        closed: bool = False,
     ) -> None:
         self.book = book
         self.machine = machine
@@ -51,6 +52,8 @@ class Universe:
         """Framework to the version whose neighbours are tried first (for relaxations)."""
         self.wishes = wishes or {}
         """Library wheel to specifiers that packages will have for it which are decided after it: its releases are ordered by them, too."""
+        self.closed = closed
+        """True where a package that the cache knows is one of the releases that it knows; else it may be left to the installer."""
         self.shelf = shelf_of(book, machine, request)
         self.chosen: dict[str, Candidate] = {}
         """What the running solve has pinned; only ever used to order candidates."""

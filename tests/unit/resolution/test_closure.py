@@ -363,6 +363,19 @@ def test_offline_an_unknown_package_is_left_to_the_installer() -> None:
     assert found["north"].version == "2.0"
 
 
+def test_offline_what_the_cache_knows_is_no_way_around_what_cannot_be() -> None:
+    releases = {"app": {}, "lib": {}}
+    for version, numpy in (("1.0", "numpy<2"), ("2.0", "numpy>=2")):
+        releases["app"][version] = Published((f"lib=={version}",))
+        releases["lib"][version] = Published((numpy,))
+    source = index_of(BOOK, releases)
+    online = versions(asked(source, "app", "numpy<2"))
+    source.offline = True
+
+    assert versions(asked(source, "app", "numpy<2")) == online
+    assert (online["app"], online["lib"]) == ("1.0", "1.0")
+
+
 def test_offline_a_folder_of_wheels_does_not_hide_what_the_matrix_knows() -> None:
     class Folder(FakeSource):
         def listing(self, name: str, place: Any = None) -> Any:
