@@ -364,7 +364,7 @@ def test_offline_an_unknown_package_is_left_to_the_installer() -> None:
 
 
 def test_offline_what_the_cache_knows_is_no_way_around_what_cannot_be() -> None:
-    releases = {"app": {}, "lib": {}}
+    releases: dict[str, dict[str, Published]] = {"app": {}, "lib": {}}
     for version, numpy in (("1.0", "numpy<2"), ("2.0", "numpy>=2")):
         releases["app"][version] = Published((f"lib=={version}",))
         releases["lib"][version] = Published((numpy,))
