@@ -13,6 +13,7 @@ import sys
 import tarfile
 import tempfile
 import zipfile
+from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -73,6 +74,7 @@ def files(checkout: Path, folder: str) -> dict[str, bytes]:
     }
 
 
+@lru_cache(maxsize=1)
 def copies(checkout: Path) -> dict[str, bytes]:
     """Name and bytes of the compiled copy of every table."""
     from cudnn_resolve.host.tables import DirectoryTables

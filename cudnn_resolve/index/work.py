@@ -78,7 +78,9 @@ class Crew:
 
     def _grow(self) -> None:
         """Starts a thread where a job waits for one and there may be another."""
-        if self._idle < len(self._jobs) and self._count < (self._most if self._is_far() else self._few):
+        if self._idle >= len(self._jobs):
+            return
+        if self._count < self._few or (self._count < self._most and self._is_far()):
             self._count += 1
             threading.Thread(target=self._work, name=f"index-{self._count}", daemon=True).start()
 
