@@ -19,7 +19,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "cudnn_resolve"
 TABLES = f"{PACKAGE}/_matrices"
-COPIES = f"{PACKAGE}/_compiled"
 SDIST_PARTS = (
     "pyproject.toml",
     "README.md",
@@ -77,9 +76,10 @@ def files(checkout: Path, folder: str) -> dict[str, bytes]:
 @lru_cache(maxsize=1)
 def copies(checkout: Path) -> dict[str, bytes]:
     """Name and bytes of the compiled copy of every table."""
+    from cudnn_resolve.host.shippedcopy import FOLDER
     from cudnn_resolve.host.tables import DirectoryTables
 
-    return {f"{name}.json": content for name, content in DirectoryTables(checkout / "matrices", label="matrices").copies()}
+    return {f"{FOLDER}/{name}.json": content for name, content in DirectoryTables(checkout / "matrices", label="matrices").copies()}
 
 
 def differences(what: str, wanted: dict[str, bytes], found: dict[str, bytes]) -> list[str]:
@@ -101,7 +101,7 @@ def wheel_faults(checkout: Path, wheel: Path) -> list[str]:
     about = {name.removeprefix(f"{info}/"): content for name, content in found.items() if name.startswith(f"{info}/")}
     wanted = {f"{PACKAGE}/{name}": content for name, content in files(checkout, PACKAGE).items()}
     wanted |= {f"{TABLES}/{name}": content for name, content in files(checkout, "matrices").items()}
-    wanted |= {f"{COPIES}/{name}": content for name, content in copies(checkout).items()}
+    wanted |= {f"{PACKAGE}/{name}": content for name, content in copies(checkout).items()}
     faults = differences("wheel", wanted, {name: content for name, content in found.items() if not name.startswith(f"{info}/")})
     if about.get("licenses/LICENSE") != (checkout / "LICENSE").read_bytes():
         faults.append("wheel: the licence is missing")

@@ -53,8 +53,9 @@ def gather_question(options: Options, *, fresh: bool = False, verb: str = "plan"
         machine = replace(machine, pip={}, requires={})
     if not options.offline:
         from cudnn_resolve.resolution.ahead import names_ahead
+        from cudnn_resolve.resolution.settle import settle
 
-        source.expect(names_ahead(book, machine, request))
+        source.expect(names_ahead(book, machine, settle(request, machine) if machine.python is not None else request))
     return Question(book=book, facts=facts, machine=machine, request=request)
 
 

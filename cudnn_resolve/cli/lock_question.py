@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os.path
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.cli.gather import Question, gather_book, gather_facts, gather_question
@@ -146,7 +146,7 @@ def asked_of(sitting: Sitting, answers: Sequence[Answer], base: str) -> Asked:
     }
     files = {name: tuple(_to(base, one, name) for one in getattr(options, field) if one != "-") for name, field in FILES.items()}
     return Asked(
-        targets=tuple(dict.fromkeys(target.text for answer in answers for target in answer.resolution.request.targets)),
+        targets=tuple(_said(request.unsettled or request)),
         said=options.frameworks,
         requirements=tuple(dict.fromkeys(_required(one, request, base) for one in request.extras)),
         files=tuple((name, values) for name, values in files.items() if values),
@@ -158,6 +158,12 @@ def asked_of(sitting: Sitting, answers: Sequence[Answer], base: str) -> Asked:
         strict_pins=options.strict_pins,
         stated=tuple((name, values) for name, values in facts.items() if values),
     )
+
+
+def _said(request: Request) -> Iterator[str]:
+    """The targets as a lock remembers them, each with its marker."""
+    for target in (*request.targets, *request.conditional):
+        yield f"{target.text}; {target.marker}" if target.marker is not None else target.text
 
 
 def _required(extra: Extra, request: Request, base: str) -> str:
@@ -234,6 +240,8 @@ def answers_of(sitting: Sitting, old: Lock | None, upgraded: frozenset[str], *, 
     first = gather_question(options, fresh=True, verb="lock")
     if len(sitting.platforms) > 1:
         first = replace(first, request=replace(first.request, context=_with_platforms(first.request.context, sitting.platforms)))
+    if options.output is not None:
+        first = replace(first, request=replace(first.request, context=(*first.request.context, ("--output", options.output))))
     questions = [first, *(_elsewhere(first, one) for one in others)]  # the same request, of the same indexes
     questions = [_fresh(one, old if keep else None, upgraded) for one in questions]
     outcomes = _together(questions)
@@ -297,9 +305,15 @@ def _attempt(question: Question, python: tuple[int, int] | None) -> Resolution |
     """The resolution on a Python, None = that of the machine; None where there is none, which nobody has to explain yet."""
     from cudnn_resolve.resolution.model import Resolution
     from cudnn_resolve.resolution.resolve import attempt, with_what_remains
+    from cudnn_resolve.resolution.settle import NO_TARGET
 
     machine = _on(question.machine, python)
-    found = attempt(question.book, machine, question.request)
+    try:
+        found = attempt(question.book, machine, question.request)
+    except UsageError as error:
+        if python is None or error.code != NO_TARGET:
+            raise
+        return None  # on this Python nothing is asked for; another may be meant
     return with_what_remains(question.book, machine, question.request, found) if isinstance(found, Resolution) else None
 
 

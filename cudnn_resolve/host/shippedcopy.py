@@ -44,7 +44,8 @@ class ShippedCopies:
             with open(source, "rb") as stream:
                 if header != _header(stream.read(_LARGEST_BYTES)):
                     return None
-            return json.loads(head), json.loads(rows) if whole else {}
+            parts = json.loads(head), json.loads(rows) if whole else {}
+            return parts if all(isinstance(part, dict) for part in parts) else None
         except (OSError, ValueError, RecursionError):
             return None
 

@@ -69,6 +69,7 @@ class Pages:
 
     def _taken(self, address: str, name: str, kept: Kept | None, answer: Answer) -> Shelf | None:
         """What an answer offers, which is kept."""
+        is_new = False
         if answer.status == 304 and kept:
             made = kept._replace(fresh_until=_fresh_until(answer.headers))
         elif answer.status in (404, 410):
@@ -78,14 +79,15 @@ class Pages:
             if kept and kept.shelf is not None and kept.digest == digest:
                 made = _kept(answer, kept.shelf, digest)
             else:
+                is_new = True
                 made = _kept(answer, _read(answer._replace(body=_LOGIN.sub(b"//", answer.body)), name), digest)
         else:
             raise Refusal(f"it answers HTTP {answer.status}", status=answer.status)
         self._keep(address, made, kept, answer.headers)
-        return self._light(address, made)
+        return self._light(address, made) if is_new else made.shelf
 
     def _light(self, address: str, made: Kept) -> Shelf | None:
-        """What was made of a page; a long one from the file that it is kept in: only what is looked at stays in memory."""
+        """What was made of a page that has come; a long one from the file that it is kept in: only what is looked at stays in memory."""
         if made.shelf is None or sum(map(len, made.shelf.blocks)) < _LONG_BYTES:
             return made.shelf
         kept = self._cache.page(address)

@@ -77,6 +77,12 @@ def applies(marker: str | None, lock: Lock, machine: Machine) -> bool:
         return False
 
 
+def targets_for(lock: Lock, machine: Machine) -> tuple[str, ...]:
+    """What the lock was asked for, as far as it is for the machine; empty for another program's lock."""
+    said = (one.partition(";") for one in lock.tool.asked.targets) if lock.tool is not None else ()
+    return tuple(text.strip() for text, _, marker in said if applies(marker.strip() or None, lock, machine))
+
+
 def source_of(package: LockedPackage, machine: Machine) -> LockedFile | LockedDirectory | LockedVcs | None:
     """What the machine installs of an entry: the wheel that fits it best, else the source; None where nothing fits."""
     direct = package.vcs or package.directory or package.archive

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -94,14 +95,28 @@ def merged(targets: Iterable[Target]) -> tuple[Target, ...]:
             )
         out[target.framework] = replace(
             old,
-            text=old.text if target.text == old.text else f"{old.text},{target.text.removeprefix(target.package or target.framework)}",
+            text=_both(old.text, target),
             specifier=old.specifier & target.specifier,
             package=package,
             extras=tuple(sorted({*old.extras, *target.extras})),
-            origin=old.origin or target.origin,
+            origin=old.origin if target.origin is not None else None,
             hashes=(*old.hashes, *target.hashes),
         )
     return tuple(out.values())
+
+
+def asked(target: Target) -> str:
+    """Who asks for a target, in words."""
+    return f"asked for in {target.origin}" if target.origin is not None else "asked for"
+
+
+def _both(text: str, target: Target) -> str:
+    """The words of two targets of one framework as one."""
+    more = target.text.removeprefix(target.package or target.framework)
+    return text if target.text == text or not more else f"{text},{more}" if _SPECIFIED.search(text) else f"{text}{more}"
+
+
+_SPECIFIED = re.compile(r"[<>=!~]")
 
 
 def target_need(target: Target) -> Need:
@@ -110,7 +125,7 @@ def target_need(target: Target) -> Need:
     def test(candidate: object) -> bool:
         return accepts(target, candidate.payload)  # type: ignore[attr-defined]
 
-    return Need(f"framework:{target.framework}", test, target.text, "asked for", payload=target)
+    return Need(f"framework:{target.framework}", test, target.text, asked(target), payload=target)
 
 
 def accepts(target: Target, build: Build) -> bool:

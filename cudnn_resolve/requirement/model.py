@@ -67,7 +67,7 @@ class Request:
 
     targets: tuple[Target, ...]
     conditional: tuple[Target, ...] = ()
-    """Targets with a marker, which count where it holds; see `derive.settle`."""
+    """Targets with a marker, which count where it holds; see `resolution.settle`."""
     extras: tuple[Extra, ...] = ()
     cuda: Limit | None = None
     cudnn: Limit | None = None
@@ -88,6 +88,8 @@ class Request:
     """The indexes that packages come from; None = the matrix alone is asked."""
     tell: Callable[[str], None] | None = None
     """Hears from a search that takes long what it is torn between."""
+    unsettled: Request | None = None
+    """The request before markers were held against a machine; None where none has a marker."""
     verb: str = "plan"
     """The command that asks: the one that is proposed where it cannot be answered."""
     context: tuple[tuple[str, str], ...] = ()

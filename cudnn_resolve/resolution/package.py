@@ -161,7 +161,9 @@ def package_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
 def file_needs(universe: Universe, release: Release, who: str) -> Iterator[Need]:
     """The needs for a Python, an architecture and a C library that some file of the release serves, and for its files to itself."""
     if not release.served:
-        yield Need("index", lambda _: False, f"{release.package}=={release.text} to be there", f"{who} is not on the configured index")
+        hashed = universe.shelf.accepts_by_hash(release.package)
+        because = f"no file of {who} could be found whose hash is one of those given" if hashed else f"{who} is not on the configured index"
+        yield Need("index", lambda _: False, f"{release.package}=={release.text} to be there", because)
     if not release.fit.arch:
         yield Need("arch", lambda other: other.payload is None, "another architecture", f"{who} has no wheel for {universe.machine.arch}")
     need = _python_need(universe, release, who)

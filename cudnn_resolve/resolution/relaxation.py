@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from packaging.specifiers import SpecifierSet
 
+from cudnn_resolve.errors import UsageError
 from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.resolution import resolve
@@ -150,6 +151,7 @@ def _versions(book: Book, machine: Machine, request: Request, core: frozenset[st
         wanted = wanted_version(book, target)
         if wanted is None or not target.specifier:
             continue
+        wanted = wanted.partition("+")[0]  # `<` and `>` take no local part
         for operator, word in ((">", "newer"), ("<", "older")):
             other = replace(target, specifier=SpecifierSet(f"{operator}{wanted}"), text=f"{target.framework}{operator}{wanted}")
             changed = replace(request, targets=tuple(other if one is target else one for one in request.targets))
@@ -183,7 +185,7 @@ def _pythons(book: Book, machine: Machine, request: Request, core: frozenset[str
         for python in candidates:
             text = f"{python[0]}.{python[1]}"
             fresh = replace(machine, python=python, python_full=text, pip={}, requires={})
-            found = attempt(book, fresh, request)
+            found = _elsewhere(book, fresh, request)
             if isinstance(found, Resolution):
                 distance = 2 + (abs(python[1] - here[1]) > 1)
                 yield Relaxation(
@@ -195,6 +197,14 @@ def _pythons(book: Book, machine: Machine, request: Request, core: frozenset[str
                 break
 
 
+def _elsewhere(book: Book, machine: Machine, request: Request) -> Resolution | Failure | None:
+    """A try on a machine where other targets may be asked for; None where none is."""
+    try:
+        return attempt(book, machine, request.unsettled or request)
+    except UsageError:
+        return None
+
+
 def _separate(book: Book, machine: Machine, request: Request) -> Iterator[Relaxation]:
     """One target in an environment of its own."""
     if len(request.targets) < 2:
@@ -202,10 +212,10 @@ def _separate(book: Book, machine: Machine, request: Request) -> Iterator[Relaxa
     for target in reversed(request.targets):
         rest = replace(request, targets=tuple(one for one in request.targets if one is not target))
         constraints = tuple(one for one in request.extras if one.constraint)
-        alone = replace(request, targets=(replace(target, origin=None),), extras=constraints)
+        alone = replace(request, targets=(replace(target, origin=None, hashes=()),), extras=constraints, unsettled=None)
         first, second = attempt(book, machine, rest), attempt(book, replace(machine, pip={}, requires={}), alone)
         if isinstance(first, Resolution) and isinstance(second, Resolution):
-            what = f"{target.text} in an environment of its own: two plans instead of one"
+            what = f"{target.text} in an environment of its own: two {'locks' if request.verb == 'lock' else 'plans'} instead of one"
             yield Relaxation(
                 change=f"{what}; edit {target.origin}: without it" if target.origin is not None else what,
                 result=f"{result(first)}; apart: {result(second)}",

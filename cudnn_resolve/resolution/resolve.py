@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from cudnn_resolve.errors import UsageError
 from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.derive import derive
 from cudnn_resolve.resolution.family import search
@@ -71,14 +72,34 @@ def attempt(
     Installed packages that are built for one version of a framework move along; one for which no release fits is left behind
     and named. Where the Python is unknown, each one is tried.
     """
-    if machine.python is None:
-        return _any_python(book, machine, request, near, rounds)
-    request = settle(request, machine)
     offline = request.source is not None and request.source.offline
-    found = _attempt(Universe(book, machine, request, near=near, closed=offline), rounds)
-    if offline and isinstance(found, Failure):
-        return _attempt(Universe(book, machine, request, near=near), rounds)
-    return found
+    found = _on_some_python(book, machine, request, near, rounds, closed=offline)
+    return _on_some_python(book, machine, request, near, rounds, closed=False) if offline and isinstance(found, Failure) else found
+
+
+def _on_some_python(
+    book: Book, machine: Machine, request: Request, near: dict[str, str] | None, rounds: int, *, closed: bool
+) -> Resolution | Failure:
+    """The answer on the machine's Python, or on the first that has one where that is unknown."""
+    if machine.python is not None:
+        return _attempt(Universe(book, machine, settle(request, machine), near=near, closed=closed), rounds)
+    failure: Failure | None = None
+    refusal: UsageError | None = None
+    for python in PYTHONS:
+        one = replace(machine, python=python, python_full=f"{python[0]}.{python[1]}")
+        try:
+            settled = settle(request, one)
+        except UsageError as error:
+            refusal = refusal or error
+            continue
+        found = _attempt(Universe(book, one, settled, near=near, closed=closed), rounds)
+        if isinstance(found, Resolution):
+            return found
+        failure = failure or found
+    if failure is None:
+        assert refusal is not None
+        raise refusal
+    return failure
 
 
 def _attempt(universe: Universe, rounds: int) -> Resolution | Failure:
@@ -100,18 +121,6 @@ def _attempt(universe: Universe, rounds: int) -> Resolution | Failure:
             kept.append(name)
             best = with_
     return assemble(*with_wishes(universe, best, kept, rounds), tuple(name for name in companions if name not in kept))
-
-
-def _any_python(book: Book, machine: Machine, request: Request, near: dict[str, str] | None, rounds: int) -> Resolution | Failure:
-    failure: Failure | None = None
-    for python in PYTHONS:
-        text = f"{python[0]}.{python[1]}"
-        found = attempt(book, replace(machine, python=python, python_full=text), request, near, rounds)
-        if isinstance(found, Resolution):
-            return found
-        failure = failure or found
-    assert failure is not None
-    return failure
 
 
 def installed_companions(book: Book, machine: Machine, request: Request) -> tuple[str, ...]:

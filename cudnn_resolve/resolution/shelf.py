@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from packaging.markers import UndefinedEnvironmentName
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -38,7 +38,7 @@ class Shelf:
         self._machine = machine
         self._source = request.source
         self._direct = request.direct
-        self._hashes = accepted_hashes(request)
+        self._hashes = accepted_hashes(request, book)
         self._pre = request.pre
         self._wants_gpu = request.device == "gpu"
         self._releases: dict[str, Kept[Release]] = {}
@@ -130,6 +130,10 @@ class Shelf:
         """True where the indexes were asked for a package: what they do not have then is nowhere."""
         return package in self._direct or self._listing(package) is not None
 
+    def accepts_by_hash(self, package: str) -> bool:
+        """True where the user accepts files of a package by their hashes only."""
+        return package in self._hashes
+
     def is_known(self, package: str) -> bool:
         """True where everything is known that the indexes offer of a package."""
         listing = self._listing(package)
@@ -212,7 +216,7 @@ class Shelf:
         if answer is None:
             try:
                 answer = bool(requirement.marker and requirement.marker.evaluate({**self._environment, "extra": extra}))
-            except UndefinedEnvironmentName:
+            except (UndefinedEnvironmentName, UndefinedComparison):
                 answer = False
             self._markers[key] = answer
         return answer
@@ -398,7 +402,7 @@ class Shelf:
             try:
                 listing = self._source.listing(build.package, Place(row.url, row.kind))
             except IndexUnavailableError:
-                return True  # whether it has such a file is said where its files are asked for
+                return False  # what cannot be held against the hashes is not accepted
             every = {one.version: one for one in listing.offers} if listing is not None else {}
             offer = every.get(build.wheel_version)
         if not asked and index == "default":
@@ -452,7 +456,7 @@ def shelf_of(book: Book, machine: Machine, request: Request) -> Shelf:
     place = (machine.python_full, machine.free_threaded, machine.arch, machine.glibc)
     # A shelf holds what these identities are of, so that none is taken for another as long as it is kept.
     identities = (id(machine.pip), id(machine.requires), id(request.source), id(request.direct) if request.direct else 0)
-    key = (*place, *identities, request.device, request.pre, tuple(accepted_hashes(request).items()))
+    key = (*place, *identities, request.device, request.pre, tuple(accepted_hashes(request, book).items()))
     shelves: dict[tuple[object, ...], Shelf] = book.remember("shelves", None, dict)
     found = shelves.get(key)
     if found is None:

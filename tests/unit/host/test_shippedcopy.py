@@ -60,6 +60,15 @@ def test_a_damaged_copy_is_passed_over(source: Path, copies: ShippedCopies, dama
     assert DirectoryTables(source, label="w", copies=copies).head(NAME)["title"] == "Alpha"
 
 
+@pytest.mark.parametrize("rows", [b"[]", b"7", b"null", b"{"])
+def test_a_copy_with_damaged_rows_is_passed_over(source: Path, copies: ShippedCopies, rows: bytes) -> None:
+    path = Path(copies.directory, f"{NAME}.json")
+    header, head, _ = path.read_bytes().split(b"\n", 2)
+    path.write_bytes(b"\n".join((header, head, rows)))
+
+    assert copies.table(NAME, str(source / f"{NAME}.toml")) is None
+
+
 def test_a_copy_of_another_version_is_passed_over(source: Path, copies: ShippedCopies, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cudnn_resolve, "__version__", "99.0")
 

@@ -8,11 +8,13 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from cudnn_resolve.errors import UsageError
+from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.model import Extra
 from cudnn_resolve.requirement.source import Direct, Metadata, Offer
 from cudnn_resolve.resolution import conflict, provider
+from cudnn_resolve.resolution.accepted import accepted_hashes
 from cudnn_resolve.resolution.ahead import names_ahead
 from cudnn_resolve.resolution.model import Conflict, PipPin, Resolution
 from cudnn_resolve.resolution.resolve import resolve
@@ -277,6 +279,20 @@ def test_a_framework_with_a_marker_is_a_target_where_it_holds() -> None:
     with pytest.raises(UsageError, match="no framework is asked for on x86_64") as caught:
         asked(index_of(BOOK), targets=(), conditional=(elsewhere,))
     assert caught.value.context == "r.txt:2"
+
+
+def test_hashes_hold_on_indexes_that_cannot_be_asked_and_for_every_package_of_a_framework() -> None:
+    (target,) = request(BOOK, "north==2.0").targets
+    hashed = replace(target, hashes=(f"sha256:{'0' * 64}",))
+    unavailable = [row.url for row in BOOK.indexes() if row.url]
+    found = asked(FakeSource(index_of(BOOK)._packages, unavailable), targets=(hashed,))  # noqa: SLF001 - the same, but for the variants
+
+    assert isinstance(found, Conflict)
+    assert "hash is one of those given" in words(found)
+    book = open_book()
+    (target,) = request(book, "tensorflow==2.10.0").targets
+    only = accepted_hashes(replace(request(book, "tensorflow"), targets=(replace(target, hashes=("sha256:1",)),)), book)
+    assert {"tensorflow", "tensorflow-gpu"} <= set(only)
 
 
 def test_a_conflict_of_conditional_targets_names_them() -> None:
