@@ -11,6 +11,8 @@ from cudnn_resolve.validation.child import Told, one_line
 from cudnn_resolve.validation.computing import answers_of
 from cudnn_resolve.validation.model import Check, Status
 
+WATCHING = "watch "
+"""Begins the step in which a payload's witness watches a case."""
 MUST_USE = frozenset({"conv2d", "conv2d-strided", "conv2d-dilated", "conv2d-wide", "conv3d", "conv1d-encoder"})
 """Classes for which every framework has nothing better than cuDNN. For depthwise and grouped ones some have kernels of their own."""
 _CUDNN = re.compile(
@@ -61,6 +63,8 @@ def evidence_of(told: Told) -> dict[str, Evidence]:
             names = row[1].get("names")
             words = [one_line(name, 160) for name in names[:100] if isinstance(name, str)] if isinstance(names, list) else []
             found[row[0]] = read_names(one_line(str(row[1].get("how", "")), 60), words, one_line(str(row[1].get("why", "")), 300))
+    if told.failure and told.step.startswith(WATCHING):
+        found.setdefault(told.step[len(WATCHING) :], Evidence(how="", why=f"the process ended while it was watched: {told.failure}"))
     return found
 
 

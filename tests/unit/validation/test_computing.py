@@ -7,6 +7,7 @@ import pytest
 from cudnn_resolve.facts.model import Facts, Gpu, InstalledFramework, Packages, WouldLoad
 from cudnn_resolve.matrix.row import Architecture, Peak
 from cudnn_resolve.record import replace
+from cudnn_resolve.validation import payload_case
 from cudnn_resolve.validation.bench import cases_for
 from cudnn_resolve.validation.case import CLASSES, MATMUL, Case
 from cudnn_resolve.validation.child import Told
@@ -101,9 +102,66 @@ def test_the_case_that_ended_the_child_is_named_and_the_rest_is_left_for_another
     checks = judged(told, ONE, TWO, THREE)
 
     assert unanswered((ONE, TWO, THREE), told) == (THREE,)
-    assert [(check.id, check.status) for check in checks] == [(f"torch/{ONE.id}", "passed"), (f"torch/{TWO.id}", "failed")]
+    assert [(check.id, check.status) for check in checks[:2]] == [(f"torch/{ONE.id}", "passed"), (f"torch/{TWO.id}", "failed")]
     assert checks[1].observed == "crashed (SIGABRT)"
     assert checks[1].output == ("last words",)
+
+
+def test_cases_that_no_child_reached_fail_and_those_of_another_child_come_up_once() -> None:
+    first = crashed(("ready", None), ("step", ONE.id))
+    second = crashed(("ready", None), ("step", TWO.id))
+
+    checks = list(judge_cases("torch/", "torch", [((ONE, TWO, THREE), first), ((TWO, THREE), second)], 0))
+
+    assert [(check.id, check.status) for check in checks] == [(f"torch/{case.id}", "failed") for case in (ONE, TWO, THREE)]
+    assert (checks[2].observed, checks[2].detail) == ("not reached", f"crashed (SIGABRT) ({TWO.id})")
+
+
+def test_another_child_that_does_not_start_leaves_no_case_out() -> None:
+    first = crashed(("ready", None), ("step", ONE.id))
+
+    checks = list(judge_cases("torch/", "torch", [((ONE, TWO, THREE), first), ((TWO, THREE), crashed(("step", "import")))], 0))
+
+    assert [(check.id, check.status) for check in checks] == [(f"torch/{case.id}", "failed") for case in (ONE, TWO, THREE)]
+
+
+def test_a_child_that_ends_between_two_cases_fails() -> None:
+    checks = judged(crashed(("ready", None), ("step", ONE.id), ("case", right(ONE))), ONE)
+
+    assert [(check.id, check.status) for check in checks] == [(f"torch/{ONE.id}", "passed"), ("torch/end", "failed")]
+
+
+def test_a_child_that_ends_well_and_leaves_a_case_out_fails() -> None:
+    assert [check.status for check in judged(telling(("ready", None), ("case", right(ONE))), ONE, TWO)] == ["passed", "failed"]
+
+
+def test_a_witness_that_ends_its_child_costs_no_case() -> None:
+    told = crashed(("ready", None), ("step", TWO.id), ("case", right(TWO, cudnn={})), ("step", f"watch {TWO.id}"))
+
+    (check,) = judged(told, TWO)
+
+    assert check.status == "passed"
+    assert judge_usage("x", "torch", [((TWO,), told)], 0).detail.endswith("the process ended while it was watched: crashed (SIGABRT)")
+
+
+def test_witnesses_are_heard_after_all_cases() -> None:
+    told: list[tuple[str, object]] = []
+
+    def ends(case: dict[str, object]) -> dict[str, object]:
+        raise KeyboardInterrupt(case["id"])
+
+    with pytest.raises(KeyboardInterrupt):
+        payload_case.go_through(
+            {"cases": [{"id": "a"}, {"id": "b"}], "witness": ["a"]}, lambda *row: told.append(row), lambda _: {"y": []}, ends
+        )
+
+    assert [(key, value if key == "step" else None) for key, value in told] == [
+        ("step", "a"),
+        ("case", None),
+        ("step", "b"),
+        ("case", None),
+        ("step", "watch a"),
+    ]
 
 
 def test_a_child_that_did_not_come_so_far_fails_once() -> None:
