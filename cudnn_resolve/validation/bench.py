@@ -10,7 +10,7 @@ from typing import Any
 from cudnn_resolve.host.later import Later
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.record import dataclass
-from cudnn_resolve.validation.case import LEAST_CAPABILITY, Case, bare_cases, default_cases, encoder_cases, every_case
+from cudnn_resolve.validation.case import LEAST_CAPABILITY, Case, Type, bare_cases, default_cases, encoder_cases, every_case
 from cudnn_resolve.validation.child import Told, run_payload
 from cudnn_resolve.validation.computing import unanswered
 from cudnn_resolve.validation.model import VisibleGpu
@@ -90,10 +90,13 @@ class Bench:
         """How long one framework takes; None where nothing can be timed with it."""
         if subject.module not in TIMED:
             return None
-        further = () if self.device == "cpu" else (*NARROW, *(FURTHER if self.everything else ()))
-        types = [type_ for type_ in (*FIRST, *further) if _has(gpu, type_)]
-        question = {**self._question(subject), "speed": speed_question(types)}
+        question = {**self._question(subject), "speed": speed_question(self.types_timed(gpu))}
         return self._child(question, gpu=gpu, seconds=SPEED_SECONDS, **_variables(subject))
+
+    def types_timed(self, gpu: VisibleGpu | None) -> tuple[Type, ...]:
+        """The types in which a card is timed."""
+        further = () if self.device == "cpu" else (*NARROW, *(FURTHER if self.everything else ()))
+        return tuple(type_ for type_ in (*FIRST, *further) if _has(gpu, type_))
 
     def _question(self, subject: Subject) -> dict[str, Any]:
         return {"payload": f"payload_{subject.module}", "device": self.device, "preload": True, **subject.question}

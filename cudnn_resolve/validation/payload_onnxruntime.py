@@ -124,6 +124,8 @@ class Bench:
 
     def speed(self, work: "dict[str, Any]") -> "dict[str, Any]":
         """Seconds of one convolution on the device and of a part of it on the CPU, its input and output left where they are."""
+        if work["type"] == "bfloat16":
+            return {"unsupported": "ONNX Runtime convolves no bfloat16"}
         kind = {"tf32": "float32"}.get(work["type"], work["type"])
         number = self.onnx.FLOAT16 if kind == "float16" else self.onnx.FLOAT
         if self.shared.version_tuple(self.runtime.__version__) < (1, 20):

@@ -148,7 +148,10 @@ class Floor:
 
     def _timed(self, subject: Subject, gpu: VisibleGpu, prefix: str, pace: Pace) -> list[Check]:
         told = self.bench.timed(subject, gpu)
-        return list(judge_speed(f"{prefix}{subject.name}/speed", subject.name, told, pace, gpu.index)) if told is not None else []
+        if told is None:
+            return []
+        types = self.bench.types_timed(gpu)
+        return list(judge_speed(f"{prefix}{subject.name}/speed", subject.name, told, pace, gpu.index, types))
 
     def _judged(self, prefix: str, framework: str | None, runs: Sequence[Run], gpu: VisibleGpu) -> list[Check]:
         return list(judge_cases(prefix, framework, runs, gpu.index))

@@ -18,6 +18,8 @@ WIDE_WORK = replace(WORK, channels=256, filters=256)
 """The same, 118 GFLOP: what tensor cores need to be told from what surrounds them."""
 FIRST, NARROW, FURTHER = ("float32",), ("float16",), ("tf32", "bfloat16")
 """What is timed first, what else on every card, and what else where everything is asked for."""
+STEP = "time a convolution in "
+"""Begins the step in which a payload times a type."""
 CPU_BATCH = 2
 """So many of its images are enough to know the CPU's speed."""
 ROUND_SECONDS = 0.4
@@ -90,15 +92,24 @@ def _causes(facts: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def judge_speed(id_: str, framework: str, told: Told, pace: Pace, gpu: int | None) -> tuple[Check, ...]:
-    """One framework's time for the work in each type; a type other than the first that cannot be timed is left out."""
+def judge_speed(id_: str, framework: str, told: Told, pace: Pace, gpu: int | None, types: Sequence[str] = FIRST) -> tuple[Check, ...]:
+    """One framework's time for the work in each of the types that it was asked for.
+
+    A type other than the first that the framework does not have is left out; every other one without a time failed.
+    """
     answers = {str(one.get("type")): one for one in told.every("speed") if isinstance(one, dict)}
     blank = Check(id=id_, framework=framework, status="passed", gpu=gpu)
-    facts = answers.get(FIRST[0], {})
-    found = [_timed(blank, FIRST[0], facts, pace) if _positive(facts.get("seconds")) else _untimed(blank, facts, told)]
-    for type_, answer in answers.items():
-        if type_ in (*NARROW, *FURTHER) and _positive(answer.get("seconds")):
-            found.append(_timed(replace(blank, id=f"{id_}/{type_}"), type_, answer, pace))
+    if not answers and not told.step.startswith(STEP):
+        # The framework did not come so far: that is one failure.
+        return (_untimed(blank, FIRST[0], {}, told),)
+    found = []
+    for type_ in types:
+        answer = answers.get(type_, {})
+        here = blank if type_ in FIRST else replace(blank, id=f"{id_}/{type_}")
+        if _positive(answer.get("seconds")):
+            found.append(_timed(here, type_, answer, pace))
+        elif type_ in FIRST or "unsupported" not in answer:
+            found.append(_untimed(here, type_, answer, told))
     return tuple(found)
 
 
@@ -132,12 +143,20 @@ def _timed(blank: Check, type_: str, facts: Mapping[str, Any], pace: Pace) -> Ch
 _WORDS = {"float32": "single precision", "tf32": "TF32"}
 
 
-def _untimed(blank: Check, facts: Mapping[str, Any], told: Told) -> Check:
+def _untimed(blank: Check, type_: str, facts: Mapping[str, Any], told: Told) -> Check:
     """Why there is no time."""
     if "unsupported" in facts:
         return replace(blank, status="skipped", observed=one_line(str(facts["unsupported"])))
-    why = one_line(str(facts["error"])) if "error" in facts else told.failure or "no time was told"
-    return replace(blank, status="failed", observed=f"{told.step}: {why}" if told.step else why, output=told.output)
+    step = STEP + type_
+    if "error" in facts:
+        why = f"{step}: {one_line(str(facts['error']))}"
+    elif facts or not told.failure:
+        why = "no time was told"
+    elif told.step.startswith(STEP) and told.step != step:
+        why = f"not reached: {told.step}: {told.failure}"
+    else:
+        why = f"{told.step}: {told.failure}" if told.step else told.failure
+    return replace(blank, status="failed", expected="the work can be timed", observed=why, output=told.output)
 
 
 def _rate(operations: float) -> str:

@@ -252,10 +252,11 @@ def test_what_the_matrix_says_of_a_card_goes_before_what_its_driver_does() -> No
 
 
 def test_each_type_is_set_against_a_peak_of_its_own() -> None:
-    rows = [("float32", WORK.operations / 4e12, 10.0), ("float16", WIDE_WORK.operations / 26e12, None), ("tf32", "x", None)]
+    rows = [("float32", WORK.operations / 4e12, 10.0), ("float16", WIDE_WORK.operations / 26e12, None)]
     told = telling(*[("speed", {"type": type_, "seconds": seconds, "cpu_seconds": cpu}) for type_, seconds, cpu in rows])
 
-    first, narrow = judge_speed("torch/speed", "torch", told, pace_of(T4, TURING, Peak(name="Tesla T4", fp32=8.0, fp16=65.0)), 0)
+    pace = pace_of(T4, TURING, Peak(name="Tesla T4", fp32=8.0, fp16=65.0))
+    first, narrow = judge_speed("torch/speed", "torch", told, pace, 0, ("float32", "float16"))
 
     assert (first.observed or "").startswith("4 TFLOP/s in single precision, 50% of the card's peak of 8 TFLOP/s, ")
     assert (narrow.id, narrow.status) == ("torch/speed/float16", "passed")
@@ -266,9 +267,54 @@ def test_each_type_is_set_against_a_peak_of_its_own() -> None:
 def test_tensor_cores_that_are_not_used_are_seen(rate: float, status: str) -> None:
     told = telling(("speed", {"type": "float16", "seconds": WIDE_WORK.operations / (rate * 65e12)}))
 
-    _, narrow = judge_speed("torch/speed", "torch", told, pace_of(T4, TURING, Peak(name="Tesla T4", fp32=8.1, fp16=65.0)), 0)
+    pace = pace_of(T4, TURING, Peak(name="Tesla T4", fp32=8.1, fp16=65.0))
+    (narrow,) = judge_speed("torch/speed", "torch", told, pace, 0, ("float16",))
 
     assert narrow.status == status
+
+
+FAST = ("speed", {"type": "float32", "seconds": WORK.operations / 4e12, "cpu_seconds": 10.0})
+
+
+def speeds(told: Told, *types: str) -> dict[str, tuple[str, str | None]]:
+    checks = judge_speed("torch/speed", "torch", told, Pace(), 0, ("float32", *types))
+    return {check.id: (check.status, check.observed) for check in checks[1:]}
+
+
+def test_a_type_in_which_the_child_ended_fails_and_those_behind_it_too() -> None:
+    told = crashed(FAST, ("step", "time a convolution in float16"))
+
+    assert speeds(told, "float16", "tf32") == {
+        "torch/speed/float16": ("failed", "time a convolution in float16: crashed (SIGABRT)"),
+        "torch/speed/tf32": ("failed", "not reached: time a convolution in float16: crashed (SIGABRT)"),
+    }
+    assert judge_speed("x", "torch", told, Pace(), 0, ("float32", "float16"))[1].output == ("last words",)
+
+
+def test_a_type_in_which_there_was_an_error_fails_and_one_that_is_not_there_is_left_out() -> None:
+    rows = ("speed", {"type": "float16", "error": "CUDNN_STATUS_EXECUTION_FAILED"}), ("speed", {"type": "tf32", "unsupported": "old"})
+
+    assert speeds(telling(FAST, *rows), "float16", "tf32", "bfloat16") == {
+        "torch/speed/float16": ("failed", "time a convolution in float16: CUDNN_STATUS_EXECUTION_FAILED"),
+        "torch/speed/bfloat16": ("failed", "no time was told"),
+    }
+
+
+def test_a_framework_that_cannot_be_timed_at_all_fails_once() -> None:
+    (check,) = judge_speed("x", "torch", crashed(("step", "import torch")), Pace(), 0, ("float32", "float16"))
+
+    assert (check.status, check.observed) == ("failed", "import torch: crashed (SIGABRT)")
+
+
+def test_work_that_a_framework_has_no_code_for_is_no_error() -> None:
+    told: list[object] = []
+
+    def refuses(_work: dict[str, object]) -> dict[str, object]:
+        raise RuntimeError("\"slow_conv\" not implemented for 'Half'")
+
+    payload_case.go_through_work({"speed": [{"type": "float16"}]}, lambda *row: told.append(row[-1]), refuses)
+
+    assert told[-1] == {"type": "float16", "unsupported": "RuntimeError: \"slow_conv\" not implemented for 'Half'"}
 
 
 def test_old_cards_are_not_timed_in_types_that_they_lack() -> None:
