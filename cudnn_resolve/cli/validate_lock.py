@@ -56,8 +56,10 @@ def pinned_of(held: Held, facts: Facts) -> Pinned:
     """What the lock pins for this machine and interpreter."""
     from cudnn_resolve.cli.validate_plan import libraries_of
     from cudnn_resolve.host.tables import open_book
+    from cudnn_resolve.lock.library import bundled_cudnns
     from cudnn_resolve.validation.pinned import Pinned
 
+    book = open_book(())
     lock = held.lock
     platform = f"{facts.platform.system or 'linux'}_{facts.platform.arch or 'x86_64'}"
     stacks = lock.tool.stacks if lock.tool else ()
@@ -66,9 +68,10 @@ def pinned_of(held: Held, facts: Facts) -> Pinned:
     return Pinned(
         packages=packages,
         cudnn=stack.cudnn if stack else None,
+        cudnns=bundled_cudnns(lock, stack, book) if stack else {},
         apt={one.name: one.version for one in stack.apt} if stack else {},
         driver_min=stack.driver_min if stack else None,
-        libraries=tuple(libraries_of(packages.items(), open_book(()))),
+        libraries=tuple(libraries_of(packages.items(), book)),
     )
 
 

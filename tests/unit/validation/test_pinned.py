@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from cudnn_resolve.cli.validate_lock import Held, pinned_of
 from cudnn_resolve.cli.validate_plan import read_plan
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Driver, Facts, Packages
 from cudnn_resolve.host.tables import open_book
+from cudnn_resolve.lock.model import Asked, Dependency, Lock, LockedFramework, LockedPackage, Stack, Tool
 from cudnn_resolve.record import replace
 from cudnn_resolve.validation.model import Check
 from cudnn_resolve.validation.pinned import Pinned, judge_against
@@ -87,6 +89,27 @@ def test_each_framework_may_have_a_cudnn_of_its_own() -> None:
     found = {check.id: check.status for check in judge_against(pinned, with_packages(), (TORCH, TENSORFLOW), told)}
 
     assert found == {"plan/packages": "passed", "plan/torch": "passed", "plan/tensorflow": "passed"}
+
+
+@pytest.mark.parametrize(
+    ("variant", "needs", "status"),
+    [("cu121", (), "passed"), ("cu121", ("nvidia-cudnn-cu12",), "failed"), ("cu99", (), "failed")],
+    ids=["inside", "beside", "unknown"],
+)
+def test_a_wheel_of_a_lock_may_bring_a_cudnn_of_its_own(variant: str, needs: tuple[str, ...], status: str) -> None:
+    framework = LockedFramework("torch", "2.5.1+cu121", variant, cudnn_built="9.1.0.70")
+    stack = Stack(platform="linux_x86_64", cudnn="9.3.0.75", frameworks=(framework,))
+    torch = LockedPackage(name="torch", version="2.5.1+cu121", dependencies=tuple(map(Dependency, needs)))
+    lock = Lock(packages=(torch,), tool=Tool(asked=Asked(), python="3.11", matrix=None, stacks=(stack,)))
+
+    pinned = pinned_of(Held(path="x", lock=lock, record=False), Facts())
+
+    assert judged(pinned, with_packages())["lock/torch"].status == status
+
+
+@pytest.mark.parametrize(("version", "status"), [("9", "passed"), ("9.1", "passed"), ("9.2", "failed"), ("8", "failed")])
+def test_a_cudnn_of_which_the_beginning_is_known(version: str, status: str) -> None:
+    assert judged(Pinned(packages={}, cudnn=version), with_packages())["lock/torch"].status == status
 
 
 def test_packages_that_differ_lack_or_should_be_gone() -> None:
