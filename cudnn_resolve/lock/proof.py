@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 
 from cudnn_resolve.facts.model import Driver, Facts, Unknown
-from cudnn_resolve.lock.model import Lock, LockedPackage, Tool
+from cudnn_resolve.lock.model import Lock, LockedPackage, Stack, Tool
 from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.version import CudnnVersion
 
@@ -59,8 +59,9 @@ def proofs(lock: Lock) -> Iterator[Proof]:
 
 
 def digest_of(lock: Lock) -> str:
-    """What a lock installs, in 32 digits: the same for the same packages and files, wherever they are taken from."""
+    """What a lock installs and sets, in 32 digits: the same for the same packages and files, wherever they are taken from."""
     rows = sorted(line for one in lock.packages for line in _lines(one))
+    rows += sorted(line for one in (lock.tool.stacks if lock.tool is not None else ()) for line in _stack_lines(one))
     return hashlib.sha256("\n".join(rows).encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
@@ -72,6 +73,14 @@ def _lines(package: LockedPackage) -> Iterator[str]:
             yield f"{head} {file.name} {sorted(file.hashes)}"
 
 
+def _stack_lines(stack: Stack) -> Iterator[str]:
+    """What of a stack the packages do not say: cuDNN, packages of the system, variables, and pins against what wheels declare."""
+    yield f"{stack.platform} cudnn {stack.cudnn}"
+    yield from (f"{stack.platform} apt {one.name} {one.version} {one.repository}" for one in stack.apt)
+    yield from (f"{stack.platform} environment {one.kind} {one.value}" for one in stack.environment)
+    yield from (f"{stack.platform} override {one.package} {one.chosen} {one.requested_by}" for one in stack.overrides)
+
+
 def _outdated(lock: Lock, record: Mapping[str, object], digest: str) -> str | None:
     """What is another version now; where the record does not tell versions, that something is."""
     if record.get("pins") == digest:
@@ -79,7 +88,7 @@ def _outdated(lock: Lock, record: Mapping[str, object], digest: str) -> str | No
     changed = [*_other_frameworks(lock, record.get("frameworks")), *_other_cudnn(lock, record.get("loaded"))]
     if changed:
         return "; ".join(changed)
-    return "packages or files of the lock are others now" if "pins" in record else None
+    return "packages, files or settings of the lock are others now" if "pins" in record else None
 
 
 def _other_frameworks(lock: Lock, tested: object) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cudnn_resolve.facts.model import Driver, Facts, Gpu
@@ -9,7 +11,7 @@ from cudnn_resolve.lock.change import changes, with_records
 from cudnn_resolve.lock.check import asked_otherwise, outdated
 from cudnn_resolve.lock.difference import Difference
 from cudnn_resolve.lock.merge import Answer
-from cudnn_resolve.lock.model import Asked, Lock, LockedOverride
+from cudnn_resolve.lock.model import Asked, Lock, LockedApt, LockedEnvironment, LockedOverride
 from cudnn_resolve.lock.proof import proofs, with_record
 from cudnn_resolve.lock.read import read
 from cudnn_resolve.lock.write import write
@@ -214,7 +216,7 @@ def test_a_record_takes_the_place_of_an_older_one_of_the_same_machine_and_is_sho
         (["app==1.0", "lib==2.0"], None),
         (["app==1.1", "lib==2.0"], "app was 1.0+cu124 then and is 1.1 now"),
         (["lib==2.0"], "app is no longer in the lock"),
-        (["app==1.0", "lib==2.1"], "packages or files of the lock are others now"),
+        (["app==1.0", "lib==2.1"], "packages, files or settings of the lock are others now"),
     ],
 )
 def test_a_proof_speaks_of_the_pins_that_were_tested(change: list[str], because: str | None) -> None:
@@ -233,6 +235,26 @@ def test_a_proof_speaks_of_the_pins_that_were_tested(change: list[str], because:
     assert encode_check(lock, ())["proven"][0]["fits"] is proof.fits
     line = render_check(lock, (), "pylock.toml", style=Style(), width=200).splitlines()[1]
     assert line == f"  {'no longer ' if because else ''}proven on Tesla T4, driver 550.54.15{f': {because}' if because else ''}"
+
+
+STACK: dict[str, Any] = {
+    "cudnn": "8.9.7.29",
+    "apt": (LockedApt("libcudnn9-cuda-12", "9.1.0.70-1", "cuda"),),
+    "environment": (LockedEnvironment("variable", "LD_LIBRARY_PATH=/x", "it is found there"),),
+    "overrides": (LockedOverride("numpy", "north 2.0", "==1.0", "1.26.4", ""),),
+}
+
+
+@pytest.mark.parametrize("name", STACK)
+def test_a_proof_ends_with_the_stack_that_was_tested(name: str) -> None:
+    lock = with_record(lock_of(pinned("app==1.0")), {"gpu": "Tesla T4", "driver": "550.54.15"})
+    assert lock.tool is not None
+    (stack,) = lock.tool.stacks
+    changed = replace(lock, tool=replace(lock.tool, stacks=(replace(stack, **{name: STACK[name]}),)))
+    told = replace(lock, tool=replace(lock.tool, stacks=(replace(stack, driver_min="999.1"),)))
+
+    assert [one.because for one in proofs(changed)] == ["packages, files or settings of the lock are others now"]
+    assert [one.fits for one in proofs(told)] == [True]
 
 
 def test_a_record_that_does_not_say_what_was_tested_is_held_against_versions() -> None:
