@@ -58,7 +58,10 @@ def plan_of_lock(lock: Lock, folder: str, facts: Facts, book: Book) -> tuple[Pla
         if stack is not None
         else (),
         warnings=tuple(warnings),
-        proven=tuple(Proven(words=one.words, record=one.record, because=one.because, here=one.is_of(facts)) for one in proofs(lock)),
+        proven=tuple(
+            Proven(words=one.words, record=one.record, because=one.because, is_open=one.is_open, here=one.is_of(facts))
+            for one in proofs(lock)
+        ),
     )
     return replace(draft, steps=steps(draft, machine, book)), ()
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Driver, Facts, Gpu
 from cudnn_resolve.lock.change import changes, with_records
 from cudnn_resolve.lock.check import asked_otherwise, outdated
@@ -264,7 +265,44 @@ def test_a_record_that_does_not_say_what_was_tested_is_held_against_versions() -
     records: tuple[dict[str, object], ...] = ({"gpu": "a", "loaded": {"cudnn": "9.1.0"}}, {"gpu": "b", "loaded": {"cudnn": "8.9.7"}}, {})
     lock = replace(lock, tool=replace(lock.tool, stacks=stacks, validation=records))
 
-    assert [one.because for one in proofs(lock)] == [None, "cuDNN was 8.9.7 then and is 9.1.0.70 now", None]
+    assert [(one.fits, one.is_open, one.because) for one in proofs(lock)] == [
+        (False, True, "for which pins it does not say"),
+        (False, False, "cuDNN was 8.9.7 then and is 9.1.0.70 now"),
+        (False, True, "on which card it does not say"),
+    ]
+    assert render_check(lock, (), "pylock.toml", style=Style(), width=100).splitlines()[1:] == [
+        "  recorded on a: for which pins it does not say",
+        "  no longer proven on b: cuDNN was 8.9.7 then and is 9.1.0.70 now",
+        "  recorded on a machine without a name: on which card it does not say",
+    ]
+    assert [one["fits"] for one in encode_check(lock, ())["proven"]] == [False] * 3
+
+
+@pytest.mark.parametrize(
+    "record", [{"gpu": ["a"]}, {"pins": 7}, {"date": 1.5}, {"driver": True}, {"frameworks": "x"}, {"loaded": [1]}, {"loaded": {"cudnn": 9}}]
+)
+def test_a_record_of_other_types_is_no_record(record: dict[str, object]) -> None:
+    lock = lock_of(pinned("app==1.0"))
+    assert lock.tool is not None
+    (name,) = record
+    text = write(replace(lock, tool=replace(lock.tool, validation=(record,))))
+
+    with pytest.raises(InputError, match=rf"validation\[0\]\.{name} is no "):
+        read(text)
+
+
+def test_what_was_tested_beside_the_lock_is_not_missed_in_it() -> None:
+    old = with_record(lock_of(pinned("app==1.0", "lib==2.0")), {"gpu": "a", "frameworks": {"app": "1.0", "cupy-cuda12x": "13.6.0"}})
+    assert old.tool is not None
+    new = lock_of(pinned("app==1.0", "lib==2.1"))
+    assert new.tool is not None
+    (proof,) = proofs(replace(new, tool=replace(new.tool, validation=old.tool.validation)))
+    told = {"gpu": "a", "frameworks": {"cupy-cuda12x": "13.6.0"}}
+    (open_,) = proofs(replace(new, tool=replace(new.tool, validation=(told,))))
+
+    assert proof.because == "packages, files or settings of the lock are others now"
+    assert proof.record["beside"] == {"cupy-cuda12x": "13.6.0"}
+    assert open_.because == "for which pins it does not say"
 
 
 def test_a_proof_of_this_machine_is_known_by_card_and_driver() -> None:
