@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from cudnn_resolve.record import dataclass
 from cudnn_resolve.validation.case import Case
@@ -16,23 +16,26 @@ WATCHING = "watch "
 MUST_USE = frozenset({"conv2d", "conv2d-strided", "conv2d-dilated", "conv2d-wide", "conv3d", "conv1d-encoder"})
 """Classes for which every framework has nothing better than cuDNN. For depthwise and grouped ones some have kernels of their own."""
 _CUDNN = re.compile(
-    r"cudnn::|cudnn_(infer_|train_|winograd|[bt]?[fi]\w?\d|\d)"  # its name in kernels
-    r"|aten::_?cudnn_(convolution|rnn\b)|__cudnn\$"  # and in operations of PyTorch and calls of XLA
-    r"|_xmma_(fprop|dgrad|wgrad)_"
-    r"|(im|ex)plicit_convolve_|convolve_common_engine|(dgrad|wgrad)(_alg\w*)?_engine|(dgrad|wgrad)2d_"
-    r"|cutlass_tensorop_\w*(fprop|dgrad|wgrad)"
-    r"|^fft2d_[rc]2[rc]_"
+    r"cudnn::|cudnn_(infer|train|winograd|generated|int8|[bt]?[fi]\w?\d|\d)|_ZN(5cudnn|\d\d?\w{0,20}_cudnn)"  # its name in kernels
+    r"|cudnn(Tensor|Filter|Convolution)\w{0,6}Struct|im2col4d_kernel|gcgemm_"
+    r"|aten::_?cudnn_(convolution|rnn\b)|__cudnn\$(conv|fusion)"  # and in operations of PyTorch and calls of XLA
+    r"|_xmma_(fprop|dgrad|wgrad)_|_xmma_\w{0,60}implicit_gemm"
+    r"|(im|ex)plicit_convolve_|precomputed_convolve_|convolve_common_engine|(dgrad|wgrad)(_alg\w*)?_engine|(dgrad|wgrad)2d_"
+    r"|cutlass_(\d\d\d?_)?(tensorop|simt|wmma)\w*_\w*(fprop|dgrad|wgrad)"
+    r"|\bfft[123]d_[rc]2[rc]_"
     r"|RNN_blockPersist|LSTM_elementWise|elemWiseRNNcell"
-    r"|^CUDAExecutionProvider:Conv",  # which has no other way
+    r"|^CUDAExecutionProvider:(Nhwc)?(Fused)?Conv",  # which has no other way
     re.IGNORECASE,
 )
 """Kernels and operations that are cuDNN's."""
 _OTHER = re.compile(
-    r"slow_conv|thnn_conv|mkldnn_conv|onednn|nnpack|conv_depthwise|DepthwiseConv|im2col|im2vol|vol2col|Eigen|triton"
-    r"|gemm|nvjet|^convolution$|^CPUExecutionProvider:Conv",
+    r"slow_conv|thnn_conv|mkldnn_conv|nnpack|miopen_conv|conv_depthwise|DepthwiseConv|im2col|im2vol|vol2col|triton\w{0,40}conv"
+    r"|^convolution$|^(?!CUDA)\w{1,30}ExecutionProvider:(Nhwc)?(Fused)?Conv",
     re.IGNORECASE,
 )
 """What computes convolutions where cuDNN does not."""
+_HELPERS = re.compile(r"onednn|Eigen|triton|gemm|nvjet", re.IGNORECASE)
+"""What may compute them, and as well may help cuDNN: some of its algorithms call cuBLAS."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,10 +51,11 @@ class Evidence:
     """Why nothing was seen."""
 
 
-def read_names(how: str, names: Iterable[str], why: str = "") -> Evidence:
+def read_names(how: str, names: Sequence[str], why: str = "") -> Evidence:
     """What the names of kernels, operations and calls say."""
     cudnn = tuple(name for name in names if _CUDNN.search(name))
-    other = tuple(name for name in names if name not in cudnn and _OTHER.search(name))
+    rest = [name for name in names if name not in cudnn]
+    other = tuple(name for name in rest if _OTHER.search(name) or (not cudnn and _HELPERS.search(name)))
     return Evidence(how=how, cudnn=cudnn, other=other, why=why)
 
 
