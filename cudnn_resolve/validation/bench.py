@@ -106,7 +106,7 @@ class Bench:
         found: list[Run] = []
         rest = cases
         while rest and len(found) <= MOST_RESTARTS:
-            asked = {**question, "log": True, "cases": [case.question for case in rest], "witness": _watched(rest)}
+            asked = {**question, "log": True, "cases": [case.question for case in rest], "witness": watched(rest)}
             told = self._child(asked, gpu=gpu, seconds=CASES_SECONDS, **more)
             found.append((rest, told))
             rest = unanswered(rest, told)
@@ -132,12 +132,15 @@ def cases_for(module: str, *, everything: bool = False) -> tuple[Case, ...]:
     return (*turned, *extra)
 
 
-def _watched(cases: Sequence[Case]) -> list[str]:
-    """One case of each class that must be cuDNN's work: who computed it is asked where cuDNN's log does not say."""
-    first: dict[str, str] = {}
+def watched(cases: Sequence[Case]) -> list[str]:
+    """One case of each class and type that must be cuDNN's work: who computed it is asked where cuDNN's log does not say.
+
+    What a library has for one type it may lack for another.
+    """
+    first: dict[tuple[str, str], str] = {}
     for case in cases:
         if case.name in MUST_USE:
-            first.setdefault(case.name, case.id)
+            first.setdefault((case.name, case.type), case.id)
     return list(first.values())
 
 

@@ -12,8 +12,9 @@ import pytest
 
 from cudnn_resolve.record import replace
 from cudnn_resolve.validation import payload_log, payload_witness
-from cudnn_resolve.validation.bench import cases_for
+from cudnn_resolve.validation.bench import cases_for, watched
 from cudnn_resolve.validation.case import CLASSES, Case
+from cudnn_resolve.validation.child import Told
 from cudnn_resolve.validation.model import Check
 from cudnn_resolve.validation.reference import expected
 from cudnn_resolve.validation.usage import MUST_USE, judge_usage, read_names
@@ -168,18 +169,89 @@ def used(*cases: Case, logged: bool = False, calls: dict[str, int] | None = None
         right = {name: list(one.values) for name, one in expected(case).items()}
         rows.append(("case", {"id": case.id, "seconds": 0.1, "cudnn": calls or {}, "logged": logged, **right}))
     for name, told in names.items():
-        case = next(case for case in cases if case.name == name.replace("_", "-"))
+        class_, _, type_ = name.partition("__")
+        case = next(case for case in cases if case.name == class_.replace("_", "-") and type_ in ("", case.type))
         rows.append(("witness", [case.id, {"how": "torch.profiler", "names": told}]))
     return judge_usage("torch/cudnn-used", "torch", [(cases, telling(*rows))], 0)
 
 
-def test_a_witness_counts_where_the_log_is_silent_and_for_all_cases_of_a_class() -> None:
-    half = replace(TWO, type="float16")
+def test_a_witness_counts_where_the_log_is_silent_and_for_all_cases_of_a_class_and_type() -> None:
+    turned = replace(TWO, layout="nhwc")
 
-    check = used(TWO, half, conv2d=["aten::conv2d", "aten::cudnn_convolution"])
+    check = used(TWO, turned, conv2d=["aten::conv2d", "aten::cudnn_convolution"])
 
     assert check.status == "passed"
     assert check.observed == "in 2 of 2 cases (torch.profiler shows aten::cudnn_convolution)"
+
+
+def test_what_was_seen_of_one_type_says_nothing_of_another() -> None:
+    narrow = replace(TWO, type="bfloat16")
+
+    check = used(TWO, narrow, conv2d=["aten::cudnn_convolution"])
+    seen = used(TWO, narrow, conv2d=["aten::cudnn_convolution"], conv2d__bfloat16=["aten::slow_conv2d_forward"])
+
+    assert (check.status, check.observed) == ("warning", f"not known who computed: {narrow.id}")
+    assert "something else" not in check.detail
+    assert (seen.status, seen.observed) == ("warning", f"computed without cuDNN: {narrow.id}")
+
+
+def test_a_gradient_by_something_else_is_told() -> None:
+    check = used(TWO, conv2d=["__cudnn$convForward", "convolution"])
+    logged = used(TWO, logged=True, calls={"cudnnConvolutionForward": 1}, conv2d=["__cudnn$convForward", "convolution"])
+
+    for one in (check, logged):
+        assert (one.status, one.observed) == ("warning", f"computed partly without cuDNN: {TWO.id}")
+        assert one.detail == "the numbers are right, but something else gave a part of them: convolution (torch.profiler)"
+
+
+def test_a_case_is_judged_by_its_own_witness_first() -> None:
+    def run(case: Case, name: str) -> tuple[tuple[Case], Told]:
+        right = {name: list(one.values) for name, one in expected(case).items()}
+        rows = ("case", {"id": case.id, "cudnn": {}, **right}), ("witness", [case.id, {"how": "torch.profiler", "names": [name]}])
+        return (case,), telling(*rows)
+
+    turned = replace(TWO, layout="nhwc")
+    runs = [run(TWO, "aten::slow_conv2d_forward"), run(turned, "aten::cudnn_convolution")]
+
+    assert judge_usage("x", "torch", runs, 0).observed == f"computed without cuDNN: {TWO.id}"
+
+
+def test_a_witness_that_saw_nothing_accuses_nobody() -> None:
+    right = {name: list(one.values) for name, one in expected(TWO).items()}
+    other = {name: list(one.values) for name, one in expected(STRIDED).items()}
+    broken = ("witness", [STRIDED.id, {"how": "", "names": [], "why": "RuntimeError: profiler broke"}])
+    told = telling(
+        ("case", {"id": TWO.id, "cudnn": {"cudnnBackendExecute": 1}, **right}), ("case", {"id": STRIDED.id, "cudnn": {}, **other}), broken
+    )
+
+    check = judge_usage("x", "torch", [((TWO, STRIDED), told)], 0)
+
+    assert (check.status, check.observed) == ("warning", f"not known who computed: {STRIDED.id}")
+    assert check.detail == "the numbers are right, and nobody saw whose they are: RuntimeError: profiler broke"
+
+
+def test_witnesses_behind_one_that_ended_the_process_have_its_reason() -> None:
+    rows = [("case", {"id": case.id, "cudnn": {}, **{n: list(v.values) for n, v in expected(case).items()}}) for case in (TWO, STRIDED)]
+    seen = ("witness", [TWO.id, {"how": "torch.profiler", "names": ["aten::cudnn_convolution"]}])
+    told = replace(telling(*rows, seen, ("step", f"watch {STRIDED.id}"), end=False), failure="crashed (SIGSEGV)")
+
+    check = judge_usage("x", "torch", [((TWO, STRIDED, DEPTHWISE), told)], 0)
+
+    assert check.observed == f"not known who computed: {STRIDED.id}"
+    assert check.detail.endswith("the process ended while it was watched: crashed (SIGSEGV)")
+
+
+def test_a_log_that_is_on_and_silent_says_that_cudnn_did_nothing() -> None:
+    check = used(TWO, logged=True)
+
+    assert (check.status, check.observed) == ("warning", f"computed without cuDNN: {TWO.id}")
+    assert check.detail.endswith("something else gave them: cuDNN's log was on and shows no call")
+
+
+def test_each_class_is_watched_in_each_type() -> None:
+    cases = (TWO, replace(TWO, layout="nhwc"), replace(TWO, type="float16"), DEPTHWISE)
+
+    assert watched(cases) == [TWO.id, replace(TWO, type="float16").id]
 
 
 def test_a_fallback_is_told_with_what_computed_instead() -> None:
