@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from cudnn_resolve.record import dataclass
+from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.validation.case import Case
 from cudnn_resolve.validation.child import Told, one_line
 from cudnn_resolve.validation.computing import answers_of
@@ -51,6 +51,8 @@ class Evidence:
     other: tuple[str, ...] = ()
     why: str = ""
     """Why nothing was seen."""
+    cut: int = 0
+    """So many names were left out."""
 
 
 def read_names(how: str, names: Sequence[str], why: str = "") -> Evidence:
@@ -68,7 +70,9 @@ def evidence_of(told: Told) -> dict[str, Evidence]:
         if isinstance(row, list) and len(row) == 2 and isinstance(row[0], str) and isinstance(row[1], dict):
             names = row[1].get("names")
             words = [one_line(name, 160) for name in names[:100] if isinstance(name, str)] if isinstance(names, list) else []
-            found[row[0]] = read_names(one_line(str(row[1].get("how", "")), 60), words, one_line(str(row[1].get("why", "")), 300))
+            evidence = read_names(one_line(str(row[1].get("how", "")), 60), words, one_line(str(row[1].get("why", "")), 300))
+            cut = row[1].get("cut")
+            found[row[0]] = replace(evidence, cut=cut) if isinstance(cut, int) and cut > 0 else evidence
     if told.failure and told.step.startswith(WATCHING):
         found.setdefault(told.step[len(WATCHING) :], Evidence(how="", why=f"the process ended while it was watched: {told.failure}"))
     return found
@@ -173,14 +177,21 @@ def _detail(verdict: str, group: Sequence[Seen]) -> str:
         return f"the numbers are right, and nobody saw whose they are{f': {why}' if why else ''}"
     by = list(dict.fromkeys(name for one in group if one.evidence for name in one.evidence.other))
     how = next((one.evidence.how for one in group if one.evidence and one.evidence.other), "")
-    names = f": {_few(by)} ({how})" if by else ": cuDNN's log was on and shows no call"
+    cut = max((one.evidence.cut for one in group if one.evidence), default=0)
+    names = f": {_few(by)} ({how}{f'; {cut} names were left out' if cut else ''})" if by else ": cuDNN's log was on and shows no call"
     return f"the numbers are right, but something else gave {'them' if verdict == 'other' else 'a part of them'}{names}"
 
 
 def _why(cases: Sequence[Seen]) -> str:
     """Why a witness saw nothing; "" where none was asked."""
     found = (one.evidence for one in cases if one.evidence and not one.evidence.cudnn and not one.evidence.other)
-    return next((one.why or (f"{one.how} shows no name that tells" if one.how else "") for one in found), "")
+    return next(
+        (
+            one.why or (f"{one.how} shows no name that tells{f', and {one.cut} more than it keeps' if one.cut else ''}" if one.how else "")
+            for one in found
+        ),
+        "",
+    )
 
 
 def _few(names: Sequence[str]) -> str:

@@ -109,6 +109,39 @@ def test_what_says_nothing(name: str) -> None:
     assert (found.cudnn, found.other) == ((), ())
 
 
+@pytest.mark.parametrize(
+    ("crowd", "name"),
+    [
+        ("Conv2DBackpropInput_{}", "sm80_xmma_fprop_implicit_gemm_x"),
+        ("Conv2DBackpropInput_{}", "void at::native::im2col_kernel"),
+        ("grad_{}", "void cudnn::ops::nchwToNhwc<float>"),
+        ("cudnn::{}", "void at::native::im2col_kernel"),
+        ("cudnn::{}", "ampere_sgemm_128x64_nn"),
+        ("aten::slow_conv_{}", "sm80_xmma_fprop_implicit_gemm_x"),
+    ],
+)
+def test_a_crowd_of_names_hides_none_that_tells(crowd: str, name: str) -> None:
+    names = [crowd.format(number) for number in range(100)] + ["zz_grad"] * 3
+
+    told = payload_witness.answer("x", [*names, name])
+
+    assert name in told["names"]
+    assert len(told["names"]) == 60
+    assert told["cut"] == len({*names, name}) - 60
+    assert payload_witness.answer("x", names[:60])["cut"] == 0
+
+
+def test_names_that_were_left_out_are_told() -> None:
+    right = {name: list(one.values) for name, one in expected(TWO).items()}
+
+    def detail(*names: str) -> str:
+        witness = ("witness", [TWO.id, {"how": "the profiler", "names": names, "cut": 40}])
+        return judge_usage("x", "torch", [((TWO,), telling(("case", {"id": TWO.id, "cudnn": {}, **right}), witness))], 0).detail
+
+    assert detail("thnn_conv2d").endswith("thnn_conv2d (the profiler; 40 names were left out)")
+    assert detail().endswith("the profiler shows no name that tells, and 40 more than it keeps")
+
+
 def test_what_may_help_cudnn_is_not_held_against_it() -> None:
     helped = read_names("x", ["aten::cudnn_convolution", "ampere_sgemm_128x64_nn", "__triton_gemm"])
     partly = read_names("x", ["aten::cudnn_convolution", "aten::slow_conv2d_backward", "ampere_sgemm_128x64_nn"])
