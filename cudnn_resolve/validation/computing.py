@@ -13,6 +13,8 @@ from cudnn_resolve.validation.reference import expected
 from cudnn_resolve.validation.tolerance import compare
 
 NOT_REACHED = "not reached"
+WRONG = "wrong numbers"
+"""Begins what is said of a result that is not right."""
 _NAMES = {"y": "result", "dx": "gradient of the input", "dw": "gradient of the weights"}
 
 
@@ -76,7 +78,7 @@ def _compared(case: Case, answer: dict[str, Any]) -> tuple[Status, str, str]:
     worst, name, found = max(results, key=lambda one: one[0])
     if not found.is_right:
         wrong = ", ".join(label for share, label, _ in results if share > 1)
-        return "failed", f"wrong numbers ({wrong}); {name}: {found.words}", _suspicion(case, answer)
+        return "failed", f"{WRONG} ({wrong}); {name}: {found.words}", _suspicion(case, answer)
     return "passed", f"error at most {worst:.0%} of the tolerance ({name})", ""
 
 

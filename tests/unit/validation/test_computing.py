@@ -454,12 +454,14 @@ def test_what_fails_on_a_card_without_room_says_so() -> None:
     card = judge_card("gpu1/card", telling(("card", {"memory": True, "free_mib": 200, "total_mib": 15_360})), 1)
     here, there = Check(id="gpu1/a", status="failed", gpu=1, detail="x"), Check(id="gpu0/a", status="failed", gpu=0)
 
-    found = with_causes(Validation(checks=(card, here, there, replace(here, status="passed"))), lambda _text: "")
+    wrong = replace(here, observed="wrong numbers (result); result: element 7 is 1 instead of 2", detail="")
+    found = with_causes(Validation(checks=(card, here, there, replace(here, status="passed"), wrong)), lambda _text: "")
 
     assert [check.detail for check in found.checks[1:]] == [
         "x; perhaps for lack of memory: 200 of 15360 MiB are free on the card",
         "",
         "x",
+        "",
     ]
 
 
