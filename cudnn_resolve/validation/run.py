@@ -119,7 +119,8 @@ class Floor:
         checks = [judge_card(f"{prefix}card", looked, gpu.index)]
         if checks[0].status == "failed":
             return checks
-        pace = pace_of(looked, self.known.architecture(gpu.compute_capability), self.known.peak(gpu.name))
+        is_slice = "MIG" in (gpu.visible or "").upper() or " MIG " in (gpu.name or "")
+        pace = pace_of(looked, self.known.architecture(gpu.compute_capability), self.known.peak(gpu.name), is_slice=is_slice)
         for path in self.libraries:
             runs = self.bench.bare(path, gpu)
             checks += self._judged(f"{prefix}cudnn/{self.label(path)}/", None, runs, gpu)

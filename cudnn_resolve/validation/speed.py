@@ -27,6 +27,9 @@ NARROW_SECONDS = 0.2
 LEAST_SHARE = 0.05
 """Of the peak: even old cards with small caches reach three times as much in this layer."""
 
+LEAST_OF_A_WHOLE = 0.75
+"""Of its peak in the matrix a whole card has at least as much by its multiprocessors and its clock; of a slice, only the largest has."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pace:
@@ -59,8 +62,11 @@ def question(types: Sequence[Type]) -> list[dict[str, Any]]:
     ]
 
 
-def pace_of(told: Told, architecture: Architecture | None, peak: Peak | None) -> Pace:
-    """The pace of a card by its row in the matrix; without one, in single precision, by what the driver tells of the card."""
+def pace_of(told: Told, architecture: Architecture | None, peak: Peak | None, *, is_slice: bool = False) -> Pace:
+    """The pace of a card by its row in the matrix; without one, in single precision, by what the driver tells of the card.
+
+    A slice of a divided card (MIG) has the name of the whole one and a part of its multiprocessors: it is held against that part.
+    """
     answer = told.last("card")
     facts: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
     count, clock = _positive(facts.get("multiprocessors")), _positive(facts.get("clock_khz"))
@@ -68,9 +74,14 @@ def pace_of(told: Told, architecture: Architecture | None, peak: Peak | None) ->
     peaks = {}
     if lanes and count and clock:
         peaks["float32"] = 2.0 * lanes * count * clock * 1000
+    own, whole = peaks.get("float32"), (peak.fp32 or 0.0) * 1e12 if peak is not None else 0.0
+    share = own / whole if own and whole else None
+    if share is None and is_slice:
+        peak = None
     if peak is not None:
+        part = share if share is not None and (is_slice or share < LEAST_OF_A_WHOLE) else 1.0
         rates = {"float32": peak.fp32, "tf32": peak.tf32, "float16": peak.fp16, "bfloat16": peak.bf16}
-        peaks.update((type_, rate * 1e12) for type_, rate in rates.items() if rate)
+        peaks.update((type_, rate * 1e12 * part) for type_, rate in rates.items() if rate)
     return Pace(peaks=MappingProxyType(peaks), causes=tuple(_causes(facts)))
 
 

@@ -251,6 +251,24 @@ def test_what_the_matrix_says_of_a_card_goes_before_what_its_driver_does() -> No
     assert pace_of(telling(), TURING, None).peaks == {}
 
 
+A100 = Peak(name="A100", fp32=19.5, fp16=312.0)
+AMPERE = replace(TURING, capability=Capability(8, 0), name="Ampere")
+
+
+@pytest.mark.parametrize(("count", "fp32", "fp16"), [(108, 19.5e12, 312e12), (98, 19.5e12, 312e12), (14, 2.53e12, 40.4e12)])
+def test_a_slice_of_a_card_is_held_against_its_part_of_the_peak(count: int, fp32: float, fp16: float) -> None:
+    told = telling(("card", {"multiprocessors": count, "clock_khz": 1_410_000}))
+
+    found = pace_of(told, AMPERE, A100).peaks
+
+    assert found == {"float32": pytest.approx(fp32, rel=0.01), "float16": pytest.approx(fp16, rel=0.01)}
+
+
+def test_a_slice_of_which_nobody_knows_how_large_it_is_has_no_peak() -> None:
+    assert pace_of(telling(), AMPERE, A100, is_slice=True).peaks == {}
+    assert pace_of(telling(), AMPERE, A100).peaks == {"float32": 19.5e12, "float16": 312e12}
+
+
 def test_each_type_is_set_against_a_peak_of_its_own() -> None:
     rows = [("float32", WORK.operations / 4e12, 10.0), ("float16", WIDE_WORK.operations / 26e12, None)]
     told = telling(*[("speed", {"type": type_, "seconds": seconds, "cpu_seconds": cpu}) for type_, seconds, cpu in rows])
