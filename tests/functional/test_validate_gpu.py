@@ -75,7 +75,14 @@ class Run:
         self.told: dict[str, Any] = json.loads(self.done.stdout)
         self.checks: dict[str, dict[str, Any]] = {check["id"]: check for check in self.told["checks"]}
         if RECORD:
-            row = {"name": name, "words": words, "exit": self.done.returncode, "seconds": round(self.seconds, 2), "told": self.told}
+            row = {
+                "name": name,
+                "date": time.strftime("%Y-%m-%d"),
+                "words": words,
+                "exit": self.done.returncode,
+                "seconds": round(self.seconds, 2),
+                "told": self.told,
+            }
             Path(RECORD).mkdir(parents=True, exist_ok=True)
             (Path(RECORD) / f"{name}.json").write_text(json.dumps(row, indent=1), "utf-8")
 
