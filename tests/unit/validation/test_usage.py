@@ -6,12 +6,14 @@ that it wrote over the years.
 
 from __future__ import annotations
 
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from cudnn_resolve.record import replace
-from cudnn_resolve.validation import payload_log, payload_witness
+from cudnn_resolve.validation import payload_log, payload_onnxruntime, payload_run, payload_witness
 from cudnn_resolve.validation.bench import cases_for, watched
 from cudnn_resolve.validation.case import CLASSES, Case
 from cudnn_resolve.validation.child import Told
@@ -337,3 +339,29 @@ def test_calls_are_read_from_logs_of_every_generation(release: str) -> None:
 
     assert payload_log.WORK.match(name.decode())
     assert not payload_log.WORK.match("cudnnCreateTensorDescriptor")
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_profile_lies_where_nobody_else_can_have_laid_anything(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:  # noqa: FBT001
+    seen: list[Path] = []
+
+    def compute(_case: object) -> None:
+        path = Path(bench.profile)
+        seen.append(path.parent)
+        assert path.parent.stat().st_mode & 0o077 == 0
+        assert not path.exists()
+        if fails:
+            raise RuntimeError("no")
+        path.write_text('[{"args": {"provider": "CUDAExecutionProvider", "op_name": "Conv"}}]', "utf-8")
+
+    bench = payload_onnxruntime.Bench.__new__(payload_onnxruntime.Bench)
+    monkeypatch.setattr(bench, "compute", compute, raising=False)
+    monkeypatch.setitem(sys.modules, "payload_run", payload_run)
+    monkeypatch.setattr(payload_run, "sibling", lambda _name: payload_witness)
+
+    for _ in range(2):
+        with pytest.raises(RuntimeError) if fails else nullcontext():
+            assert bench.witness({})["names"] == ["CUDAExecutionProvider:Conv"]
+
+    assert len(set(seen)) == 2
+    assert not any(folder.exists() for folder in seen)
