@@ -117,7 +117,8 @@ def fix(diagnosis: Diagnosis, args: argparse.Namespace, options: Options) -> int
     words = ["-y"] if args.yes else []
     asked = getattr(args, "framework", None)
     words += [part for one in asked for part in ("-f", one)] if asked else plan[2:]
-    return int(apply.run(parser.parse([*words, *_same_words(args)])))
+    told = {word.partition("=")[0] for word in words}
+    return int(apply.run(parser.parse([*words, *(word for word in _same_words(args) if word.partition("=")[0] not in told)])))
 
 
 def look_again(options: Options) -> int:

@@ -34,6 +34,8 @@ class Present:
     path: str | None = None
     wheel: bool = False
     """True where it is in a pip wheel."""
+    broken: str | None = None
+    """Why it is not one whole release, where the facts know that."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,7 +140,8 @@ def _copies(facts: Facts) -> Iterable[Present]:
         version = _full(copy.version)
         major = copy.soname if copy.soname is not None else version.major if version else None
         if major is not None:
-            yield Present(major=major, version=version, match=None, path=copy.path, wheel=copy.source == "pip")
+            broken = "; ".join(copy.problems) or ("parts of it are missing" if copy.complete is False else None)
+            yield Present(major=major, version=version, match=None, path=copy.path, wheel=copy.source == "pip", broken=broken)
 
 
 def _gpus(facts: Facts) -> Iterable[Capability]:

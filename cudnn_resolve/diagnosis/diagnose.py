@@ -35,7 +35,7 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
     context = context_of(matches, book, facts)
     matches = list(speaking(matches, context, book))
     features = features_of(matches, context, facts)
-    case = Case(matches=tuple(matches), features=features, context=context, book=book)
+    case = Case(matches=tuple(matches), features=features, context=context, book=book, facts=facts)
     ranked = _ranked(case)
     findings = _together(_of_log(reader, ranked, case, facts) if reader is not None else [], machine)
     situation = Situation(
@@ -95,7 +95,9 @@ def _together(log: list[Finding], machine: list[Finding]) -> list[Finding]:
             rest.remove(other)
         extra = tuple(evidence for other in same for evidence in other.evidence)
         sure = max([one.confidence, *(other.confidence for other in same)])
-        out.append(replace(one, evidence=(*one.evidence, *extra[:4]), confidence=sure, undecided=None if same else one.undecided))
+        what = tuple(remedy for other in same for remedy in other.remedy)
+        open_ = None if same else one.undecided
+        out.append(replace(one, evidence=(*one.evidence, *extra[:4]), remedy=(*one.remedy, *what), confidence=sure, undecided=open_))
     rest.sort(key=lambda one: (SEVERITIES.index(one.severity), -one.confidence))
     if log and any(one.severity != "info" for one in log):
         rest = [one for one in rest if one.cause != "harmless"]

@@ -24,7 +24,7 @@ def planned(text: str, command: str, facts: Facts, book: Book, wishes: Request |
     `wishes` says how the user wants plans made; the command repeats it.
     """
     plan = _plan(_targets(command), facts, book, wishes)
-    command += _words(wishes)
+    command = repeated(command, wishes)
     if plan is None:
         yield Remedy(text=text, command=command)
     elif plan.conflict is None:
@@ -40,13 +40,22 @@ def _targets(command: str) -> list[str]:
     return [words[place + 1] for place, word in enumerate(words[:-1]) if word == "-f"]
 
 
-def _words(wishes: Request | None) -> str:
-    if wishes is None:
-        return ""
+def is_known(command: str) -> bool:
+    """False for a command of which the user must know the framework."""
+    return "FRAMEWORK" not in command
+
+
+def repeated(command: str, wishes: Request | None) -> str:
+    """A command of ours with the options that say which environment is meant and how the user wants plans made; others as they are."""
+    if wishes is None or not command.startswith(("cudnn-resolve apply ", "cudnn-resolve plan ")):
+        return command
     words = ["--device", wishes.device] if wishes.device != "gpu" else []
     for option, limit in (("--cuda", wishes.cuda), ("--cudnn", wishes.cudnn)):
-        words += [option, limit.text] if limit is not None else []
-    return f" {shlex.join(words)}" if words else ""
+        words += [option, limit.text] if limit is not None and f"{option} " not in command else []
+    for option, value in wishes.context:
+        if option != "--facts" and f"{option} " not in f"{command} ":
+            words += [option, value] if value else [option]
+    return f"{command} {shlex.join(words)}" if words else command
 
 
 def _plan(targets: list[str], facts: Facts, book: Book, wishes: Request | None) -> Plan | None:

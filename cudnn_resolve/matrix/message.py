@@ -88,6 +88,8 @@ KINDS: dict[str, FieldKind] = {
     "cudnndotted": FieldKind(pattern=r"\d{1,2}(?:\.\d{1,3}){1,3}", take=CudnnVersion),
     "pep": FieldKind(pattern=r"\d{1,4}(?:\.\d{1,6}){1,3}(?:[.\w+-]{0,30})", take=str),
     "versionlist": FieldKind(pattern=r"\d[\w., +-]{0,9000}", take=str),
+    "tags": FieldKind(pattern=r"(?:`?cp\d{2,3}t?`?[, ]{0,2}){1,30}", take=str),
+    "specifier": FieldKind(pattern=r"[<>=!~][\w.,<>=!~* ]{0,80}", take=str),
     "path": FieldKind(pattern=r"[^\s'\"`,;:()<>|]{0,300}", take=str),
     "winpath": FieldKind(pattern=r"(?:[A-Za-z]:)?[\\/][^'\"`,;:<>|\n]{0,300}", take=str),
     "word": FieldKind(pattern=r"[\w.+-]{1,80}", take=str),
