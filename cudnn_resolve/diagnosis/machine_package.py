@@ -34,15 +34,17 @@ def _shared_files(machine: Machine) -> Iterator[Finding]:
 
 
 def _overwritten(machine: Machine) -> Iterator[Finding]:
-    """What the probe found of wheels whose files are not their own."""
+    """What the probe found of wheels whose files are not their own, or not there."""
     for problem in machine.facts.problems:
-        if problem.what.startswith("packages.pip.") and "overwritten" in problem.why:
+        removed = problem.why.startswith("removed: ")
+        if problem.what.startswith("packages.pip.") and (removed or "overwritten" in problem.why):
             name = problem.what.removeprefix("packages.pip.")
             cudnn = "cudnn" in name
+            told = "are missing" if removed else "are not those that it installed"
             yield Finding(
-                cause="cudnn_sublibrary_mix" if cudnn else "framework_pkg_mismatch",
+                cause="cudnn_missing" if removed and cudnn else "cudnn_sublibrary_mix" if cudnn else "framework_pkg_mismatch",
                 severity="error" if cudnn else "warning",
-                summary=f"files of {name} are not those that it installed: {problem.why}",
+                summary=f"files of {name} {told}: {problem.why}",
                 evidence=(fact(problem.what, problem.why),),
                 remedy=tuple(_restore(machine, name, problem.why)),
                 confidence=0.93,

@@ -36,6 +36,11 @@ _FREE = frozenset(
     }
 )
 """Causes that the installed version itself may be at fault for: any version of the framework will do."""
+_OLD_NAMES = {
+    **dict.fromkeys(("bool", "object", "int", "float", "complex", "str", "typeDict", "long", "unicode"), "1.24"),
+    "asscalar": "1.23",
+}
+"""Names that NumPy had until that release; the others went with 2.0."""
 _NEWER_PROTOBUF = ("older than the linked gencode", "'builder'", "'runtime_version'", "Gencode/Runtime")
 """What messages say where the installed protobuf is older than the code that was generated."""
 _CUDA_KEYS = ("A4B469963BF863CC", "3BF863CC", "F60F4B3D7FA2AF80", "7FA2AF80")
@@ -126,6 +131,8 @@ def _features(matches: Iterable[Match], situation: Situation) -> set[str]:
             found.add("jax")
         if str(match.fields.get("key", "")).upper() in _CUDA_KEYS:
             found.add("nvidia-cuda-key")
+        if "alias" in match.fields:
+            found.add("numpy-too-new")
         if "gencode" in match.fields or any(word in match.text for word in _NEWER_PROTOBUF):
             found.add("protobuf-too-old")
         api, has = match.fields.get("built"), match.fields.get("found")
@@ -148,6 +155,8 @@ def _values(finding: Finding, matches: Iterable[Match], situation: Situation, bo
     built = next((one.fields["built"] for one in matches if isinstance(one.fields.get("built"), CudnnVersion)), None)
     if built is not None:
         values["built"], values["next"] = f"{built.major}.{built.minor}", str(built.major + 1)
+    alias = next((one.fields["alias"] for one in matches if "alias" in one.fields), None)
+    values["numpy_before"] = _OLD_NAMES.get(alias or "", "2")
     values |= _library_values(matches, situation, book)
     if "needs" in values:
         values.setdefault("package", values["needs"])

@@ -77,6 +77,12 @@ KINDS: dict[str, FieldKind] = {
         pattern=r"(?:_ZNK?(?:2at|3c10|5torch|St\w{1,20}torch)\w{1,200}|\w{0,20}(?:caffe2|THCState|PyThread_tss)\w{0,60})", take=str
     ),
     "numpyversion": FieldKind(pattern=r"\d{1,2}(?:\.(?:\d{1,3}|x)){1,2}", take=str),
+    "numpyalias": FieldKind(
+        pattern=r"(?:bool|object|int|float|complex|str|typeDict|long|unicode|bool8|float_|complex_|unicode_|string_|product|cumproduct|"
+        r"sometrue|alltrue|in1d|asscalar|Inf|Infinity|NaN|infty|PINF|NINF|cast|asfarray|issctype|trapz|row_stack)",
+        take=str,
+    ),
+    "numpyname": FieldKind(pattern=r"\w{1,40}", take=str),
     "nvidiarequirement": FieldKind(pattern=r"nvidia-[\w.-]{1,60}(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]=?=?[^\s()]{1,60})?", take=str),
     "condaspec": FieldKind(pattern=r"[\w.-]{1,60}(?:[ =<>*][^\s,]{1,40}){0,2}", take=str),
     "wheelfile": FieldKind(pattern=r"[\w.+-]{1,200}\.whl", take=str),

@@ -1,4 +1,4 @@
-"""Wheels whose files another wheel wrote over: what RECORD says of each file against what is on disk."""
+"""Wheels whose files another wheel wrote over or took along when it was removed: what RECORD says of each file against what is on disk."""
 
 from __future__ import annotations
 
@@ -61,6 +61,7 @@ def _problems(host: Host, site: str, wanted: Mapping[str, str]) -> Iterator[Prob
             if path.endswith((".so", ".pyd", ".py")) or ".so." in path:
                 owners.setdefault(path, {})[name] = claim
     lost: dict[str, list[str]] = {}
+    gone: dict[str, list[str]] = {}
     checked: dict[str, int] = {}
     winners: dict[str, str] = {}
     left = _MOST_SUMMED_BYTES
@@ -72,7 +73,9 @@ def _problems(host: Host, site: str, wanted: Mapping[str, str]) -> Iterator[Prob
             sum_now = _sum(host, f"{site}/{path}", seen.size)
         for name, claim in claims.items():
             checked[name] = checked.get(name, 0) + 1
-            if seen is not None and not _is_own(claim, seen.size, sum_now):
+            if seen is None and not path.endswith(".py"):
+                gone.setdefault(name, []).append(path)
+            elif seen is not None and not _is_own(claim, seen.size, sum_now):
                 lost.setdefault(name, []).append(path)
                 others = [other for other, its in claims.items() if other != name and _is_own(its, seen.size, sum_now)]
                 if others:
@@ -83,6 +86,11 @@ def _problems(host: Host, site: str, wanted: Mapping[str, str]) -> Iterator[Prob
             what=f"packages.pip.{name}",
             why=f"overwritten{by}: {len(paths)} of {checked[name]} files, such as {min(paths)}, are not those that "
             f"{name} {wanted[name]} installed",
+        )
+    for name, paths in gone.items():
+        yield Problem(
+            what=f"packages.pip.{name}",
+            why=f"removed: {len(paths)} of {checked[name]} files that {name} {wanted[name]} installed are not there, such as {min(paths)}",
         )
 
 
