@@ -13,6 +13,7 @@ from cudnn_resolve.cli.options import (
     add_index_options,
     add_machine_options,
     add_output_options,
+    add_reinstall_option,
     add_target_options,
 )
 from cudnn_resolve.cli.printing import emit, say, style_of, width_of
@@ -31,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_assumption_options(parser)
     add_choice_options(parser)
     add_index_options(parser)
+    add_reinstall_option(parser)
     group = parser.add_argument_group("how to carry it out")
     group.add_argument("-y", "--yes", action="store_true", help="do not ask")
     group.add_argument("--dry-run", action="store_true", help="show what would be done, and change nothing")

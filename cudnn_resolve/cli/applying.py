@@ -102,7 +102,7 @@ def _plan(options: Options, ways: Ways) -> tuple[Plan, Task | None]:
 
 def _lock_path(options: Options, ways: Ways) -> str | None:
     """The lock that is to be installed: the one that was named, or where nothing was asked for, the one that lies here."""
-    if ways.lock is not None or options.frameworks or options.requirement_files or options.groups:
+    if ways.lock is not None or options.frameworks or options.requirement_files or options.groups or options.reinstall:
         return ways.lock
     if disk.is_regular(LOCK_NAME):
         return LOCK_NAME

@@ -49,9 +49,11 @@ def repeated(command: str, wishes: Request | None) -> str:
     """A command of ours with the options that say which environment is meant and how the user wants plans made; others as they are."""
     if wishes is None or not command.startswith(("cudnn-resolve apply ", "cudnn-resolve plan ")):
         return command
-    words = ["--device", wishes.device] if wishes.device != "gpu" else []
-    for option, limit in (("--cuda", wishes.cuda), ("--cudnn", wishes.cudnn)):
-        words += [option, limit.text] if limit is not None and f"{option} " not in command else []
+    words: list[str] = []
+    if "--reinstall-package" not in command:  # which keeps the release that is there
+        words += ["--device", wishes.device] if wishes.device != "gpu" else []
+        for option, limit in (("--cuda", wishes.cuda), ("--cudnn", wishes.cudnn)):
+            words += [option, limit.text] if limit is not None and f"{option} " not in command else []
     for option, value in wishes.context:
         if option != "--facts" and f"{option} " not in f"{command} ":
             words += [option, value] if value else [option]

@@ -68,9 +68,19 @@ def remedies(findings: Iterable[Finding], situation: Situation, book: Book) -> l
     out = []
     first = True
     for one in findings:
-        out.append(replace(one, remedy=(*one.remedy, *_of(one, situation, book, tried=first))))
+        own = tuple(_here(remedy, situation) for remedy in one.remedy)
+        every = {remedy.command or remedy.text: remedy for remedy in (*_of(one, situation, book, tried=first), *reversed(own))}
+        rest = tuple(remedy for remedy in every.values() if remedy not in own)
+        out.append(replace(one, remedy=(*own, *rest)))
         first = first and one.severity == "info"
     return out
+
+
+def _here(remedy: Remedy, situation: Situation) -> Remedy:
+    """A remedy for this environment and this user."""
+    if remedy.command is None:
+        return remedy
+    return replace(remedy, command=repeated(_plainly(remedy.command, situation.facts), situation.wishes))
 
 
 def _of(finding: Finding, situation: Situation, book: Book, *, tried: bool) -> Iterator[Remedy]:
