@@ -4,10 +4,10 @@
 usage: broken_environments.py [--keep FOLDER] [--record FOLDER] [NAME ...]
 
 Each environment is made in a temporary folder from the configured package index, its command is run, and the log goes to `doctor`
-together with the facts of that environment. The first finding must be the expected cause, with a line of evidence; then the commands of that
-finding are carried out as they are printed, in their order, until the command succeeds. Nothing needs a GPU; what apt and dpkg do happens in
-a mount namespace of its own (root). `--record` writes each log with its cause, as the tests read them. Takes minutes, a network and about 15
-GB of disk.
+together with the facts of that environment. The first finding must be the expected cause, with a line of evidence; then the commands of
+that finding are carried out as they are printed, in their order, until the command succeeds. Nothing needs a GPU; what apt and dpkg do
+happens in a mount namespace of its own (root). `--record` writes each log with its cause, as the tests read them. Takes minutes, a
+network and about 15 GB of disk.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def _facts(options: Options, book: Book) -> Facts:
 
 
 def mend(diagnosis: Diagnosis, args: argparse.Namespace, options: Options) -> int:
-    """0 where nothing of severity error is left once the remedies were carried out, one finding after the other; else what stands against it."""
+    """0 where nothing of severity error is left once the remedies were carried out, one finding after the other."""
     done: set[str] = set()
     if not diagnosis.is_error:
         return ExitCode.OK

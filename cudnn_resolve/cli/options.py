@@ -149,7 +149,7 @@ def add_reinstall_option(parser: argparse.ArgumentParser) -> None:
         "--reinstall-package",
         metavar="NAME",
         action="append",
-        help="lay the files of an installed package anew, where others wrote over them or took them along; repeatable, and enough by itself",
+        help="lay the files of an installed package anew, where others overwrote them or took them along; repeatable, enough by itself",
     )
 
 

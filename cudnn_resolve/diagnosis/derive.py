@@ -125,7 +125,9 @@ def _part_cudnn(found: Suspects, case: Case) -> Suspects:
     brought = {build.cudnn.major for build in case.context.builds if build.cudnn is not None and build.delivery in ("wheel", "bundled")}
     lib = next(one.fields["lib"].file for one in absent.matches if isinstance(one.fields.get("lib"), Library))
     if same and same[0].broken and lib.startswith("libcudnn_"):
-        text = f"{lib} is wanted and not found: the cuDNN {same[0].version or same[0].major} in {same[0].path} is not whole: {same[0].broken}"
+        text = (
+            f"{lib} is wanted and not found: the cuDNN {same[0].version or same[0].major} in {same[0].path} is not whole: {same[0].broken}"
+        )
         found["cudnn_sublibrary_mix"] = _move(absent, "cudnn_sublibrary_mix", 8, text, found, [])
     elif same or (brought & majors and not other):
         shown = f"cuDNN {same[0].version or same[0].major} is {_where(same[0])}" if same else "the wheel of PyTorch brings it along"
@@ -134,9 +136,7 @@ def _part_cudnn(found: Suspects, case: Case) -> Suspects:
     elif other or (brought and majors and not brought & majors):
         seen = other[0].version or other[0].major if other else min(brought)
         text = f"{lib} is wanted, a file of cuDNN {_words(majors)}, and there is cuDNN {seen}, whose files have other names"
-        found["cudnn_major_mismatch"] = _move(
-            absent, "cudnn_major_mismatch", 8, text, found, [one.match for one in other[:2] if one.match]
-        )
+        found["cudnn_major_mismatch"] = _move(absent, "cudnn_major_mismatch", 8, text, found, [one.match for one in other[:2] if one.match])
     elif "hosted-notebook" in case.features and majors:
         text = (
             f"{lib} is wanted, a file of cuDNN {_words(majors)}; hosted notebooks come with a cuDNN, so theirs is of another major version"

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.diagnosis.whole import faults_of
 from cudnn_resolve.facts.model import Facts, Unknown, or_none
 from cudnn_resolve.matrix.library import Library
 from cudnn_resolve.version import CudaVersion
@@ -21,15 +22,17 @@ _DRIVERS_OWN = re.compile(r"/usr/lib/wsl/|/usr/local/nvidia/|/driver/")
 _IN_WHEEL_OF = {"cublaslt": "cublas", "cufftw": "cufft", "cusolvermg": "cusolver", "nvjitlink": "nvjitlink"}
 _BEFORE = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 _EVERY_WHEEL = (
-    "import glob, site; print(\":\".join(d for s in [*site.getsitepackages(), site.getusersitepackages()] "
-    "for d in sorted(glob.glob(s + \"/nvidia/*/lib\"))))"
+    'import glob, site; print(":".join(d for s in [*site.getsitepackages(), site.getusersitepackages()] '
+    'for d in sorted(glob.glob(s + "/nvidia/*/lib"))))'
 )
 
 
 def place_values(matches: Iterable[Match], facts: Facts | None, python: str, book: Book) -> dict[str, str]:
-    """Fields for commands: `away` takes other copies off the loader's path, `on_path` puts the library's directory there,
-    `wheels_on_path` those of all NVIDIA wheels."""
-    every = f'export LD_LIBRARY_PATH="$({python} -c \'{_EVERY_WHEEL}\'){_BEFORE}"'
+    """Fields for commands.
+
+    `away` takes other copies off the loader's path, `on_path` puts the library's directory there, `wheels_on_path` those of all wheels.
+    """
+    every = f"export LD_LIBRARY_PATH=\"$({python} -c '{_EVERY_WHEEL}'){_BEFORE}\""
     places = dict.fromkeys(place for library in missing(matches) if (place := place_of(library, facts, book)))
     wheels = any("/site-packages/nvidia/" in one for one in places)
     exact = f"export LD_LIBRARY_PATH={':'.join(map(shlex.quote, places))}{_BEFORE}" if places and not wheels else None
@@ -49,8 +52,8 @@ def place_of(library: Library, facts: Facts | None, book: Book) -> str | None:
     if facts is None or library.windows:
         return None
     if library.family == "cudnn":
-        whole = [one for one in or_none(facts.cudnn) or () if one.complete is not False]
-        return next((one.path for one in whole if library.major is not None and one.soname == library.major), None)
+        same = [one for one in or_none(facts.cudnn) or () if library.major is not None and one.soname == library.major]
+        return next((one.path for one in same if not faults_of(one, book)), None)
     if library.family != "cuda":
         return None
     component = wheel_component(library)
@@ -59,10 +62,7 @@ def place_of(library: Library, facts: Facts | None, book: Book) -> str | None:
         site = _site(facts)
         if row is not None and row.library.lower() == component and site and _names(library, row.cuda_major, book):
             return f"{site}/{row.lib_dir}"
-    for toolkit in or_none(facts.cuda_toolkits) or ():
-        if toolkit.path and toolkit.source != "pip" and toolkit.version and _is_of(library, toolkit.version, book):
-            return f"{toolkit.path}/lib64"
-    return None
+    return None  # of a toolkit nobody knows which libraries were installed
 
 
 def wheel_component(library: Library) -> str:
@@ -74,13 +74,6 @@ def wheel_component(library: Library) -> str:
 def _names(library: Library, cuda_major: int, book: Book) -> bool:
     soname = book.soname(library.component, CudaVersion(f"{cuda_major}.0"))
     return library.major in (None, cuda_major) if soname is None else library.version is None or soname == library.file
-
-
-def _is_of(library: Library, version: str, book: Book) -> bool:
-    try:
-        return book.soname(library.component, CudaVersion(version)) == library.file
-    except ValueError:
-        return False
 
 
 def _site(facts: Facts) -> str | None:

@@ -43,8 +43,9 @@ class Wanted:
 def release_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dict[str, str]:
     """Fields for commands, as far as the messages and the matrix give them.
 
-    `wanted` is the requirement, `nearest` the one to ask for instead, `renamed` the same under the name that it has for its CUDA, `same` any
-    release that takes this Python, `here` the one that a wheel file was of, `line` a Python that has wheels of it, `index` the options for the index that has that build.
+    `wanted` is the requirement, `nearest` the one to ask for instead, `renamed` the same under the name that it has for its CUDA,
+    `same` any release that takes this Python, `here` the one that a wheel file was of, `line` a Python that has wheels of it, `index`
+    the options for the index that has that build.
     """
     matches = list(matches)
     wanted = _wanted(matches)
@@ -123,7 +124,9 @@ def _offered(wanted: Wanted, matches: list[Match], own: tuple[int, int] | None, 
 def _nearest(wanted: Wanted, offered: list[str]) -> str | None:
     """The release that shares the most leading numbers with the wanted one; of those the first one after it, else the last before it."""
     aim = _version(wanted.version)
-    versions = {one: parsed for one in offered if (parsed := _version(one)) is not None and not parsed.is_prerelease and parsed.local is None}
+    versions = {
+        one: parsed for one in offered if (parsed := _version(one)) is not None and not parsed.is_prerelease and parsed.local is None
+    }
     if aim is None or not versions:
         return None
     later = [one for one in versions if versions[one].release >= aim.release]

@@ -191,6 +191,9 @@ def _library_values(matches: list[Match], situation: Situation, book: Book) -> d
     wheels = dict.fromkeys(wheel for one in libraries if (wheel := _wheel(one, beside, book)) and one.family != "cudnn")
     if wheels:
         values["wheel"] = shlex.join(wheels)
+    declared = _declared(situation.facts) if situation.facts is not None else []
+    if declared:
+        values["declared"] = shlex.join(declared)
     majors = [one.major for one in libraries if one.family == "cudnn" and one.major is not None]
     known = {build.cuda_major for build in book.cudnn_builds() if build.wheel and build.version.major in majors[:1]}
     suffix = next((one for one in (*sorted(beside), "cu12", "cu13", "cu11") if one.removeprefix("cu") in map(str, known)), None)
@@ -201,6 +204,25 @@ def _library_values(matches: list[Match], situation: Situation, book: Book) -> d
     if owner is not None:
         values["package"] = f"{owner}=={pip[owner]}"
     return values
+
+
+def _declared(facts: Facts) -> list[str]:
+    """NVIDIA's wheels that installed packages require and that are not there."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    pip = or_none(facts.packages.pip) or {}
+    found = []
+    for lines in facts.packages.requires.values():
+        for line in lines:
+            try:
+                requirement = Requirement(line)
+            except InvalidRequirement:
+                continue
+            name = requirement.name.lower()
+            wanted = name.startswith("nvidia-") and name not in pip
+            if wanted and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+                found.append(f"{name}{requirement.specifier}")
+    return list(dict.fromkeys(found))
 
 
 def _built_for(situation: Situation, book: Book) -> Iterator[str]:

@@ -20,9 +20,9 @@ _REPO = re.compile(r"/compute/cuda/repos/([a-z]{2,12}\d{2,4})/(x86_64|sbsa|aarch
 def system_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dict[str, str]:
     """Fields for commands, as far as the messages give them.
 
-    `together` names packages with the version that they agree on, `newest` any release of the wanted major, `in_the_way` the package that owns
-    the file and `archive` what could not be unpacked over it, `keyring` the address of NVIDIA's package with the key, `switched_off` the
-    command that leaves a repository out.
+    `together` names packages with the version that they agree on, `newest` any release of the wanted major, `in_the_way` the package that
+    owns the file and `archive` what could not be unpacked over it, `keyring` the address of NVIDIA's package with the key, `switched_off`
+    the command that leaves a repository out.
     """
     values: dict[str, str] = {}
     for match in matches:

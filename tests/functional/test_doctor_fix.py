@@ -58,7 +58,11 @@ class Shop:
 
     def offer_cublas(self) -> None:
         """What cuDNN requires."""
-        for name, version in (("nvidia-cublas-cu12", "12.9.1.4"), ("nvidia-cuda-nvrtc-cu12", "12.9.86"), ("nvidia-cuda-runtime-cu12", "12.9.79")):
+        for name, version in (
+            ("nvidia-cublas-cu12", "12.9.1.4"),
+            ("nvidia-cuda-nvrtc-cu12", "12.9.86"),
+            ("nvidia-cuda-runtime-cu12", "12.9.79"),
+        ):
             self.offer(name, version, {f"nvidia/{name}/lib/part.so.12": b"c"}, install=True)
 
     def python(self, *words: str) -> subprocess.CompletedProcess[str]:

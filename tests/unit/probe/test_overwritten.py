@@ -74,7 +74,10 @@ def test_a_record_may_be_anything() -> None:
 
 def test_files_that_went_with_another_wheel_are_missed() -> None:
     rows = "nvidia/cudnn/lib/libcudnn.so.9,sha256=x,100\nnvidia/cudnn/lib/libcudnn_ops.so.9,sha256=y,50\nnvidia/cudnn/notes.py,sha256=z,9\n"
-    there = {f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9": b"x" * 100, f"{SITE}/nvidia_cudnn_cu12-9.1.0.70.dist-info/RECORD": rows}
+    there: dict[str, str | bytes] = {
+        f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9": b"x" * 100,
+        f"{SITE}/nvidia_cudnn_cu12-9.1.0.70.dist-info/RECORD": rows,
+    }
     finding = next(one for one in diagnose_facts(with_overwritten(FakeHost(there), FACTS, NAMES[:1]), book()) if one.severity == "error")
     assert finding.cause == "cudnn_missing"
     assert "1 of 3 files that nvidia-cudnn-cu12 9.1.0.70 installed are not there" in finding.summary
