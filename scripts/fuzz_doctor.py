@@ -45,7 +45,28 @@ BOOK = open_book()
 SAMPLES = [sample for symptom in BOOK.symptoms() for sample in symptom.sample]
 MACHINES = [json.loads(path.read_text("utf-8")) for path in sorted((HERE / "tests/machines").glob("*.json"))]
 TABLES = [path for path in sorted((HERE / "matrices/symptom").glob("*.toml"))]
-ODD = ["\0", "\x1b[31m", "\x1b]0;x\x07", "\r", "\r\n", "\u2028", "\ud800", "é", "中", "🙂", "{", "}", "{{", "%s", "$(id)", "`", "'", '"', "\\", "|"]
+ODD = [
+    "\0",
+    "\x1b[31m",
+    "\x1b]0;x\x07",
+    "\r",
+    "\r\n",
+    "\u2028",
+    "\ud800",
+    "é",
+    "中",
+    "🙂",
+    "{",
+    "}",
+    "{{",
+    "%s",
+    "$(id)",
+    "`",
+    "'",
+    '"',
+    "\\",
+    "|",
+]
 WORDS = [*ODD, "libcudnn.so.8", "8904", "(9, 1, 0)", "sm_120", "99999999999999999999", "-1", "0x", "1e999", "..", "nan", "a" * 5000]
 
 

@@ -83,7 +83,9 @@ KINDS: dict[str, FieldKind] = {
         take=str,
     ),
     "numpyname": FieldKind(pattern=r"\w{1,40}", take=str),
-    "nvidiarequirement": FieldKind(pattern=r"nvidia-[\w.-]{1,60}(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]{1,3}[^\s()=<>!~][^\s()]{0,60})?", take=str),
+    "nvidiarequirement": FieldKind(
+        pattern=r"nvidia-[\w.-]{1,60}(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]{1,3}[^\s()=<>!~][^\s()]{0,60})?", take=str
+    ),
     "condaspec": FieldKind(pattern=r"[\w.-]{1,60}(?:[ =<>*][^\s,]{1,40}){0,2}", take=str),
     "wheelfile": FieldKind(pattern=r"[\w.+-]{1,200}\.whl", take=str),
     "keyid": FieldKind(pattern=r"[0-9A-Fa-f]{8,40}", take=str),

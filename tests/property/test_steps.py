@@ -119,7 +119,7 @@ def test_every_pattern_of_the_tables_is_within_the_bound() -> None:
 def test_doubled_texts_take_no_more_than_twice_the_steps() -> None:
     # From one place the bound holds whatever the length; over the places of a text it adds up.
     for pattern in (r"x[ab]{0,9}[ab]{0,9}c", r"(?:ab|cd){1,9}e", r"a{0,9}b"):
-        once, twice = (sum(Counter(text[at:]).search_from_the_start(pattern) for at in range(len(text))) for text in ("xab" * 40, "xab" * 80))
+        once, twice = (
+            sum(Counter(text[at:]).search_from_the_start(pattern) for at in range(len(text))) for text in ("xab" * 40, "xab" * 80)
+        )
         assert twice <= 2.1 * once
-
-
