@@ -1,15 +1,15 @@
 """How long a regular expression may take: the most steps from one place of a text, by its structure alone.
 
 Every repeat of a table has an upper bound, so that no pattern takes more than a constant from one place; the constant is what counts. A
-repeat adds ways to go on only where the text leaves a choice: where what it repeats can begin like what follows it. The bound is the product
-of those choices, as a backtracking engine tries them.
+repeat adds ways to go on only where the text leaves a choice: where what it repeats can begin like what follows it. The bound is the
+product of those choices, as a backtracking engine tries them.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 if sys.version_info >= (3, 11):
@@ -23,7 +23,7 @@ MOST_STEPS = 4_000_000
 """From one place, in the worst text there could be; ordinary text takes a few."""
 _EVERY = (1 << 129) - 1
 """The characters of ASCII as bits, and one for all others."""
-_CATEGORIES = {
+_CATEGORIES: dict[Any, Callable[[str], bool]] = {
     sre.CATEGORY_DIGIT: str.isdigit,
     sre.CATEGORY_SPACE: str.isspace,
     sre.CATEGORY_WORD: lambda one: one.isalnum() or one == "_",
@@ -39,7 +39,7 @@ def most_steps(pattern: str) -> int:
     """An upper bound for the steps that a search takes from one place of a text."""
     tree = parser.parse(pattern)
     folded = bool(tree.state.flags & re.IGNORECASE)
-    _, steps = _sequence(list(tree), 0, folded=folded)  # nothing follows that could fail
+    _, steps = _sequence(tree.data, 0, folded=folded)  # nothing follows that could fail
     return min(steps, _HUGE)
 
 
