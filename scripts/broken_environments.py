@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Breaks real environments with real wheels, has `cudnn-resolve doctor` look at what they print, and carries its remedy out.
 
-usage: broken_environments.py [--keep FOLDER] [--record FOLDER] [NAME ...]
+usage: broken_environments.py [--jobs N] [--record FOLDER] [NAME ...]
 
 Each environment is made in a temporary folder from the configured package index, its command is run, and the log goes to `doctor`
 together with the facts of that environment. The first finding must be the expected cause, with a line of evidence; then the commands of
@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -253,26 +254,30 @@ def quoted(line: str) -> str:
     return " ".join(f'"{word}"' for word in line.split())
 
 
+def tried(case: Broken, record: Path | None, prepared: dict[str, str]) -> Outcome:
+    """How an environment went, printed; nothing of it is left."""
+    folder = Path(tempfile.mkdtemp(prefix="broken-"))
+    try:
+        outcome = work(case, folder, record, prepared)
+    except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as error:
+        outcome = Outcome(f"WRONG: {type(error).__name__}: {error}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"{case.name}: {outcome.text}", flush=True)
+    return outcome
+
+
 def main() -> int:
     """The number of environments that went wrong, 1 at most."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--record", type=Path, help="write the logs there")
+    parser.add_argument("--jobs", type=int, default=1, help="environments at a time")
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
-    outcomes = []
     found, prepared = cases()
-    for case in found:
-        if args.names and case.name not in args.names:
-            continue
-        folder = Path(tempfile.mkdtemp(prefix="broken-"))
-        try:
-            outcome = work(case, folder, args.record, prepared)
-        except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as error:
-            outcome = Outcome(f"WRONG: {type(error).__name__}: {error}")
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        outcomes.append(outcome)
-        print(f"{case.name}: {outcome.text}", flush=True)
+    chosen = [case for case in found if not args.names or case.name in args.names]
+    with ThreadPoolExecutor(args.jobs) as pool:
+        outcomes = list(pool.map(lambda case: tried(case, args.record, prepared), chosen))
     broken = [one for one in outcomes if one.broken]
     print(
         f"{len(broken)} broken, {sum(one.diagnosed for one in broken)} diagnosed, "

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.model import Request
 
 _SHOWN = 5
+_ROUNDS = 2000
+"""Steps of the search for a plan that is only proposed; `apply` searches on."""
 
 
 def planned(text: str, command: str, facts: Facts, book: Book, wishes: Request | None = None) -> Iterator[Remedy]:
@@ -61,17 +63,23 @@ def repeated(command: str, wishes: Request | None) -> str:
 
 
 def _plan(targets: list[str], facts: Facts, book: Book, wishes: Request | None) -> Plan | None:
-    """The plan for these targets; None where a target is none that the matrix knows."""
+    """The plan for these targets; None where the matrix does not know one of them, or the search takes long."""
     from cudnn_resolve.errors import CudnnResolveError
     from cudnn_resolve.plan.make import make_plan
     from cudnn_resolve.requirement.derive import parse_target
     from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.requirement.model import Request
-    from cudnn_resolve.resolution.resolve import resolve
+    from cudnn_resolve.resolution.conflict import explain
+    from cudnn_resolve.resolution.model import Resolution
+    from cudnn_resolve.resolution.resolve import attempt
 
     try:
         request = replace(wishes or Request(targets=()), targets=tuple(parse_target(one, book) for one in targets))
-        return make_plan(facts, resolve(book, machine_of(facts, book), request), book)
+        machine = machine_of(facts, book)
+        found = attempt(book, machine, request, rounds=_ROUNDS)
+        if isinstance(found, Resolution):
+            return make_plan(facts, found, book)
+        return None if found.exhausted else make_plan(facts, explain(book, machine, request), book)
     except CudnnResolveError:
         return None
 

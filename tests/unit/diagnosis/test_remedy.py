@@ -36,21 +36,35 @@ def offered(requirement: str, versions: str) -> str:
         (offered("tensorflow==2.9.1", "2.20.0, 2.21.0"), "uv venv --seed --python 3.10 .venv-3.10 && .venv-3.10/bin/python -m pip install"),
         (offered("torch==2.4.0+cu118", "2.3.1, 2.4.0, 2.4.1"), "--extra-index-url https://download.pytorch.org/whl/cu118"),
         (offered("torch==2.4.0+cu118", "2.3.1, 2.4.0, 2.4.1"), "pip install torch==2.4.0"),
-        ("Because only nvidia-cuda-runtime-cu13<=0.0.1 is available and you require nvidia-cuda-runtime-cu13>=13.0, we can\n", "'nvidia-cuda-runtime>=13.0'"),
-        ("ERROR: msgpack-1.0.8-cp38-cp38-manylinux2014_x86_64.whl is not a supported wheel on this platform.\n", "pip install msgpack==1.0.8"),
+        (
+            "Because only nvidia-cuda-runtime-cu13<=0.0.1 is available and you require nvidia-cuda-runtime-cu13>=13.0, we can\n",
+            "'nvidia-cuda-runtime>=13.0'",
+        ),
+        (
+            "ERROR: msgpack-1.0.8-cp38-cp38-manylinux2014_x86_64.whl is not a supported wheel on this platform.\n",
+            "pip install msgpack==1.0.8",
+        ),
         ("ERROR: Package 'six' requires a different Python: 3.8.18 not in '>=3.12'\n", "uv venv --seed --python 3.12"),
         ("ERROR: Package 'six' requires a different Python: 3.8.18 not in '>=3.12'\n", "/v/bin/python -m pip install six"),
-        ("hint: You require CPython 3.12 (`cp312`), but we only found wheels for `torch` (v2.0.1) with the following Python ABI tags: `cp38`, `cp311`\n", "--python 3.11"),
+        (
+            "hint: You require CPython 3.12 (`cp312`), but we only found wheels for `torch` (v2.0.1) with the following "
+            "Python ABI tags: `cp38`, `cp311`\n",
+            "--python 3.11",
+        ),
         ("AttributeError: module 'numpy' has no attribute 'bool'.\n", "'numpy<1.24'"),
         ("AttributeError: `np.float_` was removed in the NumPy 2.0 release. Use `np.float64` instead.\n", "'numpy<2'"),
-        (" libcudnn8-dev : Depends: libcudnn8 (= 8.9.2.26-1+cuda12.1) but it is not going to be installed\n", "libcudnn8=8.9.2.26-1+cuda12.1 libcudnn8-dev=8.9.2.26-1+cuda12.1"),
+        (
+            " libcudnn8-dev : Depends: libcudnn8 (= 8.9.2.26-1+cuda12.1) but it is not going to be installed\n",
+            "libcudnn8=8.9.2.26-1+cuda12.1 libcudnn8-dev=8.9.2.26-1+cuda12.1",
+        ),
         ("E: Version '8.0.4.30-1+cuda11.1' for 'libcudnn8' was not found\n", "apt-get install 'libcudnn8=8.*'"),
         (
-            "dpkg: error processing archive /a/two.deb (--unpack):\n trying to overwrite '/x', which is also in package libnvidia-compute-535 535.1\n",
+            "dpkg: error processing archive /a/two.deb (--unpack):\n"
+            " trying to overwrite '/x', which is also in package libnvidia-compute-535 535.1\n",
             "dpkg --remove --force-depends libnvidia-compute-535 && sudo dpkg -i /a/two.deb",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_could_not_be_had_has_a_command_with_its_values(log: str, command: str) -> None:
     assert any(command in one for one in commands(log)), commands(log)
 
