@@ -3,8 +3,8 @@
 
 usage: fuzz_doctor.py [--minutes N] [--seed S]
 
-Each input must end in findings or in an error of the program's own (message, code, context), and within ten seconds of the processor. What does not is
-printed with its seed, by which `--seed S --minutes 0` makes it again. Ends with 1 where anything was found.
+Each input must end in findings or in an error of the program's own (message, code, context), and within ten seconds of the processor.
+What does not is printed with its seed, by which `--seed S --minutes 0` makes it again. Ends with 1 where anything was found.
 """
 
 from __future__ import annotations

@@ -47,8 +47,10 @@ def offered(requirement: str, versions: str) -> str:
         ("ERROR: Package 'six' requires a different Python: 3.8.18 not in '>=3.12'\n", "uv venv --seed --python 3.12"),
         ("ERROR: Package 'six' requires a different Python: 3.8.18 not in '>=3.12'\n", "/v/bin/python -m pip install six"),
         (
-            "hint: You require CPython 3.12 (`cp312`), but we only found wheels for `torch` (v2.0.1) with the following "
-            "Python ABI tags: `cp38`, `cp311`\n",
+            (
+                "hint: You require CPython 3.12 (`cp312`), but we only found wheels for `torch` (v2.0.1) with the following "
+                "Python ABI tags: `cp38`, `cp311`\n"
+            ),
             "--python 3.11",
         ),
         ("AttributeError: module 'numpy' has no attribute 'bool'.\n", "'numpy<1.24'"),
@@ -59,8 +61,10 @@ def offered(requirement: str, versions: str) -> str:
         ),
         ("E: Version '8.0.4.30-1+cuda11.1' for 'libcudnn8' was not found\n", "apt-get install 'libcudnn8=8.*'"),
         (
-            "dpkg: error processing archive /a/two.deb (--unpack):\n"
-            " trying to overwrite '/x', which is also in package libnvidia-compute-535 535.1\n",
+            (
+                "dpkg: error processing archive /a/two.deb (--unpack):\n"
+                " trying to overwrite '/x', which is also in package libnvidia-compute-535 535.1\n"
+            ),
             "dpkg --remove --force-depends libnvidia-compute-535 && sudo dpkg -i /a/two.deb",
         ),
     ],
