@@ -301,6 +301,8 @@ def _guess(matches: Iterable[Match]) -> list[str]:
         "whisper": "ctranslate2",
         "mxnet": "mxnet",
         "torch": "torch",
+        "_zn3c10": "torch",
+        "_zn2at": "torch",
     }
     for match in matches:
         text = match.text.lower()
