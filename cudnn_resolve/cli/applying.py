@@ -96,7 +96,7 @@ def _plan(options: Options, ways: Ways) -> tuple[Plan, Task | None]:
     else:
         from cudnn_resolve.cli.plan import plan_of
 
-        plan = plan_of(options)
+        plan = plan_of(options, "plan" if ways.dry_run else "apply")
     return plan, task_of(plan) if plan.is_satisfiable else None
 
 

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.model import Request
 
 _SHOWN = 5
-_ROUNDS = 2000
+_ROUNDS = 800
 """Steps of the search for a plan that is only proposed; `apply` searches on."""
+_EXPLAINED = 200
+"""A search that failed after more steps is not explained: each explanation takes many such searches."""
 
 
 def planned(text: str, command: str, facts: Facts, book: Book, wishes: Request | None = None) -> Iterator[Remedy]:
@@ -79,7 +81,8 @@ def _plan(targets: list[str], facts: Facts, book: Book, wishes: Request | None) 
         found = attempt(book, machine, request, rounds=_ROUNDS)
         if isinstance(found, Resolution):
             return make_plan(facts, found, book)
-        return None if found.exhausted else make_plan(facts, explain(book, machine, request), book)
+        long = found.exhausted or found.rounds > _EXPLAINED
+        return None if long else make_plan(facts, explain(book, machine, request), book)
     except CudnnResolveError:
         return None
 
