@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.model import Request
 
 _SHOWN = 5
-_ROUNDS = 800
+_ROUNDS = 300
 """Steps of the search for a plan that is only proposed; `apply` searches on."""
 _EXPLAINED = 200
 """A search that failed after more steps is not explained: each explanation takes many such searches."""
