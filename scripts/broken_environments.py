@@ -282,7 +282,7 @@ def main() -> int:
     print(
         f"{len(broken)} broken, {sum(one.diagnosed for one in broken)} diagnosed, "
         f"{sum(one.cured is True for one in broken)} cured by the finding's own command, "
-        f"{sum(one.cured is None for one in broken)} cannot be cured here, {sum(one.cured is False for one in broken)} not cured; "
+        f"{sum(one.diagnosed and one.cured is None for one in broken)} cannot be cured here, {sum(one.cured is False for one in broken)} not cured; "
         f"{sum(not one.broken for one in outcomes)} harmless or not set up"
     )
     return 1 if any(not one.text.startswith(("cured", "diagnosed", "quiet")) for one in outcomes) else 0
