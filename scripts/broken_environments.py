@@ -279,11 +279,10 @@ def main() -> int:
     with ThreadPoolExecutor(args.jobs) as pool:
         outcomes = list(pool.map(lambda case: tried(case, args.record, prepared), chosen))
     broken = [one for one in outcomes if one.broken]
+    diagnosed = [one.cured for one in broken if one.diagnosed]
     print(
-        f"{len(broken)} broken, {sum(one.diagnosed for one in broken)} diagnosed, "
-        f"{sum(one.cured is True for one in broken)} cured by the finding's own command, "
-        f"{sum(one.diagnosed and one.cured is None for one in broken)} cannot be cured here, {sum(one.cured is False for one in broken)} not cured; "
-        f"{sum(not one.broken for one in outcomes)} harmless or not set up"
+        f"{len(broken)} broken, {len(diagnosed)} diagnosed, {diagnosed.count(True)} cured by the finding's own command, "
+        f"{diagnosed.count(None)} cannot be cured here, {diagnosed.count(False)} not cured; {len(outcomes) - len(broken)} harmless or not set up"
     )
     return 1 if any(not one.text.startswith(("cured", "diagnosed", "quiet")) for one in outcomes) else 0
 
