@@ -282,7 +282,8 @@ def main() -> int:
     diagnosed = [one.cured for one in broken if one.diagnosed]
     print(
         f"{len(broken)} broken, {len(diagnosed)} diagnosed, {diagnosed.count(True)} cured by the finding's own command, "
-        f"{diagnosed.count(None)} cannot be cured here, {diagnosed.count(False)} not cured; {len(outcomes) - len(broken)} harmless or not set up"
+        f"{diagnosed.count(None)} cannot be cured here, {diagnosed.count(False)} not cured; "
+        f"{len(outcomes) - len(broken)} harmless or not set up"
     )
     return 1 if any(not one.text.startswith(("cured", "diagnosed", "quiet")) for one in outcomes) else 0
 
