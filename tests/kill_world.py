@@ -138,16 +138,19 @@ class System:
         self.base = base
         self.root = base / "root"
         self.tables = base / "tables"
-        self._prepared = base / "prepared"
         self._before = base / "before"
-        self._upper = base / "upper"
+        self._layers = base / "layers"
+        self._prepared = self._layers / "prepared"
+        self._upper = self._layers / "upper"
         self._below = "/"
         _unshare()
 
     def build(self) -> None:
         """The repository, and the root as it is before an apply."""
-        for folder in (self.root, self._before, self._prepared):
+        self.base.chmod(0o755)  # apt reads the repository as a user of its own
+        for folder in (self.root, self._before, self._layers):
             folder.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "none", str(self._layers)], check=True)  # layers may not lie in one another
         world = AptWorld(self.base / "apt")
         for version in (OLD_DEB, NEW_DEB):
             files = {f"usr/lib/x86_64-linux-gnu/libcudnn{part}.so.8": f"{part} {version}\n" * 9000 for part in range(40)}
@@ -192,7 +195,6 @@ class System:
         (lists / "standin.list").unlink()
         (lists / "cuda.list").write_text(_STALE)
         shutil.rmtree(self.root / "var/lib/apt/lists")
-        (self.root / "var/lib/apt/lists/partial").mkdir(parents=True)
 
     def reset(self) -> None:
         """The root is as it was before."""
@@ -200,7 +202,7 @@ class System:
         self._mount(self._upper)
 
     def _mount(self, upper: Path) -> None:
-        work = self.base / "work-of-overlay"
+        work = self._layers / "work"
         for folder in (upper, work):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
