@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from tests.index_server import IndexServer  # noqa: E402
-from tests.kill_world import KillWorld  # noqa: E402
+from tests.index_server import IndexServer
+from tests.kill_world import KillWorld
 
 
 @dataclass(frozen=True)

@@ -159,6 +159,10 @@ class AptWorld:
         done = self.apt("dpkg-query", f"--admindir={self.root}/var/lib/dpkg", "-W", "-f", "${Package} ${Version} ${Status}\n")
         return {line.split(" ", 1)[0]: line.split(" ", 1)[1] for line in done.stdout.splitlines() if "not-installed" not in line}
 
+    def automatic(self) -> list[str]:
+        """Packages that count as having come along with others."""
+        return self.apt("apt-mark", "showauto").stdout.split()
+
     def files(self) -> dict[str, str]:
         """Files of packages and of apt's configuration, with their content's sums."""
         out = {}

@@ -30,10 +30,10 @@ DEBS = {"libcudnn8": NEW_DEB, "libcudnn8-dev": NEW_DEB, "libcudnn9-cuda-12": "9.
 PINS = {**NEW, "tensorflow": "2.18.0"}  # which takes the place of tensorflow-gpu
 _STALE = "deb https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/ /\n"
 _UNTOLD = re.compile(
-    r"var/(?:log|cache|tmp)/|var/lib/apt/(?:lists|periodic|mirrors)/|var/lib/dpkg/(?:lock|triggers/|available|[a-z-]+-old$)"
+    r"var/(?:log|cache|tmp)/|var/lib/apt/(?:lists|periodic|mirrors)/|var/lib/dpkg/(?:lock|triggers/|tmp\.ci/|available|[a-z-]+-old$)"
     r"|etc/(?:ld\.so\.cache|[^/]*-)$|tmp/|root/|run/|dev/|proc/|home/|work/"
 )
-"""Logs, caches and backups of apt and dpkg, and what this machine does beside."""
+"""Logs, caches, backups and the scratch folder of apt and dpkg, and what this machine does beside."""
 _CLONE_NEWNS, _MS_PRIVATE_REC, _MNT_DETACH = 0x20000, (1 << 18) | (1 << 14), 2
 
 
@@ -46,7 +46,7 @@ class KillWorld(ApplyWorld):
         self.lock = base / "project" / "pylock.toml"
         self.system = System(base) if apt else None
 
-    def build(self, *, modules: int = 60) -> None:
+    def build(self, *, modules: int = 24) -> None:
         """Everything, and the root where there is one."""
         self.wheel("tensorflow", PINS["tensorflow"], modules)
         super().build(modules=modules)
@@ -156,7 +156,9 @@ class System:
             files = {f"usr/lib/x86_64-linux-gnu/libcudnn{part}.so.8": f"{part} {version}\n" * 9000 for part in range(40)}
             world.package("libcudnn8", version, files=files)
             world.package("libcudnn8-dev", version, depends=f"libcudnn8 (= {version})")
-        world.package("libcudnn9-cuda-12", "9.3.0.75-1", files={f"usr/lib/x86_64-linux-gnu/libcudnn{n}.so.9": "9" * 9000 for n in range(40)})
+        world.package(
+            "libcudnn9-cuda-12", "9.3.0.75-1", files={f"usr/lib/x86_64-linux-gnu/libcudnn{n}.so.9": "9" * 9000 for n in range(40)}
+        )
         world.package("cuda-libraries-12-2", "12.2.2-1", depends="cuda-cudart-12-2 (>= 12.2.140)")
         world.package("cuda-cudart-12-2", "12.2.140-1")
         world.keyring = Path("/usr/share/keyrings/cuda-archive-keyring.gpg")
@@ -269,7 +271,7 @@ def _stanzas(path: Path) -> dict[str, str]:
 
 
 def _processes() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def _unshare() -> None:

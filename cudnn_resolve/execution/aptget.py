@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import WorldError
@@ -202,16 +202,30 @@ def held_packages(apt: Apt) -> tuple[str, ...]:
     return tuple(line.strip() for line in text.splitlines() if APT_NAME.fullmatch(line.strip())) if ok else ()
 
 
+def automatic_packages(apt: Apt) -> tuple[str, ...]:
+    """Names of packages that came along with others, which `apt-get autoremove` may take away with them."""
+    ok, text = apt.ask("apt-mark", "showauto")
+    return tuple(line.strip() for line in text.splitlines() if APT_NAME.fullmatch(line.strip())) if ok else ()
+
+
 def installed_versions(apt: Apt) -> dict[str, str]:
     """Installed packages and their versions, as dpkg has them."""
+    return {name: version for name, status, version in _rows(apt) if status == "i" and APT_VERSION.fullmatch(version)}
+
+
+def present_packages(apt: Apt) -> set[str]:
+    """Names of packages of which any file may be there, half installed ones too."""
+    return {name for name, status, _ in _rows(apt) if status not in "nc"}
+
+
+def _rows(apt: Apt) -> Iterator[tuple[str, str, str]]:
+    """Name, state and version of every package that dpkg knows; the state is the second letter that `dpkg -l` shows."""
     ok, text = apt.ask("dpkg-query", *_admin(apt), "-W", "-f", "${db:Status-Abbrev}\t${Package}\t${Version}\n")
-    out = {}
     for line in text.splitlines() if ok else ():
         status, _, rest = line.partition("\t")
         name, _, version = rest.partition("\t")
-        if status.startswith(("ii", "hi")) and APT_NAME.fullmatch(name) and APT_VERSION.fullmatch(version):
-            out[name] = version
-    return out
+        if len(status) > 1 and APT_NAME.fullmatch(name):
+            yield name, status[1], version
 
 
 def _admin(apt: Apt) -> tuple[str, ...]:
@@ -219,6 +233,11 @@ def _admin(apt: Apt) -> tuple[str, ...]:
     ok, text = apt.ask("apt-config", "shell", "STATUS", "Dir::State::status/f")
     found = re.search(r"^STATUS='(/[^'\n]+)/status'$", text, re.MULTILINE) if ok else None
     return ("--admindir", found[1]) if found else ()
+
+
+def purge(apt: Apt, words: Sequence[str], names: Sequence[str], tooling: Tooling) -> ToolResult:
+    """What became of the removal of packages, half installed ones too."""
+    return apt.run(tooling, "dpkg", *words, "--force-remove-reinstreq", "--purge", *names)
 
 
 def mend(apt: Apt, words: Sequence[str], tooling: Tooling) -> None:

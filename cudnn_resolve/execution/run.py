@@ -10,7 +10,7 @@ from urllib.parse import quote
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.execution.aptget import require_apt
 from cudnn_resolve.execution.check import check_before, check_room, installed_outside
-from cudnn_resolve.execution.exchange import Exchange, plan_exchange, suspicious_names, take_away
+from cudnn_resolve.execution.exchange import Exchange, plan_exchange, suspicious_names, take_away, written_folders
 from cudnn_resolve.execution.fetch import Download, check_known, download_by_name, download_local, fetch
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.installer import choose_installer, install_wheels
@@ -266,14 +266,13 @@ def _mib(count: int) -> str:
 
 
 def _files(exchange: Exchange) -> dict[str, Any]:
-    folders = dict.fromkeys(os.path.dirname(path) for path in exchange.add)
     return {
         "save": list(exchange.save),
         "add": list(exchange.add),
         "infos": list(exchange.infos),
         "made": list(exchange.made),
         "modes": dict(exchange.modes),
-        "names": suspicious_names(folders),
+        "names": suspicious_names(written_folders(exchange.add)),
     }
 
 

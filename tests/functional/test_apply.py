@@ -274,12 +274,18 @@ def test_a_difference_afterwards_is_a_failure_and_put_back(world: ApplyWorld, wo
 
 
 def test_an_interruption_at_any_record_is_put_back(world: ApplyWorld, work: Work) -> None:
+    cache = world.site / "torch" / "__pycache__"
+    cache.mkdir(exist_ok=True)
+    (cache / "part0.cpython-311.pyc.77").write_text("half compiled by somebody else, and earlier")
     former = world.former()
     seen: list[str] = []
 
     def stop(kind: str) -> None:
         seen.append(kind)
         if kind == "installed":
+            (world.site / "numpy" / "__pycache__").mkdir(exist_ok=True)
+            for folder in (world.site / "numpy", world.site / "torch"):
+                (folder / "__pycache__" / "part1.cpython-311.pyc.139622380197392").write_text("half")
             raise InterruptError("SIGTERM")
 
     done = carry_out(world.task(work.environment), replace(work, watch=stop))

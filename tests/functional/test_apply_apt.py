@@ -239,6 +239,25 @@ def test_an_interruption_at_any_record_is_put_back(world: AptWorld, tmp_path: Pa
     assert (world.files(), world.installed()) == before
 
 
+@pytest.mark.parametrize("state", ["reinstreq half-installed", "ok unpacked"])
+def test_what_dpkg_left_half_done_is_put_back(world: AptWorld, tmp_path: Path, state: str) -> None:
+    put(world, f"libcudnn8={OLD}")
+    assert world.apt("apt-mark", "auto", "libcudnn8").returncode == 0
+    before = (world.files(), world.installed(), world.automatic())
+    status = world.root / "var/lib/dpkg/status"
+
+    def torn(kind: str) -> None:
+        if kind == "saved":
+            stanzas = status.read_text().replace("install ok installed", f"install {state}").replace("hold ok installed", f"hold {state}")
+            status.write_text(stanzas)
+            raise InterruptError("SIGTERM")
+
+    done = carry_out(task_for(("libcudnn8", NEW), ("libcudnn9-cuda-12", "9.3.0.75-1")), replace(work_on(world, tmp_path), watch=torn))
+
+    assert (done.status, done.left) == ("reverted", ())
+    assert (world.files(), world.installed(), world.automatic()) == before
+
+
 def test_a_user_without_root_is_told_what_to_hand_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "is_root", lambda: False)
     host = FakeHost(executables=("/usr/bin/apt-get",), environ={"PATH": "/usr/bin"})
