@@ -70,6 +70,12 @@ class AptWorld:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._gpg("--yes", "--output", str(path), "--export", key)
 
+    def plain_key(self, armoured: Path) -> bytes:
+        """A key without its armour."""
+        path = self.base / "plain.gpg"
+        self._gpg("--yes", "--output", str(path), "--dearmor", str(armoured))
+        return path.read_bytes()
+
     def package(
         self,
         name: str,

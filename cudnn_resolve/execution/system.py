@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from cudnn_resolve.execution.repository import (
     fetch_keyring,
     install_keyring,
     outdated,
+    take_out_of_use,
 )
 from cudnn_resolve.execution.task import APT_NAME, APT_VERSION, SystemPackage
 from cudnn_resolve.host import disk
@@ -65,18 +65,12 @@ def _make_known(task: Task, apt: Apt, here: Mapping[str, str], journal: Journal,
     disk.make_folder(folder, 0o755)
     paths = [fetch_keyring(one, folder, apt, download) for one in task.keyrings]
     moved = list(outdated(apt_folders(apt)))
-    journal.add("keyring", before=here.get(PACKAGE), moved=moved)
+    journal.add("keyring", before=here.get(PACKAGE), moved=[one.path for one in moved])
     journal.add("change")
-    for path in moved:
-        _rename(apt, path, f"{path}{DISABLED}", tooling)
+    for one in moved:
+        take_out_of_use(one, apt, folder, tooling)
     for path in paths:
         install_keyring(path, apt, tooling)
-
-
-def _rename(apt: Apt, source: str, target: str, tooling: Tooling) -> None:
-    result = apt.run(tooling, "mv", "-f", "--", source, target)
-    if not result.ok:
-        raise WorldError(f"{source} could not be taken out of use: {result.why()}", code="keyring", context=tooling.log)
 
 
 def _keep_old(
@@ -204,7 +198,7 @@ def _restore_keyring(record: Mapping[str, Any], story: Story, apt: Apt, tooling:
             left.append(f"{PACKAGE} could not be removed: {done.why()}")
     folders = apt_folders(apt)
     for path in _texts(record.get("moved"), story):
-        if os.path.dirname(path) not in folders or os.path.normpath(path) != path:
+        if not folders.holds(path):
             raise tampered(story.folder, "it names a list or key that is none of apt's")
         if disk.kind(f"{path}{DISABLED}") is not None:
             done = apt.run(tooling, "mv", "-f", "--", f"{path}{DISABLED}", path)

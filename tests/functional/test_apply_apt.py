@@ -26,6 +26,7 @@ pytestmark = pytest.mark.skipif(
     bool(missing_tools()) or not disk.is_root(), reason=f"needs root and {', '.join(missing_tools()) or 'nothing else'}"
 )
 
+REVOKED = Path(__file__).resolve().parents[1] / "keys" / "nvidia-7fa2af80.asc"
 OLD = "8.9.6.50-1+cuda12.2"
 NEW = "8.9.7.29-1+cuda12.2"
 
@@ -156,6 +157,11 @@ def test_the_old_list_without_a_key_makes_room_and_comes_back(world: AptWorld, t
     deb = world.keyring_package()
     old = world.root / "etc/apt/sources.list.d/cuda.list"
     old.write_text("deb https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/ /\n")
+    keyring = world.root / "etc/apt/trusted.gpg"
+    revoked = world.plain_key(REVOKED)
+    world.export(world.make_key("somebody else"), keyring)
+    other = keyring.read_bytes()
+    keyring.write_bytes(revoked + other)
     before = world.files()
     work = work_on(world, tmp_path)
 
@@ -163,6 +169,7 @@ def test_the_old_list_without_a_key_makes_room_and_comes_back(world: AptWorld, t
 
     assert done.status == "done", done
     assert not old.exists()
+    assert keyring.read_bytes() == other
     assert undo(work, None).left == ()
     assert world.files() == before
 
