@@ -6,7 +6,7 @@ usage: apply_stacks.py [--python X.Y]… [--installer uv|pip]… [--stack NAME]�
 Each run makes an environment, carries the plan out with the real command line and the configured index, does it again (which must find
 nothing to do), imports the frameworks in every order in a process that sees a stand-in for the driver and a GPU, and removes the
 environment. The process tells which libcudnn it has mapped: one directory, of the planned version. A child that opens libcudnn by its
-bare name after the import gets the same one. Prints a line for each run, and a table at the end. Exit code 1 where there is a fault.
+bare name afterwards gets the same one. Prints a line for each run, and a table at the end. Exit code 1 where there is a fault.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ STACKS = {
 MACHINE = ("--driver", "610.40.01", "--gpu", "L4", "--no-variant-indexes")
 BARE = """
 import ctypes, importlib, sys
-importlib.import_module(sys.argv[1])
+module = importlib.import_module(sys.argv[1])
+if sys.argv[1] == "tensorflow":
+    module.config.list_physical_devices("GPU")  # it loads its libraries when it looks for a device
 library = ctypes.CDLL(sys.argv[2])
 library.cudnnGetVersion.restype = ctypes.c_size_t
 print("ANSWER", library.cudnnGetVersion())

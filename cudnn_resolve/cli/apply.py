@@ -178,7 +178,7 @@ def _finish(done: Execution, plan: Plan | None, options: Options, *, undoing: bo
         emit(render_json(encode(done, _encoded(plan))), options)
     else:
         emit(render(done, style=style_of(options), width=width_of(options), undoing=undoing), options)
-    return int(done.exit_code) if done.status != "interrupted" else 130
+    return 130 if done.status == "interrupted" else int(done.exit_code)
 
 
 def _encoded(plan: Plan | None) -> dict[str, Any] | None:

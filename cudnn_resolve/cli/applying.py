@@ -123,7 +123,7 @@ def _carry_out(plan: Plan, task: Task, work: Work, options: Options, ways: Ways)
         raise _managed(work.environment)
     if ways.confirm is not None and not ways.confirm(plan):
         work.shelf.unmark()
-        return Execution(status="interrupted", notes=("not carried out: the answer was no",), exit_code=ExitCode.NO)
+        return Execution(status="declined", exit_code=ExitCode.NO)
 
     def verify() -> tuple[str, ...]:
         from cudnn_resolve.cli.gather import detect_facts

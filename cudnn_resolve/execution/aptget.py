@@ -23,6 +23,7 @@ NEW_KEYS = ("3BF863CC", "8793F200")
 _TIMEOUT_SECONDS = 120.0
 _OPTIONS = ("-y", "-q", "--no-install-recommends", "-o", "Dpkg::Use-Pty=0", "-o", "APT::Install-Suggests=0", "-o", "DPkg::Lock::Timeout=60")
 _LINE = re.compile(r"^(Inst|Remv|Purg) (\S+)(?: \[([^\]]*)\])?(?: \((\S+))?", re.MULTILINE)
+_UNFINISHED = re.compile(r"extended_states\.[A-Za-z0-9]{6}", re.ASCII)
 _UNSIGNED = re.compile(r"(NO_PUBKEY|EXPKEYSIG|REVKEYSIG|KEYEXPIRED|is not signed|signatures couldn't be verified|were invalid)")
 
 
@@ -235,6 +236,14 @@ def _admin(apt: Apt) -> tuple[str, ...]:
     return ("--admindir", found[1]) if found else ()
 
 
+def unfinished_files(apt: Apt) -> tuple[str, ...]:
+    """Files that an apt which was killed left beside its own list of marks."""
+    ok, text = apt.ask("apt-config", "shell", "STATE", "Dir::State/d")
+    found = re.search(r"^STATE='(/[^'\n]+)'$", text, re.MULTILINE) if ok else None
+    folder = found[1].rstrip("/") if found else "/var/lib/apt"
+    return tuple(f"{folder}/{name}" for name in disk.names_in(folder) if _UNFINISHED.fullmatch(name))
+
+
 def purge(apt: Apt, words: Sequence[str], names: Sequence[str], tooling: Tooling) -> ToolResult:
     """What became of the removal of packages, half installed ones too."""
     return apt.run(tooling, "dpkg", *words, "--force-remove-reinstreq", "--purge", *names)
@@ -243,3 +252,10 @@ def purge(apt: Apt, words: Sequence[str], names: Sequence[str], tooling: Tooling
 def mend(apt: Apt, words: Sequence[str], tooling: Tooling) -> None:
     """Nothing; what a kill left half configured is configured."""
     apt.run(tooling, "dpkg", *words, "--force-confold", "--configure", "-a")
+
+
+def forget_unfinished(apt: Apt, before: Iterable[str], tooling: Tooling) -> None:
+    """Nothing; what a kill left half written is gone, but for what was there before."""
+    gone = set(unfinished_files(apt)) - set(before)
+    if gone:
+        apt.run(tooling, "rm", "-f", "--", *sorted(gone))

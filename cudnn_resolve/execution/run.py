@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from cudnn_resolve.errors import CudnnResolveError, WorldError
+from cudnn_resolve.errors import CudnnResolveError, IndexUnavailableError, WorldError
 from cudnn_resolve.execution.aptget import require_apt
 from cudnn_resolve.execution.check import check_before, check_room, installed_outside
 from cudnn_resolve.execution.exchange import Exchange, plan_exchange, suspicious_names, take_away, written_folders
@@ -317,9 +317,11 @@ def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution
         story = journal.story()
         log = journal.log if disk.kind(journal.log) else None
         if story.state == "begun":
-            journal.add("dropped", why=trouble.code)
+            journal.add("dropped", why="index-unavailable" if isinstance(error, IndexUnavailableError) else trouble.code)
             work.shelf.unmark()
             work.shelf.prune()
+            if isinstance(error, IndexUnavailableError) and not error.hint:
+                error.hint = "nothing was changed; what was fetched is kept, so the same command goes on from there"
             if isinstance(error, CudnnResolveError):
                 raise error
             return Execution(status="interrupted", id=journal.id, trouble=trouble, log=log)

@@ -55,6 +55,7 @@ def prepare_system(task: Task, host: Host, journal: Journal, tooling: Tooling, d
         packages=[[one.name, one.version, one.before] for one in packages],
         along={name: [version, here.get(name)] for name, version in simulation.install.items() if name not in named},
         held=sorted(held),
+        unfinished=list(aptget.unfinished_files(apt)),
         automatic=sorted(set(aptget.automatic_packages(apt)) & named),  # apt-get takes those that are named for wanted
     )
     return apt, packages
@@ -120,6 +121,7 @@ def restore_system(story: Story, host: Host, tooling: Tooling) -> tuple[str, ...
     try:
         aptget.mend(apt, dpkg_words(apt), tooling)
         if record is not None:
+            aptget.forget_unfinished(apt, _texts(record.get("unfinished", []), story), tooling)
             left += _restore_packages(record, story, apt, tooling)
         if keyring is not None:
             left += _restore_keyring(keyring, story, apt, tooling)

@@ -21,6 +21,7 @@ _HEADS = {
     "broken": "it failed, and not everything could be put back",
     "undone": "undone: the environment is as it was before",
     "interrupted": "interrupted before anything was changed",
+    "declined": "nothing was changed: the answer was no",
     "dry-run": "nothing was changed (--dry-run)",
 }
 _COLORS = {"done": "green", "undone": "green", "reverted": "yellow", "broken": "red", "interrupted": "yellow"}

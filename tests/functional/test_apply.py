@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import Work, carry_out
 from cudnn_resolve.execution.shelf import Shelf
 from cudnn_resolve.execution.task import Piece, Task, check_task
+from cudnn_resolve.host import clock
 from cudnn_resolve.host.interrupt import InterruptError
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.plan.preload import MODULE
@@ -293,6 +295,24 @@ def test_an_interruption_at_any_record_is_put_back(world: ApplyWorld, work: Work
     assert seen[:6] == ["begin", "fetched", "files", "change", "saved", "installed"]
     assert (done.status, done.exit_code) == ("reverted", 4)
     assert world.former() == former
+
+
+def test_a_clock_that_jumps_changes_nothing_of_what_is_done(world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    former = world.former()
+    times = itertools.cycle(("2026-11-21T00:00:00Z", "1970-01-01T00:00:00Z", "2106-02-07T06:28:15Z", "1999-12-31T23:59:59Z"))
+    monkeypatch.setattr(clock, "moment", lambda: next(times))
+    first = Task(targets=("numpy",), install=tuple(one for one in world.task(work.environment).install if one.name == "numpy"))
+    assert carry_out(first, work).status == "done"
+    middle = world.former()
+
+    stopped = carry_out(world.task(work.environment), replace(work, verify=lambda: ("as if",)))
+    assert (stopped.status, world.former() == middle) == ("reverted", True)
+    done = carry_out(world.task(work.environment), work)
+
+    assert (done.status, done.id) == ("done", 3)
+    assert [one.id for one in work.shelf.stories()] == [1, 2, 3]
+    assert (undo(work, None).left, world.former() == middle) == ((), True)
+    assert (undo(work, None).left, world.former() == former) == ((), True)
 
 
 def test_a_bug_of_ours_is_put_back_too(world: ApplyWorld, work: Work) -> None:

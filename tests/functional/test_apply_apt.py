@@ -251,18 +251,23 @@ def test_what_dpkg_left_half_done_is_put_back(world: AptWorld, tmp_path: Path, s
     put(world, f"libcudnn8={OLD}")
     assert world.apt("apt-mark", "auto", "libcudnn8").returncode == 0
     before = (world.files(), world.installed(), world.automatic())
-    status = world.root / "var/lib/dpkg/status"
+    status, states = world.root / "var/lib/dpkg/status", world.root / "var/lib/apt/extended_states"
+    earlier = states.parent / "extended_states.Z9z9Z9"
+    earlier.write_text("half written, but not by us")
 
     def torn(kind: str) -> None:
         if kind == "saved":
             stanzas = status.read_text().replace("install ok installed", f"install {state}").replace("hold ok installed", f"hold {state}")
             status.write_text(stanzas)
+            (states.parent / "extended_states.a1B2c3").write_text("half written")
             raise InterruptError("SIGTERM")
 
     done = carry_out(task_for(("libcudnn8", NEW), ("libcudnn9-cuda-12", "9.3.0.75-1")), replace(work_on(world, tmp_path), watch=torn))
 
     assert (done.status, done.left) == ("reverted", ())
     assert (world.files(), world.installed(), world.automatic()) == before
+    assert [path.name for path in states.parent.glob("extended_states*")].count(earlier.name) == 1
+    assert len(list(states.parent.glob("extended_states*"))) == 2
 
 
 def test_a_user_without_root_is_told_what_to_hand_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.apply_world import lend_pip
+from tests.index_server import IndexServer, cut
 from tests.small_wheels import tree, write_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -214,6 +216,50 @@ def test_resume_does_again_what_was_stopped(bench: Bench) -> None:
     assert done.returncode == 0, done
     assert done.stdout.startswith("done: ")
     assert bench("-q").stdout == "nothing to do: the environment is as planned\n"
+
+
+def test_an_index_that_dies_midway_changes_nothing_and_what_came_is_kept(bench: Bench) -> None:
+    with IndexServer() as index:
+        lines = ['lock-version = "1.0"', 'created-by = "a test"']
+        for name in ("demo", "other"):
+            file = index.add_wheel(name, "1.0", members={f"{name}/data.bin": os.urandom(4000)})
+            url = f"{index.root}/files/{name}/{file.filename}"
+            wheel = f'{{name = "{file.filename}", url = "{url}", hashes = {{sha256 = "{file.digest}"}}}}'
+            lines += ["[[packages]]", f'name = "{name}"', 'version = "1.0"', f"wheels = [{wheel}]"]
+        (bench.base / "pylock.toml").write_text("\n".join(lines))
+        lend_pip(next(bench.venv.glob("lib/python3*/site-packages")))
+        before = tree(bench.venv)
+        index.fail("/files/other/", cut(0))
+
+        lost = bench("-q", "--installer", "pip")
+
+        assert (lost.returncode, tree(bench.venv)) == (3, before), lost
+        assert "other-1.0-py3-none-any.whl could not be downloaded" in lost.stderr
+        assert "the same command goes on from there" in lost.stderr
+        index.heal()
+        index.asked.clear()
+        again = bench("-q", "--installer", "pip")
+        assert (again.returncode, index.paths()) == (0, ["/files/other/other-1.0-py3-none-any.whl"]), again
+
+
+def test_whoever_says_no_is_told_that_nothing_was_changed(bench: Bench) -> None:
+    bench.lock(("demo", "1.0"))
+    before = tree(bench.venv)
+    program = "import sys; from cudnn_resolve.host import terminal; terminal.can_answer = lambda: True; terminal.ask = lambda text: False\n"
+    program += "from cudnn_resolve.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(bench.base / "state")}
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, "apply", "--python", str(bench.venv)],
+        cwd=bench.base,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (1, "nothing was changed: the answer was no\n"), done
+    assert tree(bench.venv) == before
 
 
 def test_a_script_of_a_lock_installs_what_is_in_it(bench: Bench) -> None:
