@@ -62,17 +62,21 @@ def plan_exchange(
     if owned:
         kept = [one for name, one in installed.items() if name not in leaving]
         shared = claimed_by_others(host, kept, set(owned)) - set(coming)
-    wanted = dict.fromkeys((*(path for path in owned if path not in shared), *coming, *own))
-    save = [path for path in dict.fromkeys(with_compiled(wanted, environment.tag)) if disk.kind(path) in ("file", "link")]
-    for path in save:
-        refuse_detour(path, environment)
     lock = f"{environment.prefix}/.lock"  # uv makes it in a virtual environment
     add = (*coming, *(() if disk.kind(lock) else (lock,)))
+    made = tuple(_missing_folders((*add, *(f"{wheel.info}/RECORD" for wheel in wheels))))
+    new = set(made)  # nothing can lie there that would have to be saved
+    wanted = dict.fromkeys((*(path for path in owned if path not in shared), *coming, *own))
+    there = [path for path in wanted if os.path.dirname(path) not in new]
+    save = [path for path in dict.fromkeys(with_compiled(there, environment.tag)) if disk.kind(path) in ("file", "link")]
+    for folder in dict.fromkeys(os.path.dirname(path) for path in (*save, *there)):
+        if disk.kind(folder) is not None:
+            refuse_detour(f"{folder}/", environment)
     return Exchange(
         save=tuple(save),
         add=add,
         infos=tuple(_own_folders(wheels, leaving)),
-        made=tuple(_missing_folders((*add, *(f"{wheel.info}/RECORD" for wheel in wheels)))),
+        made=made,
         modes={folder: disk.mode_of(folder) for folder in _folders_of(save, environment)},
     )
 
