@@ -275,6 +275,7 @@ def _held(environment: Environment, ways: Ways, *, mark: bool = True) -> Iterato
     orphaned = told is not None and not alive(told[0])
     found = hold(folder, wait_seconds=_ORPHAN_SECONDS if orphaned else _RACE_SECONDS)
     if found is None:
+        told = _told(shelf)
         who = f" (process {told[0]}, since {told[1]})" if told is not None else ""
         raise WorldError(
             f"another apply is at work on {environment.prefix}{who}",

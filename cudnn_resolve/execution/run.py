@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from cudnn_resolve.errors import CudnnResolveError, IndexUnavailableError, WorldError
 from cudnn_resolve.execution.aptget import require_apt
-from cudnn_resolve.execution.check import check_before, check_room, installed_outside
+from cudnn_resolve.execution.check import check_before, check_room, installed_outside, mib
 from cudnn_resolve.execution.exchange import Exchange, plan_exchange, suspicious_names, take_away, written_folders
 from cudnn_resolve.execution.fetch import Download, check_known, download_by_name, download_local, fetch
 from cudnn_resolve.execution.installed import installed_packages
@@ -268,15 +268,11 @@ def check_room_for_download(total: int, folder: str) -> None:
     free = disk.free_bytes(folder)
     if total > free:
         raise WorldError(
-            f"{_mib(total)} are to be fetched and {_mib(free)} are free",
+            f"{mib(total)} are to be fetched and {mib(free)} are free",
             code="disk-full",
             context=folder,
             hint="make room there, or set XDG_STATE_HOME to a folder on a larger disk",
         )
-
-
-def _mib(count: int) -> str:
-    return f"{count / (1 << 20):.0f} MiB"
 
 
 def _files(exchange: Exchange) -> dict[str, Any]:

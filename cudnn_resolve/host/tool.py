@@ -90,6 +90,8 @@ def run_tool(argv: Sequence[str], tooling: Tooling, *, env: Mapping[str, str], o
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             if process is not None:
                 _end(process, outlives=outlives)
+                if isinstance(error, OSError):  # the log cannot be written: the disk is full
+                    raise refusal(error, tooling.log) from None
                 raise
             reason = getattr(error, "strerror", None) or str(error)
             return ToolResult(returncode=None, tail=(f"{argv[0]}: {reason}",))

@@ -27,15 +27,10 @@ _HEADS = {
 _COLORS = {"done": "green", "undone": "green", "reverted": "yellow", "broken": "red", "interrupted": "yellow"}
 
 
-def render(done: Execution, *, style: Style | None = None, width: int = 100, undoing: bool = False) -> str:
-    """The execution in a few lines."""
+def render(done: Execution, *, style: Style | None = None, width: int = 100, head: str | None = None) -> str:
+    """The execution in a few lines; `head` stands for the first one where what was asked for is not an `apply`."""
     paint = style or Style()
-    head = _HEADS[done.status]
-    if done.status == "nothing" and undoing:
-        head = "nothing to undo"
-    if done.status == "broken" and undoing:
-        head = "not everything could be put back"
-    lines = [paint(head, "bold", _COLORS.get(done.status, "bold"))]
+    lines = [paint(head or _HEADS[done.status], "bold", _COLORS.get(done.status, "bold"))]
     for text, first in _details(done):
         lines.extend(wrap(clean(text), width=width, first=first, rest=" " * len(first)))
     return "\n".join(lines) + "\n"
@@ -43,7 +38,7 @@ def render(done: Execution, *, style: Style | None = None, width: int = 100, und
 
 def _details(done: Execution) -> Iterator[tuple[str, str]]:
     """What follows the head: each text with what stands before it."""
-    if done.trouble is not None and done.status != "undone":
+    if done.trouble is not None and done.status not in ("undone", "interrupted"):
         yield done.trouble.message, "  "
         if done.trouble.hint:
             yield f"hint: {done.trouble.hint}", "  "

@@ -46,7 +46,9 @@ class Bench:
         path.write_text("\n".join(lines))
         return path
 
-    def __call__(self, *words: str, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
+    def __call__(
+        self, *words: str, env: Mapping[str, str] | None = None, below: tuple[str, ...] = (), **more: Any
+    ) -> subprocess.CompletedProcess[str]:
         environ = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
@@ -55,7 +57,7 @@ class Bench:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             **(env or {}),
         }
-        argv = [sys.executable, "-m", "cudnn_resolve", "apply", "--python", str(self.venv), *words]
+        argv = [*below, sys.executable, "-m", "cudnn_resolve", "apply", "--python", str(self.venv), *words]
         done = subprocess.run(
             argv, env=environ, cwd=self.base, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, **more
         )
@@ -240,6 +242,26 @@ def test_an_index_that_dies_midway_changes_nothing_and_what_came_is_kept(bench: 
         index.asked.clear()
         again = bench("-q", "--installer", "pip")
         assert (again.returncode, index.paths()) == (0, ["/files/other/other-1.0-py3-none-any.whl"]), again
+
+
+SMALL_DISK = 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@"'
+
+
+@pytest.mark.skipif(
+    subprocess.run(["unshare", "-m", "sh", "-c", "mount -t tmpfs none /mnt"], capture_output=True, check=False).returncode != 0,
+    reason="no small disk can be made here: that needs root and a mount namespace",
+)
+@pytest.mark.parametrize("size", ["8k", "24k"])
+def test_a_full_disk_changes_nothing(bench: Bench, size: str) -> None:
+    bench.lock(("demo", "1.0"), ("other", "2.0"))
+    (bench.base / "state").mkdir()
+    before = tree(bench.venv)
+
+    done = bench("-q", below=("unshare", "-m", "sh", "-c", SMALL_DISK, "sh", size, str(bench.base / "state")))
+
+    assert done.returncode in (3, 4), done
+    assert "o space left" in done.stdout + done.stderr or "are free" in done.stderr
+    assert tree(bench.venv) == before
 
 
 def test_whoever_says_no_is_told_that_nothing_was_changed(bench: Bench) -> None:

@@ -41,7 +41,7 @@ def test_text(done: Execution, said: list[str]) -> None:
 
 
 def test_nothing_to_undo() -> None:
-    assert render(Execution(status="nothing"), undoing=True).startswith("nothing to undo\n")
+    assert render(Execution(status="nothing"), head="nothing to undo").startswith("nothing to undo\n")
 
 
 def test_json_has_every_field_and_can_be_printed() -> None:
