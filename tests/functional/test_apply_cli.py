@@ -191,7 +191,7 @@ def test_a_frozen_plan_without_files_is_refused_with_the_reason(bench: Bench) ->
 
 def test_resume_does_again_what_was_stopped(bench: Bench) -> None:
     bench.lock(("demo", "1.0"))
-    assert bench("--resume").stdout.startswith("nothing to do")
+    assert bench("--resume").stdout.startswith("nothing to resume")
     program = (
         "import os, signal, sys\n"
         "from cudnn_resolve.execution import journal\n"
