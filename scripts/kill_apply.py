@@ -140,6 +140,8 @@ def rounds(world: KillWorld, number: int, during: str, kills: int, chance: rando
         if not good:
             print(f"turn {turn}: {now}, then {verb}; exit code {last}: {said} | first {code}: {output} | {fault}")
             print("  ", [(one, found.get(one)) for one in sorted({*wanted, *found}) if wanted.get(one) != found.get(one)][:10], flush=True)
+        if turn % 25 == 24:
+            print(f"after {turn + 1}: {sum(count for key, count in counts.items() if 'WRONG' in key)} wrong", flush=True)
     return counts
 
 
