@@ -179,7 +179,7 @@ def _finish(done: Execution, plan: Plan | None, options: Options, *, head: str |
 
         emit(render_json(encode(done, _encoded(plan))), options)
     else:
-        emit(render(done, style=style_of(options), width=width_of(options), head=head), options)
+        emit(render(done, style=style_of(options), width=width_of(options), head=head, python=options.python), options)
     return 130 if done.status == "interrupted" else int(done.exit_code)
 
 

@@ -116,7 +116,7 @@ def move_tree(source: str, target: str) -> None:
                 else:
                     os.rename(entry.path, place)
     except OSError as error:
-        raise refusal(error, target) from None
+        raise refusal(error, str(error.filename2 or target)) from None
 
 
 def remove(path: str) -> None:

@@ -41,6 +41,8 @@ def test_text(done: Execution, said: list[str]) -> None:
 
 
 def test_nothing_to_undo() -> None:
+    done = render(Execution(status="done", id=3), python="my env/bin/python")
+    assert "`cudnn-resolve apply --undo 3 --python 'my env/bin/python'` puts back" in done
     assert render(Execution(status="nothing"), head="nothing to undo").startswith("nothing to undo\n")
 
 
