@@ -86,7 +86,9 @@ def require_apt(task: Task, host: Host) -> Apt:
         raise WorldError(
             "this system has no apt-get, and the plan needs packages of the system: " + ", ".join(one.name for one in task.apt),
             code="no-apt",
-            hint="; ".join(rpm_commands(task)) if which(host, "dnf") or which(host, "rpm") else "use --channel pip",
+            hint="nothing was changed; for packages in RPM form these are the commands:\n  " + "\n  ".join(rpm_commands(task))
+            if which(host, "dnf") or which(host, "rpm")
+            else "use --channel pip",
         )
     raise WorldError(
         "the packages of the system need root, and this user has none",
