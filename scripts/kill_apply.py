@@ -73,7 +73,8 @@ class Trial:
 
     def fault(self, code: int, output: str, now: str) -> str:
         """What is wrong with how the command itself ended; empty where nothing is."""
-        if "Traceback" in output or "internal error" in output:
+        started = "/cudnn_resolve/" in output and "import mute" not in output  # before, Ctrl-C makes Python itself print where it is
+        if ("Traceback" in output and started) or "internal error" in output:
             return "a traceback"
         if self.number == signal.SIGKILL:
             return ""

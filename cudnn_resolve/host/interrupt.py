@@ -35,6 +35,19 @@ def undisturbed() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def mute() -> Iterator[None]:
+    """Nothing; inside, SIGINT ends this process at once and without a word, unless somebody else has decided what it does."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextlib.contextmanager
 def held_back() -> Iterator[None]:
     """Nothing; these signals wait until this is over, so that what happens inside is known to have happened."""
     if threading.current_thread() is not threading.main_thread():
