@@ -36,7 +36,8 @@ def test_who_was_started_with_nohup_stays_so() -> None:
 
 def test_a_signal_is_one_exception_and_waits_where_it_must_not_stop() -> None:
     seen = []
-    with pytest.raises(InterruptError, match="SIGINT"), interruptible():
+
+    def work() -> None:
         with undisturbed():
             os.kill(os.getpid(), signal.SIGINT)
             seen.append("on the way back")
@@ -44,5 +45,8 @@ def test_a_signal_is_one_exception_and_waits_where_it_must_not_stop() -> None:
             os.kill(os.getpid(), signal.SIGINT)
             seen.append("while a record is written")
         seen.append("never")
+
+    with interruptible(), pytest.raises(InterruptError, match="SIGINT"):
+        work()
 
     assert seen == ["on the way back", "while a record is written"]
