@@ -21,7 +21,7 @@ def interrupt(line: str) -> None:
 
 
 @pytest.mark.parametrize(("outlives", "whole"), [(True, True), (False, False)])
-def test_a_tool_that_must_not_be_torn_off_is_awaited_and_its_output_kept(tmp_path: Path, outlives: bool, whole: bool) -> None:
+def test_a_tool_that_must_not_be_torn_off_is_awaited_and_its_output_kept(tmp_path: Path, *, outlives: bool, whole: bool) -> None:
     tooling = Tooling(log=str(tmp_path / "log.txt"), on_line=interrupt)
 
     with interruptible(), pytest.raises(InterruptError, match="SIGTERM"):
