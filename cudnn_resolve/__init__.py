@@ -58,6 +58,7 @@ def plan(  # noqa: PLR0913 - the options of the command line
     exclude_newer: str | None = None,
     no_binary: str | Sequence[str] = (),
     only_binary: str | Sequence[str] = (),
+    pre: bool = False,
     no_variant_indexes: bool = False,
     offline: bool = False,
 ) -> dict[str, Any]:
@@ -100,6 +101,7 @@ def lock(  # noqa: PLR0913 - the options of the command line
     exclude_newer: str | None = None,
     no_binary: str | Sequence[str] = (),
     only_binary: str | Sequence[str] = (),
+    pre: bool = False,
     no_variant_indexes: bool = False,
     offline: bool = False,
     output: str | None = None,
@@ -144,6 +146,7 @@ def apply(  # noqa: PLR0913 - the options of the command line
     exclude_newer: str | None = None,
     no_binary: str | Sequence[str] = (),
     only_binary: str | Sequence[str] = (),
+    pre: bool = False,
     no_variant_indexes: bool = False,
     offline: bool = False,
     installer: Literal["auto", "pip", "uv"] = "auto",

@@ -13,12 +13,23 @@ import sys
 import tarfile
 import tempfile
 import zipfile
+from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "cudnn_resolve"
 TABLES = f"{PACKAGE}/_matrices"
-SDIST_PARTS = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", ".ci/run", "scripts/test", "tests/conftest.py")
+SDIST_PARTS = (
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    ".ci/run",
+    "scripts/test",
+    "tests/conftest.py",
+    "hatch_build.py",
+)
 """What an unpacked sdist needs so that one can build and test from it, besides the package and the tables."""
 
 
@@ -62,6 +73,15 @@ def files(checkout: Path, folder: str) -> dict[str, bytes]:
     }
 
 
+@lru_cache(maxsize=1)
+def copies(checkout: Path) -> dict[str, bytes]:
+    """Name and bytes of the compiled copy of every table."""
+    from cudnn_resolve.host.shippedcopy import FOLDER
+    from cudnn_resolve.host.tables import DirectoryTables
+
+    return {f"{FOLDER}/{name}.json": content for name, content in DirectoryTables(checkout / "matrices", label="matrices").copies()}
+
+
 def differences(what: str, wanted: dict[str, bytes], found: dict[str, bytes]) -> list[str]:
     """A line for each file that lacks, differs or has no business there."""
     lines = [f"{what}: {name} is missing" for name in sorted(wanted.keys() - found.keys())]
@@ -73,7 +93,7 @@ def differences(what: str, wanted: dict[str, bytes], found: dict[str, bytes]) ->
 
 
 def wheel_faults(checkout: Path, wheel: Path) -> list[str]:
-    """What is wrong with the wheel: it holds the package, the tables, the licence and its metadata, and nothing else."""
+    """What is wrong with the wheel: it holds the package, the tables and their compiled copies, licence and metadata, and nothing else."""
     found = wheel_content(wheel)
     info = next((name.partition("/")[0] for name in found if name.endswith(".dist-info/METADATA")), None)
     if info is None:
@@ -81,6 +101,7 @@ def wheel_faults(checkout: Path, wheel: Path) -> list[str]:
     about = {name.removeprefix(f"{info}/"): content for name, content in found.items() if name.startswith(f"{info}/")}
     wanted = {f"{PACKAGE}/{name}": content for name, content in files(checkout, PACKAGE).items()}
     wanted |= {f"{TABLES}/{name}": content for name, content in files(checkout, "matrices").items()}
+    wanted |= {f"{PACKAGE}/{name}": content for name, content in copies(checkout).items()}
     faults = differences("wheel", wanted, {name: content for name, content in found.items() if not name.startswith(f"{info}/")})
     if about.get("licenses/LICENSE") != (checkout / "LICENSE").read_bytes():
         faults.append("wheel: the licence is missing")

@@ -13,6 +13,7 @@ import check_wheel
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.xdist_group("wheel")  # built once, not by every worker
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def test_installed_wheel_runs_outside_the_checkout(wheel: Path, tmp_path: Path) 
     target = tmp_path / "site"
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(target), str(wheel)]
     subprocess.run(install, check=True, cwd=tmp_path)
-    environment = {**os.environ, "PYTHONPATH": str(target)}
+    environment = {**os.environ, "PYTHONPATH": str(target), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     where = [sys.executable, "-c", "import cudnn_resolve; print(cudnn_resolve.__file__)"]
     argv = [sys.executable, "-m", "cudnn_resolve", "matrix", "list"]
 
@@ -66,6 +67,7 @@ def test_installed_wheel_runs_outside_the_checkout(wheel: Path, tmp_path: Path) 
     assert (done.returncode, done.stderr) == (0, "")
     assert "tensorflow" in done.stdout
     assert "torch" in done.stdout
+    assert not (tmp_path / "cache").exists(), "tables were compiled although the wheel has them compiled"
 
 
 @pytest.mark.parametrize(

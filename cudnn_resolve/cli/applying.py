@@ -97,7 +97,7 @@ def _plan(options: Options, ways: Ways) -> tuple[Plan, Task | None]:
     else:
         from cudnn_resolve.cli.plan import plan_of
 
-        plan = plan_of(options)
+        plan = plan_of(options, "plan" if ways.dry_run else "apply")
     return plan, task_of(plan, gather_book(options).framework_of) if plan.is_satisfiable else None
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "markdown")
 _HANDED_ON = (
     *("python", "requirement", "constraint", "group", "cuda", "cudnn"),
-    *("driver", "gpu", "glibc", "os", "prefer", "driver_policy", "device", "strict_pins", "channel", "matrix"),
+    *("driver", "gpu", "glibc", "os", "prefer", "driver_policy", "device", "pre", "strict_pins", "channel", "matrix"),
     *("index_url", "extra_index_url", "find_links", "index_strategy", "exclude_newer", "no_binary", "only_binary"),
     *("no_variant_indexes", "offline", "no_color"),
 )

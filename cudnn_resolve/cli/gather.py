@@ -13,7 +13,7 @@ from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.version import Capability
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.machine import Machine
@@ -30,8 +30,8 @@ class Question:
     request: Request
 
 
-def gather_question(options: Options, *, fresh: bool = False, preferences: Mapping[str, str] | None = None) -> Question:
-    """The question behind the options; `fresh`: for a new environment, whatever is installed in this one.
+def gather_question(options: Options, *, fresh: bool = False, verb: str = "plan") -> Question:
+    """The question behind the options, asked by a command; `fresh`: for a new environment, whatever is installed in this one.
 
     UsageError, InputError or WorldError where a part of it cannot be had.
     """
@@ -47,16 +47,15 @@ def gather_question(options: Options, *, fresh: bool = False, preferences: Mappi
     source = open_packages(options, wishes, facts)
     direct, extras = direct_of(wishes, source)
     request = request_of(options, book, replace(wishes, extras=(*wishes.extras, *extras)), source, direct)
-    request = replace(request, tell=lambda text: tell(text, options))
+    request = replace(request, verb=verb, tell=lambda text: tell(text, options))
     machine = machine_of(facts, book)
     if fresh:
         machine = replace(machine, pip={}, requires={})
     if not options.offline:
         from cudnn_resolve.resolution.ahead import names_ahead
+        from cudnn_resolve.resolution.settle import settle
 
-        source.expect(names_ahead(book, machine, request))
-    if preferences:
-        request = replace(request, preferences=preferences)
+        source.expect(names_ahead(book, machine, settle(request, machine) if machine.python is not None else request))
     return Question(book=book, facts=facts, machine=machine, request=request)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os.path
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.cli.gather import Question, gather_book, gather_facts, gather_question
@@ -29,7 +29,7 @@ STATED = ("index-strategy", "exclude-newer", "no-binary", "only-binary")
 
 TOLD = frozenset(
     {"advisory", "cuda-majors", "cudnn-majors", "driver-policy", "extra-not-installable", "from-source", "known-in-part", "left-out"}
-    | {"older-repository", "older-toolkit", "requirements-guessed", "several-indexes"}
+    | {"same-build", "older-repository", "older-toolkit", "requirements-guessed", "several-indexes"}
 )
 """Warnings of a plan that hold for a lock, too; the others speak of the environment or of what is not known of the machine."""
 
@@ -98,7 +98,7 @@ def locked_settings(lock: Lock, path: str, args: argparse.Namespace) -> dict[str
             out[name] = list(values)
         elif name == "platform":
             out["platforms"] = list(values)
-        elif name == "no-variant-indexes":
+        elif name in ("no-variant-indexes", "pre"):
             out[name] = values == ("true",)
         elif name in ("driver", "python-version", "glibc", "os", *STATED) and values:
             out[name] = values[0]
@@ -141,11 +141,12 @@ def asked_of(sitting: Sitting, answers: Sequence[Answer], base: str) -> Asked:
         "exclude-newer": _one(options.exclude_newer),
         "no-binary": options.no_binary,
         "only-binary": options.only_binary,
+        "pre": ("true",) if options.pre else (),
         "no-variant-indexes": () if options.variant_indexes else ("true",),
     }
     files = {name: tuple(_to(base, one, name) for one in getattr(options, field) if one != "-") for name, field in FILES.items()}
     return Asked(
-        targets=tuple(target.text for target in request.targets),
+        targets=tuple(_said(request.unsettled or request)),
         said=options.frameworks,
         requirements=tuple(dict.fromkeys(_required(one, request, base) for one in request.extras)),
         files=tuple((name, values) for name, values in files.items() if values),
@@ -157,6 +158,12 @@ def asked_of(sitting: Sitting, answers: Sequence[Answer], base: str) -> Asked:
         strict_pins=options.strict_pins,
         stated=tuple((name, values) for name, values in facts.items() if values),
     )
+
+
+def _said(request: Request) -> Iterator[str]:
+    """The targets as a lock remembers them, each with its marker."""
+    for target in (*request.targets, *request.conditional):
+        yield f"{target.text}; {target.marker}" if target.marker is not None else target.text
 
 
 def _required(extra: Extra, request: Request, base: str) -> str:
@@ -230,7 +237,11 @@ def answers_of(sitting: Sitting, old: Lock | None, upgraded: frozenset[str], *, 
     from cudnn_resolve.plan.make import make_plan
 
     options, *others = _each(sitting.options, sitting.platforms)
-    first = gather_question(options, fresh=True)
+    first = gather_question(options, fresh=True, verb="lock")
+    if len(sitting.platforms) > 1:
+        first = replace(first, request=replace(first.request, context=_with_platforms(first.request.context, sitting.platforms)))
+    if options.output is not None:
+        first = replace(first, request=replace(first.request, context=(*first.request.context, ("--output", options.output))))
     questions = [first, *(_elsewhere(first, one) for one in others)]  # the same request, of the same indexes
     questions = [_fresh(one, old if keep else None, upgraded) for one in questions]
     outcomes = _together(questions)
@@ -248,14 +259,17 @@ def _elsewhere(question: Question, options: Options) -> Question:
     from cudnn_resolve.requirement.machine import machine_of
 
     facts = gather_facts(options, question.book)
-    platform = options.assumptions.platform or ""
-    context = tuple((name, platform if name == "--platform" else value) for name, value in question.request.context)
     return Question(
         book=question.book,
         facts=facts,
         machine=replace(machine_of(facts, question.book), pip={}, requires={}),
-        request=replace(question.request, context=context),
+        request=question.request,
     )
+
+
+def _with_platforms(context: Sequence[tuple[str, str]], platforms: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """The options that describe machine and environment, with every platform that the lock is for."""
+    return (*(pair for pair in context if pair[0] != "--platform"), *(("--platform", one) for one in platforms))
 
 
 def _fresh(question: Question, old: Lock | None, upgraded: frozenset[str]) -> Question:
@@ -291,9 +305,15 @@ def _attempt(question: Question, python: tuple[int, int] | None) -> Resolution |
     """The resolution on a Python, None = that of the machine; None where there is none, which nobody has to explain yet."""
     from cudnn_resolve.resolution.model import Resolution
     from cudnn_resolve.resolution.resolve import attempt, with_what_remains
+    from cudnn_resolve.resolution.settle import NO_TARGET
 
     machine = _on(question.machine, python)
-    found = attempt(question.book, machine, question.request)
+    try:
+        found = attempt(question.book, machine, question.request)
+    except UsageError as error:
+        if python is None or error.code != NO_TARGET:
+            raise
+        return None  # on this Python nothing is asked for; another may be meant
     return with_what_remains(question.book, machine, question.request, found) if isinstance(found, Resolution) else None
 
 

@@ -57,6 +57,7 @@ class Options:
     """An ISO 8601 date or time."""
     no_binary: tuple[str, ...] = ()
     only_binary: tuple[str, ...] = ()
+    pre: bool = False
     variant_indexes: bool = True
     offline: bool = False
     format: str = "text"
@@ -134,6 +135,7 @@ def add_choice_options(parser: argparse.ArgumentParser) -> None:
         help="drivers that a CUDA runtime may have: `minor` (default), NVIDIA's minor-version rule; `strict`, the toolkit's own or newer",
     )
     group.add_argument("--device", choices=_DEVICE, help="`cpu` asks for builds without CUDA; never chosen silently")
+    group.add_argument("--pre", action="store_true", default=None, help="pre-releases count like other releases, as pip's")
     group.add_argument("--strict-pins", action="store_true", default=None, help="wheels' own pins hold: no overrides")
     group.add_argument(
         "--channel", choices=_CHANNEL, help="where CUDA and cuDNN come from: `pip`, `apt`, or `auto` (default): pip where that serves"
@@ -228,6 +230,7 @@ def options_of(args: argparse.Namespace, settings: Mapping[str, Any] | None = No
         only_binary=tuple(said("only-binary") or ()),
         constraint_files=tuple(said("constraint") or ()),
         groups=tuple(said("group") or ()),
+        pre=bool(said("pre")),
         variant_indexes=not said("no-variant-indexes"),
         offline=bool(said("offline")),
         format=getattr(args, "format", "text"),

@@ -56,6 +56,8 @@ def _said(options: Options, wishes: Wishes) -> IndexOptions:
         index_url=options.index_url or next(of("--index-url"), None),
         extra_index_urls=(*options.extra_index_urls, *of("--extra-index-url")),
         find_links=(*options.find_links, *of("--find-links")),
+        no_index=any(True for _ in of("--no-index")),
+        trusted_hosts=tuple(of("--trusted-host")),
         rule=_RULES.get(options.index_strategy or ""),
         exclude_newer=options.exclude_newer,
         no_binary=(*options.no_binary, *of("--no-binary")),

@@ -44,12 +44,12 @@ def _plan(args: argparse.Namespace, options: Options) -> Plan:
     return plan_of_lock_file(args.lock, options)
 
 
-def plan_of(options: Options) -> Plan:
-    """The plan behind the options."""
+def plan_of(options: Options, verb: str = "plan") -> Plan:
+    """The plan behind the options, as a command asks for it."""
     from cudnn_resolve.plan.make import make_plan
     from cudnn_resolve.resolution.resolve import resolve
 
-    asked = gather_question(options)
+    asked = gather_question(options, verb=verb)
     return make_plan(asked.facts, resolve(asked.book, asked.machine, asked.request), asked.book)
 
 

@@ -34,8 +34,9 @@ def request_of(options: Options, book: Book, wishes: Wishes, source: Source | No
 
     `direct` holds what is behind the references among the wishes.
     """
-    from cudnn_resolve.requirement.derive import parse_target
+    from cudnn_resolve.requirement.derive import merged, parse_target
 
+    pre = options.pre or any(one.option == "--pre" for one in wishes.settings)
     targets = [parse_target(text, book) for text in options.frameworks]
     extras = []
     for extra in wishes.extras:
@@ -52,7 +53,9 @@ def request_of(options: Options, book: Book, wishes: Wishes, source: Source | No
         )
     return replace(
         request_without_targets(options),
-        targets=_merged(targets),
+        targets=merged(replace(one, pre=pre) for one in targets if one.marker is None),
+        conditional=tuple(replace(one, pre=pre) for one in targets if one.marker is not None),
+        pre=pre,
         extras=tuple(extras),
         source=source,
         direct={one.name: one for one in direct},
@@ -127,33 +130,11 @@ def _framework(extra: Extra, book: Book) -> Target | None:
     from cudnn_resolve.requirement.derive import parse_target
 
     requirement = Requirement(extra.text)
-    if book.framework_of(requirement.name) is None or requirement.marker is not None:
+    if book.framework_of(requirement.name) is None:
         return None
-    return replace(parse_target(extra.text, book), origin=extra.origin)
-
-
-def _merged(targets: list[Target]) -> tuple[Target, ...]:
-    """Targets of one framework as one, with all its specifiers and extras."""
-    out: dict[str, Target] = {}
-    for target in targets:
-        old = out.get(target.framework)
-        if old is None:
-            out[target.framework] = target
-            continue
-        package = old.package or target.package
-        if old.package and target.package and old.package != target.package:
-            raise UsageError(
-                f"`{old.text}` and `{target.text}` are two packages of one framework", code="two-packages", context="--framework"
-            )
-        out[target.framework] = replace(
-            old,
-            text=old.text if target.text == old.text else f"{old.text},{target.text.removeprefix(target.package or target.framework)}",
-            specifier=old.specifier & target.specifier,
-            package=package,
-            extras=tuple(sorted({*old.extras, *target.extras})),
-            origin=old.origin or target.origin,
-        )
-    return tuple(out.values())
+    marker, requirement.marker = requirement.marker, None
+    plain = parse_target(str(requirement) if marker else extra.text, book)
+    return replace(plain, origin=extra.origin, marker=str(marker) if marker else None, hashes=extra.hashes)
 
 
 def _context(options: Options) -> tuple[tuple[str, str], ...]:
@@ -187,6 +168,7 @@ def _index_context(options: Options) -> Iterator[tuple[str, str | None]]:
 
         yield from ((name, level(url) if url else None) for name, url in addresses)
         yield from (("--find-links", level(url)) for url in options.find_links)
+    yield "--pre", "" if options.pre else None
     yield "--index-strategy", options.index_strategy
     yield "--exclude-newer", options.exclude_newer
     yield from (("--no-binary", names) for names in options.no_binary)

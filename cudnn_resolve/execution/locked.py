@@ -12,7 +12,7 @@ from packaging.version import InvalidVersion, Version
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.lock.fit import fit, stack_for
-from cudnn_resolve.lock.select import Chosen, select
+from cudnn_resolve.lock.select import Chosen, select, targets_for
 from cudnn_resolve.plan.model import AptAction, Environment, PipAction, Plan, Stack, StackFramework, Warning
 from cudnn_resolve.plan.step import steps
 from cudnn_resolve.record import replace
@@ -38,7 +38,7 @@ def plan_of_lock(lock: Lock, folder: str, facts: Facts, book: Book) -> tuple[Pla
     if selection.misfits:
         return None, selection.misfits
     stack = stack_for(lock, machine)
-    targets = lock.tool.asked.targets if lock.tool is not None else ()
+    targets = targets_for(lock, machine)
     pip = tuple(_action(one, folder, machine.pip) for one in selection.chosen)
     apt = tuple(_apt(stack, facts, machine))
     removals = tuple(_removals(pip, machine, book))

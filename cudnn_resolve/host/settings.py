@@ -14,7 +14,7 @@ _LARGEST_BYTES = 8 * 1024 * 1024
 
 TEXTS = ("cuda", "cudnn", "index-url", "exclude-newer")
 LISTS = ("matrix", "framework", "extra-index-url", "find-links", "no-binary", "only-binary")
-FLAGS = ("strict-pins", "offline", "no-variant-indexes")
+FLAGS = ("pre", "strict-pins", "offline", "no-variant-indexes")
 CHOICES = {
     "channel": ("pip", "apt", "auto"),
     "driver-policy": ("minor", "strict"),

@@ -15,6 +15,7 @@ from typing import Any
 import cudnn_resolve
 from cudnn_resolve.errors import MatrixError, WorldError
 from cudnn_resolve.host.settings import read_project_settings
+from cudnn_resolve.host.shippedcopy import FOLDER, ShippedCopies, copy_of
 from cudnn_resolve.host.tablecache import TableCache, default_cache
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.parse import Compiled, Fault, compile_table, decode
@@ -37,7 +38,8 @@ def open_book(matrix_dirs: Sequence[_Path] = (), project: _Path | None = None) -
     named: Sequence[str] = read_project_settings(project).get("matrix", ()) if project is not None else ()
     overlays = [*named, *(os.fspath(one) for one in matrix_dirs)]
     cache = default_cache()
-    base = DirectoryTables(shipped_directory(), label="matrices", cache=cache)
+    shipped = shipped_directory()
+    base = DirectoryTables(shipped, label="matrices", cache=cache, copies=ShippedCopies(os.path.join(os.path.dirname(shipped), FOLDER)))
     layers = [DirectoryTables(path, label=path, cache=cache, overlay=True) for path in overlays]
     book = Book(base, *layers)
     if layers:
@@ -80,13 +82,16 @@ def shipped_directory() -> str:
 class DirectoryTables:
     """The tables of one directory, each read when it is asked for; `label` stands for the directory in messages.
 
-    `overlay` relaxes what a table must hold, see `parse.compile_table`. Without a `cache` every table is compiled anew.
+    `overlay` relaxes what a table must hold, see `parse.compile_table`. Without a `cache`, and `copies` that come with the program, every
+    table is compiled anew.
     """
 
-    def __init__(self, directory: _Path, *, label: str, cache: TableCache | None = None, overlay: bool = False) -> None:
+    def __init__(
+        self, directory: _Path, *, label: str, cache: TableCache | None = None, overlay: bool = False, copies: ShippedCopies | None = None
+    ) -> None:
         self.directory = os.path.abspath(os.fspath(directory))
         self.label = printable(label)
-        self._cache, self._overlay = cache, overlay
+        self._cache, self._copies, self._overlay = cache, copies, overlay
         self._files: dict[str, str] | None = None
         self._stray: list[Fault] = []
         self._loaded: dict[str, Compiled] = {}
@@ -111,8 +116,11 @@ class DirectoryTables:
 
     def head(self, name: str) -> Mapping[str, Any]:
         """The head of one table; from the cache it comes without the rows."""
-        if name not in self._loaded and self._cache is not None:
-            head = self._cache.head(self._file(name))
+        if name not in self._loaded:
+            file = self._file(name)
+            head = self._copies.head(name, file) if self._copies is not None else None
+            if head is None and self._cache is not None:
+                head = self._cache.head(file)
             if head is not None:
                 return head
         found: Mapping[str, Any] = self.load(name)["head"]
@@ -132,6 +140,11 @@ class DirectoryTables:
                 if not faults:
                     self._loaded[name] = compiled
         return found
+
+    def copies(self) -> Iterator[tuple[str, bytes]]:
+        """Name and compiled copy of every table, as a wheel carries them; MatrixError where one is malformed."""
+        for name in sorted(self.names()):
+            yield name, copy_of(self._read(name)[0], self.load(name))
 
     def version(self) -> str:
         """The newest day on which a source was read and a digest of every file, `2026-11-21.3f9a0c41`."""
@@ -165,10 +178,11 @@ class DirectoryTables:
 
     def _compile(self, name: str) -> tuple[Compiled, tuple[Fault, ...]]:
         path = self._file(name)
-        if self._cache is not None:
+        kept = self._copies.table(name, path) if self._copies is not None else None
+        if kept is None and self._cache is not None:
             kept = self._cache.table(path)
-            if kept is not None:
-                return kept, ()
+        if kept is not None:
+            return kept, ()
         file = self.path(name)
         try:
             content, seen = self._read(name)

@@ -25,7 +25,7 @@ from cudnn_resolve.index.refusal import FORBIDDEN, Refusal
 from cudnn_resolve.index.remote import Pages
 from cudnn_resolve.index.settings import UV, IndexAddress, Settings
 from cudnn_resolve.index.statement import Statements
-from cudnn_resolve.index.work import Crew, Job
+from cudnn_resolve.index.work import FEW_THREADS, Crew, Job
 from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.source import File, Listing, Metadata, Place
 
@@ -65,7 +65,7 @@ class IndexClient:
         self._made: Transport | None = None
         self._reads: Reader | None = None
         self._cache = IndexCache(cache_folder)
-        self._crew = Crew()
+        self._crew = Crew(few=FEW_THREADS, is_far=lambda: self._made is not None and self._made.is_far)
         self._pages = Pages(lambda: self._transport, self._cache, offline=offline)
         self._statements = Statements(self._reader, self._cache, offline=offline)
         self._shelves: dict[tuple[str, str], Job[Shelf | None]] = {}

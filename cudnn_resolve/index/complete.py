@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.index.address import is_local, path_of
-from cudnn_resolve.index.work import Crew, Job
+from cudnn_resolve.index.work import FEW_THREADS, Crew, Job
 
 if TYPE_CHECKING:
     from cudnn_resolve.index.statement import Statements
@@ -25,7 +25,7 @@ def complete(
 
     `transport` is None where nobody may be asked.
     """
-    crew = Crew(16)
+    crew = Crew(few=FEW_THREADS, is_far=lambda: transport is not None and transport().is_far)
     jobs = [Job(lambda file=file: _completed(file, statements, transport), f"the size of {file.filename[:100]}") for file in files]  # type: ignore[misc]
     for job in jobs:
         crew.hand(job)

@@ -29,6 +29,8 @@ class Options(NamedTuple):
     extra_index_urls: Sequence[str] = ()
     find_links: Sequence[str] = ()
     no_index: bool = False
+    trusted_hosts: Sequence[str] = ()
+    """`host` or `host:port`, whose certificates are not checked."""
     rule: str | None = None
     """`pip` or `uv`: whose rule over several indexes."""
     exclude_newer: str | None = None
@@ -70,7 +72,8 @@ def read_settings(
     if not indexes and not links_only:
         notes.append("no pip says which index is the default one: name one with --index-url")
     links = [_link(text, logins) for text in (*options.find_links, *places.find_links)]
-    _warn_of_plain_http(indexes, pip, notes, uses_uv=uses_uv)
+    trusted = (*options.trusted_hosts, *(pip["trusted-host"].words if "trusted-host" in pip else ()))
+    _warn_of_plain_http(indexes, trusted, notes, uses_uv=uses_uv)
     timeout = _number(pip.get("timeout") or pip.get("default-timeout"), 15.0)
     return Settings(
         indexes=tuple(indexes),
@@ -83,7 +86,7 @@ def read_settings(
         only_binary=_names(options.only_binary) or _binary("only-binary", pip, uv, uses_uv=uses_uv),
         certificate=_certificate(pip, environ),
         client_certificate=pip["client-cert"].text if "client-cert" in pip else environ.get("SSL_CLIENT_CERT") or None,
-        trusted_hosts=(*(pip["trusted-host"].words if "trusted-host" in pip else ()), *uv.options.get("allow-insecure-host", ())),
+        trusted_hosts=(*trusted, *uv.options.get("allow-insecure-host", ())),
         proxies=_proxies(pip, environ),
         no_proxy=tuple(part.strip() for part in _either(environ, "no_proxy").split(",") if part.strip()),
         netrc=environ.get("NETRC") or os.path.join(home, ".netrc"),
@@ -126,9 +129,9 @@ def _assigned(uv: UvConfig, environ: Mapping[str, str], notes: list[str]) -> tup
     return tuple(made)
 
 
-def _warn_of_plain_http(indexes: Iterable[IndexAddress], pip: Mapping[str, Value], notes: list[str], *, uses_uv: bool) -> None:
+def _warn_of_plain_http(indexes: Iterable[IndexAddress], trusted: Sequence[str], notes: list[str], *, uses_uv: bool) -> None:
     """Notes the indexes that pip leaves out unless it is told to trust them."""
-    trusting = Settings(trusted_hosts=tuple(pip["trusted-host"].words if "trusted-host" in pip else ()))
+    trusting = Settings(trusted_hosts=tuple(trusted))
     for index in indexes:
         if index.url.startswith("http:") and not uses_uv:
             origin = origin_of(index.url)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.index.transport import Answer, Transport
 
 LARGEST_PAGE = 100 << 20
+_LONG_BYTES = 1 << 16
 LINKS = "links"
 """Form of a page of links, which is kept as it came: it speaks of many packages."""
 _MAX_AGE = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
@@ -29,6 +31,8 @@ class Pages:
         self._transport = transport
         self._cache = cache
         self._offline = offline
+        self._reading = threading.Lock()
+        """Held where a page is read: a long one takes several times its size, and reading two at once takes no less time than in turn."""
 
     def kept(self, url: str, name: str) -> Kept | None:
         """What the cache has of a page."""
@@ -60,6 +64,12 @@ class Pages:
         if kept and kept.modified:
             headers["If-Modified-Since"] = kept.modified
         answer = self._transport().ask(address, headers, limit=LARGEST_PAGE)
+        with self._reading:
+            return self._taken(address, name, kept, answer)
+
+    def _taken(self, address: str, name: str, kept: Kept | None, answer: Answer) -> Shelf | None:
+        """What an answer offers, which is kept."""
+        is_new = False
         if answer.status == 304 and kept:
             made = kept._replace(fresh_until=_fresh_until(answer.headers))
         elif answer.status in (404, 410):
@@ -69,11 +79,19 @@ class Pages:
             if kept and kept.shelf is not None and kept.digest == digest:
                 made = _kept(answer, kept.shelf, digest)
             else:
+                is_new = True
                 made = _kept(answer, _read(answer._replace(body=_LOGIN.sub(b"//", answer.body)), name), digest)
         else:
             raise Refusal(f"it answers HTTP {answer.status}", status=answer.status)
         self._keep(address, made, kept, answer.headers)
-        return made.shelf
+        return self._light(address, made) if is_new else made.shelf
+
+    def _light(self, address: str, made: Kept) -> Shelf | None:
+        """What was made of a page that has come; a long one from the file that it is kept in: only what is looked at stays in memory."""
+        if made.shelf is None or sum(map(len, made.shelf.blocks)) < _LONG_BYTES:
+            return made.shelf
+        kept = self._cache.page(address)
+        return kept.shelf if kept is not None and kept.shelf is not None and kept.digest == made.digest else made.shelf
 
     def _keep(self, address: str, made: Kept, before: Kept | None, headers: Mapping[str, str]) -> None:
         if "no-store" in headers.get("cache-control", "").lower():

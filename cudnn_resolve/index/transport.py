@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _MOST_REDIRECTS = 10
 _LONGEST_PAUSE = 30.0
+_NEAR_SECONDS = 0.012
+"""As long as an index in the same data centre takes for an answer, with a TLS handshake; the way across a country alone takes longer."""
 _PIECE = 65536
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524})
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
@@ -45,16 +47,26 @@ class Answer(NamedTuple):
 class Transport:
     """Sends requests for many threads; opens nothing before the first."""
 
-    def __init__(self, settings: Settings, *, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self, settings: Settings, *, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         self._settings = settings
         self._credentials = Credentials(settings)
         self._sleep = sleep
+        self._clock = clock
         self._lock = threading.Lock()
         self._connections: Connections | None = None
         self._dialer: Dialer | None = None
         self._contexts: dict[bool, SSLContext] = {}
         self.requests = 0
         self.received = 0
+        self._quickest: float | None = None
+        """Seconds from a request to the head of its answer, of the quickest so far; two threads that write it at once do no harm."""
+
+    @property
+    def is_far(self) -> bool:
+        """True where even the quickest answer was long in coming: more requests at once are then worth more connections."""
+        return self._quickest is not None and self._quickest > _NEAR_SECONDS
 
     def ask(
         self, url: str, headers: Mapping[str, str] | None = None, *, limit: int, method: str = "GET", wanted: int | None = None
@@ -148,7 +160,10 @@ class Transport:
             while True:
                 self.requests += 1
                 try:
+                    began = self._clock()
                     response = connection.ask(method, target, all_headers)
+                    took = self._clock() - began
+                    self._quickest = took if self._quickest is None else min(self._quickest, took)
                     break
                 except (RemoteDisconnected, ConnectionError):
                     connection.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -10,6 +11,10 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 MOST_THREADS = 16
 """More connections than this gain nothing; measured on 108 requests."""
+FEW_THREADS = 6
+"""As many as an index keeps busy that answers in a few milliseconds: then the time goes into reading, which more threads only disturb."""
+LOOK_SECONDS = 0.025
+"""After so long without a job that was taken, threads wait for answers rather than for one another."""
 
 
 class Job(Generic[T]):
@@ -47,15 +52,33 @@ class Job(Generic[T]):
 
 
 class Crew:
-    """Threads that run jobs in the order in which they were handed over; none before the first job."""
+    """Threads that run jobs in the order in which they were handed over; none before the first job.
 
-    def __init__(self, most: int = MOST_THREADS) -> None:
+    There are `few` of them at first. Where jobs wait for one and none was taken for a while, or `is_far` says that every answer takes
+    long, there are soon `most`.
+    """
+
+    def __init__(
+        self,
+        most: int = MOST_THREADS,
+        *,
+        few: int | None = None,
+        is_far: Callable[[], bool] = lambda: False,
+        look: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._most = most
+        self._few = most if few is None else few
+        self._is_far = is_far
+        self._look = look
+        """Waits for so many seconds until the next look at whether there are threads enough."""
         self._jobs: deque[Job[object]] = deque()
         self._ready = threading.Condition()
         self._idle = 0
-        self._count = 0
+        self._taken = 0
+        self._watched = False
         self._closed = False
+        self.threads = 0
+        """How many threads there are."""
 
     def hand(self, job: Job[T], *, first: bool = False) -> Job[T]:
         """The job, which a thread will run; `first` puts it before all that wait."""
@@ -65,9 +88,11 @@ class Crew:
                 self._jobs.appendleft(passing)
             else:
                 self._jobs.append(passing)
-            if self._idle < len(self._jobs) and self._count < self._most:
-                self._count += 1
-                threading.Thread(target=self._work, name=f"index-{self._count}", daemon=True).start()
+            if self._idle < len(self._jobs):
+                if self.threads < self._few:
+                    self._grow()
+                elif self.threads < self._most and not self._watched:
+                    self._watched = _started(self._watch, "index-watch")
             self._ready.notify()
         return job
 
@@ -77,6 +102,27 @@ class Crew:
             self._closed = True
             self._jobs.clear()
             self._ready.notify_all()
+
+    def _grow(self) -> None:
+        """Starts another thread; RuntimeError where the system gives none and there is not one yet."""
+        if _started(self._work, f"index-{self.threads + 1}"):
+            self.threads += 1
+        elif not self.threads:
+            raise RuntimeError("the system gives no thread")
+
+    def _watch(self) -> None:
+        """Looks now and then, as long as jobs wait, and starts further threads where they would help."""
+        seen = 0
+        while True:
+            self._look(LOOK_SECONDS)
+            with self._ready:
+                if self._closed or not self._jobs or self.threads >= self._most:
+                    self._watched = False
+                    return
+                if self._taken == seen or self._is_far():
+                    for _ in range(min(len(self._jobs) - self._idle, self._most - self.threads)):
+                        self._grow()
+                seen = self._taken
 
     def _work(self) -> None:
         while True:
@@ -88,4 +134,14 @@ class Crew:
                 if self._closed:
                     return
                 job = self._jobs.popleft()
+                self._taken += 1
             job.run()
+
+
+def _started(call: Callable[[], None], name: str) -> bool:
+    """True where a thread now runs it; False where the system gives none."""
+    try:
+        threading.Thread(target=call, name=name, daemon=True).start()
+    except RuntimeError:
+        return False
+    return True

@@ -12,7 +12,7 @@ from cudnn_resolve.lock.difference import Difference
 from cudnn_resolve.lock.model import LockedFile
 from cudnn_resolve.record import dataclass
 from cudnn_resolve.requirement.source import File
-from cudnn_resolve.resolution.shelf import marker_environment
+from cudnn_resolve.resolution.environment import marker_environment
 from cudnn_resolve.resolution.tag import Target, best_file
 
 if TYPE_CHECKING:
@@ -75,6 +75,12 @@ def applies(marker: str | None, lock: Lock, machine: Machine) -> bool:
         return Marker(marker).evaluate(environment, context="lock_file")  # type: ignore[arg-type]
     except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName):
         return False
+
+
+def targets_for(lock: Lock, machine: Machine) -> tuple[str, ...]:
+    """What the lock was asked for, as far as it is for the machine; empty for another program's lock."""
+    said = (one.partition(";") for one in lock.tool.asked.targets) if lock.tool is not None else ()
+    return tuple(text.strip() for text, _, marker in said if applies(marker.strip() or None, lock, machine))
 
 
 def source_of(package: LockedPackage, machine: Machine) -> LockedFile | LockedDirectory | LockedVcs | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.plan.model import Warning
+from cudnn_resolve.resolution.environment import marker_environment
+from cudnn_resolve.resolution.settle import holds
 from cudnn_resolve.resolution.shelf import shelf_of
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ def origin_warnings(resolution: Resolution, book: Book, pip: tuple[PipAction, ..
     for name, why in sorted(resolution.guessed.items()):
         yield Warning(code="requirements-guessed", message=f"what {name} requires may not be all: {why}")
     yield from _yanked(resolution, changed)
+    yield from _same_build(resolution, changed)
+    yield from _unmarked(resolution)
     if resolution.request.source is not None:
         yield from _several(resolution, book, changed)
         yield from _left_out(resolution, book, changed)
@@ -36,6 +40,29 @@ def _yanked(resolution: Resolution, changed: set[str]) -> Iterator[Warning]:
             why = f": {pin.file.yanked}" if pin.file.yanked else ""
             yield Warning(
                 code="yanked", message=f"{pin.name} {pin.version} was withdrawn by its authors{why}; it is taken because it is pinned"
+            )
+
+
+def _same_build(resolution: Resolution, changed: set[str]) -> Iterator[Warning]:
+    """Builds that are asked for by their local version and taken from the configured index, which has them under the bare one."""
+    for target, build in zip(resolution.request.targets, resolution.builds, strict=True):
+        local = next((one.version for one in target.specifier if one.operator in ("==", "===") and "+" in one.version), None)
+        if local is not None and "+" not in build.wheel_version and build.index == "default" and build.package in changed:
+            yield Warning(
+                code="same-build",
+                message=f"{target.text} is {build.package} {build.wheel_version} on the configured index, the same build under its bare "
+                "version, and is taken from there",
+            )
+
+
+def _unmarked(resolution: Resolution) -> Iterator[Warning]:
+    """Frameworks that are asked for and not for this environment."""
+    said = resolution.request.unsettled
+    for target in said.conditional if said is not None else ():
+        if not holds(target, marker_environment(resolution.machine)):
+            yield Warning(
+                code="marker",
+                message=f"{target.text} of {target.origin} is not for this environment: {target.marker}",
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.errors import UsageError
+from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.file import without_login
 from cudnn_resolve.requirement.model import Limit, Need, Request, Target
 
@@ -78,13 +80,52 @@ def parse_limit(text: str, option: str) -> Limit:
     return Limit(text=plain, specifier=specifier)
 
 
+def merged(targets: Iterable[Target]) -> tuple[Target, ...]:
+    """Targets of one framework as one, with all its specifiers and extras."""
+    out: dict[str, Target] = {}
+    for target in targets:
+        old = out.get(target.framework)
+        if old is None:
+            out[target.framework] = target
+            continue
+        package = old.package or target.package
+        if old.package and target.package and old.package != target.package:
+            raise UsageError(
+                f"`{old.text}` and `{target.text}` are two packages of one framework", code="two-packages", context="--framework"
+            )
+        out[target.framework] = replace(
+            old,
+            text=_both(old.text, target),
+            specifier=old.specifier & target.specifier,
+            package=package,
+            extras=tuple(sorted({*old.extras, *target.extras})),
+            origin=old.origin if target.origin is not None else None,
+            hashes=(*old.hashes, *target.hashes),
+        )
+    return tuple(out.values())
+
+
+def asked(target: Target) -> str:
+    """Who asks for a target, in words."""
+    return f"asked for in {target.origin}" if target.origin is not None else "asked for"
+
+
+def _both(text: str, target: Target) -> str:
+    """The words of two targets of one framework as one."""
+    more = target.text.removeprefix(target.package or target.framework)
+    return text if target.text == text or not more else f"{text},{more}" if _SPECIFIED.search(text) else f"{text}{more}"
+
+
+_SPECIFIED = re.compile(r"[<>=!~]")
+
+
 def target_need(target: Target) -> Need:
     """The need behind one target."""
 
     def test(candidate: object) -> bool:
         return accepts(target, candidate.payload)  # type: ignore[attr-defined]
 
-    return Need(f"framework:{target.framework}", test, target.text, "asked for", payload=target)
+    return Need(f"framework:{target.framework}", test, target.text, asked(target), payload=target)
 
 
 def accepts(target: Target, build: Build) -> bool:
@@ -96,7 +137,7 @@ def accepts(target: Target, build: Build) -> bool:
         return False
     local = any("+" in one.version for one in target.specifier)
     text = build.wheel_version if "+" in build.wheel_version or not local else f"{build.version}+{build.variant}"
-    return target.specifier.contains(text, prereleases=bool(target.specifier.prereleases))
+    return target.specifier.contains(text, prereleases=target.pre or bool(target.specifier.prereleases))
 
 
 def derive(request: Request, companions: Iterable[str], applies: Callable[[str], bool]) -> Iterator[Need]:

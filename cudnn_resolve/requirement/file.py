@@ -19,7 +19,8 @@ from cudnn_resolve.requirement.model import Extra
 _NESTED = re.compile(r"(?:-r|--requirement)[=\s]\s*(\S.*)")
 _CONSTRAINT = re.compile(r"(?:-c|--constraint)[=\s]\s*(\S.*)")
 _EDITABLE = re.compile(r"(?:-e|--editable)[=\s]\s*(\S.*)")
-_SETTING = re.compile(r"(-i|--index-url|--extra-index-url|-f|--find-links|--no-binary|--only-binary)[=\s]\s*(\S+)")
+_SETTING = re.compile(r"(-i|--index-url|--extra-index-url|-f|--find-links|--no-binary|--only-binary|--trusted-host)[=\s]\s*(\S+)")
+_FLAGS = frozenset({"--no-index", "--pre"})
 _LOGIN = re.compile(r"//[^/@\s]{1,256}@")
 _PLACE = re.compile(r"(?:[a-z][a-z0-9+.-]{1,20}://|file:|\.{0,2}/|\.(?:$|\[)|~/).*", re.IGNORECASE)
 _NAMED = re.compile(r"[\w.-]{1,200}\s{0,9}(?:\[[^\]]{0,500}\])?\s{0,9}@\s{0,9}[a-z][a-z0-9+.-]{1,20}:.*", re.IGNORECASE)
@@ -44,6 +45,7 @@ class Setting:
     option: str
     """As on the command line, `--extra-index-url`."""
     value: str
+    """Empty for an option that has none, `--pre`."""
     origin: str
 
 
@@ -113,6 +115,8 @@ def _line(line: str, origin: str, where: str, *, constraint: bool) -> Iterator[L
         yield _Nested(found[1].strip(), where, constraint or limits is not None)
     elif setting:
         yield Setting(option=_SHORT.get(setting[1], setting[1]), value=setting[2], origin=origin)
+    elif line in _FLAGS:
+        yield Setting(option=line, value="", origin=origin)
     elif line not in _IDLE:
         yield _requirement(line, origin, where, constraint=constraint)
 

@@ -31,6 +31,12 @@ class Target:
     extras: tuple[str, ...] = ()
     origin: str | None = None
     """File and line where it stands; None = the command line."""
+    marker: str | None = None
+    """The environments that it is for (PEP 508); None = every one."""
+    hashes: tuple[str, ...] = ()
+    """`sha256:…` of the files that alone are accepted; empty where none is said."""
+    pre: bool = False
+    """True where pre-releases count."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +66,8 @@ class Request:
     """Everything that the user asks for."""
 
     targets: tuple[Target, ...]
+    conditional: tuple[Target, ...] = ()
+    """Targets with a marker, which count where it holds; see `resolution.settle`."""
     extras: tuple[Extra, ...] = ()
     cuda: Limit | None = None
     cudnn: Limit | None = None
@@ -68,6 +76,8 @@ class Request:
     device: Literal["gpu", "cpu"] = "gpu"
     strict_pins: bool = False
     channel: Literal["pip", "apt", "auto"] = "auto"
+    pre: bool = False
+    """True where pre-releases count like other releases."""
     variant_indexes: bool = True
     """False where packages come from the configured indexes only, and from none that the matrix names for a variant."""
     preferences: Mapping[str, str] = field(default_factory=dict)
@@ -78,6 +88,10 @@ class Request:
     """The indexes that packages come from; None = the matrix alone is asked."""
     tell: Callable[[str], None] | None = None
     """Hears from a search that takes long what it is torn between."""
+    unsettled: Request | None = None
+    """The request before markers were held against a machine; None where none has a marker."""
+    verb: str = "plan"
+    """The command that asks: the one that is proposed where it cannot be answered."""
     context: tuple[tuple[str, str], ...] = ()
     """Options that describe the machine, as the user gave them (`("--driver", "535.104.05")`): commands that are proposed repeat them."""
 

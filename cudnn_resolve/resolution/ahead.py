@@ -29,7 +29,7 @@ def names_ahead(book: Book, machine: Machine, request: Request) -> Iterator[str]
     """Packages that the targets and the further requirements lead to, by the newest release of each that the matrix knows."""
     seen: set[str] = set()
     waiting: list[str] = []
-    for target in request.targets:
+    for target in (*request.targets, *request.conditional):
         build = _likely(book, machine, target)
         if build is None:
             continue

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.record import dataclass, replace
+from cudnn_resolve.requirement.derive import asked
 
 if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine, MachineGpu
@@ -69,7 +70,8 @@ def _target(target: Target) -> Condition:
     def without(machine: Machine, request: Request) -> tuple[Machine, Request]:
         return machine, replace(request, targets=tuple(one for one in request.targets if one is not target))
 
-    return Condition(id=f"target:{target.framework}", what=target.text, because="asked for", without=without)
+    what = f"{target.text} with the hashes given for it" if target.hashes else target.text
+    return Condition(id=f"target:{target.framework}", what=what, because=asked(target), without=without)
 
 
 def _system(machine: Machine, *, alone: bool) -> Iterator[Condition]:

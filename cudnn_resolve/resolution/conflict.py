@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.errors import UsageError
 from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.derive import accepts, derive
 from cudnn_resolve.resolution.condition import Condition, conditions
@@ -13,6 +14,7 @@ from cudnn_resolve.resolution.model import Cause, Conflict, Failure, Rejection
 from cudnn_resolve.resolution.relaxation import relaxations
 from cudnn_resolve.resolution.release import parse_requirement, parse_version
 from cudnn_resolve.resolution.resolve import PYTHONS
+from cudnn_resolve.resolution.settle import settle
 from cudnn_resolve.resolution.solve import describe
 from cudnn_resolve.resolution.universe import Universe
 
@@ -29,9 +31,7 @@ CAUSES = 8
 
 def explain(book: Book, machine: Machine, request: Request) -> Conflict:
     """The conflict of a request that has no resolution."""
-    if machine.python is None:
-        python = PYTHONS[0]
-        machine = replace(machine, python=python, python_full=f"{python[0]}.{python[1]}")
+    machine, request = _settled(machine, request)
     core, core_machine, core_request = minimum(book, machine, request)
     failure = _failure(book, core_machine, core_request)
     given_up = failure is not None and failure.exhausted
@@ -48,6 +48,21 @@ def explain(book: Book, machine: Machine, request: Request) -> Conflict:
         causes=tuple(causes),
         relaxations=relaxations(book, machine, request, ids),
     )
+
+
+def _settled(machine: Machine, request: Request) -> tuple[Machine, Request]:
+    """The machine and the request on it, on the first Python that is asked for anything where that is unknown; errors as of `settle`."""
+    if machine.python is not None:
+        return machine, settle(request, machine)
+    refusal: UsageError | None = None
+    for python in PYTHONS:
+        one = replace(machine, python=python, python_full=f"{python[0]}.{python[1]}")
+        try:
+            return one, settle(request, one)
+        except UsageError as error:
+            refusal = refusal or error
+    assert refusal is not None
+    raise refusal
 
 
 def minimum(book: Book, machine: Machine, request: Request) -> tuple[list[Condition], Machine, Request]:
@@ -150,7 +165,13 @@ def _not_there(universe: Universe, failure: Failure) -> list[Cause]:
             newest = f"the newest release of {name} on the configured indexes is {versions[0]}"
             out[name] = Cause(what=f"{text} is on none of them", because=f"{newest} ({because}){aside}")
         else:
-            out[name] = Cause(what=f"no configured index has {name}", because=f"{because}{aside}")
+            hashed = shelf.accepts_by_hash(name)
+            what = (
+                f"no file of {name} that an index has is one of those whose --hash is given"
+                if hashed
+                else f"no configured index has {name}"
+            )
+            out[name] = Cause(what=what, because=f"{because}{aside}")
     return list(out.values())
 
 

@@ -42,6 +42,8 @@ def package_candidates(universe: Universe, rest: str) -> Iterator[Candidate]:
             continue
         yield universe.candidate_of(release, extras)
     open_ended = universe.shelf.is_offline and universe.book.package(name) is None and name not in universe.request.direct
+    if open_ended and universe.closed and universe.shelf.is_known(name):
+        return
     if open_ended or (not known and not universe.shelf.is_answered(name)):
         installed = universe.machine.pip.get(name)
         full = name_of(name, extras)
@@ -68,6 +70,7 @@ def ordered(universe: Universe, found: Iterable[Candidate], needs: Sequence[Need
         first_ones = [] if near is not None else [version for version in (installed, locked) if version is not None]
         return _first(found, first_ones) if first_ones else found
     pins = [need.declared for need in needs if need.declared is not None]
+    pins += [wish for wish in universe.wishes.get(package, ()) if wish not in pins]
     line = universe.chosen["cuda"].payload.cuda if "cuda" in universe.chosen else None
     exact = any(is_exact(pin) for pin in pins)
     position = {id(candidate): number for number, candidate in enumerate(found)}
@@ -158,7 +161,9 @@ def package_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
 def file_needs(universe: Universe, release: Release, who: str) -> Iterator[Need]:
     """The needs for a Python, an architecture and a C library that some file of the release serves, and for its files to itself."""
     if not release.served:
-        yield Need("index", lambda _: False, f"{release.package}=={release.text} to be there", f"{who} is not on the configured index")
+        hashed = universe.shelf.accepts_by_hash(release.package)
+        because = f"no file of {who} could be found whose hash is one of those given" if hashed else f"{who} is not on the configured index"
+        yield Need("index", lambda _: False, f"{release.package}=={release.text} to be there", because)
     if not release.fit.arch:
         yield Need("arch", lambda other: other.payload is None, "another architecture", f"{who} has no wheel for {universe.machine.arch}")
     need = _python_need(universe, release, who)

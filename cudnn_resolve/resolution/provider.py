@@ -12,6 +12,7 @@ from cudnn_resolve.resolution.package import is_exact, name_of
 from cudnn_resolve.resolution.release import parse_requirement
 
 if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.model import Need, Request
     from cudnn_resolve.resolution.universe import Universe
 
@@ -69,7 +70,7 @@ class Provider(AbstractProvider):  # type: ignore[type-arg]
             if f"framework:{framework}" in self._order:
                 return 1, self._order[f"framework:{framework}"], identifier
             if book.component(name) is None:
-                return (3 if framework or book.extra_releases(name) or name.startswith("jax") else 9), 0, identifier
+                return (9 if is_late(book, name) else 3), 0, identifier
             return (6 if name.startswith("nvidia-cudnn") else 7), 0, identifier
         if kind == "cudnn":
             return 6, 1, identifier
@@ -96,6 +97,12 @@ class Provider(AbstractProvider):  # type: ignore[type-arg]
     def get_dependencies(self, candidate: Candidate) -> Iterable[Need]:
         """What the candidate needs, facts first."""
         return self._universe.needs(candidate)
+
+
+def is_late(book: Book, name: str) -> bool:
+    """True for a package that is decided after the libraries: neither theirs, nor a framework's, nor built for one."""
+    others = book.framework_of(name) or book.extra_releases(name) or name.startswith("jax") or book.component(name)
+    return not others
 
 
 def _pinned(request: Request) -> Iterator[str]:

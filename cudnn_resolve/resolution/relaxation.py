@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from packaging.specifiers import SpecifierSet
 
+from cudnn_resolve.errors import UsageError
 from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.resolution import resolve
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 1500
 """Steps after which the search for one way out is given up: a way that is hard to find is not a near one."""
+_STATED = frozenset({"--facts", "--driver", "--gpu", "--python-version", "--platform", "--glibc", "--os"})
 MOST = 8
 """Relaxations that are shown."""
 
@@ -51,9 +53,13 @@ def attempt(book: Book, machine: Machine, request: Request, near: dict[str, str]
 
 
 def command(request: Request, targets: tuple[str, ...] | None = None, *, change: dict[str, str | None] | None = None) -> str:
-    """The command line of a request, with other targets or with single options changed (None: left out)."""
+    """The command line of a request, with other targets or with single options changed (None: left out).
+
+    A command that changes an environment is not proposed for a machine that is only stated: a plan is.
+    """
     change = dict(change or {})
-    words = ["cudnn-resolve", "plan"]
+    stated = any(name in _STATED and change.get(name, value) is not None for name, value in (*request.context, *change.items()))
+    words = ["cudnn-resolve", "plan" if request.verb == "apply" and stated else request.verb]
     for number, target in enumerate(request.targets):
         text = targets[number] if targets is not None else target.text
         if target.origin is None or "--requirement" in change:
@@ -145,6 +151,7 @@ def _versions(book: Book, machine: Machine, request: Request, core: frozenset[st
         wanted = wanted_version(book, target)
         if wanted is None or not target.specifier:
             continue
+        wanted = wanted.partition("+")[0]  # `<` and `>` take no local part
         for operator, word in ((">", "newer"), ("<", "older")):
             other = replace(target, specifier=SpecifierSet(f"{operator}{wanted}"), text=f"{target.framework}{operator}{wanted}")
             changed = replace(request, targets=tuple(other if one is target else one for one in request.targets))
@@ -178,7 +185,7 @@ def _pythons(book: Book, machine: Machine, request: Request, core: frozenset[str
         for python in candidates:
             text = f"{python[0]}.{python[1]}"
             fresh = replace(machine, python=python, python_full=text, pip={}, requires={})
-            found = attempt(book, fresh, request)
+            found = _elsewhere(book, fresh, request)
             if isinstance(found, Resolution):
                 distance = 2 + (abs(python[1] - here[1]) > 1)
                 yield Relaxation(
@@ -190,23 +197,40 @@ def _pythons(book: Book, machine: Machine, request: Request, core: frozenset[str
                 break
 
 
+def _elsewhere(book: Book, machine: Machine, request: Request) -> Resolution | Failure | None:
+    """A try on a machine where other targets may be asked for; None where none is."""
+    try:
+        return attempt(book, machine, request.unsettled or request)
+    except UsageError:
+        return None
+
+
 def _separate(book: Book, machine: Machine, request: Request) -> Iterator[Relaxation]:
     """One target in an environment of its own."""
     if len(request.targets) < 2:
         return
     for target in reversed(request.targets):
         rest = replace(request, targets=tuple(one for one in request.targets if one is not target))
-        alone = replace(request, targets=(target,))
+        constraints = tuple(one for one in request.extras if one.constraint)
+        alone = replace(request, targets=(replace(target, origin=None, hashes=()),), extras=constraints, unsettled=None)
         first, second = attempt(book, machine, rest), attempt(book, replace(machine, pip={}, requires={}), alone)
         if isinstance(first, Resolution) and isinstance(second, Resolution):
-            commands = f"{command(rest)} && {command(alone, change={'--python': None})}"
+            what = f"{target.text} in an environment of its own: two {'locks' if request.verb == 'lock' else 'plans'} instead of one"
             yield Relaxation(
-                change=f"{target.text} in an environment of its own: two plans instead of one",
+                change=f"{what}; edit {target.origin}: without it" if target.origin is not None else what,
                 result=f"{result(first)}; apart: {result(second)}",
-                command=commands,
+                command=" && ".join(_apart(rest, alone, target.framework)),
                 distance=3,
             )
             return
+
+
+def _apart(rest: Request, alone: Request, name: str) -> tuple[str, str]:
+    """The commands for two environments instead of one; what files ask for stays in the first."""
+    less: dict[str, str | None] = {"--requirement": None, "--group": None}
+    if rest.verb == "lock":
+        return command(rest), command(alone, change={**less, "--output": f"pylock.{name}.toml"})
+    return command(replace(rest, verb="plan")), command(replace(alone, verb="plan"), change={**less, "--python": None})
 
 
 def _gpus(book: Book, machine: Machine, request: Request, core: frozenset[str]) -> Iterator[Relaxation]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from cudnn_resolve.errors import UsageError
 from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.derive import derive
 from cudnn_resolve.resolution.family import search
@@ -23,8 +24,10 @@ from cudnn_resolve.resolution.pin import pip_pins
 from cudnn_resolve.resolution.release import Release
 from cudnn_resolve.resolution.rule import LIBRARIES
 from cudnn_resolve.resolution.runtime import Runtime, repositories
+from cudnn_resolve.resolution.settle import settle
 from cudnn_resolve.resolution.solve import ROUNDS, Solved
 from cudnn_resolve.resolution.universe import Universe
+from cudnn_resolve.resolution.wish import with_wishes
 from cudnn_resolve.version import DriverVersion
 
 if TYPE_CHECKING:
@@ -69,13 +72,42 @@ def attempt(
     Installed packages that are built for one version of a framework move along; one for which no release fits is left behind
     and named. Where the Python is unknown, each one is tried.
     """
-    if machine.python is None:
-        return _any_python(book, machine, request, near, rounds)
-    universe = Universe(book, machine, request, near=near)
+    offline = request.source is not None and request.source.offline
+    found = _on_some_python(book, machine, request, near, rounds, closed=offline)
+    return _on_some_python(book, machine, request, near, rounds, closed=False) if offline and isinstance(found, Failure) else found
+
+
+def _on_some_python(
+    book: Book, machine: Machine, request: Request, near: dict[str, str] | None, rounds: int, *, closed: bool
+) -> Resolution | Failure:
+    """The answer on the machine's Python, or on the first that has one where that is unknown."""
+    if machine.python is not None:
+        return _attempt(Universe(book, machine, settle(request, machine), near=near, closed=closed), rounds)
+    failure: Failure | None = None
+    refusal: UsageError | None = None
+    for python in PYTHONS:
+        one = replace(machine, python=python, python_full=f"{python[0]}.{python[1]}")
+        try:
+            settled = settle(request, one)
+        except UsageError as error:
+            refusal = refusal or error
+            continue
+        found = _attempt(Universe(book, one, settled, near=near, closed=closed), rounds)
+        if isinstance(found, Resolution):
+            return found
+        failure = failure or found
+    if failure is None:
+        assert refusal is not None
+        raise refusal
+    return failure
+
+
+def _attempt(universe: Universe, rounds: int) -> Resolution | Failure:
+    book, machine, request = universe.book, universe.machine, universe.request
     companions = installed_companions(book, machine, request)
     found = search(universe, list(derive(request, companions, universe.shelf.applies)), rounds)
     if isinstance(found, Solved):
-        return assemble(universe, found, ())
+        return assemble(*with_wishes(universe, found, companions, rounds), ())
     if not companions:
         return found
     alone = search(universe, list(derive(request, (), universe.shelf.applies)), rounds)
@@ -88,19 +120,7 @@ def attempt(
         if isinstance(with_, Solved):
             kept.append(name)
             best = with_
-    return assemble(universe, best, tuple(name for name in companions if name not in kept))
-
-
-def _any_python(book: Book, machine: Machine, request: Request, near: dict[str, str] | None, rounds: int) -> Resolution | Failure:
-    failure: Failure | None = None
-    for python in PYTHONS:
-        text = f"{python[0]}.{python[1]}"
-        found = attempt(book, replace(machine, python=python, python_full=text), request, near, rounds)
-        if isinstance(found, Resolution):
-            return found
-        failure = failure or found
-    assert failure is not None
-    return failure
+    return assemble(*with_wishes(universe, best, kept, rounds), tuple(name for name in companions if name not in kept))
 
 
 def installed_companions(book: Book, machine: Machine, request: Request) -> tuple[str, ...]:

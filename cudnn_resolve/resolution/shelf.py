@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from packaging.markers import UndefinedEnvironmentName
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.requirement.source import Metadata, Offer, Place
+from cudnn_resolve.resolution.accepted import accepted_hashes, with_hashes
+from cudnn_resolve.resolution.environment import marker_environment
 from cudnn_resolve.resolution.kept import Kept
 from cudnn_resolve.resolution.release import SDIST, Details, Release, parse_requirement, parse_version
 from cudnn_resolve.resolution.tag import Fit, Target, best_file, fit
@@ -36,7 +38,8 @@ class Shelf:
         self._machine = machine
         self._source = request.source
         self._direct = request.direct
-        self._hashes = accepted_hashes(request)
+        self._hashes = accepted_hashes(request, book)
+        self._pre = request.pre
         self._wants_gpu = request.device == "gpu"
         self._releases: dict[str, Kept[Release]] = {}
         self._plain: dict[str, Kept[Release]] = {}
@@ -82,7 +85,9 @@ class Shelf:
             return release.offer
         row = self._book.index(release.index)
         listing = self._source.listing(release.package, Place(row.url, row.kind))
-        return next((one for one in listing.offers if one.version == release.text), None) if listing is not None else None
+        found = next((one for one in listing.offers if one.version == release.text), None) if listing is not None else None
+        accepted = self._hashes.get(release.package)
+        return found if found is None or accepted is None else with_hashes(found, accepted)
 
     def file(self, offer: Offer) -> File | None:
         """The file of an offer that serves the target best; None where none does."""
@@ -124,6 +129,15 @@ class Shelf:
     def is_answered(self, package: str) -> bool:
         """True where the indexes were asked for a package: what they do not have then is nowhere."""
         return package in self._direct or self._listing(package) is not None
+
+    def accepts_by_hash(self, package: str) -> bool:
+        """True where the user accepts files of a package by their hashes only."""
+        return package in self._hashes
+
+    def is_known(self, package: str) -> bool:
+        """True where everything is known that the indexes offer of a package."""
+        listing = self._listing(package)
+        return listing is not None and bool(listing.offers) and not listing.is_partial
 
     @property
     def is_offline(self) -> bool:
@@ -202,7 +216,7 @@ class Shelf:
         if answer is None:
             try:
                 answer = bool(requirement.marker and requirement.marker.evaluate({**self._environment, "extra": extra}))
-            except UndefinedEnvironmentName:
+            except (UndefinedEnvironmentName, UndefinedComparison):
                 answer = False
             self._markers[key] = answer
         return answer
@@ -249,9 +263,9 @@ class Shelf:
         accepted = self._hashes.get(package)
         for every in listing.offers:
             version = parse_version(every.version)
-            offer = every if accepted is None else _with_hashes(every, accepted)
+            offer = every if accepted is None else with_hashes(every, accepted)
             if version is not None and (accepted is None or offer.files):
-                yield self._from_offer(package, version, offer, known.get(offer.version), lone=listing.only_prereleases)
+                yield self._from_offer(package, version, offer, known.get(offer.version), lone=self._pre or listing.only_prereleases)
 
     def _from_offer(self, package: str, version: Version, offer: Offer, row: WheelRelease | None, *, lone: bool) -> Release:
         def look() -> Details:
@@ -285,7 +299,10 @@ class Shelf:
         """Releases of several origins, in order of version."""
         known = {row.version: row for row in rows}
         listing = self._listing(package)
-        offers = {offer.version: offer for offer in listing.offers} if listing is not None else None
+        accepted = self._hashes.get(package)
+        offers = None
+        if listing is not None:
+            offers = {offer.version: offer if accepted is None else with_hashes(offer, accepted) for offer in listing.offers}
         found = [self._from_build(build, known.get(build.version), offers) for build in builds]
         out = [release for release in found if release is not None]
         seen = {release.text for release in out}
@@ -373,8 +390,24 @@ class Shelf:
             index=index,
             build=build,
             offer=offer,
-            served=offers is None or index != "default" or offer is not None,
+            served=self._is_served(build, index, offer, asked=offers is not None),
         )
+
+    def _is_served(self, build: Build, index: str, offer: Offer | None, *, asked: bool) -> bool:
+        """False where the indexes were asked for a build and have no file of it, or none that the user accepts."""
+        if build.package not in self._hashes:
+            return not asked or index != "default" or offer is not None
+        if index != "default" and self._source is not None:
+            row = self._book.index(index)
+            try:
+                listing = self._source.listing(build.package, Place(row.url, row.kind))
+            except IndexUnavailableError:
+                return False  # what cannot be held against the hashes is not accepted
+            every = {one.version: one for one in listing.offers} if listing is not None else {}
+            offer = every.get(build.wheel_version)
+        if not asked and index == "default":
+            return True
+        return offer is not None and bool(with_hashes(offer, self._hashes[build.package]).files)
 
     def _too_old(self, package: str, row: WheelRelease) -> bool:
         """True for a source archive of compiled code that knows nothing of the target's Python.
@@ -418,27 +451,12 @@ def _order(release: Release) -> tuple[Version, bool, Version]:
     return Version(release.version.public), release.index == "default", release.version
 
 
-def accepted_hashes(request: Request) -> dict[str, frozenset[str]]:
-    """Packages whose files the user accepts by their hashes only (`--hash` in a requirements file)."""
-    out: dict[str, frozenset[str]] = {}
-    for extra in request.extras:
-        requirement = parse_requirement(extra.text) if extra.hashes else None
-        if requirement is not None:
-            out[canonicalize_name(requirement.name)] = frozenset(extra.hashes)
-    return out
-
-
-def _with_hashes(offer: Offer, accepted: frozenset[str]) -> Offer:
-    files = tuple(file for file in offer.files if any(f"{name}:{digest}" in accepted for name, digest in file.hashes.items()))
-    return Offer(version=offer.version, files=files)
-
-
 def shelf_of(book: Book, machine: Machine, request: Request) -> Shelf:
     """The shelf for a machine, shared by all resolutions over one book for which it is the same; the last few are kept."""
     place = (machine.python_full, machine.free_threaded, machine.arch, machine.glibc)
     # A shelf holds what these identities are of, so that none is taken for another as long as it is kept.
     identities = (id(machine.pip), id(machine.requires), id(request.source), id(request.direct) if request.direct else 0)
-    key = (*place, *identities, request.device, tuple(accepted_hashes(request).items()))
+    key = (*place, *identities, request.device, request.pre, tuple(accepted_hashes(request, book).items()))
     shelves: dict[tuple[object, ...], Shelf] = book.remember("shelves", None, dict)
     found = shelves.get(key)
     if found is None:
@@ -471,24 +489,3 @@ def _tags(pythons: tuple[str, ...], arch: tuple[str, ...], glibc: str | None) ->
         abi = "none" if python.startswith("py") else python
         out.extend(f"{python.rstrip('t')}-{abi}-{platform}" for platform in platforms)
     return tuple(out)
-
-
-def marker_environment(machine: Machine) -> dict[str, str]:
-    """PEP 508 variables of the target, not of the interpreter that runs this."""
-    major, minor = machine.python or (3, 11)
-    full = machine.python_full or f"{major}.{minor}.0"
-    if full.count(".") < 2:
-        full = f"{major}.{minor}.0"
-    return {
-        "implementation_name": "cpython",
-        "implementation_version": full,
-        "os_name": "posix",
-        "platform_machine": machine.arch or "x86_64",
-        "platform_python_implementation": "CPython",
-        "platform_release": "",
-        "platform_system": "Linux",
-        "platform_version": "",
-        "python_full_version": full,
-        "python_version": f"{major}.{minor}",
-        "sys_platform": "linux",
-    }

@@ -27,12 +27,35 @@ class Solved:
     rounds: int
 
 
+class _Search(Resolution):  # type: ignore[type-arg]
+    """A run that remembers what it has tested.
+
+    `resolvelib` holds every pin against every requirement of it in each round, which for some hundred packages is most of its time.
+    What is overridden is internal to it: under another name there, this would be as fast as without.
+    """
+
+    def __init__(self, provider: Provider, notes: Notes) -> None:
+        super().__init__(provider, notes)
+        self._tested: dict[str, tuple[Any, Candidate, bool]] = {}
+
+    def _is_current_pin_satisfying(self, name: str, criterion: Any) -> bool:
+        pin = self.state.mapping.get(name)
+        if pin is None:
+            return False
+        known = self._tested.get(name)
+        if known is not None and known[0] is criterion and known[1] is pin:
+            return known[2]
+        answer: bool = super()._is_current_pin_satisfying(name, criterion)
+        self._tested[name] = (criterion, pin, answer)
+        return answer
+
+
 def solve(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> Solved | Failure:
     """The first consistent choice in the order of preference, or what stood in the way."""
     notes = Notes(universe)
     universe.chosen.clear()
     try:
-        state = Resolution(Provider(universe), notes).resolve(list(needs), max_rounds=rounds)
+        state = _Search(Provider(universe), notes).resolve(list(needs), max_rounds=rounds)
     except ResolutionImpossible as error:
         return Failure(rejections=_rejections(notes), causes=tuple(_reasons(error.causes, None)), rounds=notes.rounds)
     except ResolutionTooDeep:

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from packaging.specifiers import SpecifierSet
@@ -35,12 +35,25 @@ if TYPE_CHECKING:
 class Universe:
     """Candidates and needs for one request on one machine."""
 
-    def __init__(self, book: Book, machine: Machine, request: Request, *, near: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        book: Book,
+        machine: Machine,
+        request: Request,
+        *,
+        near: dict[str, str] | None = None,
+        wishes: Mapping[str, Sequence[SpecifierSet]] | None = None,
+        closed: bool = False,
+    ) -> None:
         self.book = book
         self.machine = machine
         self.request = request
         self.near = near or {}
         """Framework to the version whose neighbours are tried first (for relaxations)."""
+        self.wishes = wishes or {}
+        """Library wheel to specifiers that packages will have for it which are decided after it: its releases are ordered by them, too."""
+        self.closed = closed
+        """True where a package that the cache knows is one of the releases that it knows; else it may be left to the installer."""
         self.shelf = shelf_of(book, machine, request)
         self.chosen: dict[str, Candidate] = {}
         """What the running solve has pinned; only ever used to order candidates."""

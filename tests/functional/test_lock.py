@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
@@ -11,73 +10,20 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 import cudnn_resolve
-from cudnn_resolve.cli.main import main
 from cudnn_resolve.lock.read import read
+from tests.lock_project import ELSEWHERE, TARGET, Project
 from tests.wheel_maker import made_wheel
-
-TARGET = ("-f", "ctranslate2==4.5.0")
-ELSEWHERE = ("--python-version", "3.11", "--platform", "linux_x86_64")
-CTRANSLATE = "cp311-cp311-manylinux_2_17_x86_64"
-NVIDIA = (("nvidia_cublas_cu12", "12.2.5.6"), ("nvidia_cudnn_cu12", "9.1.0.70"), ("nvidia_cuda_runtime_cu12", "12.2.140"))
-"""The libraries of CUDA 12.2; the runtime library is part of what makes it that, though nobody here installs it."""
 
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Compiled tables for all tests of this file."""
     return str(tmp_path_factory.mktemp("cache"))
-
-
-class Done(NamedTuple):
-    """How a command ended."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-class Project:
-    """A folder with wheels in `wheels`, in which the program runs."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.wheels = folder / "wheels"
-        self.file = folder / "pylock.toml"
-        self.wheels.mkdir()
-        (folder / "empty").mkdir()
-        made_wheel(self.wheels, "ctranslate2", "4.5.0", "setuptools", "numpy", "pyyaml<7,>=5.3", tag=CTRANSLATE)
-        for name, version in (("numpy", "1.26.4"), ("pyyaml", "6.0.2"), ("setuptools", "75.0.0")):
-            made_wheel(self.wheels, name, version)
-        for name, version in NVIDIA:
-            made_wheel(self.wheels, name, version, tag="py3-none-manylinux_2_17_x86_64")
-
-    def words(self, *words: str) -> list[str]:
-        """A command line, with the folder of wheels as the only place of packages."""
-        return ["lock", *words, "--index-url", (self.folder / "empty").as_uri(), "--find-links", str(self.wheels)]
-
-    def __call__(self, *words: str) -> Done:
-        """What the program answers, run in this process: that takes a fifth of the time."""
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = main(self.words(*words))
-        assert "internal error" not in err.getvalue()
-        return Done(code, out.getvalue(), err.getvalue())
-
-    @property
-    def pins(self) -> dict[str, str | None]:
-        return {one.name: one.version for one in read(self.file.read_text("utf-8")).packages}
-
-    def differences(self, *words: str) -> list[dict[str, Any]]:
-        done = self("--check", "--format", "json", *words)
-        found = json.loads(done.stdout)
-        assert found["schema"] == "cudnn-resolve/lock/1"
-        assert (found["status"], done.returncode) == (("outdated", 1) if found["differences"] else ("current", 0))
-        return list(found["differences"])
 
 
 @pytest.fixture

@@ -138,7 +138,7 @@ def test_no_format_of_a_conflict_is_empty_or_a_script(form: str, program: Progra
     assert form in {"text", "json"} or not done.stdout
 
 
-@pytest.mark.parametrize("text", ["numpy==", "--pre", "\x00", "<<<<<<<", "-r nested.txt", "a" * 100_000, "numpy @ file:///x"])
+@pytest.mark.parametrize("text", ["numpy==", "--prefer-newest", "\x00", "<<<<<<<", "-r nested.txt", "a" * 100_000, "numpy @ file:///x"])
 def test_a_requirements_file_that_cannot_be_read_is_explained(text: str, program: Program) -> None:
     (program.cwd / "r.txt").write_text(text, "utf-8")
     done = program("plan", "-f", "torch", "-r", "r.txt", *ELSEWHERE)

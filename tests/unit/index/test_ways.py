@@ -13,6 +13,7 @@ from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.index.address import Login, Origin, origin_of
 from cudnn_resolve.index.client import open_source
 from cudnn_resolve.index.settings import IndexAddress, Proxy, Settings
+from cudnn_resolve.index.transport import Transport
 from tests.index_server import CERTIFICATE, IndexServer, build_wheel, metadata_text
 
 
@@ -45,6 +46,20 @@ def test_a_certificate_that_cannot_be_read_is_told(which: str) -> None:
 def test_an_index_without_tls_under_an_https_address() -> None:
     with IndexServer() as index, pytest.raises(IndexUnavailableError, match="no secure connection"):
         versions(index.settings(indexes=(IndexAddress(url=index.url.replace("http:", "https:"), said_by=""),)))
+
+
+def test_an_index_is_far_where_even_its_quickest_answer_takes_long() -> None:
+    times = iter([0.0, 0.05, 1.0, 1.005, 2.0, 2.5])
+    with IndexServer() as index:
+        index.add_wheel("demo", "1.0")
+        transport = Transport(index.settings(), clock=lambda: next(times))
+        found = [transport.is_far]
+        for _ in range(3):
+            transport.ask(f"{index.url}/demo/", limit=1 << 20)
+            found.append(transport.is_far)
+        transport.close()
+
+    assert found == [False, True, False, False]
 
 
 def proxied(proxy: IndexServer, url: str, **changes: Any) -> Settings:

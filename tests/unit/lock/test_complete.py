@@ -25,6 +25,8 @@ URL = "https://h.example/a-1-py3-none-any.whl"
 class Server:
     """Answers to requests for the head of a file."""
 
+    is_far = False
+
     def __init__(self, answer: Reply | Refusal) -> None:
         self._answer = answer
         self.asked: list[tuple[str, str]] = []

@@ -16,7 +16,7 @@ from cudnn_resolve.lock.select import select
 from cudnn_resolve.lock.write import write
 from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.machine import Machine, machine_of
-from cudnn_resolve.resolution.shelf import marker_environment
+from cudnn_resolve.resolution.environment import marker_environment
 from tests.lock_maker import BOOK, lock_of, pinned
 from tests.worlds.load import facts, gpu
 

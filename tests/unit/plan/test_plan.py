@@ -58,6 +58,15 @@ def test_one_version_under_several_names(installed: str, target: str, action: st
     assert actions(planned(target, packages={"pip": {"north": installed}}))["north"] == action
 
 
+def test_a_build_that_is_taken_under_its_bare_version_is_told() -> None:
+    (told,) = warned(planned("north==2.0+cu124"), "same-build")
+
+    assert told.startswith("north==2.0+cu124 is north 2.0 on the configured index")
+    assert not warned(planned("north==2.0"), "same-build")
+    assert not warned(planned("north==2.0+cu118"), "same-build")
+    assert not warned(planned("north==2.0+cu124", packages={"pip": {"north": "2.0+cu124"}}), "same-build")
+
+
 def test_what_is_kept_keeps_the_name_that_it_has() -> None:
     assert versions(planned("north==2.0", packages={"pip": {"north": "2.0+cu124"}}))["north"] == "2.0+cu124"
 

@@ -75,7 +75,7 @@ def test_files_name_further_files_relative_to_themselves() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("--pre", ["--pre"]),
+        ("--prefer-newest", ["--prefer-newest"]),
         ("numpy\n--global-option x", ["--global-option", "r.txt:2"]),
         ("not a requirement", ["not a requirement", "r.txt:1"]),
         ("numpy==", ["numpy==", "PEP 508"]),
@@ -90,6 +90,17 @@ def test_what_is_no_requirement_is_said_with_its_line(text: str, words: list[str
 
     assert all(word in str(caught.value) for word in words), str(caught.value)
     assert caught.value.exit_code == 2
+
+
+def test_options_of_pip_that_say_where_packages_come_from_are_settings() -> None:
+    found = [one for one in lines("--pre\n--no-index\n--trusted-host mirror.example:8080\n-f wheels\nnumpy\n") if isinstance(one, Setting)]
+
+    assert [(one.option, one.value, one.origin) for one in found] == [
+        ("--pre", "", "r.txt:1"),
+        ("--no-index", "", "r.txt:2"),
+        ("--trusted-host", "mirror.example:8080", "r.txt:3"),
+        ("--find-links", "wheels", "r.txt:4"),
+    ]
 
 
 def test_hashes_are_kept_with_their_requirement() -> None:

@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 from packaging.specifiers import SpecifierSet
 
+from cudnn_resolve.errors import UsageError
+from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.model import Extra
 from cudnn_resolve.requirement.source import Direct, Metadata, Offer
 from cudnn_resolve.resolution import conflict, provider
+from cudnn_resolve.resolution.accepted import accepted_hashes
 from cudnn_resolve.resolution.ahead import names_ahead
 from cudnn_resolve.resolution.model import Conflict, PipPin, Resolution
 from cudnn_resolve.resolution.resolve import resolve
@@ -241,6 +244,65 @@ def test_only_files_with_the_hashes_that_the_user_gives_are_taken() -> None:
     assert "app" in words(asked(source, extras=(replace(good, hashes=("sha256:00",)),)))
 
 
+def test_hashes_of_a_framework_count_too() -> None:
+    source = index_of(BOOK)
+    listing = source.listing("north")
+    assert listing is not None
+    digests = {offer.version: offer.files[0].hashes["sha256"] for offer in listing.offers}
+    (target,) = request(BOOK, "north").targets
+    new = {"driver": {"version": "580.65.06"}}
+
+    def with_hash(digest: str) -> Any:
+        return asked(source, target="north", machine=new, targets=(replace(target, hashes=(f"sha256:{digest}",)),))
+
+    assert versions(asked(source, target="north", machine=new))["north"] == "3.0"
+    assert versions(with_hash(digests["2.0"]))["north"] == "2.0"
+    assert isinstance(with_hash("00"), Conflict)
+
+
+def test_prereleases_count_where_they_are_asked_for() -> None:
+    source = index_of(BOOK, {"app": {"1.0": Published(), "2.0rc1": Published(("lib",))}, "lib": {"1.0b1": Published(), "0.9": Published()}})
+
+    assert versions(asked(source, "app"))["app"] == "1.0"
+    found = versions(asked(source, "app", pre=True))
+    assert (found["app"], found["lib"]) == ("2.0rc1", "1.0b1")
+
+
+def test_a_framework_with_a_marker_is_a_target_where_it_holds() -> None:
+    here = replace(request(BOOK, "north==2.0").targets[0], marker="platform_machine == 'x86_64'")
+    elsewhere = replace(request(BOOK, "south==2.0").targets[0], marker="sys_platform == 'win32'", origin="r.txt:2")
+    found = asked(index_of(BOOK), targets=(), conditional=(here, elsewhere))
+
+    assert isinstance(found, Resolution)
+    assert [build.package for build in found.builds] == ["north"]
+    assert [target.text for target in found.request.targets] == ["north==2.0"]
+    with pytest.raises(UsageError, match="no framework is asked for on x86_64") as caught:
+        asked(index_of(BOOK), targets=(), conditional=(elsewhere,))
+    assert caught.value.context == "r.txt:2"
+
+
+def test_hashes_hold_on_indexes_that_cannot_be_asked_and_for_every_package_of_a_framework() -> None:
+    (target,) = request(BOOK, "north==2.0").targets
+    hashed = replace(target, hashes=(f"sha256:{'0' * 64}",))
+    unavailable = [row.url for row in BOOK.indexes() if row.url]
+    found = asked(FakeSource(index_of(BOOK)._packages, unavailable), targets=(hashed,))  # noqa: SLF001 - the same, but for the variants
+
+    assert isinstance(found, Conflict)
+    assert "hash is one of those given" in words(found)
+    book = open_book()
+    (target,) = request(book, "tensorflow==2.10.0").targets
+    only = accepted_hashes(replace(request(book, "tensorflow"), targets=(replace(target, hashes=("sha256:1",)),)), book)
+    assert {"tensorflow", "tensorflow-gpu"} <= set(only)
+
+
+def test_a_conflict_of_conditional_targets_names_them() -> None:
+    second = replace(request(BOOK, "north==1.0").targets[0], marker="python_version >= '3'", origin="r.txt:2")
+    found = asked(index_of(BOOK), target="north==2.0", conditional=(second,))
+
+    assert isinstance(found, Conflict)
+    assert "north==2.0,==1.0" in words(found)
+
+
 def test_constraints_limit_what_is_needed_and_ask_for_nothing() -> None:
     source = index_of(
         BOOK, {"app": {"1.0": Published(("lib",))}, "lib": {"1.0": Published(), "2.0": Published()}, "other": {"1": Published()}}
@@ -315,6 +377,19 @@ def test_offline_an_unknown_package_is_left_to_the_installer() -> None:
     found = pins(asked(Nothing({}), "app"))
     assert found["app"].version is None
     assert found["north"].version == "2.0"
+
+
+def test_offline_what_the_cache_knows_is_no_way_around_what_cannot_be() -> None:
+    releases: dict[str, dict[str, Published]] = {"app": {}, "lib": {}}
+    for version, numpy in (("1.0", "numpy<2"), ("2.0", "numpy>=2")):
+        releases["app"][version] = Published((f"lib=={version}",))
+        releases["lib"][version] = Published((numpy,))
+    source = index_of(BOOK, releases)
+    online = versions(asked(source, "app", "numpy<2"))
+    source.offline = True
+
+    assert versions(asked(source, "app", "numpy<2")) == online
+    assert (online["app"], online["lib"]) == ("1.0", "1.0")
 
 
 def test_offline_a_folder_of_wheels_does_not_hide_what_the_matrix_knows() -> None:

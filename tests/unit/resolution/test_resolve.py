@@ -283,3 +283,27 @@ def test_facts_and_libraries_have_a_chain_too(word: str) -> None:
 
     assert found.chosen
     assert found.links
+
+
+@pytest.mark.parametrize(("verb", "proposed"), [("plan", "plan"), ("lock", "lock"), ("apply", "plan")])
+def test_ways_out_are_commands_of_the_verb_that_asked_unless_they_state_a_machine(verb: str, proposed: str) -> None:
+    old = {"version": "418.1"}
+    context = (("--platform", "linux_aarch64"), ("--platform", "linux_x86_64")) if verb == "lock" else ()
+    found = refused("north==2.0", driver=old, options={"verb": verb, "context": context})
+    newer = next(one for one in found.relaxations if "--driver" in one.command)
+
+    assert newer.command.startswith(f"cudnn-resolve {proposed} -f north==2.0")
+    assert newer.command.count("--platform") == len(context)
+
+
+def test_two_environments_are_two_plans_or_two_locks() -> None:
+    targets, new = ("north==3.0", "south==2.0"), {"version": "580.65.06"}
+    ways = {}
+    for verb in ("plan", "lock", "apply"):
+        found = refused(*targets, options={"verb": verb, "context": (("--requirement", "r.txt"),)}, driver=new)
+        (ways[verb],) = (one.command for one in found.relaxations if " && " in one.command)
+
+    assert ways["lock"].endswith("lock -f south==2.0 --output pylock.south.toml")
+    assert ways["lock"].startswith("cudnn-resolve lock -f north==3.0 --requirement r.txt && ")
+    assert ways["apply"] == ways["plan"], "neither changes the one environment twice"
+    assert ways["plan"].endswith("cudnn-resolve plan -f south==2.0")

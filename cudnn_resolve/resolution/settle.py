@@ -1,0 +1,56 @@
+"""Targets with markers to those that hold on one machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packaging.markers import Marker, UndefinedComparison, UndefinedEnvironmentName
+
+from cudnn_resolve.errors import InputError, UsageError
+from cudnn_resolve.record import replace
+from cudnn_resolve.requirement.derive import merged
+from cudnn_resolve.resolution.environment import marker_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cudnn_resolve.requirement.machine import Machine
+    from cudnn_resolve.requirement.model import Request, Target
+
+NO_TARGET = "no-target"
+"""Code of the error where no target is for a machine."""
+
+
+def settle(request: Request, machine: Machine) -> Request:
+    """The request with the targets that are for this machine, whose Python is known.
+
+    UsageError with the code `NO_TARGET` where none is left, InputError for a marker that compares what cannot be compared.
+    """
+    if not request.conditional:
+        return request
+    environment = marker_environment(machine)
+    targets = merged((*request.targets, *(one for one in request.conditional if holds(one, environment))))
+    if not targets:
+        first = request.conditional[0]
+        raise UsageError(
+            f"no framework is asked for on {environment['platform_machine']} with Python {environment['python_version']}: "
+            f"the marker of `{first.text}` does not hold there, `{first.marker}`",
+            code=NO_TARGET,
+            context=first.origin,
+            hint="name one with -f, or another machine with --platform and --python-version",
+        )
+    return replace(request, targets=targets, conditional=(), unsettled=request)
+
+
+def holds(target: Target, environment: Mapping[str, str]) -> bool:
+    """True where a target is for this environment; InputError where its marker compares what cannot be compared."""
+    if target.marker is None:
+        return True
+    try:
+        return Marker(target.marker).evaluate({**environment, "extra": ""})
+    except UndefinedEnvironmentName:
+        return False
+    except UndefinedComparison as error:
+        raise InputError(
+            f"the marker of `{target.text}` cannot be understood: {error}", code="requirements-invalid", context=target.origin
+        ) from None

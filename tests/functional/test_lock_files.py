@@ -1,0 +1,84 @@
+"""Locks of what requirements files ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cudnn_resolve.cli.main import main
+from cudnn_resolve.lock.read import read
+from tests.lock_project import ELSEWHERE, TARGET, Project
+from tests.wheel_maker import made_wheel
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Compiled tables for all tests of this file."""
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture
+def project(tmp_path: Path, cache: str, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", cache)
+    return Project(tmp_path)
+
+
+def test_frameworks_with_markers_are_locked_for_the_platforms_that_they_are_for(project: Project) -> None:
+    for version, arch in (("4.5.0", "aarch64"), ("4.4.0", "x86_64")):
+        tag = f"cp311-cp311-manylinux_2_17_{arch}"
+        made_wheel(project.wheels, "ctranslate2", version, "setuptools", "numpy", "pyyaml<7,>=5.3", tag=tag)
+    old, new = 'ctranslate2==4.4.0; platform_machine == "x86_64"', 'ctranslate2==4.5.0; platform_machine == "aarch64"'
+    (project.folder / "requirements.txt").write_text(f'{old}\n{new}\nctranslate2==1.0; sys_platform == "win32"\n', "utf-8")
+    one, other = ("--platform", "linux_x86_64"), ("--platform", "linux_aarch64")
+    asked = ("-r", "requirements.txt", "--python-version", "3.11", "--device", "cpu")
+    assert project(*asked, *one, *other).returncode == 0
+    first = project.file.read_bytes()
+    lock = read(first.decode())
+
+    assert {(entry.version, entry.marker) for entry in lock.packages if entry.name == "ctranslate2"} == {
+        ("4.4.0", "platform_machine == 'x86_64'"),
+        ("4.5.0", "platform_machine == 'aarch64'"),
+    }
+    assert lock.tool is not None
+    assert lock.tool.asked.targets == (old, new, 'ctranslate2==1.0; sys_platform == "win32"')
+    assert project().returncode == 0
+    assert project.file.read_bytes() == first, "the same again"
+    project.file.unlink()
+    assert project(*asked, *other, *one).returncode == 0
+    assert project.file.read_bytes() == first, "in another order"
+    assert not project.differences("--no-facts")
+
+
+def test_a_marker_decides_which_python_is_meant_where_nobody_says(project: Project) -> None:
+    (project.folder / "requirements.txt").write_text('ctranslate2==4.5.0; python_version < "3.12"\n', "utf-8")
+    assert project("-r", "requirements.txt", "--platform", "linux_x86_64").returncode == 0
+    assert read(project.file.read_text("utf-8")).requires_python == "==3.11.*"
+
+    (project.folder / "requirements.txt").write_text('ctranslate2==4.5.0; python_version < "2"\n', "utf-8")
+    done = project("-r", "requirements.txt", "--platform", "linux_x86_64")
+    assert done.returncode == 2
+    assert "no framework is asked for" in done.stderr
+    (project.folder / "requirements.txt").write_text('ctranslate2==4.5.0; platform_machine ~= "x86_64"\n', "utf-8")
+    done = project("-r", "requirements.txt", *ELSEWHERE)
+    assert (done.returncode, "requirements.txt:1" in done.stderr) == (2, True)
+
+
+def test_a_requirements_file_may_leave_indexes_out_and_ask_for_prereleases(project: Project) -> None:
+    made_wheel(project.wheels, "app", "1.0")
+    made_wheel(project.wheels, "app", "2.0rc1")
+    text = f"--no-index\n--find-links {project.wheels}\napp\n"
+    argv = ["lock", *TARGET, *ELSEWHERE, "-r", "requirements.txt"]
+    (project.folder / "requirements.txt").write_text(text, "utf-8")
+    assert main(argv) == 0
+    assert project.pins["app"] == "1.0"
+    (project.folder / "requirements.txt").write_text(f"--pre\n{text}", "utf-8")
+    assert main([*argv, "--upgrade"]) == 0
+    assert project.pins["app"] == "2.0rc1"
+    (project.folder / "requirements.txt").write_text(text, "utf-8")
+    assert main([*argv, "--upgrade", "--pre"]) == 0
+    lock = read(project.file.read_text("utf-8"))
+    assert project.pins["app"] == "2.0rc1"
+    assert lock.tool is not None
+    assert ("pre", ("true",)) in lock.tool.asked.stated
