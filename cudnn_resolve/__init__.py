@@ -200,11 +200,13 @@ def validate(  # noqa: PLR0913 - the options of the command line
     full: bool = False,
     require_gpu: bool = False,
     lock: str | None = None,
+    plan: str | None = None,
     record: str | None = None,
 ) -> dict[str, Any]:
     """The checks of the frameworks (default: all that are installed) and of cuDNN at work; `status` is `passed`, `failed` or `skipped`.
 
-    Every GPU is used, or the one whose number is given. `lock` is a lock that must hold, `record` one that also takes in what passed.
+    Every GPU is used, or the one whose number is given. `lock` is a lock that must hold, `plan` a plan in JSON that must have been
+    carried out, `record` a lock that also takes in what passed.
     """
     words = dict(locals())
     from cudnn_resolve.cli import library

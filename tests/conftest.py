@@ -1,6 +1,7 @@
 """What holds for every test: it sees nothing of this machine, and it reaches nobody but this machine.
 
-A test marked `network` keeps the package index that the developer has configured; everything else is taken from it, too.
+A test marked `network` keeps the package index that the developer has configured; everything else is taken from it, too. One marked `gpu`
+keeps what leads to the driver and the libraries of this machine.
 """
 
 from __future__ import annotations
@@ -114,7 +115,9 @@ def isolation(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     """A home of its own for each test, which it gives; no settings of this machine's user, libraries or GPUs; sockets shut."""
     network = request.node.get_closest_marker("network") is not None
     home = tmp_path_factory.mktemp("home")
-    dropped = MACHINE_PREFIXES if network else (*MACHINE_PREFIXES, *INDEX_PREFIXES)
+    # A test on a GPU is about this machine: its driver may be found by nothing but LD_LIBRARY_PATH.
+    machine = () if request.node.get_closest_marker("gpu") else MACHINE_PREFIXES
+    dropped = machine if network else (*machine, *INDEX_PREFIXES)
     for name in list(os.environ):
         if name.startswith(dropped):
             monkeypatch.delenv(name)

@@ -245,6 +245,8 @@ def _write(made: Made) -> None:
     if made.old is not None:
         for line in change_lines(made.changes, verbose=options.verbose > 0):
             say(line, options)
+        if made.old.tool is not None and made.old.tool.validation and made.lock.tool is not None and not made.lock.tool.validation:
+            say("what was proven of the old pins is left out; `cudnn-resolve validate --record` proves the new ones", options)
 
 
 def encode(made: Made) -> dict[str, Any]:

@@ -120,6 +120,7 @@ def _gpu(book: Book, which: str | None, options: Options) -> Answer:
         "gpu",
         architectures=rows_json("gpu/architecture", "architecture", [architecture]),
         cards=rows_json("gpu/card", "card", [card] if card else cards),
+        peaks=rows_json("gpu/peak", "peak", list(book.peaks_of(card)) if card else []),
     )
 
 

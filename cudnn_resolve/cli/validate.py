@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--full", action="store_true", help="every type in both layouts, instead of each class with each type once")
     group.add_argument("--require-gpu", action="store_true", help="fail where there is no GPU, instead of skipping")
     group.add_argument("--lock", metavar="FILE", help="what is installed and what loads must be what this lock pins")
+    group.add_argument("--plan", metavar="FILE", help="the same of a plan that `plan --format json` wrote; - reads standard input")
     group.add_argument("--record", metavar="FILE", help="as --lock, and what passes on a GPU is written into the lock")
     add_output_options(parser, ("text", "json", "junit"))
     parser.epilog = "Exit codes: 0 passed, or skipped without a GPU; 1 failed, or skipped with --require-gpu."
@@ -46,7 +47,14 @@ def validated(args: argparse.Namespace) -> Validation:
     from cudnn_resolve.cli.validate_lock import held_lock, pinned_of, write_record
 
     options, wish = options_of(args), wish_of(args)
+    if args.plan and (args.lock or args.record):
+        hint = "leave one of them out"
+        raise UsageError("--plan and a lock both say what must be there", code="usage-contradiction", hint=hint)
     held = held_lock(args.lock, args.record)
+    if args.plan:
+        from cudnn_resolve.cli.validate_plan import pinned_by_plan
+
+        wish = replace(wish, pinned=pinned_by_plan(args.plan))
     facts = _facts(options)
     if held is not None:
         wish = replace(wish, pinned=pinned_of(held, facts))
@@ -121,7 +129,7 @@ def _known(book: Book) -> Known:
 
     return Known(
         architecture=lambda capability: book.architecture(Capability.parse(capability)) if capability else None,
-        card=lambda name: book.card(name) if name else None,
+        peak=lambda name: book.peak(name) if name else None,
         cudnn_built=lambda installed: _cudnn_built(book, installed),
         framework=lambda name: book.framework_of(name) or name,
     )

@@ -54,6 +54,8 @@ def held_lock(lock: str | None, record: str | None) -> Held | None:
 
 def pinned_of(held: Held, facts: Facts) -> Pinned:
     """What the lock pins for this machine and interpreter."""
+    from cudnn_resolve.cli.validate_plan import libraries_of
+    from cudnn_resolve.host.tables import open_book
     from cudnn_resolve.validation.pinned import Pinned
 
     lock = held.lock
@@ -61,7 +63,13 @@ def pinned_of(held: Held, facts: Facts) -> Pinned:
     stacks = lock.tool.stacks if lock.tool else ()
     stack = next((one for one in stacks if one.platform == platform), stacks[0] if len(stacks) == 1 else None)
     packages = {one.name: one.version for one in lock.packages if one.version is not None and _applies(one.marker, facts)}
-    return Pinned(packages=packages, cudnn=stack.cudnn if stack else None)
+    return Pinned(
+        packages=packages,
+        cudnn=stack.cudnn if stack else None,
+        apt={one.name: one.version for one in stack.apt} if stack else {},
+        driver_min=stack.driver_min if stack else None,
+        libraries=tuple(libraries_of(packages.items(), open_book(()))),
+    )
 
 
 def _applies(marker: str | None, facts: Facts) -> bool:

@@ -12,8 +12,9 @@ from packaging.version import InvalidVersion, Version
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.lock.fit import fit, stack_for
+from cudnn_resolve.lock.proof import proofs
 from cudnn_resolve.lock.select import Chosen, select, targets_for
-from cudnn_resolve.plan.model import AptAction, Environment, PipAction, Plan, Stack, StackFramework, Warning
+from cudnn_resolve.plan.model import AptAction, Environment, PipAction, Plan, Proven, Stack, StackFramework, Warning
 from cudnn_resolve.plan.step import steps
 from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.machine import machine_of
@@ -56,6 +57,7 @@ def plan_of_lock(lock: Lock, folder: str, facts: Facts, book: Book) -> tuple[Pla
         if stack is not None
         else (),
         warnings=tuple(warnings),
+        proven=tuple(Proven(words=one.words, record=one.record, because=one.because, here=one.is_of(facts)) for one in proofs(lock)),
     )
     return replace(draft, steps=steps(draft, machine, book)), ()
 

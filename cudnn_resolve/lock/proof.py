@@ -1,15 +1,41 @@
-"""Records of tests that passed: on which cards the pins of a lock are proven to work.
+"""Records of tests that passed: on which cards the pins of a lock are proven to work, and whether they still are those pins.
 
-A record is a table of texts, numbers, truth values and lists of them. `gpu` (its name), `driver` and `date` say what is shown of it; the
-rest is whoever's who wrote it.
+A record is a table of texts, numbers, truth values and lists of them. `gpu` (its name), `driver` and `date` say what is shown of it, `pins`
+what the lock was when it was tested, `frameworks` and `loaded` which versions were at work; the rest is whoever's who wrote it.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 
-from cudnn_resolve.lock.model import Lock, Tool
-from cudnn_resolve.record import replace
+from cudnn_resolve.facts.model import Driver, Facts, Unknown
+from cudnn_resolve.lock.model import Lock, LockedPackage, Tool
+from cudnn_resolve.record import dataclass, replace
+from cudnn_resolve.version import CudnnVersion
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proof:
+    """One record, and what it is worth now."""
+
+    words: str
+    """The card, its driver and the day, `Tesla T4, driver 550.54.15 (2026-11-21)`."""
+    record: Mapping[str, object]
+    because: str | None = None
+    """Why it speaks of other pins than the lock has now; None where it speaks of these."""
+
+    @property
+    def fits(self) -> bool:
+        """True where the pins are those that were tested."""
+        return self.because is None
+
+    def is_of(self, facts: Facts) -> bool:
+        """True where it was tested on a card like one of this machine, with its driver."""
+        gpus = () if isinstance(facts.gpus, Unknown) else facts.gpus
+        driver = facts.driver.version if isinstance(facts.driver, Driver) else None
+        gpu, with_ = _machine(self.record)
+        return driver is not None and driver == with_ and any(one.name == gpu for one in gpus)
 
 
 def with_record(lock: Lock, record: Mapping[str, object]) -> Lock:
@@ -17,18 +43,76 @@ def with_record(lock: Lock, record: Mapping[str, object]) -> Lock:
     if lock.tool is None:
         return lock
     kept = (one for one in lock.tool.validation if _machine(one) != _machine(record))
-    records = sorted((*kept, dict(record)), key=lambda one: [str(word) for word in _machine(one)])
+    records = sorted((*kept, {**record, "pins": digest_of(lock)}), key=lambda one: [str(word) for word in _machine(one)])
     tool: Tool = replace(lock.tool, validation=tuple(records))
     return replace(lock, tool=tool)
 
 
-def proofs(lock: Lock) -> Iterator[str]:
-    """On what the lock is proven, `Tesla T4, driver 550.54.15 (2026-11-21)`."""
+def proofs(lock: Lock) -> Iterator[Proof]:
+    """On what the lock was tested."""
+    digest = digest_of(lock)
     for record in lock.tool.validation if lock.tool is not None else ():
         gpu, driver = _machine(record)
         date = record.get("date")
         words = str(gpu or "a machine without a GPU") + (f", driver {driver}" if driver else "")
-        yield f"{words} ({date})" if date else words
+        yield Proof(words=f"{words} ({date})" if date else words, record=record, because=_outdated(lock, record, digest))
+
+
+def digest_of(lock: Lock) -> str:
+    """What a lock installs, in 32 digits: the same for the same packages and files, wherever they are taken from."""
+    rows = sorted(line for one in lock.packages for line in _lines(one))
+    return hashlib.sha256("\n".join(rows).encode("utf-8", "backslashreplace")).hexdigest()[:32]
+
+
+def _lines(package: LockedPackage) -> Iterator[str]:
+    head = f"{package.name} {package.version} {package.marker}"
+    yield f"{head} {package.directory} {package.vcs}"
+    for file in (*package.wheels, package.sdist, package.archive):
+        if file is not None:
+            yield f"{head} {file.name} {sorted(file.hashes)}"
+
+
+def _outdated(lock: Lock, record: Mapping[str, object], digest: str) -> str | None:
+    """What is another version now; where the record does not tell versions, that something is."""
+    if record.get("pins") == digest:
+        return None
+    changed = [*_other_frameworks(lock, record.get("frameworks")), *_other_cudnn(lock, record.get("loaded"))]
+    if changed:
+        return "; ".join(changed)
+    return "packages or files of the lock are others now" if "pins" in record else None
+
+
+def _other_frameworks(lock: Lock, tested: object) -> Iterator[str]:
+    locked: dict[str, set[str]] = {}
+    for one in lock.packages:
+        locked.setdefault(one.name, set()).add(_public(one.version or ""))
+    for name, version in tested.items() if isinstance(tested, Mapping) else ():
+        now = locked.get(str(name))
+        if now is None:
+            yield f"{name} is no longer in the lock"
+        elif _public(str(version)) not in now:
+            yield f"{name} was {version} then and is {', '.join(sorted(now))} now"
+
+
+def _other_cudnn(lock: Lock, loaded: object) -> Iterator[str]:
+    """A cuDNN that is none of those of the lock; a library tells three parts of its version, a lock four."""
+    tested = loaded.get("cudnn") if isinstance(loaded, Mapping) else None
+    now = {one.cudnn for one in lock.tool.stacks if one.cudnn} if lock.tool is not None else set()
+    if not isinstance(tested, str) or not now:
+        return
+    if not {_numbers(one) for one in tested.split(",")} & {_numbers(one) for one in now}:
+        yield f"cuDNN was {tested} then and is {', '.join(sorted(now))} now"
+
+
+def _public(version: str) -> str:
+    return version.partition("+")[0]
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return CudnnVersion(text.strip()).parts[:3]
+    except ValueError:
+        return ()
 
 
 def _machine(record: Mapping[str, object]) -> tuple[object, object]:

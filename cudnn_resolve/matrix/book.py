@@ -192,6 +192,17 @@ class Book:
 
         return self._keep("card", name, lambda _: find(self.cards(), name))
 
+    def peak(self, name: str) -> row.Peak | None:
+        """What the card of exactly that name could compute at most, letter case apart."""
+        folded = name.casefold()
+        rows: tuple[row.Peak, ...] = self._rows("gpu/peak", "peak")
+        return next((one for one in rows if folded in (known.casefold() for known in (one.name, *one.alias))), None)
+
+    def peaks_of(self, card: row.Card) -> tuple[row.Peak, ...]:
+        """The peaks of the boards that are called by the names of one card."""
+        found = (self.peak(name) for name in (card.name, *card.alias))
+        return tuple({one.name: one for one in found if one is not None}.values())
+
     def nearest_cards(self, word: str) -> tuple[str, ...]:
         """Names of cards that look like `word`, the nearest first, at most five."""
         from cudnn_resolve.matrix.card import nearest

@@ -15,11 +15,13 @@ from cudnn_resolve.matrix.overlay import key_of, key_text
 from cudnn_resolve.matrix.parse import Fault
 from cudnn_resolve.matrix.table import Form, table_form
 from cudnn_resolve.record import dataclass
-from cudnn_resolve.version import CudaVersion
+from cudnn_resolve.version import Capability, CudaVersion
 
 Law = Callable[[Book], Iterable[Fault]]
 
 _FIRST_DAY = "2007-01-01"
+_TENSOR_TYPES = Capability(8, 0)
+"""From here on cards have TF32 and bfloat16."""
 """CUDA 1.0 is of that year."""
 
 
@@ -223,6 +225,25 @@ def card_names(book: Book) -> Iterator[Fault]:
                 yield line.fault("alias", f"{name!r} is {other.row.name} already ({other.place})")
 
 
+def peaks_fit(book: Book) -> Iterator[Fault]:
+    """A peak is of a card in gpu/card.toml and of one only, of types that it has, and no wider type is faster than a narrower one."""
+    seen: dict[str, Line] = {}
+    for line in lines(book, "gpu/peak", "peak"):
+        row = line.row
+        for name in (row.name, *row.alias):
+            card = book.card(name)
+            if card is None:
+                yield line.fault("alias", f"{name!r} is no card of gpu/card.toml")
+            elif (row.tf32 or row.bf16) and card.capability < _TENSOR_TYPES:
+                yield line.fault("tf32", f"{name!r} is of capability {card.capability}, which has neither TF32 nor bfloat16")
+            other = seen.setdefault(name.casefold(), line)
+            if other is not line:
+                yield line.fault("alias", f"{name!r} has a peak already ({other.place})")
+        rates = [rate for rate in (row.fp32, row.tf32, row.fp16) if rate is not None]
+        if rates != sorted(rates) or row.bf16 not in (None, row.fp16):
+            yield line.fault("fp16", "fp32, tf32 and fp16 must rise, and bf16 be the same as fp16")
+
+
 def cudnn_capabilities(book: Book) -> Iterator[Fault]:
     """Every cuDNN build says which GPUs it has code for, and those are GPUs that its CUDA knows."""
     for line in lines(book, "cudnn/release", "build"):
@@ -314,6 +335,7 @@ LAWS: tuple[Law, ...] = (
     soname_ranges,
     architectures_known,
     card_names,
+    peaks_fit,
     cudnn_capabilities,
     cudnn_numbers_agree,
     component_releases_known,

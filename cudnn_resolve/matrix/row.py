@@ -109,7 +109,20 @@ class Card:
     """The column `class`: `datacenter`, `workstation`, `geforce` or `tegra`."""
     alias: tuple[str, ...] = ()
     memory_gib: float | None = None
-    tflops_fp32: float | None = None
+    note: str | None = None
+    source: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Peak:
+    """gpu/peak.toml: what a card could compute at most, in 10^12 operations per second."""
+
+    name: str
+    fp32: float
+    alias: tuple[str, ...] = ()
+    tf32: float | None = None
+    fp16: float | None = None
+    bf16: float | None = None
     note: str | None = None
     source: tuple[str, ...] = ()
 

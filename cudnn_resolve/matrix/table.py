@@ -143,11 +143,20 @@ def _gpu_tables() -> tuple[TableForm, ...]:
         _need("capability", kind.CAPABILITY),
         _need("class", one_of("datacenter", "workstation", "geforce", "tegra"), "kind"),
         _may("memory_gib", kind.NUMBER),
-        _may("tflops_fp32", kind.NUMBER),
+    )
+    peak = _form(
+        "peak",
+        row.Peak,
+        "name",
+        _need("name", kind.TEXT),
+        _may("alias", many(kind.TEXT)),
+        _need("fp32", kind.NUMBER),
+        *(_may(name, kind.NUMBER) for name in ("tf32", "fp16", "bf16")),
     )
     return (
         TableForm(name="gpu/architecture", arrays=(architecture,)),
         TableForm(name="gpu/card", arrays=(card,)),
+        TableForm(name="gpu/peak", arrays=(peak,)),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.record import dataclass
@@ -108,6 +109,19 @@ class Warning:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Proven:
+    """A test that the plan's lock passed on some machine."""
+
+    words: str
+    """The card, its driver and the day."""
+    record: Mapping[str, object]
+    because: str | None = None
+    """Why it counts no more; None where it does."""
+    here: bool = False
+    """True where it was a card like one of this machine, with its driver."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
     """The ordered steps from these facts to a resolution, or the conflict."""
 
@@ -123,6 +137,8 @@ class Plan:
     sources: tuple[str, ...] = ()
     """Options of pip that say where packages come from, as the user gave them, without credentials."""
     warnings: tuple[Warning, ...] = ()
+    proven: tuple[Proven, ...] | None = None
+    """Tests that its lock passed; None where it comes out of none."""
     conflict: Conflict | None = None
     resolution: Resolution | None = None
 

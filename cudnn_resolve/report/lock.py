@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.lock.proof import proofs
+from cudnn_resolve.lock.proof import Proof, proofs
 from cudnn_resolve.report.text import Style, clean, wrap
 
 if TYPE_CHECKING:
@@ -42,10 +42,17 @@ def change_lines(changes: Sequence[Change], *, verbose: bool) -> Iterator[str]:
         yield f"  and {len(changes) - len(shown)} more; -v names them"
 
 
+def proof_lines(one: Proof, width: int) -> list[str]:
+    """On what a lock was tested, and why that counts no more."""
+    if one.because is None:
+        return wrap(clean(one.words), width=width, first="  proven on ")
+    return wrap(clean(f"{one.words}: {one.because}"), width=width, first="  no longer proven on ", rest="      ")
+
+
 def render_check(lock: Lock, found: Sequence[Difference], path: str, *, style: Style, width: int) -> str:
     """Whether the lock at `path` is current, and every way in which it is not."""
     name = clean(path)
-    proven = [line for one in proofs(lock) for line in wrap(clean(one), width=width, first="  proven on ")]
+    proven = [line for one in proofs(lock) for line in proof_lines(one, width)]
     if not found:
         return "\n".join([f"{name} is {style('current', 'green')}: {summary(lock)}", *proven]) + "\n"
     count = "one difference" if len(found) == 1 else f"{len(found)} differences"

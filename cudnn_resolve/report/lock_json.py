@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from cudnn_resolve.lock.proof import proofs
+
 if TYPE_CHECKING:
     from cudnn_resolve.lock.change import Change
     from cudnn_resolve.lock.difference import Difference
@@ -79,5 +81,5 @@ def encode_conflict(plan: Plan) -> dict[str, Any]:
 def encode_check(lock: Lock, found: Iterable[Difference]) -> dict[str, Any]:
     """Whether a lock is current, every way in which it is not, and the records of tests that it passed."""
     differences = [{"what": one.what, "locked": one.locked, "now": one.now, "because": one.because} for one in found]
-    proven = [dict(one) for one in lock.tool.validation] if lock.tool is not None else []
+    proven = [{**one.record, "fits": one.fits, "because": one.because} for one in proofs(lock)]
     return {"schema": SCHEMA, "status": "outdated" if differences else "current", "differences": differences, "proven": proven}

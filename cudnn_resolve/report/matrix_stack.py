@@ -10,7 +10,7 @@ from cudnn_resolve.report.text import Style
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Architecture, Branch, Card, CudaRelease, CudnnBuild
+    from cudnn_resolve.matrix.row import Architecture, Branch, Card, CudaRelease, CudnnBuild, Peak
     from cudnn_resolve.version import Capability, DriverVersion
 
 
@@ -146,6 +146,11 @@ def render_gpus(architectures: Iterable[Architecture], *, style: Style | None = 
     return page.text()
 
 
+def _peak(peak: Peak) -> str:
+    """What a card could do at most, by type."""
+    return ", ".join(f"{name} {rate:g}" for name in ("fp32", "tf32", "fp16", "bf16") if (rate := getattr(peak, name)) is not None)
+
+
 def _range(first: object, last: object | None) -> str:
     if not first and not last:
         return ""
@@ -161,6 +166,7 @@ def render_gpu(book: Book, capability: Capability, card: Card | None, *, style: 
     if card:
         memory = f", {card.memory_gib:g} GiB" if card.memory_gib else ""
         rows.append(("card", f"{card.kind}{memory}"))
+        rows += [("peak", f"{_peak(one)} TFLOP/s ({one.name})") for one in book.peaks_of(card)]
     if architecture:
         rows += [
             ("architecture", architecture.name),

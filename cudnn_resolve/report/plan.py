@@ -33,6 +33,7 @@ def render(plan: Plan, *, style: Style | None = None, width: int = 100, verbose:
         page.overrides(plan)
         page.environment(plan)
         page.warnings(plan)
+        page.proven(plan)
         page.steps(plan)
     return "\n".join(page.lines) + "\n"
 
@@ -148,6 +149,16 @@ class _Page:
         self._title("Warnings")
         for one in plan.warnings:
             self._wrap(one.message, self._style("  ! ", "yellow"), "    ")
+
+    def proven(self, plan: Plan) -> None:
+        if not plan.proven:
+            return
+        self._title("Proven (`validate --record`)")
+        for one in plan.proven:
+            if one.because is not None:
+                self._wrap(f"no longer on {one.words}: {one.because}", self._style("  ! ", "yellow"), "    ")
+            else:
+                self._wrap(f"on {one.words}" + (": a card like this machine's, with its driver" if one.here else ""), "  ", "    ")
 
     def steps(self, plan: Plan) -> None:
         if not plan.steps:

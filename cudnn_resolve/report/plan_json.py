@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cudnn_resolve.plan.model import Plan, Stack
+    from cudnn_resolve.plan.model import Plan, Proven, Stack
     from cudnn_resolve.requirement.source import File
     from cudnn_resolve.resolution.model import Conflict
 
@@ -66,7 +66,12 @@ def encode_plan(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         ],
         "warnings": [{"code": one.code, "message": one.message} for one in plan.warnings],
         "conflict": _conflict(plan.conflict) if plan.conflict else None,
+        **({"proven": [_proven(one) for one in plan.proven]} if plan.proven is not None else {}),
     }
+
+
+def _proven(one: Proven) -> dict[str, Any]:
+    return {**one.record, "fits": one.because is None, "because": one.because, "here": one.here}
 
 
 def _file(file: File) -> dict[str, Any]:

@@ -14,8 +14,10 @@ from cudnn_resolve.validation.case import LEAST_CAPABILITY, Case, bare_cases, de
 from cudnn_resolve.validation.child import Told, run_payload
 from cudnn_resolve.validation.computing import unanswered
 from cudnn_resolve.validation.model import VisibleGpu
+from cudnn_resolve.validation.speed import FIRST, FURTHER, NARROW
 from cudnn_resolve.validation.speed import question as speed_question
 from cudnn_resolve.validation.subject import Subject, environment_of
+from cudnn_resolve.validation.usage import MUST_USE
 
 LOAD_SECONDS = 120.0
 """For an import with all its libraries; on a cold network disk TensorFlow takes a minute."""
@@ -88,7 +90,9 @@ class Bench:
         """How long one framework takes; None where nothing can be timed with it."""
         if subject.module not in TIMED:
             return None
-        question = {**self._question(subject), "speed": speed_question()}
+        further = () if self.device == "cpu" else (*NARROW, *(FURTHER if self.everything else ()))
+        types = [type_ for type_ in (*FIRST, *further) if _has(gpu, type_)]
+        question = {**self._question(subject), "speed": speed_question(types)}
         return self._child(question, gpu=gpu, seconds=SPEED_SECONDS, **_variables(subject))
 
     def _question(self, subject: Subject) -> dict[str, Any]:
@@ -99,7 +103,7 @@ class Bench:
         found: list[Run] = []
         rest = cases
         while rest and len(found) <= MOST_RESTARTS:
-            asked = {**question, "log": True, "cases": [case.question for case in rest]}
+            asked = {**question, "log": True, "cases": [case.question for case in rest], "witness": _watched(rest)}
             told = self._child(asked, gpu=gpu, seconds=CASES_SECONDS, **more)
             found.append((rest, told))
             rest = unanswered(rest, told)
@@ -125,13 +129,26 @@ def cases_for(module: str, *, everything: bool = False) -> tuple[Case, ...]:
     return (*turned, *extra)
 
 
+def _watched(cases: Sequence[Case]) -> list[str]:
+    """One case of each class that must be cuDNN's work: who computed it is asked where cuDNN's log does not say."""
+    first: dict[str, str] = {}
+    for case in cases:
+        if case.name in MUST_USE:
+            first.setdefault(case.name, case.id)
+    return list(first.values())
+
+
 def _able(cases: Sequence[Case], gpu: VisibleGpu | None) -> tuple[Case, ...]:
     """The cases whose type the card has; all where its capability is not known."""
+    return tuple(case for case in cases if _has(gpu, case.type))
+
+
+def _has(gpu: VisibleGpu | None, type_: str) -> bool:
+    """True where a card computes with the type itself, and where that is not known."""
     capability = gpu.compute_capability if gpu else None
     if capability is None or "." not in capability:
-        return tuple(cases)
-    has = tuple(int(part) for part in capability.split("."))
-    return tuple(case for case in cases if LEAST_CAPABILITY.get(case.type, (0, 0)) <= has)
+        return True
+    return LEAST_CAPABILITY.get(type_, (0, 0)) <= tuple(int(part) for part in capability.split("."))
 
 
 def _variables(subject: Subject) -> dict[str, str]:

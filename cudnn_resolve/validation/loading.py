@@ -12,6 +12,8 @@ from cudnn_resolve.validation.model import Check, Status
 from cudnn_resolve.validation.subject import Subject
 from cudnn_resolve.version import CudnnVersion
 
+_FOR_CPU = frozenset({"onnxruntime", "paddlepaddle", "tensorflow-cpu"})
+"""Packages that have a sister for GPUs."""
 _CUDA = {"cudart": "CUDA runtime", "cublas": "cuBLAS", "cublasLt": "cuBLASLt"}
 
 
@@ -61,6 +63,10 @@ class Seen:
                 there = found.setdefault(major, {})
                 there[directory] = (*there.get(directory, ()), name)
         return found
+
+    def homes(self, version: CudnnVersion) -> str:
+        """The directories from which a cuDNN came."""
+        return " and ".join(self.cudnn_directories.get(str(version.major), {}))
 
     def cudnn_for(self, built: CudnnVersion | None) -> Cudnn | None:
         """The libcudnn that a framework built with that one finds: the one of its major, else any."""
@@ -119,8 +125,11 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e6 else 0.0
 
 
-def judge_loading(subject: Subject, told: Told, facts: Facts, *, has_gpu: bool) -> tuple[Check, ...]:
-    """The checks of one framework alone in a process: import, kind of build, cuDNN, its parts, CUDA's libraries."""
+def judge_loading(subject: Subject, told: Told, facts: Facts, *, has_gpu: bool, is_asked: bool = False) -> tuple[Check, ...]:
+    """The checks of one framework alone in a process: import, kind of build, cuDNN, its parts, CUDA's libraries.
+
+    `is_asked`: the framework was named by whoever wants it tested, and did not just happen to be there.
+    """
     seen = seen_in(told)
     if subject.module not in seen.imported:
         return (_import_failed(subject, told),)
@@ -135,7 +144,7 @@ def judge_loading(subject: Subject, told: Told, facts: Facts, *, has_gpu: bool) 
     )
     built = seen.built.get(subject.module, {})
     if subject.is_cpu_build or built.get("device") == "cpu":
-        return first, _cpu_build(subject, has_gpu=has_gpu)
+        return first, _cpu_build(subject, has_gpu=has_gpu, is_asked=is_asked)
     return first, *judge_cudnn(f"{subject.name}/", (subject,), told, facts), *_judge_cuda(subject, seen)
 
 
@@ -152,11 +161,13 @@ def _import_failed(subject: Subject, told: Told) -> Check:
     )
 
 
-def _cpu_build(subject: Subject, *, has_gpu: bool) -> Check:
+def _cpu_build(subject: Subject, *, has_gpu: bool, is_asked: bool) -> Check:
+    # A package that is for the CPU by its name often comes along as what something else requires.
+    fault: Status = "warning" if subject.name in _FOR_CPU and not is_asked else "failed"
     return Check(
         id=f"{subject.name}/build",
         framework=subject.name,
-        status="failed" if has_gpu else "skipped",
+        status=fault if has_gpu else "skipped",
         expected="a build with CUDA",
         observed=f"a build for the CPU ({subject.installed.version})",
         detail="this build never uses a GPU" + (f"; `cudnn-resolve plan -f {subject.module}` says which would" if has_gpu else ""),
@@ -192,13 +203,8 @@ def judge_library(id_: str, told: Told, facts: Facts) -> tuple[Check, ...]:
     if version is None:
         why = f"{told.step}: {told.failure}" if told.step else told.failure or "it does not say its version"
         return (Check(id=f"{id_}/load", status="failed", expected="it opens", observed=why, output=told.output),)
-    opened = Check(id=f"{id_}/load", status="passed", expected="it opens", observed=f"{version} from {_homes(seen, version)}")
+    opened = Check(id=f"{id_}/load", status="passed", expected="it opens", observed=f"{version} from {seen.homes(version)}")
     return opened, _judge_parts(f"{id_}/parts", (), told, facts)
-
-
-def _homes(seen: Seen, version: CudnnVersion) -> str:
-    """The directories from which a cuDNN came."""
-    return " and ".join(seen.cudnn_directories.get(str(version.major), {}))
 
 
 def judge_cudnn(prefix: str, subjects: Sequence[Subject], told: Told, facts: Facts) -> tuple[Check, ...]:
@@ -235,7 +241,7 @@ def _judge_version(id_: str, subject: Subject, seen: Seen, told: Told) -> Check:
         )
     if found.version is None:
         return check("failed", told.failure or f"{found.path} does not say its version", "cuDNN does not answer")
-    observed = f"{found.version} from {_homes(seen, found.version)}"
+    observed = f"{found.version} from {seen.homes(found.version)}"
     if built is not None and not found.version.serves(built):
         rule = "the same major and at least the same minor are needed" if whole else "the same major is needed"
         return check("failed", observed, f"built with {built}: {rule}")
@@ -289,8 +295,15 @@ def _split(seen: Seen, facts: Facts) -> Iterator[str]:
         for directory, names in directories.items():
             named = ", ".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} other parts"
             words.append(f"{named} ({releases[directory] or 'release unknown'}) from {directory}")
-        one = len(set(releases.values())) == 1 and None not in releases.values()
+        one = _is_one_release(list(releases.values()))
         yield f"{_SAME if one else 'cuDNN is split'}: {'; '.join(words)}"
+
+
+def _is_one_release(releases: Sequence[str | None]) -> bool:
+    """True where all are known and alike; a library tells three parts of its version, a package four."""
+    parts = [release.split(".") for release in releases if release]
+    length = min((len(one) for one in parts), default=0)
+    return len(parts) == len(releases) and length > 2 and len({tuple(one[:length]) for one in parts}) == 1
 
 
 def _remedy(directories: Mapping[str, tuple[str, ...]], facts: Facts, seen: Seen) -> str:

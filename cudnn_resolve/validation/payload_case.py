@@ -23,8 +23,17 @@ class Unsupported(Exception):  # noqa: N818 - an answer, not a mistake
     """The framework has no way to do this, which is no fault of the stack."""
 
 
-def go_through(question: "dict[str, Any]", tell: "Any", compute: "Callable[[dict[str, Any]], dict[str, Any]]") -> None:
-    """Tells of every case what `compute` gives for it; an exception is told, and the next case begins."""
+def go_through(
+    question: "dict[str, Any]",
+    tell: "Any",
+    compute: "Callable[[dict[str, Any]], dict[str, Any]]",
+    witness: "Callable[[dict[str, Any]], dict[str, Any]] | None" = None,
+) -> None:
+    """Tells of every case what `compute` gives for it; an exception is told, and the next case begins.
+
+    Where cuDNN's log does not show that it computed a case, `witness` says what did.
+    """
+    asked = set(question.get("witness") or ()) if witness else set()
     watched = question.get("watched") or (lambda once: once())
     for case in question["cases"]:
         tell("step", case["id"])
@@ -39,6 +48,25 @@ def go_through(question: "dict[str, Any]", tell: "Any", compute: "Callable[[dict
             answer[key] = "{}: {}".format(type(error).__name__, str(error)[:3000])
         answer["seconds"] = time.monotonic() - before
         tell("case", answer)
+        if case["id"] in asked and "y" in answer and not answer.get("cudnn") and witness is not None:
+            try:
+                evidence = witness(case)
+            except Exception as error:
+                evidence = {"how": "", "names": [], "why": "{}: {}".format(type(error).__name__, str(error)[:300])}
+            tell("witness", [case["id"], evidence])
+
+
+def go_through_work(question: "dict[str, Any]", tell: "Any", measure: "Callable[[dict[str, Any]], dict[str, Any]]") -> None:
+    """Tells of every work how long it takes; an exception is told, and the next one begins."""
+    for work in question["speed"]:
+        tell("step", "time a convolution in {}".format(work["type"]))
+        try:
+            answer = dict(measure(work))
+        except Unsupported as error:
+            answer = {"unsupported": str(error)[:500]}
+        except Exception as error:
+            answer = {"error": "{}: {}".format(type(error).__name__, str(error)[:1000])}
+        tell("speed", dict(answer, type=work["type"]))
 
 
 def timed(once: "Callable[[], Any]", wait: "Callable[[Any], Any]", seconds: float) -> "tuple[float, int]":

@@ -25,6 +25,12 @@ DEFAULT_MATH, FMA_MATH = 0, 3
 NEIGHBOURS = ("libcublasLt.so.*", "libcublas.so.*", "libnvrtc.so.*")
 """What cuDNN needs of CUDA; a framework has it in the process by the time when it opens cuDNN."""
 OUT_OF_MEMORY = 2
+ALGORITHMS = {"Forward": 8, "BackwardData": 6, "BackwardFilter": 7}
+"""How many each direction has; the numbers are the same in 7, 8 and 9."""
+
+
+class Refused(RuntimeError):  # noqa: N818 - an answer of cuDNN
+    """cuDNN has nothing for what it was asked, which is no sign of a fault where the question was a rare one."""
 
 
 def run(question: "dict[str, Any]", tell: "Any") -> None:
@@ -136,7 +142,9 @@ class Bench:
         status = getattr(self.cudnn, name)(*arguments)
         if status != 0:
             words = self.cudnn.cudnnGetErrorString(ctypes.c_int(status)) or b"error"
-            raise RuntimeError("{}: {} ({})".format(name, words.decode("ascii", "replace"), status))
+            # CUDNN_STATUS_NOT_SUPPORTED: one number up to cuDNN 8, a thousand with the reasons in 9.
+            refused = 3000 <= status < 4000 if self.version >= 90000 else status == 9
+            raise (Refused if refused else RuntimeError)("{}: {} ({})".format(name, words.decode("ascii", "replace"), status))
 
     def descriptor(self, kind: str) -> "ctypes.c_void_p":
         """A new descriptor."""
@@ -146,11 +154,17 @@ class Bench:
 
     def compute(self, case: "dict[str, Any]") -> "dict[str, Any]":
         """Result and gradients of one convolution."""
-        work = Work(self, case)
+        plain = case["type"] == "float32" and case["layout"] == "nchw"
         try:
-            return work.all()
-        finally:
-            work.close()
+            work = Work(self, case)
+            try:
+                return work.all()
+            finally:
+                work.close()
+        except Refused as error:
+            if plain:
+                raise
+            raise sys.modules["payload_run"].sibling("payload_case").Unsupported(str(error)) from error
 
 
 class Work:
@@ -224,21 +238,34 @@ class Work:
         )
         answer = {"algorithms": {}}  # type: dict[str, Any]
         for name, direction, question, given, target in directions:
-            algorithm = self.algorithm(direction, question)
-            answer["algorithms"][name] = algorithm
-            answer[name] = self.directed(name, direction, algorithm, (question, given, target))
+            answer[name], answer["algorithms"][name] = self.first_of(name, direction, (question, given, target))
         return answer
 
-    def algorithm(self, direction: str, question: "Sequence[Any]") -> int:
-        """What cuDNN's heuristics would take; the plainest algorithm where they answer nothing."""
+    def first_of(self, name: str, direction: str, words: "tuple[Any, Any, Any]") -> "tuple[list[float], int]":
+        """The result of one direction by the first algorithm that cuDNN does not refuse, and which that was."""
+        likely = self.algorithms(direction, words[0])
+        refusal = None  # type: RuntimeError | None
+        for algorithm in [*likely, *(one for one in range(ALGORITHMS[direction]) if one not in likely)]:
+            try:
+                return self.directed(name, direction, algorithm, words), algorithm
+            except RuntimeError as error:  # noqa: PERF203 - seldom more than one is tried
+                # One that was not proposed may be unknown altogether; that says nothing.
+                if algorithm in likely and not isinstance(error, Refused):
+                    raise
+                refusal = refusal or error
+        assert refusal is not None
+        raise refusal
+
+    def algorithms(self, direction: str, question: "Sequence[Any]") -> "list[int]":
+        """What cuDNN's heuristics would take, the best first; none where they answer nothing."""
         rows = (Perf * 8)()
         found = ctypes.c_int()
         function = "cudnnGetConvolution{}Algorithm_v7".format(direction)
         try:
             self.bench.call(function, self.bench.handle, question[0], question[1], question[2], question[3], 8, ctypes.byref(found), rows)
         except RuntimeError:
-            return 0
-        return next((int(row.algo) for row in rows[: found.value] if row.status == 0), 0)
+            return []
+        return [int(row.algo) for row in rows[: found.value] if row.status == 0]
 
     def directed(self, name: str, direction: str, algorithm: int, words: "tuple[Any, Any, Any]") -> "list[float]":
         """The result of one direction."""

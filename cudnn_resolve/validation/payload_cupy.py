@@ -25,7 +25,7 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
     bench = Bench(cupy, cudnn, why, shared)
     tell("ready")
     if question.get("speed"):
-        tell("speed", bench.speed(question["speed"]))
+        shared.go_through_work(question, tell, bench.speed)
         return
     shared.go_through(question, tell, bench.compute)
 

@@ -23,9 +23,9 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
     bench.start()
     tell("ready")
     if question.get("speed"):
-        tell("speed", bench.speed(question["speed"]))
+        shared.go_through_work(question, tell, bench.speed)
         return
-    shared.go_through(question, tell, bench.compute)
+    shared.go_through(question, tell, bench.compute, bench.witness)
 
 
 class Bench:
@@ -35,6 +35,7 @@ class Bench:
         self.jax, self.numpy, self.shared = jax, numpy, shared
         self.platform = "gpu" if device == "gpu" else "cpu"
         self.device = None  # type: Any
+        self.last = None  # type: Any
 
     def start(self) -> None:
         """Opens the device; JAX raises where it has none of that kind."""
@@ -49,6 +50,13 @@ class Bench:
             multiply = self.jax.jit(lambda x, w: self.jax.numpy.matmul(x, w, **words))
             return {"y": self.listed(multiply(self.tensor(case, "x"), self.tensor(case, "w")))}
         return self.convolution(case)
+
+    def witness(self, case: "dict[str, Any]") -> "dict[str, Any]":
+        """What XLA made of a case."""
+        witness = sys.modules["payload_run"].sibling("payload_witness")
+        self.compute(case)
+        function, given = self.last
+        return witness.answer("the compiled HLO", witness.hlo_names(function.lower(*given).compile().as_text()))  # type: ignore[no-any-return]
 
     def precision(self, case: "dict[str, Any]") -> "Any":
         """What the products may be rounded to."""
@@ -98,7 +106,8 @@ class Bench:
             return y, dx, dw
 
         given = self.tensor(case, "x", there), self.tensor(case, "w", order), self.tensor(case, "dy", there)
-        y, dx, dw = self.jax.jit(everything)(*given)
+        self.last = self.jax.jit(everything), given
+        y, dx, dw = self.last[0](*given)
         inverse = [order.index(axis) for axis in range(rank + 2)]
         return {"y": self.listed(y, back), "dx": self.listed(dx, back), "dw": self.listed(dw, inverse)}
 
@@ -143,7 +152,7 @@ class Bench:
 
         return {
             "seconds": seconds(self.device, work["x"][0]),
-            "cpu_seconds": seconds(self.jax.devices("cpu")[0], work["cpu_batch"]),
+            "cpu_seconds": seconds(self.jax.devices("cpu")[0], work["cpu_batch"]) if work["cpu_batch"] else None,
         }
 
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
     bench.multiply(2, 3, 4, "float32")
     tell("ready")
     if question.get("speed"):
-        tell("speed", bench.speed(question["speed"]))
+        shared.go_through_work(question, tell, bench.speed)
         return
-    shared.go_through(question, tell, bench.compute)
+    shared.go_through(question, tell, bench.compute, bench.witness)
 
 
 class Bench:
@@ -33,6 +34,7 @@ class Bench:
         self.runtime, self.numpy, self.shared, self.onnx = runtime, numpy, shared, onnx
         self.device = device
         self.threads = os.cpu_count() or 1
+        self.profile = ""
 
     def compute(self, case: "dict[str, Any]") -> "dict[str, Any]":
         """The result of one case; models have no gradients."""
@@ -63,12 +65,27 @@ class Bench:
         inputs = [self.onnx.value_info(name, kind, array.shape) for name, array in given.items()]
         nodes = [self.onnx.node(operation, list(given), ["y"], words)]
         session = self.session(self.onnx.model(nodes, inputs, [self.onnx.value_info("y", kind, shape)]), case)
-        return session.run(["y"], given)[0]
+        result = session.run(["y"], given)[0]
+        if self.profile:
+            self.profile = session.end_profiling()
+        return result
+
+    def witness(self, case: "dict[str, Any]") -> "dict[str, Any]":
+        """On which provider the nodes of a case ran."""
+        witness = sys.modules["payload_run"].sibling("payload_witness")
+        self.profile = os.path.join(tempfile.gettempdir(), "cudnn-resolve-{}".format(os.getpid()))
+        try:
+            self.compute(case)
+            return witness.answer("the profile of the session", witness.onnxruntime_names(self.profile))  # type: ignore[no-any-return]
+        finally:
+            self.profile = ""
 
     def session(self, model: bytes, case: "dict[str, Any]") -> "Any":
         """A session on the device; RuntimeError where ONNX Runtime silently took another one."""
         options = self.runtime.SessionOptions()
         options.log_severity_level = 3
+        if self.profile:
+            options.enable_profiling, options.profile_file_prefix = True, self.profile
         if self.device == "cpu":
             return self.runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         wishes = {"device_id": "0", "use_tf32": "1" if case.get("type") == "tf32" else "0"}
@@ -109,6 +126,8 @@ class Bench:
         """Seconds of one convolution on the device and of a part of it on the CPU, its input and output left where they are."""
         kind = {"tf32": "float32"}.get(work["type"], work["type"])
         number = self.onnx.FLOAT16 if kind == "float16" else self.onnx.FLOAT
+        if self.shared.version_tuple(self.runtime.__version__) < (1, 20):
+            work = dict(work, layout="nchw")
         words = {"pads": [work["padding"]] * 4, "kernel_shape": work["w"][2:]}
 
         def seconds(device: str, batch: int) -> float:
@@ -130,7 +149,10 @@ class Bench:
 
             return float(self.shared.timed(once, lambda _last: binding.synchronize_outputs(), work["seconds"])[0])
 
-        return {"seconds": seconds(self.device, work["x"][0]), "cpu_seconds": seconds("cpu", work["cpu_batch"])}
+        return {
+            "seconds": seconds(self.device, work["x"][0]),
+            "cpu_seconds": seconds("cpu", work["cpu_batch"]) if work["cpu_batch"] else None,
+        }
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
     bench = Bench(paddle, __import__(question["numpy"]), question["device"], shared)
     tell("ready")
     if question.get("speed"):
-        tell("speed", bench.speed(question["speed"]))
+        shared.go_through_work(question, tell, bench.speed)
         return
     shared.go_through(question, tell, bench.compute)
 
@@ -109,7 +109,7 @@ class Bench:
 
         return {
             "seconds": seconds("cpu" if self.device == "cpu" else "gpu:0", work["x"][0]),
-            "cpu_seconds": seconds("cpu", work["cpu_batch"]),
+            "cpu_seconds": seconds("cpu", work["cpu_batch"]) if work["cpu_batch"] else None,
         }
 
 

@@ -42,9 +42,9 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
     tell("ready")
     with tensorflow.device(bench.device):
         if question.get("speed"):
-            tell("speed", bench.speed(question["speed"]))
+            shared.go_through_work(question, tell, bench.speed)
             return
-        shared.go_through(question, tell, bench.compute)
+        shared.go_through(question, tell, bench.compute, bench.witness)
 
 
 class Bench:
@@ -65,6 +65,11 @@ class Bench:
             if self.device == "/CPU:0" and any(words in str(error) for words in ONLY_GPU):
                 raise self.shared.Unsupported("on the CPU: {}".format(str(error)[:200])) from error
             raise
+
+    def witness(self, case: "dict[str, Any]") -> "dict[str, Any]":
+        """What TensorFlow's profiler sees of a case."""
+        witness = sys.modules["payload_run"].sibling("payload_witness")
+        return witness.answer("TensorFlow's profiler", witness.tensorflow_names(self.tf, lambda: self.compute(case)))  # type: ignore[no-any-return]
 
     def allow_tf32(self, kind: str) -> None:
         """Whether the card may round the factors of products of single precision."""
@@ -158,7 +163,10 @@ class Bench:
                 once = tf.function(lambda: tf.nn.conv2d(x, w, strides=1, padding=pads)[:, 0, 0, 0])
                 return float(self.shared.timed(once, lambda last: last.numpy(), work["seconds"])[0])
 
-        return {"seconds": seconds(self.device, work["x"][0]), "cpu_seconds": seconds("/CPU:0", work["cpu_batch"])}
+        return {
+            "seconds": seconds(self.device, work["x"][0]),
+            "cpu_seconds": seconds("/CPU:0", work["cpu_batch"]) if work["cpu_batch"] else None,
+        }
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
         bench.torch.zeros(1, device=bench.device)
     tell("ready")
     if question.get("speed"):
-        tell("speed", bench.speed(question["speed"]))
+        shared.go_through_work(question, tell, bench.speed)
         return
-    shared.go_through(question, tell, bench.compute)
+    shared.go_through(question, tell, bench.compute, bench.witness)
 
 
 class Bench:
@@ -46,6 +46,12 @@ class Bench:
         if case["kind"] == "lstm":
             return self.lstm(case)
         return self.convolution(case)
+
+    def witness(self, case: "dict[str, Any]") -> "dict[str, Any]":
+        """What PyTorch's profiler sees of a case."""
+        witness = sys.modules["payload_run"].sibling("payload_witness")
+        names = witness.torch_names(self.torch, lambda: self.compute(case), self.device)
+        return witness.answer("torch.profiler", names)  # type: ignore[no-any-return]
 
     def tensor(self, case: "dict[str, Any]", name: str) -> "Any":
         """One of the given tensors, on the device."""
@@ -111,7 +117,10 @@ class Bench:
                     )[0]
                 )
 
-        return {"seconds": seconds(self.device, work["x"][0]), "cpu_seconds": seconds("cpu", work["cpu_batch"])}
+        return {
+            "seconds": seconds(self.device, work["x"][0]),
+            "cpu_seconds": seconds("cpu", work["cpu_batch"]) if work["cpu_batch"] else None,
+        }
 
 
 if __name__ == "__main__":

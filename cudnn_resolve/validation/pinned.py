@@ -1,71 +1,159 @@
-"""What was seen against what a lock pins, and the record of a lock that is proven."""
+"""What was seen against what a lock or a plan says, and the record of a lock that is proven."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Literal
 
-from cudnn_resolve.facts.model import Facts, Unknown
-from cudnn_resolve.record import dataclass
+from cudnn_resolve.facts.model import Driver, Facts, Unknown
+from cudnn_resolve.record import dataclass, field
 from cudnn_resolve.validation.child import Told
 from cudnn_resolve.validation.loading import seen_in
 from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
 from cudnn_resolve.validation.subject import Subject
-from cudnn_resolve.version import CudnnVersion
+from cudnn_resolve.version import CudnnVersion, DriverVersion
 
 _MOST_NAMED = 6
+_MOST_PARTS = 3
+"""Of a version that a library tells of itself; the build is known to its package only."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PinnedLibrary:
+    """A library that comes out of one package."""
+
+    name: str
+    """As its file is called, without `lib`: `cublas`."""
+    package: str
+    version: str
+    """Of the package, which begins with that of the library."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pinned:
-    """What a lock says about the environment that it was made for."""
+    """What a lock or a plan says about the environment that it was made for."""
 
     packages: Mapping[str, str]
     """Normalized name to version."""
     cudnn: str | None = None
+    source: Literal["lock", "plan"] = "lock"
+    cudnns: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Framework to the cuDNN that it is to load, where that is said of each."""
+    libraries: tuple[PinnedLibrary, ...] = ()
+    removed: tuple[str, ...] = ()
+    """Packages that must not be installed any more."""
+    apt: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    driver_min: str | None = None
 
 
-def judge_packages(pinned: Pinned, facts: Facts) -> Check:
-    """Every package of the lock is installed in its version."""
+def judge_against(pinned: Pinned, facts: Facts, subjects: Sequence[Subject], told: Sequence[Told]) -> Iterator[Check]:
+    """Packages, driver and what every framework loads, each as the lock or the plan has it."""
+    yield _judge_packages(pinned, facts)
+    if pinned.apt:
+        yield _judge_apt(pinned, facts)
+    yield from _judge_driver(pinned, facts)
+    for subject, one in zip(subjects, told, strict=True):
+        yield from _judge_loaded(pinned, subject, one)
+
+
+def _judge_packages(pinned: Pinned, facts: Facts) -> Check:
+    """Every package is installed in its version, and none of those that had to go."""
     installed = {} if isinstance(facts.packages.pip, Unknown) else facts.packages.pip
-    wrong = [
-        f"{name} {installed.get(name) or 'is not installed'} instead of {version}"
-        if name in installed
-        else f"{name} {version} is not installed"
-        for name, version in sorted(pinned.packages.items())
-        if installed.get(name) != version
-    ]
-    more = f" and {len(wrong) - _MOST_NAMED} more" if len(wrong) > _MOST_NAMED else ""
+    wrong = [_wrong(name, installed.get(name), version) for name, version in pinned.packages.items() if installed.get(name) != version]
+    wrong += [f"{name} {installed[name]} is installed, which the {pinned.source} removes" for name in pinned.removed if name in installed]
     return Check(
-        id="lock/packages",
+        id=f"{pinned.source}/packages",
         status="failed" if wrong else "passed",
-        expected=f"the {len(pinned.packages)} packages of the lock",
-        observed=f"{'; '.join(wrong[:_MOST_NAMED])}{more}" if wrong else "they are installed",
-        detail="`cudnn-resolve apply` brings the environment to what the lock says" if wrong else "",
+        expected=f"the {len(pinned.packages)} packages of the {pinned.source}",
+        observed=_few(sorted(wrong)) if wrong else "they are installed",
+        detail=f"`cudnn-resolve apply` brings the environment to what the {pinned.source} says" if wrong else "",
     )
 
 
-def judge_pinned(pinned: Pinned, subjects: Sequence[Subject], told: Sequence[Told]) -> Iterator[Check]:
-    """Every framework loads the cuDNN of the lock."""
-    wanted = _numbers(pinned.cudnn)
-    for subject, one in zip(subjects, told, strict=True):
-        for cudnn in seen_in(one).cudnns:
-            if wanted is None or cudnn.version is None:
-                continue
-            same = _numbers(cudnn.version.text) == wanted
-            yield Check(
-                id=f"lock/{subject.name}",
-                framework=subject.name,
-                status="passed" if same else "failed",
-                expected=f"cuDNN {pinned.cudnn}, which the lock pins",
-                observed=f"cuDNN {cudnn.version} from {cudnn.path.rpartition('/')[0]}",
-                detail="" if same else "another copy is found first: `cudnn-resolve detect` says by which rule",
-            )
+def _judge_apt(pinned: Pinned, facts: Facts) -> Check:
+    """Every package of the system is installed in its version."""
+    installed = {} if isinstance(facts.packages.apt, Unknown) else facts.packages.apt
+    wrong = [_wrong(name, installed.get(name), version) for name, version in pinned.apt.items() if installed.get(name) != version]
+    return Check(
+        id=f"{pinned.source}/apt",
+        status="failed" if wrong else "passed",
+        expected=f"the {len(pinned.apt)} apt packages of the {pinned.source}",
+        observed=_few(sorted(wrong)) if wrong else "they are installed",
+    )
 
 
-def _numbers(text: str | None) -> tuple[int, ...] | None:
+def _wrong(name: str, here: str | None, wanted: str) -> str:
+    return f"{name} {wanted} is not installed" if here is None else f"{name} {here} instead of {wanted}"
+
+
+def _few(words: Sequence[str]) -> str:
+    more = f" and {len(words) - _MOST_NAMED} more" if len(words) > _MOST_NAMED else ""
+    return f"{'; '.join(words[:_MOST_NAMED])}{more}"
+
+
+def _judge_driver(pinned: Pinned, facts: Facts) -> Iterator[Check]:
+    """The driver is new enough; nothing where there is none, or where nobody asks for one."""
+    driver = facts.driver.version if isinstance(facts.driver, Driver) else None
+    if driver is None or pinned.driver_min is None:
+        return
+    try:
+        enough = DriverVersion(driver) >= DriverVersion(pinned.driver_min)
+    except ValueError:
+        return
+    yield Check(
+        id=f"{pinned.source}/driver",
+        status="passed" if enough else "failed",
+        expected=f"a driver from {pinned.driver_min} on",
+        observed=f"driver {driver}",
+        detail="" if enough else "`cudnn-resolve plan` finds what this driver runs",
+    )
+
+
+def _judge_loaded(pinned: Pinned, subject: Subject, told: Told) -> Iterator[Check]:
+    """Every library in the process of a framework is the one that is pinned; nothing where none of them is."""
+    seen = seen_in(told)
+    same: list[str] = []
+    wrong: list[str] = []
+    wanted: list[str] = []
+    cudnn = pinned.cudnns.get(subject.name) or pinned.cudnns.get(subject.module) or pinned.cudnn
+    if (numbers := _cudnn_numbers(cudnn)) is not None:
+        wanted.append(f"cuDNN {cudnn}")
+        for one in seen.cudnns:
+            if one.version is not None:
+                right = _cudnn_numbers(one.version.text) == numbers
+                (same if right else wrong).append(f"cuDNN {one.version} from {seen.homes(one.version)}")
+    for path, version in seen.libraries.items():
+        name = path.rpartition("/")[2].removeprefix("lib").partition(".so")[0].casefold()
+        pins = [one for one in pinned.libraries if one.name == name and one.name != "cudnn"]
+        if not pins or version is None:
+            continue
+        wanted += [f"{one.package} {one.version}" for one in pins]
+        right = any(_begins(one.version, version) for one in pins)
+        (same if right else wrong).append(f"{name} {version}" if right else f"{name} {version} from {path.rpartition('/')[0]}")
+    if not same and not wrong:
+        return
+    yield Check(
+        id=f"{pinned.source}/{subject.name}",
+        framework=subject.name,
+        status="failed" if wrong else "passed",
+        expected=f"as the {pinned.source} has it: {', '.join(dict.fromkeys(wanted))}",
+        observed="; ".join(wrong) if wrong else ", ".join(same),
+        detail="another copy is found first: `cudnn-resolve detect` says by which rule" if wrong else "",
+    )
+
+
+def _begins(package: str, library: str) -> bool:
+    """True where a library's own version is the beginning of its package's."""
+    ours, theirs = (text.partition("+")[0].split(".")[:_MOST_PARTS] for text in (package, library))
+    length = min(len(ours), len(theirs))
+    return ours[:length] == theirs[:length]
+
+
+def _cudnn_numbers(text: str | None) -> tuple[int, ...] | None:
     """Major, minor and patch: a library does not tell its build."""
     try:
-        return CudnnVersion(text).parts[:3] if text else None
+        return CudnnVersion(text).parts[:_MOST_PARTS] if text else None
     except ValueError:
         return None
 

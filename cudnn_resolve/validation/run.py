@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
 from cudnn_resolve.facts.model import Driver, Facts, InstalledFramework, Unknown
 from cudnn_resolve.host.later import Later
 from cudnn_resolve.host.port import Host
-from cudnn_resolve.matrix.row import Architecture, Card
+from cudnn_resolve.matrix.row import Architecture, Peak
 from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.validation.bench import PAYLOADS, Bench, Progress, Run
 from cudnn_resolve.validation.child import Told
 from cudnn_resolve.validation.computing import judge_cases
 from cudnn_resolve.validation.loading import judge_library, judge_loading, judge_order, seen_in
 from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
-from cudnn_resolve.validation.pinned import Pinned, judge_packages, judge_pinned
+from cudnn_resolve.validation.pinned import Pinned, judge_against
 from cudnn_resolve.validation.speed import Pace, judge_card, judge_speed, pace_of
 from cudnn_resolve.validation.subject import Subject, gpus_of, subjects_of
 from cudnn_resolve.validation.usage import judge_usage
@@ -34,7 +34,7 @@ class Wish:
     """Number of one GPU; None = every one."""
     require_gpu: bool = False
     pinned: Pinned | None = None
-    """A lock that everything must be as."""
+    """A lock or a plan that everything must be as."""
     everything: bool = False
     """Every type in every layout, instead of each class with each type once."""
 
@@ -44,7 +44,7 @@ class Known:
     """What the matrix knows of cards and builds."""
 
     architecture: Callable[[str | None], Architecture | None] = lambda _capability: None
-    card: Callable[[str | None], Card | None] = lambda _name: None
+    peak: Callable[[str | None], Peak | None] = lambda _name: None
     framework: Callable[[str], str] = lambda name: name
     """The framework that a distribution is."""
     cudnn_built: Callable[[InstalledFramework], str | None] = lambda _installed: None
@@ -59,6 +59,7 @@ def validate(host: Host, facts: Facts, wish: Wish, known: Known, progress: Progr
     bench = Bench(host=host, python=facts.python.path or host.python, progress=progress, everything=wish.everything)
     libraries = libraries_of(facts, subjects)
     floor = Floor(bench=bench, subjects=subjects, libraries=libraries, known=known)
+    facts = with_real_places(host, facts)
     # Every card works from the start, side by side, while it is seen what loads.
     loading = Later(partial(bench.load, subjects))
     working = [Later(partial(floor.on_card, gpu, f"gpu{gpu.index}/" if len(gpus) > 1 else "", loading)) for gpu in gpus]
@@ -67,9 +68,9 @@ def validate(host: Host, facts: Facts, wish: Wish, known: Known, progress: Progr
     there = {known.framework(one.name) for one in subjects}
     checks += [_not_installed(name, facts) for name in wish.frameworks if name not in there]
     for subject, one in zip(subjects, told, strict=True):
-        checks += judge_loading(subject, one, facts, has_gpu=bool(gpus))
+        checks += judge_loading(subject, one, facts, has_gpu=bool(gpus), is_asked=bool(wish.frameworks))
     if wish.pinned is not None:
-        checks += [judge_packages(wish.pinned, facts), *judge_pinned(wish.pinned, subjects, told)]
+        checks += judge_against(wish.pinned, facts, subjects, told)
     broken = {check.framework for check in checks if check.status == "failed"}
     # What fails alone fails in company, too: that is said once.
     whole = [one for one in subjects if not one.is_cpu_build and one.name not in broken]
@@ -89,6 +90,20 @@ def validate(host: Host, facts: Facts, wish: Wish, known: Known, progress: Progr
     )
 
 
+def with_real_places(host: Host, facts: Facts) -> Facts:
+    """The facts in which copies of cuDNN and LD_LIBRARY_PATH stand under their real paths, too: a process knows no others."""
+    known = () if isinstance(facts.cudnn, Unknown) else facts.cudnn
+    paths = {one.path for one in known}
+    copies = [replace(one, path=real) for one in known if one.path and (real := host.realpath(one.path)) not in paths]
+    if copies:
+        facts = replace(facts, cudnn=(*known, *copies))
+    if isinstance(facts.loader, Unknown):
+        return facts
+    led = facts.loader.ld_library_path
+    places = dict.fromkeys((*led, *(host.realpath(path) for path in led if path)))
+    return replace(facts, loader=replace(facts.loader, ld_library_path=tuple(places)))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Floor:
     """The work that every card does."""
@@ -104,7 +119,7 @@ class Floor:
         checks = [judge_card(f"{prefix}card", looked, gpu.index)]
         if checks[0].status == "failed":
             return checks
-        pace = pace_of(looked, self.known.architecture(gpu.compute_capability), self.known.card(gpu.name))
+        pace = pace_of(looked, self.known.architecture(gpu.compute_capability), self.known.peak(gpu.name))
         for path in self.libraries:
             runs = self.bench.bare(path, gpu)
             checks += self._judged(f"{prefix}cudnn/{self.label(path)}/", None, runs, gpu)
@@ -133,7 +148,7 @@ class Floor:
 
     def _timed(self, subject: Subject, gpu: VisibleGpu, prefix: str, pace: Pace) -> list[Check]:
         told = self.bench.timed(subject, gpu)
-        return [judge_speed(f"{prefix}{subject.name}/speed", subject.name, told, pace, gpu.index)] if told is not None else []
+        return list(judge_speed(f"{prefix}{subject.name}/speed", subject.name, told, pace, gpu.index)) if told is not None else []
 
     def _judged(self, prefix: str, framework: str | None, runs: Sequence[Run], gpu: VisibleGpu) -> list[Check]:
         return list(judge_cases(prefix, framework, runs, gpu.index))
@@ -224,4 +239,13 @@ def with_causes(validation: Validation, explain: Callable[[str], str]) -> Valida
         open_ = check.status == "failed" and (not check.detail or check.id.endswith("/import"))
         why = explain("\n".join([check.observed or "", *check.output])) if open_ else ""
         checks.append(replace(check, detail="; ".join(filter(None, [check.detail, why]))) if why else check)
-    return replace(validation, checks=tuple(checks))
+    return replace(validation, checks=tuple(_with_room(checks)))
+
+
+def _with_room(checks: Sequence[Check]) -> Iterator[Check]:
+    """The checks in which what failed on a card without room says so: few of the failures that come of it speak of memory."""
+    short = {one.gpu: one for one in checks if one.gpu is not None and one.id.endswith("card") and one.status == "warning"}
+    for check in checks:
+        card = short.get(check.gpu) if check.gpu is not None and check.status == "failed" else None
+        words = f"perhaps for lack of memory: {card.observed} on the card" if card is not None else ""
+        yield replace(check, detail="; ".join(filter(None, [check.detail, words]))) if words else check

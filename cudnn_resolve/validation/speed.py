@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from cudnn_resolve.matrix.row import Architecture, Card
-from cudnn_resolve.record import dataclass
-from cudnn_resolve.validation.case import Case
+from cudnn_resolve.matrix.row import Architecture, Peak
+from cudnn_resolve.record import dataclass, replace
+from cudnn_resolve.validation.case import Case, Type
 from cudnn_resolve.validation.child import Told, one_line
 from cudnn_resolve.validation.model import Check
 
 WORK = Case(name="speed", batch=32, channels=64, filters=64, size=(56, 56), kernel=(3, 3), stride=(1, 1), padding=(1, 1), dilation=(1, 1))
 """A layer of a ResNet, 7.4 GFLOP: more than any launch costs, less than a tenth of a second on the slowest card."""
+WIDE_WORK = replace(WORK, channels=256, filters=256)
+"""The same, 118 GFLOP: what tensor cores need to be told from what surrounds them."""
+FIRST, NARROW, FURTHER = ("float32",), ("float16",), ("tf32", "bfloat16")
+"""What is timed first, what else on every card, and what else where everything is asked for."""
 CPU_BATCH = 2
 """So many of its images are enough to know the CPU's speed."""
 ROUND_SECONDS = 0.4
+NARROW_SECONDS = 0.2
 LEAST_SHARE = 0.05
 """Of the peak: even old cards with small caches reach three times as much in this layer."""
 
@@ -24,38 +30,46 @@ LEAST_SHARE = 0.05
 class Pace:
     """What a card could do, and what may hold it back."""
 
-    peak: float | None = None
-    """Operations per second in single precision."""
+    peaks: Mapping[str, float] = MappingProxyType({})
+    """Operations per second by type, where they are known."""
     causes: tuple[str, ...] = ()
     """What was seen that makes a card slow, in words."""
 
 
-def question() -> dict[str, Any]:
-    """What a payload is told of the work."""
-    shapes = WORK.shapes
-    return {
-        "type": "float32",
-        "layout": "nchw",
-        "x": shapes["x"],
-        "w": shapes["w"],
-        "padding": WORK.padding[0],
-        "seconds": ROUND_SECONDS,
-        "cpu_batch": CPU_BATCH,
-    }
+def work_of(type_: str) -> Case:
+    """What is timed in a type."""
+    return WORK if type_ in FIRST else WIDE_WORK
 
 
-def pace_of(told: Told, architecture: Architecture | None, card: Card | None) -> Pace:
-    """The pace of a card from what the driver tells of it; its row in the matrix where the driver does not tell."""
+def question(types: Sequence[Type]) -> list[dict[str, Any]]:
+    """What a payload is told of the work; against the CPU only single precision is held, which CPUs can do, too."""
+    return [
+        {
+            "type": type_,
+            "layout": "nchw" if type_ in FIRST else "nhwc",
+            "x": work_of(type_).shapes["x"],
+            "w": work_of(type_).shapes["w"],
+            "padding": WORK.padding[0],
+            "seconds": ROUND_SECONDS if type_ in FIRST else NARROW_SECONDS,
+            "cpu_batch": CPU_BATCH if type_ in FIRST else 0,
+        }
+        for type_ in types
+    ]
+
+
+def pace_of(told: Told, architecture: Architecture | None, peak: Peak | None) -> Pace:
+    """The pace of a card by its row in the matrix; without one, in single precision, by what the driver tells of the card."""
     answer = told.last("card")
     facts: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
     count, clock = _positive(facts.get("multiprocessors")), _positive(facts.get("clock_khz"))
     lanes = architecture.fp32_lanes if architecture else None
-    peak = None
+    peaks = {}
     if lanes and count and clock:
-        peak = 2.0 * lanes * count * clock * 1000
-    elif card is not None and card.tflops_fp32:
-        peak = card.tflops_fp32 * 1e12
-    return Pace(peak=peak, causes=tuple(_causes(facts)))
+        peaks["float32"] = 2.0 * lanes * count * clock * 1000
+    if peak is not None:
+        rates = {"float32": peak.fp32, "tf32": peak.tf32, "float16": peak.fp16, "bfloat16": peak.bf16}
+        peaks.update((type_, rate * 1e12) for type_, rate in rates.items() if rate)
+    return Pace(peaks=MappingProxyType(peaks), causes=tuple(_causes(facts)))
 
 
 def _positive(value: object) -> float | None:
@@ -76,45 +90,62 @@ def _causes(facts: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def judge_speed(id_: str, framework: str, told: Told, pace: Pace, gpu: int | None) -> Check:
-    """One framework's time for the work."""
-    answer = told.last("speed")
-    facts: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
-    seconds, cpu = _positive(facts.get("seconds")), _positive(facts.get("cpu_seconds"))
-    if seconds is None:
-        why = one_line(str(facts["unsupported"])) if "unsupported" in facts else told.failure or "no time was told"
-        status = "skipped" if "unsupported" in facts else "failed"
-        where = f"{told.step}: " if told.step and status == "failed" else ""
-        output = told.output if status == "failed" else ()
-        return Check(id=id_, framework=framework, status=status, observed=f"{where}{why}", gpu=gpu, output=output)  # type: ignore[arg-type]
-    rate = WORK.operations / seconds
-    words = [f"{_rate(rate)} in single precision"]
+def judge_speed(id_: str, framework: str, told: Told, pace: Pace, gpu: int | None) -> tuple[Check, ...]:
+    """One framework's time for the work in each type; a type other than the first that cannot be timed is left out."""
+    answers = {str(one.get("type")): one for one in told.every("speed") if isinstance(one, dict)}
+    blank = Check(id=id_, framework=framework, status="passed", gpu=gpu)
+    facts = answers.get(FIRST[0], {})
+    found = [_timed(blank, FIRST[0], facts, pace) if _positive(facts.get("seconds")) else _untimed(blank, facts, told)]
+    for type_, answer in answers.items():
+        if type_ in (*NARROW, *FURTHER) and _positive(answer.get("seconds")):
+            found.append(_timed(replace(blank, id=f"{id_}/{type_}"), type_, answer, pace))
+    return tuple(found)
+
+
+def _timed(blank: Check, type_: str, facts: Mapping[str, Any], pace: Pace) -> Check:
+    """The time of one type, judged."""
+    seconds, cpu = _positive(facts.get("seconds")) or 1.0, _positive(facts.get("cpu_seconds"))
+    work, peak = work_of(type_), pace.peaks.get(type_)
+    rate = work.operations / seconds
+    words = [f"{_rate(rate)} in {_WORDS.get(type_, type_)}"]
     faults = []
-    if pace.peak:
-        words.append(f"{rate / pace.peak:.0%} of the card's peak of {_rate(pace.peak)}")
-        if rate < LEAST_SHARE * pace.peak:
+    if peak:
+        words.append(f"{rate / peak:.0%} of the card's peak of {_rate(peak)}")
+        if rate < LEAST_SHARE * peak:
             faults.append(f"less than {LEAST_SHARE:.0%} of the peak")
     if cpu:
-        cpu_rate = WORK.operations * CPU_BATCH / WORK.batch / cpu
+        cpu_rate = work.operations * CPU_BATCH / work.batch / cpu
         words.append(f"{rate / cpu_rate:.3g} times the CPU")
         if rate <= cpu_rate:
             faults.append("no faster than the CPU")
     causes = pace.causes or ("nothing was seen that holds the card back; is its code compiled from PTX for a newer card?",)
-    return Check(
-        id=id_,
-        framework=framework,
+    return replace(
+        blank,
         status="warning" if faults else "passed",
         expected=f"faster than the CPU, and at least {LEAST_SHARE:.0%} of the peak",
         observed=", ".join(words),
         detail=f"{' and '.join(faults)}: {'; '.join(causes)}" if faults else "",
         seconds=seconds,
-        gpu=gpu,
     )
+
+
+_WORDS = {"float32": "single precision", "tf32": "TF32"}
+
+
+def _untimed(blank: Check, facts: Mapping[str, Any], told: Told) -> Check:
+    """Why there is no time."""
+    if "unsupported" in facts:
+        return replace(blank, status="skipped", observed=one_line(str(facts["unsupported"])))
+    why = one_line(str(facts["error"])) if "error" in facts else told.failure or "no time was told"
+    return replace(blank, status="failed", observed=f"{told.step}: {why}" if told.step else why, output=told.output)
 
 
 def _rate(operations: float) -> str:
     """Operations per second, `8.1 TFLOP/s`."""
     return f"{operations / 1e12:.3g} TFLOP/s" if operations >= 1e12 else f"{operations / 1e9:.3g} GFLOP/s"
+
+
+_NO_MEMORY = "no memory of the card is left for one more program: another one holds it"
 
 
 def judge_card(id_: str, told: Told, gpu: int) -> Check:
@@ -128,7 +159,7 @@ def judge_card(id_: str, told: Told, gpu: int) -> Check:
             status="failed",
             expected="the driver gives a context and memory",
             observed=f"{where}{told.failure or 'nothing was told'}",
-            detail="neither cuDNN nor a framework was asked yet: driver or card",
+            detail=_NO_MEMORY if "OUT_OF_MEMORY" in told.failure else "neither cuDNN nor a framework was asked yet: driver or card",
             gpu=gpu,
             output=told.output,
         )

@@ -14,6 +14,10 @@ from typing import Any
 
 import pytest
 
+from cudnn_resolve.lock.proof import with_record
+from cudnn_resolve.lock.read import read
+from cudnn_resolve.lock.write import write
+
 MACHINES = Path(__file__).parents[1] / "machines"
 ARGV = [sys.executable, "-m", "cudnn_resolve"]
 ELSEWHERE = (
@@ -324,7 +328,8 @@ def test_why_without_a_package_is_a_mistake(program: Program) -> None:
 
 def test_a_plan_from_a_lock_names_what_it_would_change_or_why_it_does_not_fit(program: Program) -> None:
     golden = Path(__file__).parents[1] / "golden" / "lock-joint.pylock.toml"
-    (program.cwd / "pylock.toml").write_bytes(golden.read_bytes())
+    lock = with_record(read(golden.read_text("utf-8")), {"gpu": "Tesla T4", "driver": "550.54.15", "date": "2026-11-21"})
+    (program.cwd / "pylock.toml").write_text(write(lock), "utf-8")
     facts = {"python": {"version": "3.11.9"}, "platform": {"system": "linux", "arch": "x86_64", "glibc": "2.39"}, "packages": {"pip": {}}}
     (program.cwd / "here.json").write_text(json.dumps(facts), "utf-8")
     (program.cwd / "other.json").write_text(json.dumps({**facts, "python": {"version": "3.6.1"}}), "utf-8")
@@ -334,6 +339,11 @@ def test_a_plan_from_a_lock_names_what_it_would_change_or_why_it_does_not_fit(pr
     found = json.loads(done.stdout)
     assert {one["action"] for one in found["pip"]} == {"install"}
     assert all(one["file"]["hashes"] for one in found["pip"])
+    assert [(one["gpu"], one["fits"], one["because"], one["here"]) for one in found["proven"]] == [("Tesla T4", True, None, False)]
+    card = {"gpus": [{"name": "Tesla T4"}], "driver": {"version": "550.54.15"}}
+    (program.cwd / "here.json").write_text(json.dumps({**facts, **card}), "utf-8")
+    text = program("plan", "pylock.toml", "--facts", "here.json", "--offline").stdout
+    assert "  on Tesla T4, driver 550.54.15 (2026-11-21): a card like this machine's, with its driver\n" in text
     misfit = program("plan", "pylock.toml", "--facts", "other.json")
     assert (misfit.returncode, misfit.stdout) == (1, "")
     assert "3.6.1" in misfit.stderr

@@ -140,6 +140,19 @@ def test_a_wrong_cudnn_is_told(stack: str, how: str, words: str) -> None:
     assert words in (check.observed or "")
 
 
+@pytest.mark.parametrize(("number", "status"), [(8907, "9"), (90100, "3005")])
+def test_what_cudnn_has_not_is_a_fault_of_plain_convolutions_only(tmp_path: Path, number: int, status: str) -> None:
+    library = computing_cudnn(tmp_path, number)
+    working_libcuda(tmp_path)
+
+    checks = {check.id: check for check in bare(library, sys.executable, STANDIN_GPUS=GPU, STANDIN_CUDNN=status, STANDIN_RANK="4")}
+
+    assert checks["conv2d/float32/nchw"].status == "failed"
+    assert f"({status})" in (checks["conv2d/float32/nchw"].observed or "")
+    assert [checks[f"conv2d/{rest}"].status for rest in ("float16/nhwc", "float16/nchw", "float64/nchw")] == ["skipped"] * 3
+    assert checks["conv3d/float32/nchw"].status == "passed"
+
+
 def test_a_cudnn_that_hangs_is_stopped(command: Command, stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cudnn_resolve.validation.bench.CASES_SECONDS", 1.0)
     monkeypatch.setattr("cudnn_resolve.validation.bench.MOST_RESTARTS", 0)
@@ -336,6 +349,19 @@ def test_an_environment_that_is_not_what_the_lock_says_fails(command: Command, t
 
     assert code == 1
     assert checks_of(out)["lock/packages"]["observed"] == "numpy 2.0.2 is not installed"
+
+
+def test_a_plan_that_was_not_carried_out_fails(command: Command, stack: str, tmp_path: Path) -> None:
+    plan = {"schema": "cudnn-resolve/plan/1", "status": "ok", "stack": {"cudnn": "8.9.7.29"}}
+    (tmp_path / "plan.json").write_text(json.dumps({**plan, "pip": [{"name": "numpy", "version": "2.0.2", "action": "install"}]}), "utf-8")
+
+    code, out, _ = command("--plan", str(tmp_path / "plan.json"), "--format", "json", LD_LIBRARY_PATH=stack, STANDIN_GPUS=GPU)
+
+    checks = checks_of(out)
+    assert code == 1
+    assert checks["plan/packages"]["observed"] == "numpy 2.0.2 is not installed"
+    assert "--plan and a lock both say" in command("--plan", "x", "--lock", "y")[2]
+    assert command("--plan", str(tmp_path))[0] == 2
 
 
 def test_two_locks_at_once_and_one_that_is_none(command: Command, tmp_path: Path) -> None:

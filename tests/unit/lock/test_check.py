@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from cudnn_resolve.facts.model import Driver, Facts, Gpu
 from cudnn_resolve.lock.change import changes, with_records
 from cudnn_resolve.lock.check import asked_otherwise, outdated
 from cudnn_resolve.lock.difference import Difference
@@ -195,7 +198,7 @@ def test_a_record_takes_the_place_of_an_older_one_of_the_same_machine_and_is_sho
     ):
         lock = with_record(lock, record)
 
-    assert list(proofs(lock)) == ["NVIDIA L4, driver 580.65.06", "Tesla T4, driver 550.54.15 (2026-02-02)"]
+    assert [one.words for one in proofs(lock)] == ["NVIDIA L4, driver 580.65.06", "Tesla T4, driver 550.54.15 (2026-02-02)"]
     assert read(write(lock)) == lock
     text = render_check(lock, (), "pylock.toml", style=Style(), width=100)
     assert text.splitlines()[1:] == ["  proven on NVIDIA L4, driver 580.65.06", "  proven on Tesla T4, driver 550.54.15 (2026-02-02)"]
@@ -203,6 +206,54 @@ def test_a_record_takes_the_place_of_an_older_one_of_the_same_machine_and_is_sho
     foreign = replace(lock, tool=None)
     assert with_record(foreign, {"gpu": "Tesla T4"}) == foreign
     assert not list(proofs(foreign))
+
+
+@pytest.mark.parametrize(
+    ("change", "because"),
+    [
+        (["app==1.0", "lib==2.0"], None),
+        (["app==1.1", "lib==2.0"], "app was 1.0+cu124 then and is 1.1 now"),
+        (["lib==2.0"], "app is no longer in the lock"),
+        (["app==1.0", "lib==2.1"], "packages or files of the lock are others now"),
+    ],
+)
+def test_a_proof_speaks_of_the_pins_that_were_tested(change: list[str], because: str | None) -> None:
+    old = lock_of(pinned("app==1.0", "lib==2.0"))
+    record = {"gpu": "Tesla T4", "driver": "550.54.15", "frameworks": {"app": "1.0+cu124"}, "loaded": {"cudnn": "9.1.0"}}
+    tested = with_record(old, record)
+    assert tested.tool is not None
+    edited = lock_of(pinned(*change))
+    assert edited.tool is not None
+    # As a merge of two branches leaves it, or an editor.
+    lock = replace(edited, tool=replace(edited.tool, validation=tested.tool.validation))
+
+    (proof,) = proofs(lock)
+
+    assert (proof.fits, proof.because) == (because is None, because)
+    assert encode_check(lock, ())["proven"][0]["fits"] is proof.fits
+    line = render_check(lock, (), "pylock.toml", style=Style(), width=200).splitlines()[1]
+    assert line == f"  {'no longer ' if because else ''}proven on Tesla T4, driver 550.54.15{f': {because}' if because else ''}"
+
+
+def test_a_record_that_does_not_say_what_was_tested_is_held_against_versions() -> None:
+    lock = lock_of(pinned("app==1.0"))
+    assert lock.tool is not None
+    stacks = tuple(replace(one, cudnn="9.1.0.70") for one in lock.tool.stacks)
+    records: tuple[dict[str, object], ...] = ({"gpu": "a", "loaded": {"cudnn": "9.1.0"}}, {"gpu": "b", "loaded": {"cudnn": "8.9.7"}}, {})
+    lock = replace(lock, tool=replace(lock.tool, stacks=stacks, validation=records))
+
+    assert [one.because for one in proofs(lock)] == [None, "cuDNN was 8.9.7 then and is 9.1.0.70 now", None]
+
+
+def test_a_proof_of_this_machine_is_known_by_card_and_driver() -> None:
+    lock = with_record(lock_of(pinned("app==1.0")), {"gpu": "Tesla T4", "driver": "550.54.15"})
+    (proof,) = proofs(lock)
+
+    def of(gpu: str, driver: str) -> bool:
+        return proof.is_of(Facts(gpus=(Gpu(name=gpu),), driver=Driver(version=driver)))
+
+    assert (of("Tesla T4", "550.54.15"), of("Tesla T4", "580.65.06"), of("NVIDIA L4", "550.54.15")) == (True, False, False)
+    assert not proof.is_of(Facts())
 
 
 def test_what_is_printed_of_a_hostile_lock_cannot_act_on_a_terminal() -> None:

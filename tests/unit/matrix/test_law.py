@@ -40,6 +40,11 @@ PLANTED = [
     ),
     ("architectures_known", "cudnn/release", '"8.0", "9.0"', '"8.6", "9.0"', "build[0].capability", "8.6"),
     ("card_names", "gpu/card", '"A100"', '"t4"', "card[1].alias", "Tesla T4"),
+    ("peaks_fit", "gpu/peak", "fp16 = 65", "fp16 = 65, bf16 = 65", "peak[0].tf32", "capability 7.5"),
+    ("peaks_fit", "gpu/peak", "fp16 = 65", "fp16 = 6", "peak[0].fp16", "must rise"),
+    ("peaks_fit", "gpu/peak", "bf16 = 312", "bf16 = 311", "peak[1].fp16", "the same as fp16"),
+    ("peaks_fit", "gpu/peak", '"Tesla T4"', '"Tesla T44"', "peak[0].alias", "no card"),
+    ("peaks_fit", "gpu/peak", '"NVIDIA A100-SXM4-40GB"', '"NVIDIA A100-SXM4-40GB", alias = ["tesla t4"]', "peak[1].alias", "peak[0]"),
     ("cudnn_capabilities", "cudnn/release", 'capability = ["7.5"]', "capability = []", "build[1].capability", "missing"),
     ("cudnn_capabilities", "gpu/architecture", 'cuda_first = "11.8"', 'cuda_first = "12.8"', "build[0].capability", "unknown to CUDA 12.4"),
     ("cudnn_numbers_agree", "cudnn/release", "soname = 9", "soname = 8", "build[0].soname", "9.1.0.70"),
@@ -122,7 +127,7 @@ def test_rows_of_one_key_may_differ_by_platform() -> None:
 
 
 def test_an_overlay_that_removes_nothing_breaks_a_law() -> None:
-    over = {"gpu/card": 'card = [{name = "Tesla T4", remove = true}, {name = "Tesla T5", remove = true}]'}
+    over = {"gpu/card": 'card = [{name = "NVIDIA GeForce RTX 2080 Ti", remove = true}, {name = "Tesla T5", remove = true}]'}
     assert [str(one) for one in law.check(book(over))] == ["over1/gpu/card.toml: card[1]: removes nothing: there is no such row below it"]
 
 

@@ -49,6 +49,12 @@ architecture = [
   {capability = "8.0", name = "Ampere", cuda_first = "11.0", cudnn_first = "8.0", source = "docs"},
   {capability = "9.0", name = "Hopper", cuda_first = "11.8", source = "docs"},
 ]""",
+    "gpu/peak": HEAD
+    + """
+peak = [
+  {name = "Tesla T4", fp32 = 8.1, fp16 = 65, source = "docs"},
+  {name = "NVIDIA A100-SXM4-40GB", fp32 = 19.5, tf32 = 156, fp16 = 312, bf16 = 312, source = "docs"},
+]""",
     "gpu/card": HEAD
     + """
 card = [

@@ -150,6 +150,7 @@ def test_a_gpu() -> None:
     shown = matrix_stack.render_gpu(WORLD_BOOK, Capability(7, 5), WORLD_BOOK.card("T4"))
     assert shown.startswith("Tesla T4: compute capability 7.5\n  card            datacenter, 16 GiB\n")
     assert "  cuDNN, CUDA 12  newest with code for it: 9.1.0.70\n" in shown
+    assert "  peak            fp32 8.1, fp16 65 TFLOP/s (Tesla T4)\n" in shown
     assert "  cards           Tesla T4, NVIDIA GeForce RTX 2080 Ti\n" in matrix_stack.render_gpu(WORLD_BOOK, Capability(7, 5), None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudnn_resolve.facts.model import Facts, Gpu, InstalledFramework, Packages, WouldLoad
-from cudnn_resolve.matrix.row import Architecture, Card
+from cudnn_resolve.matrix.row import Architecture, Peak
 from cudnn_resolve.record import replace
 from cudnn_resolve.validation.bench import cases_for
 from cudnn_resolve.validation.case import CLASSES, MATMUL, Case
@@ -14,7 +14,7 @@ from cudnn_resolve.validation.computing import judge_cases, unanswered
 from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
 from cudnn_resolve.validation.reference import expected
 from cudnn_resolve.validation.run import libraries_of, with_causes
-from cudnn_resolve.validation.speed import WORK, Pace, judge_card, judge_speed, pace_of
+from cudnn_resolve.validation.speed import WIDE_WORK, WORK, Pace, judge_card, judge_speed, pace_of, question
 from cudnn_resolve.validation.subject import environment_of, gpus_of, subjects_of
 from cudnn_resolve.validation.usage import judge_usage
 from cudnn_resolve.version import Capability, CudaVersion
@@ -178,19 +178,44 @@ T4 = telling(("card", {"multiprocessors": 40, "clock_khz": 1_590_000, "memory": 
 
 
 def timed(seconds: object, cpu: object = 10.0, pace: Pace | None = None) -> Check:
-    told = telling(("speed", {"seconds": seconds, "cpu_seconds": cpu}))
-    return judge_speed("torch/speed", "torch", told, pace or pace_of(T4, TURING, None), 0)
+    told = telling(("speed", {"type": "float32", "seconds": seconds, "cpu_seconds": cpu}))
+    return judge_speed("torch/speed", "torch", told, pace or pace_of(T4, TURING, None), 0)[0]
 
 
 def test_the_peak_of_a_card_is_its_multiprocessors_times_lanes_times_clock() -> None:
-    assert pace_of(T4, TURING, None).peak == pytest.approx(8.14e12, rel=1e-3)
+    assert pace_of(T4, TURING, None).peaks == {"float32": pytest.approx(8.14e12, rel=1e-3)}
 
 
-def test_where_the_driver_does_not_tell_the_matrix_does() -> None:
-    card = Card(name="Tesla T4", capability=Capability(7, 5), kind="datacenter", tflops_fp32=8.1)
+def test_what_the_matrix_says_of_a_card_goes_before_what_its_driver_does() -> None:
+    peak = Peak(name="Tesla T4", fp32=8.1, fp16=65.0)
 
-    assert pace_of(telling(), TURING, card).peak == 8.1e12
-    assert pace_of(telling(), None, None).peak is None
+    assert pace_of(T4, TURING, peak).peaks == {"float32": 8.1e12, "float16": 65e12}
+    assert pace_of(telling(), TURING, None).peaks == {}
+
+
+def test_each_type_is_set_against_a_peak_of_its_own() -> None:
+    rows = [("float32", WORK.operations / 4e12, 10.0), ("float16", WIDE_WORK.operations / 26e12, None), ("tf32", "x", None)]
+    told = telling(*[("speed", {"type": type_, "seconds": seconds, "cpu_seconds": cpu}) for type_, seconds, cpu in rows])
+
+    first, narrow = judge_speed("torch/speed", "torch", told, pace_of(T4, TURING, Peak(name="Tesla T4", fp32=8.0, fp16=65.0)), 0)
+
+    assert (first.observed or "").startswith("4 TFLOP/s in single precision, 50% of the card's peak of 8 TFLOP/s, ")
+    assert (narrow.id, narrow.status) == ("torch/speed/float16", "passed")
+    assert narrow.observed == "26 TFLOP/s in float16, 40% of the card's peak of 65 TFLOP/s"
+
+
+@pytest.mark.parametrize(("rate", "status"), [(0.049, "warning"), (0.051, "passed")])
+def test_tensor_cores_that_are_not_used_are_seen(rate: float, status: str) -> None:
+    told = telling(("speed", {"type": "float16", "seconds": WIDE_WORK.operations / (rate * 65e12)}))
+
+    _, narrow = judge_speed("torch/speed", "torch", told, pace_of(T4, TURING, Peak(name="Tesla T4", fp32=8.1, fp16=65.0)), 0)
+
+    assert narrow.status == status
+
+
+def test_old_cards_are_not_timed_in_types_that_they_lack() -> None:
+    assert [one["type"] for one in question(("float32", "float16"))] == ["float32", "float16"]
+    assert [one["cpu_batch"] > 0 for one in question(("float32", "float16"))] == [True, False]
 
 
 def test_a_fast_one_passes() -> None:
@@ -319,6 +344,19 @@ def test_status_of_the_whole() -> None:
     assert status(on_card) == "passed"
     assert status(replace(on_card, status="warning")) == "passed"
     assert status(on_card, Check(id="b", status="failed")) == "failed"
+
+
+def test_what_fails_on_a_card_without_room_says_so() -> None:
+    card = judge_card("gpu1/card", telling(("card", {"memory": True, "free_mib": 200, "total_mib": 15_360})), 1)
+    here, there = Check(id="gpu1/a", status="failed", gpu=1, detail="x"), Check(id="gpu0/a", status="failed", gpu=0)
+
+    found = with_causes(Validation(checks=(card, here, there, replace(here, status="passed"))), lambda _text: "")
+
+    assert [check.detail for check in found.checks[1:]] == [
+        "x; perhaps for lack of memory: 200 of 15360 MiB are free on the card",
+        "",
+        "x",
+    ]
 
 
 def test_causes_are_asked_for_what_failed_only() -> None:

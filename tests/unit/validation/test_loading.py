@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from cudnn_resolve.facts.model import Facts
+from cudnn_resolve.facts.model import CudnnCopy, Facts
 from cudnn_resolve.host.port import CommandResult
 from cudnn_resolve.record import replace
 from cudnn_resolve.validation.child import Told
 from cudnn_resolve.validation.loading import judge_library, judge_loading, judge_order, seen_in
 from cudnn_resolve.validation.model import Check
+from cudnn_resolve.validation.run import with_real_places
 from cudnn_resolve.validation.subject import Subject
+from tests.fake_host import FakeHost
 from tests.unit.validation.recordings import ENV, JAX, ONNX, TENSORFLOW, TORCH, answered, facts, recorded, subject, telling
 
 
@@ -158,6 +160,42 @@ def test_one_release_from_two_directories_is_a_warning() -> None:
     told = telling(("imported", ["torch", "2.6.0", 1.0]), cudnn(f"{ENV}/libcudnn.so.9", "9.1.0"), ("libraries", libraries))
 
     assert judged(TORCH, told, known)["cudnn-parts"].status == "warning"
+    # A directory tells three parts of its release, a wheel four.
+    short = replace(known, cudnn=tuple(replace(copy, version="9.1.0") if copy.path != ENV else copy for copy in known.cudnn))  # type: ignore[union-attr]
+    assert judged(TORCH, told, short)["cudnn-parts"].status == "warning"
+    other = replace(known, cudnn=tuple(replace(copy, version="9.1.1") if copy.path != ENV else copy for copy in known.cudnn))  # type: ignore[union-attr]
+    assert judged(TORCH, told, other)["cudnn-parts"].status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("name", "has_gpu", "is_asked", "status"),
+    [
+        ("torch", True, False, "failed"),
+        ("torch", False, False, "skipped"),
+        ("onnxruntime", True, False, "warning"),  # what something else requires is often for the CPU by its name
+        ("onnxruntime", True, True, "failed"),
+    ],
+)
+def test_a_build_for_the_cpu(name: str, has_gpu: bool, is_asked: bool, status: str) -> None:  # noqa: FBT001
+    told = telling(("imported", [name, "1.0", 0.1]), ("built", [name, {"device": "cpu"}]))
+
+    _, build = judge_loading(subject(name), told, Facts(), has_gpu=has_gpu, is_asked=is_asked)
+
+    assert (build.id, build.status, build.observed) == (f"{name}/build", status, "a build for the CPU (1.0)")
+
+
+def test_a_copy_is_known_by_its_real_path_too() -> None:
+    known = replace(facts("/usr/local/cuda/lib64"), cudnn=(CudnnCopy(version="9.0.0.312", soname=9, path="/usr/local/cuda/lib64"),))
+    host = FakeHost(links={"/usr/local/cuda/lib64": "/usr/local/cuda-12.4/lib"})
+    told = telling(
+        ("imported", ["torch", "2.6.0", 1.0]),
+        ("libraries", {f"{ENV}/libcudnn.so.9": None, "/usr/local/cuda-12.4/lib/libcudnn_ops.so.9": None}),
+    )
+
+    parts = judged(TORCH, told, with_real_places(host, known))["cudnn-parts"]
+
+    assert "(9.0.0.312) from /usr/local/cuda-12.4/lib" in (parts.observed or "")
+    assert "LD_LIBRARY_PATH leads to /usr/local/cuda-12.4/lib" in parts.detail
 
 
 def test_engines_that_cannot_be_opened_fail() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cudnn_resolve.record import replace
-from cudnn_resolve.validation.case import CLASSES, LSTM, MATMUL, WIDE, Case, count, encoder_cases, tensors
-from cudnn_resolve.validation.reference import expected
+from cudnn_resolve.validation.case import CLASSES, LSTM, MATMUL, WIDE, Case, Type, count, encoder_cases, tensors
+from cudnn_resolve.validation.reference import _convolution_links, _lstm, expected
+from cudnn_resolve.validation.tolerance import compare
 
 
 def dot(one: tuple[float, ...], other: tuple[float, ...]) -> float:
@@ -143,6 +145,100 @@ def test_a_speech_encoder_is_normalized() -> None:
         row = values[start : start + case.filters]
         assert sum(row) == pytest.approx(0, abs=1e-9)
         assert sum(one * one for one in row) == pytest.approx(case.filters, rel=1e-3)
+
+
+def mutants(case: Case) -> dict[str, Case]:
+    """The same numbers computed as a mistaken reference, or a mistaken framework, would: each has one mistake in it."""
+    ones = (1,) * len(case.size)
+    found = {
+        "strides taken as 1": replace(case, stride=ones),
+        "strides in the other order": replace(case, stride=case.stride[::-1]),
+        "no padding": replace(case, padding=(0,) * len(case.size)),
+        "padding in the other order": replace(case, padding=case.padding[::-1]),
+        "padding on one side more": replace(case, padding=tuple(pad + 1 for pad in case.padding)),
+        "dilation taken as 1": replace(case, dilation=ones),
+        "dilations in the other order": replace(case, dilation=case.dilation[::-1]),
+        "groups taken as one": replace(case, groups=1),
+        "kernel in the other order": replace(case, kernel=case.kernel[::-1]),
+        "transposed or not": replace(case, transposed=not case.transposed),
+    }
+    return {name: mutant for name, mutant in found.items() if mutant != case}
+
+
+@cache
+def links_of(case: Case) -> tuple[tuple[int, int, int], ...]:
+    """Where each product goes, and where it comes from."""
+    return tuple(_convolution_links(case))
+
+
+def values_of(case: Case, given_: dict[str, tuple[float, ...]]) -> dict[str, list[float]]:
+    """What comes out of those tensors; an index that is not there reads as 0."""
+    links = links_of(replace(case, type="float32"))
+    sizes = {name: count(case.shapes[name]) for name in ("y", "x", "w")}
+    out = {name: [0.0] * size for name, size in sizes.items()}
+
+    def at(name: str, index: int) -> float:
+        return given_[name][index] if index < len(given_[name]) else 0.0
+
+    for y, x, w in links:
+        out["y"][y] += at("x", x) * at("w", w)
+        out["x"][x] += at("dy", y) * at("w", w)
+        out["w"][w] += at("dy", y) * at("x", x)
+    return {"y": out["y"], "dx": out["x"], "dw": out["w"]}
+
+
+@pytest.mark.parametrize("type_", ["float32", "bfloat16"])
+@pytest.mark.parametrize("case", CLASSES, ids=lambda case: case.name)
+def test_every_mistake_in_how_a_class_is_computed_is_seen(case: Case, type_: Type) -> None:
+    """In each of its tensors, in the narrowest type as in the widest; where a tensor cannot show it, its neighbours do."""
+    case = replace(case, type=type_)
+    given_, right = dict(tensors(case)), expected(case)
+
+    blind = []
+    for name, mutant in mutants(case).items():
+        wrong = values_of(mutant, given_)
+        if all(compare(type_, right[tensor], wrong[tensor]).is_right for tensor in right):
+            blind.append(name)
+    assert blind == []
+    unchanged = values_of(case, given_)
+    assert all(compare(type_, right[tensor], unchanged[tensor]).is_right for tensor in right)
+
+
+@pytest.mark.parametrize("type_", ["float32", "bfloat16"])
+@pytest.mark.parametrize("case", CLASSES, ids=lambda case: case.name)
+def test_tensors_laid_out_otherwise_are_seen(case: Case, type_: Type) -> None:
+    """Weights turned round (a convolution instead of a correlation), channels or images exchanged, one tensor taken for its neighbour."""
+    case = replace(case, type=type_)
+    given_, right = dict(tensors(case)), expected(case)
+    taps = count(case.kernel)
+
+    def turned(name: str, block: int) -> dict[str, tuple[float, ...]]:
+        rows = [given_[name][start : start + block] for start in range(0, len(given_[name]), block)]
+        return {**given_, name: tuple(value for row in rows for value in row[::-1])}
+
+    rows = [given_["x"][start : start + count(case.size)] for start in range(0, len(given_["x"]), count(case.size))]
+    for name, tensors_ in {
+        "kernel turned round": turned("w", taps),
+        "input turned round": turned("x", count(case.size)),
+        "channels exchanged": {**given_, "x": tuple(value for row in rows[::-1] for value in row)},
+        "gradient of another output": {**given_, "dy": tuple(-value for value in given_["dy"])},
+    }.items():
+        wrong = values_of(case, tensors_)
+        assert not all(compare(type_, right[tensor], wrong[tensor]).is_right for tensor in right if tensor in wrong), name
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2, 3), (0, 2, 1, 3), (3, 1, 2, 0), (0, 1, 3, 2)], ids=str)
+def test_gates_in_another_order_are_seen(order: tuple[int, ...]) -> None:
+    """Frameworks have them in different orders; a mistake in the exchange must show."""
+    given_ = dict(tensors(LSTM))
+
+    def exchanged(values: tuple[float, ...]) -> tuple[float, ...]:
+        length = len(values) // 4
+        return tuple(value for gate in order for value in values[gate * length : (gate + 1) * length])
+
+    mutant = {**given_, **{name: exchanged(given_[name]) for name in ("w", "h", "b")}}
+
+    assert not compare("float32", expected(LSTM)["y"], _lstm(LSTM, mutant).values).is_right
 
 
 def test_one_reference_serves_both_narrow_types_and_both_layouts() -> None:

@@ -1,0 +1,89 @@
+"""What computed a case, where cuDNN's own log says nothing: names of operations and kernels, out of profilers and compiled programs.
+
+Which of these names are cuDNN's is judged by whoever asked. Python 3.6 grammar, standard library only.
+"""
+
+import contextlib
+import glob
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+TELLING = re.compile(r"conv|cudnn|gemm|rnn|lstm|winograd|grad|fprop|im2col|im2vol|vol2col|triton|cutlass|xmma|fft|nvjet", re.IGNORECASE)
+"""Some of this stands in the name of whatever computes a convolution."""
+TARGET = re.compile(r'custom_call_target="([^"\n]{1,120})"')
+FUSION = re.compile(r'kind"?: ?"(__[^"\n]{1,120})"')
+PLAIN = re.compile(r"= [^=\n]{1,400}? (convolution)\(")
+PRINTABLE = re.compile(rb"[\x20-\x7e]{4,2000}")
+MOST_NAMES = 60
+MOST_LETTERS = 160
+MOST_BYTES = 64 << 20
+
+
+def answer(how: str, names: "Iterable[str]") -> "dict[str, Any]":
+    """What is told: who was asked, and the names that say something."""
+    found = sorted({str(name)[:MOST_LETTERS] for name in names if TELLING.search(str(name))})
+    return {"how": how, "names": found[:MOST_NAMES]}
+
+
+def hlo_names(text: str) -> "list[str]":
+    """The library calls of a compiled XLA program, and `convolution` where it holds one that is no call."""
+    found = {match.group(1) for pattern in (TARGET, FUSION, PLAIN) for match in pattern.finditer(text[:MOST_BYTES])}
+    return sorted(found)
+
+
+def torch_names(torch: "Any", once: "Callable[[], Any]", device: str) -> "list[str]":
+    """What PyTorch's profiler saw: its operations, and on a GPU the kernels."""
+    profiler, on_gpu = getattr(torch, "profiler", None), device == "cuda"
+    if profiler is not None and hasattr(profiler, "profile") and hasattr(profiler, "ProfilerActivity"):
+        kinds = profiler.ProfilerActivity
+        seen = profiler.profile(activities=[kinds.CPU, kinds.CUDA] if on_gpu else [kinds.CPU])
+    else:
+        seen = torch.autograd.profiler.profile(use_cuda=on_gpu)
+    with seen:
+        once()
+        if on_gpu:
+            torch.cuda.synchronize()
+    return [str(one.key) for one in seen.key_averages()]
+
+
+def tensorflow_names(tensorflow: "Any", once: "Callable[[], Any]") -> "list[str]":
+    """What TensorFlow's profiler wrote of operations and kernels; of its files only the texts in them are read."""
+    folder = tempfile.mkdtemp(prefix="cudnn-resolve-")
+    try:
+        tensorflow.profiler.experimental.start(folder)
+        try:
+            once()
+        finally:
+            tensorflow.profiler.experimental.stop()
+        names = set()  # type: set[str]
+        for path in glob.glob(os.path.join(glob.escape(folder), "**", "*.xplane.pb"), recursive=True):
+            with open(path, "rb") as file:
+                names.update(found.decode("ascii") for found in PRINTABLE.findall(file.read(MOST_BYTES)))
+        return sorted(names)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def onnxruntime_names(path: str) -> "list[str]":
+    """Provider and operation of each node in a profile that ONNX Runtime wrote; the file is gone afterwards."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            events = json.loads(file.read(MOST_BYTES))
+    finally:
+        with contextlib.suppress(OSError):
+            os.remove(path)
+    rows = [event.get("args") or {} for event in events if isinstance(event, dict)]
+    return sorted({"{}:{}".format(row["provider"], row["op_name"]) for row in rows if "provider" in row and "op_name" in row})
+
+
+if __name__ == "__main__":
+    sys.exit("run payload_run.py, which frames this")

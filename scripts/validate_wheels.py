@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Holds the load check against real wheels: what it says of whole environments, and of faults that are staged in them. Needs no GPU.
+
+    python scripts/validate_wheels.py --folder /tmp/wheels            # installs (some 10 GB), checks, prints a table
+    python scripts/validate_wheels.py --folder /tmp/wheels --keep     # leaves the environments there for the next time
+
+Environments are made with uv from the package index that is configured. Exit code 1 where a verdict is not the one that is expected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT)]
+
+from tests.stage import cudnn_folder, environment, view  # noqa: E402 - the folder of this script is no package
+
+TORCH, TFJAX = "torch", "tfjax"
+JAX, CUDNN_OF_TFJAX = "0.4.38", "nvidia-cudnn-cu12==9.3.0.75"
+ENVIRONMENTS = {
+    TORCH: ["torch==2.6.0", "onnxruntime-gpu==1.20.2", "numpy"],
+    # Not jax[cuda12], which wants a newer nvcc than TensorFlow does.
+    TFJAX: ["tensorflow[and-cuda]==2.18.0", f"jax=={JAX}", f"jax-cuda12-plugin=={JAX}", f"jax-cuda12-pjrt=={JAX}", CUDNN_OF_TFJAX],
+}
+COPIES = {"old": "nvidia-cudnn-cu12==9.0.0.312", "new": "nvidia-cudnn-cu12==9.2.1.18"}
+PYTHON = "3.11"
+
+
+class Trial(NamedTuple):
+    """One environment with one fault."""
+
+    name: str
+    environment: str
+    framework: str
+    expected: Mapping[str, str]
+    """Check to the status that it must have."""
+    words: tuple[str, ...] = ()
+    """What must stand in what was observed, somewhere."""
+    first: str = ""
+    """What LD_LIBRARY_PATH leads to, below the folder."""
+    copy: str = ""
+    """What PYTHONPATH leads to."""
+    hidden: str = ""
+    """A part that is really taken away meanwhile: TensorFlow's many libraries do not all look in the copy."""
+
+
+Row = dict[str, Any]
+"""One trial, and what came of it."""
+OK, BAD, LUCK = "passed", "failed", "warning"
+TRIALS = (
+    Trial("whole", TORCH, "torch", {"import": OK, "cudnn": OK, "cudnn-parts": OK, "cuda": OK}, ("9.1.0 from ",)),
+    Trial("whole", TFJAX, "tensorflow", {"import": OK, "cudnn": OK, "cudnn-parts": OK, "cuda": OK}, ("9.3.0 from ",)),
+    Trial("whole", TFJAX, "jax", {"import": OK, "cudnn": OK, "cudnn-parts": OK, "cuda": OK}, ("9.3.0 from ",)),
+    Trial("nothing leads to cuDNN", TORCH, "onnxruntime-gpu", {"import": OK, "cudnn": BAD}, ("libcublasLt.so.12: cannot open",)),
+    Trial("older cuDNN on the path", TORCH, "torch", {"cudnn": BAD, "cudnn-parts": BAD}, ("(9.0.0)", "split"), first="old"),
+    Trial("older cuDNN on the path", TFJAX, "tensorflow", {"cudnn": BAD, "cudnn-parts": OK}, ("9.0.0 from ",), first="old"),
+    Trial("older cuDNN on the path", TFJAX, "jax", {"cudnn": BAD, "cudnn-parts": BAD}, ("split",), first="old"),
+    Trial("newer cuDNN on the path: two directories, no error", TORCH, "torch", {"cudnn": OK, "cudnn-parts": BAD}, ("split",), first="new"),
+    Trial(
+        "mixed: the graph part of an older one on the path", TORCH, "torch", {"cudnn-parts": BAD}, ("libcudnn_graph.so.9",), first="graph"
+    ),
+    Trial("mixed: an older ops part on the path", TORCH, "torch", {"cudnn-parts": BAD}, ("Ops 1002",), first="ops"),
+    Trial("mixed: an older ops part among the files", TORCH, "torch", {"cudnn-parts": BAD}, ("Ops 1002",), copy="mixed"),
+    Trial("missing part: cnn", TORCH, "torch", {"cudnn-parts": BAD}, ("cudnnCnnVersionCheck()",), copy="missing-cnn"),
+    Trial("missing part: cnn", TFJAX, "jax", {"cudnn-parts": BAD}, ("cudnnCnnVersionCheck()",), copy="missing-cnn-tfjax"),
+    Trial("missing part: cnn", TFJAX, "tensorflow", {"cudnn-parts": BAD}, ("cudnnCnnVersionCheck()",), hidden="cnn"),
+    Trial("missing part: heuristic", TORCH, "torch", {"cudnn-parts": BAD}, ("heuristic",), copy="missing-heuristic"),
+    Trial("missing part: engines", TORCH, "torch", {"cudnn-parts": BAD}, ("engines_precompiled",), copy="missing-engines"),
+    Trial("the same by way of a link to its directory", TORCH, "torch", {"cudnn-parts": BAD}, ("9.2.1",), first="linked"),
+    Trial("split: the same release twice", TORCH, "torch", {"cudnn": OK, "cudnn-parts": LUCK}, ("the same release twice",), first="twin"),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Makes the environments, tries everything, prints the table; 1 where a verdict is not the one expected."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True, help="where the environments are made")
+    parser.add_argument("--keep", action="store_true", help="leave them there")
+    parser.add_argument("--json", type=Path, help="write every verdict in full into this file")
+    options = parser.parse_args(arguments)
+    folder = options.folder.resolve()
+    try:
+        install(folder)
+        stage(folder)
+        rows = [tried(folder, trial) for trial in TRIALS]
+    finally:
+        for name in ("staged", *(() if options.keep else (*ENVIRONMENTS, *COPIES))):
+            shutil.rmtree(folder / name, ignore_errors=True)
+    print_table(rows)
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1), "utf-8")
+    return 1 if any(row["wrong"] for row in rows) else 0
+
+
+def install(folder: Path) -> None:
+    """Makes what is not there yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    if uv is None:
+        raise SystemExit("uv is needed: pip install uv")
+    quiet = [uv, "pip", "install", "-q"]
+    for name, packages in ENVIRONMENTS.items():
+        if not (folder / name / "complete").exists():
+            subprocess.run([uv, "venv", "-q", "--clear", "--python", PYTHON, str(folder / name)], check=True)
+            subprocess.run([*quiet, "--python", str(folder / name), *packages], check=True)
+            (folder / name / "complete").touch()
+    for name, package in COPIES.items():
+        if not (folder / name / "nvidia").exists():
+            subprocess.run(
+                [uv, "pip", "install", "-q", "--no-deps", "--python", str(folder / TORCH), "--target", str(folder / name), package],
+                check=True,
+            )
+
+
+def site_of(folder: Path, name: str) -> Path:
+    """The site-packages of an environment."""
+    return next((folder / name / "lib").glob("python*/site-packages"))
+
+
+def stage(folder: Path) -> None:
+    """Lays out every fault."""
+    staged = folder / "staged"
+    shutil.rmtree(staged, ignore_errors=True)
+    old, new = (folder / name / "nvidia/cudnn/lib" for name in COPIES)
+    site = site_of(folder, TORCH)
+    home = cudnn_folder(site)
+    assert home is not None
+    for name, source in (("old", old), ("new", new)):
+        view(source, staged / name)
+    for part in ("graph", "ops"):
+        view(old, staged / part, only=[part])
+    view(site / home, staged / "twin")
+    (staged / "linked").symlink_to(new)
+    for part in ("cnn", "heuristic"):
+        environment(site, staged / f"missing-{part}", cudnn=home, without=[part])
+    environment(site_of(folder, TFJAX), staged / "missing-cnn-tfjax", cudnn=cudnn_folder(site_of(folder, TFJAX)), without=["cnn"])
+    environment(site, staged / "missing-engines", cudnn=home, without=["engines_precompiled"])
+    environment(site, staged / "mixed", cudnn=home, instead={"libcudnn_ops.so.9": old / "libcudnn_ops.so.9"})
+
+
+@contextmanager
+def without(site: Path, part: str) -> Iterator[None]:
+    """Takes a part of cuDNN away for as long as it takes."""
+    home = cudnn_folder(site)
+    assert home is not None
+    files = list((site / home).glob(f"libcudnn_{part}.so*")) if part else []
+    try:
+        for file in files:
+            file.rename(file.with_name(f"hidden-{file.name}"))
+        yield
+    finally:
+        for file in files:
+            file.with_name(f"hidden-{file.name}").rename(file)
+
+
+def tried(folder: Path, trial: Trial) -> Row:
+    """What `validate` says of one trial."""
+    env = {name: value for name, value in os.environ.items() if name not in ("LD_LIBRARY_PATH", "PYTHONPATH")}
+    env["PYTHONPATH"] = str(ROOT)
+    if trial.first:
+        env["LD_LIBRARY_PATH"] = str(folder / "staged" / trial.first)
+    python = folder / trial.environment / "bin/python"
+    if trial.copy:
+        env["PYTHONPATH"] += os.pathsep + str(folder / "staged" / trial.copy)
+    argv = [sys.executable, "-m", "cudnn_resolve", "validate", "--python", str(python), "-f", trial.framework, "--format", "json"]
+    before = time.monotonic()
+    with without(site_of(folder, trial.environment), trial.hidden):
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=600)
+    told: Row = json.loads(done.stdout) if done.stdout else {"checks": [], "status": done.stderr[-500:]}
+    checks = {check["id"].rpartition("/")[2]: check for check in told["checks"] if check["framework"] == trial.framework}
+    seen = {name: checks[name]["status"] if name in checks else "absent" for name in trial.expected}
+    observed = " | ".join(str(check["observed"]) for check in checks.values())
+    wrong = [f"{name} is {seen[name]}, not {status}" for name, status in trial.expected.items() if seen[name] != status]
+    wrong += [f"{words!r} is not said" for words in trial.words if words not in observed]
+    code = 1 if BAD in trial.expected.values() else 0
+    wrong += [f"exit code {done.returncode}, not {code}"] if done.returncode != code else []
+    return {"trial": trial._asdict(), "seen": seen, "wrong": wrong, "seconds": round(time.monotonic() - before, 1), "told": told}
+
+
+def print_table(rows: Sequence[Row]) -> None:
+    """A line for each trial."""
+    print("| framework | fault | verdicts | as expected | s |\n| --- | --- | --- | --- | --- |")
+    for row in rows:
+        verdicts = ", ".join(f"{name} {status}" for name, status in row["seen"].items())
+        fine = "yes" if not row["wrong"] else "NO: " + "; ".join(row["wrong"])
+        print(f"| {row['trial']['framework']} | {row['trial']['name']} | {verdicts} | {fine} | {row['seconds']} |")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

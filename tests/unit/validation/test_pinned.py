@@ -1,0 +1,135 @@
+"""What loads against what a lock or a plan says, over what real frameworks told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cudnn_resolve.cli.validate_plan import read_plan
+from cudnn_resolve.errors import InputError
+from cudnn_resolve.facts.model import Driver, Facts, Packages
+from cudnn_resolve.host.tables import open_book
+from cudnn_resolve.record import replace
+from cudnn_resolve.validation.model import Check
+from cudnn_resolve.validation.pinned import Pinned, judge_against
+from tests.unit.validation.recordings import TENSORFLOW, TORCH, facts, recorded
+
+WHEELS = {
+    "nvidia-cublas-cu12": "12.4.5.8",
+    "nvidia-cuda-nvrtc-cu12": "12.4.127",
+    "nvidia-cuda-runtime-cu12": "12.4.127",
+    "nvidia-cudnn-cu12": "9.1.0.70",
+    "nvidia-cufft-cu12": "11.2.1.3",
+    "nvidia-curand-cu12": "10.3.5.147",
+    "nvidia-cusparse-cu12": "12.3.1.170",
+    "nvidia-nccl-cu12": "2.21.5",
+    "nvidia-nvjitlink-cu12": "12.4.127",
+    "torch": "2.6.0",
+}
+"""What torch 2.6.0 was installed with when it was recorded."""
+
+
+def plan(wheels: dict[str, str] = WHEELS, **more: Any) -> str:
+    pip = [{"name": name, "version": version, "action": "install"} for name, version in wheels.items()]
+    stack = {"cudnn": "9.1.0.70", "driver_min": "525.60.13", "frameworks": []}
+    return json.dumps({"schema": "cudnn-resolve/plan/1", "status": "ok", "stack": stack, "pip": pip, **more})
+
+
+def planned(text: str) -> Pinned:
+    return read_plan(text, "plan.json", open_book(()))
+
+
+def judged(pinned: Pinned, known: Facts, recording: str = "torch") -> dict[str, Check]:
+    return {check.id: check for check in judge_against(pinned, known, (TORCH,), (recorded(recording),))}
+
+
+def with_packages(**pip: str) -> Facts:
+    return replace(facts(), packages=Packages(pip=pip or WHEELS))
+
+
+def test_what_was_planned_is_what_loads() -> None:
+    checks = judged(planned(plan()), with_packages())
+
+    assert {name: check.status for name, check in checks.items()} == {"plan/packages": "passed", "plan/torch": "passed"}
+    words = checks["plan/torch"].observed or ""
+    assert words.startswith("cuDNN 9.1.0 from /env/site-packages/nvidia/cudnn/lib, cublas 12.4.5, ")
+    for word in ("cudart 12.4", "cufft 11.2.1", "curand 10.3.5", "cusparse 12.3.1", "nccl 2.21.5", "nvjitlink 12.4", "nvrtc 12.4"):
+        assert word in words
+
+
+@pytest.mark.parametrize("package", [name for name in WHEELS if name.startswith("nvidia-") and name != "nvidia-cudnn-cu12"])
+def test_each_library_that_is_of_another_version_fails(package: str) -> None:
+    """A planted difference in every one of them is seen."""
+    major, minor, *rest = WHEELS[package].split(".")
+    other = ".".join([major, str(int(minor) + 1), *rest])
+
+    check = judged(planned(plan({**WHEELS, package: other})), with_packages())["plan/torch"]
+
+    assert check.status == "failed"
+    assert (check.observed or "").count(" from ") == 1
+    assert f"{package} {other}" in (check.expected or "")
+
+
+def test_another_cudnn_fails_and_is_told_with_its_place() -> None:
+    check = judged(planned(plan()), with_packages(), "torch-newer-first")["plan/torch"]
+
+    assert check.status == "failed"
+    assert check.observed == "cuDNN 9.2.1 from /new/cudnn/lib and /env/site-packages/nvidia/cudnn/lib"
+
+
+def test_each_framework_may_have_a_cudnn_of_its_own() -> None:
+    stack = {"cudnn": "8.9.7.29", "frameworks": [{"name": "torch", "cudnn": "9.1.0.70"}, {"name": "tensorflow", "cudnn": "9.3.0.75"}]}
+    pinned = planned(plan({}, stack=stack))
+    told = (recorded("torch"), recorded("tensorflow"))
+
+    found = {check.id: check.status for check in judge_against(pinned, with_packages(), (TORCH, TENSORFLOW), told)}
+
+    assert found == {"plan/packages": "passed", "plan/torch": "passed", "plan/tensorflow": "passed"}
+
+
+def test_packages_that_differ_lack_or_should_be_gone() -> None:
+    pip = [{"name": "torch", "version": "2.6.0", "action": "keep"}, {"name": "numpy", "version": "2.0.2", "action": "install"}]
+    pip.append({"name": "onnxruntime", "version": "1.20.0", "action": "remove"})
+    known = with_packages(torch="2.5.0", onnxruntime="1.20.0")
+
+    check = judged(planned(plan(pip=pip)), known)["plan/packages"]
+
+    assert check.status == "failed"
+    assert check.observed == (
+        "numpy 2.0.2 is not installed; onnxruntime 1.20.0 is installed, which the plan removes; torch 2.5.0 instead of 2.6.0"
+    )
+
+
+@pytest.mark.parametrize(("here", "status"), [("9.1.0.70-1", "passed"), ("9.2.0.82-1", "failed"), (None, "failed")])
+def test_packages_of_the_system(here: str | None, status: str) -> None:
+    apt = [{"name": "libcudnn9-cuda-12", "version": "9.1.0.70-1", "repository": "cuda", "action": "keep"}]
+    known = replace(facts(), packages=Packages(pip=WHEELS, apt={"libcudnn9-cuda-12": here} if here else {}))
+
+    assert judged(planned(plan(apt=apt)), known)["plan/apt"].status == status
+
+
+@pytest.mark.parametrize(("driver", "status"), [("550.54.15", "passed"), ("525.60.13", "passed"), ("470.82.01", "failed")])
+def test_the_driver(driver: str, status: str) -> None:
+    known = replace(with_packages(), driver=Driver(version=driver))
+
+    assert judged(planned(plan()), known)["plan/driver"].status == status
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("{", "plan-invalid"),
+        ("[" * 100_000, "plan-invalid"),
+        ("[]", "plan-invalid"),
+        ('{"schema": "cudnn-resolve/detect/1"}', "plan-invalid"),
+        (plan(pip=3), "plan-invalid"),
+        (plan(pip=[{"name": "torch"}]), "plan-invalid"),
+        (plan(status="unsatisfiable"), "plan-unsatisfiable"),
+    ],
+)
+def test_what_is_no_plan(text: str, code: str) -> None:
+    with pytest.raises(InputError) as caught:
+        planned(text)
+    assert caught.value.code == code
