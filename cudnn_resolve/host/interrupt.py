@@ -49,15 +49,26 @@ def mute() -> Iterator[None]:
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """Nothing; these signals wait until this is over, so that what happens inside is known to have happened."""
+    """Nothing; these signals wait until this is over, so that what happens inside is known to have happened.
+
+    Blocked for this thread, and noted where another thread of ours gets one: handlers run here all the same.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    came: list[int] = []
+    handlers = {number: handler for number in _SIGNALS if callable(handler := signal.getsignal(number))}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
+        for number in handlers:
+            signal.signal(number, lambda number, _: came.append(number))
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if came:
+            handlers[signal.Signals(came[0])](came[0], None)
 
 
 def let_through() -> None:

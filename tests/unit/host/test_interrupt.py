@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -36,6 +37,8 @@ def test_who_was_started_with_nohup_stays_so() -> None:
 
 def test_a_signal_is_one_exception_and_waits_where_it_must_not_stop() -> None:
     seen = []
+    ended = threading.Event()
+    threading.Thread(target=ended.wait, daemon=True).start()  # it may get the signal instead of us
 
     def work() -> None:
         with undisturbed():
@@ -48,5 +51,6 @@ def test_a_signal_is_one_exception_and_waits_where_it_must_not_stop() -> None:
 
     with interruptible(), pytest.raises(InterruptError, match="SIGINT"):
         work()
+    ended.set()
 
     assert seen == ["on the way back", "while a record is written"]
