@@ -77,11 +77,13 @@ def run(args: argparse.Namespace) -> int:
         emit(_history(history(options, ways), options), options)
         return ExitCode.OK
     if args.undo is not None:
-        return _finish(undo(options, ways, _number(args.undo)), None, options, undoing=True)
+        undone = undo(options, ways, _number(args.undo))
+        heads = {"nothing": "nothing to undo", "broken": "not everything could be put back"}
+        return _finish(undone, None, options, head=heads.get(undone.status))
     if args.resume:
         words = stopped_words(options)
         if words is None:
-            return _finish(Execution(status="nothing", notes=("no apply was stopped in the middle",)), None, options)
+            return _finish(Execution(status="nothing"), None, options, head="nothing to resume: no apply was stopped in the middle")
         return _again(words, args)
     done, plan = apply(options, ways)
     if done is None:
@@ -171,7 +173,7 @@ def _confirm(args: argparse.Namespace, options: Options) -> Any:
     return confirm
 
 
-def _finish(done: Execution, plan: Plan | None, options: Options, *, undoing: bool = False) -> int:
+def _finish(done: Execution, plan: Plan | None, options: Options, *, head: str | None = None) -> int:
     from cudnn_resolve.report.apply import encode, render
 
     if options.format == "json":
@@ -179,8 +181,8 @@ def _finish(done: Execution, plan: Plan | None, options: Options, *, undoing: bo
 
         emit(render_json(encode(done, _encoded(plan))), options)
     else:
-        emit(render(done, style=style_of(options), width=width_of(options), undoing=undoing), options)
-    return int(done.exit_code) if done.status != "interrupted" else 130
+        emit(render(done, style=style_of(options), width=width_of(options), head=head, python=options.python), options)
+    return 130 if done.status == "interrupted" else int(done.exit_code)
 
 
 def _encoded(plan: Plan | None) -> dict[str, Any] | None:
