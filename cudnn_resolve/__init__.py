@@ -152,6 +152,7 @@ def apply(  # noqa: PLR0913 - the options of the command line
     installer: Literal["auto", "pip", "uv"] = "auto",
     no_hashes: bool = False,
     break_system_packages: bool = False,
+    no_validate: bool = False,
     dry_run: bool = False,
     restart: bool = False,
     undo: bool | int = False,

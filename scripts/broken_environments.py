@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Breaks real environments with real wheels, has `cudnn-resolve doctor` look at what they print, and carries its remedy out.
 
-usage: broken_environments.py [--keep FOLDER] [--record FOLDER] [NAME ...]
+usage: broken_environments.py [--jobs N] [--record FOLDER] [NAME ...]
 
 Each environment is made in a temporary folder from the configured package index, its command is run, and the log goes to `doctor`
-together with the facts of that environment. The first finding must be the expected cause, with a line of evidence; then remedies are
-carried out in their order until the command no longer prints what the cause is told by. Nothing needs a GPU. `--record` writes each log
-with its cause, as the tests read them. Takes minutes, a network and about 15 GB of disk.
+together with the facts of that environment. The first finding must be the expected cause, with a line of evidence; then the commands of
+that finding are carried out as they are printed, in their order, until the command succeeds. Nothing needs a GPU; what apt and dpkg do
+happens in a mount namespace of its own (root). `--record` writes each log with its cause, as the tests read them. Takes minutes, a
+network and about 15 GB of disk.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,14 @@ else:
 HERE = Path(__file__).resolve().parent.parent
 DOCTOR = [sys.executable, "-m", "cudnn_resolve", "doctor"]
 UV = [sys.executable, "-m", "uv"]
+BOUND = "".join(
+    f"mkdir -p $TMP/root{place} && mount --bind $TMP/root{place} {place} && "
+    for place in ("/etc/apt", "/var/lib/apt", "/var/lib/dpkg", "/var/cache/apt", "/var/log", "/usr/share/doc")
+)
+NEVER = re.compile(r"\b(reboot|rmmod|modprobe|systemctl|dkms|docker|nvidia-smi|ubuntu-drivers|nvidia-bug-report|nvidia-ctk)\b")
+"""What is not carried out on the machine that this runs on."""
+LOOKS = re.compile(r"^(cudnn-resolve (plan|matrix|detect)|apt-mark showhold|\S+ -m pip index)")
+"""Commands that only show something."""
 
 
 @dataclass
@@ -48,9 +58,12 @@ class Broken:
     """Each a line of arguments for `uv pip install`."""
     prepare: str = ""
     """Shell command after that."""
-    cure: str = ""
-    """Where the remedy is not one command: what a person does who reads it. Must be backed by the text `cure_says`."""
-    cure_says: str = ""
+    replaces: bool = False
+    """True where the command is an installation for which the remedy has a better one: that one must succeed in its place."""
+    then: str = ""
+    """What the command may say once its cause is gone, since there is no GPU here: a regular expression."""
+    apt: bool = False
+    """True where apt and dpkg are at work: in a mount namespace, with directories of their own."""
     also: Sequence[str] = ()
     """Causes that the facts of the machine may make of it: in a container the driver is missing because no GPU was passed on."""
     gone: bool = True
@@ -69,25 +82,13 @@ def cases() -> tuple[list[Broken], dict[str, str]]:
 def environment(case: Broken, folder: Path) -> dict[str, str]:
     """The variables of a case's commands."""
     env, tmp = folder / "env", folder / "tmp"
-    apt = {
-        "Dir::State": f"{tmp}/state",
-        "Dir::State::status": f"{tmp}/status",
-        "Dir::Cache": f"{tmp}/cache",
-        "Dir::Etc::sourcelist": f"{tmp}/sources.list",
-        "Dir::Etc::sourceparts": "/dev/null",
-        "Dir::Etc::trusted": "/dev/null",
-        "Dir::Etc::trustedparts": "/dev/null",
-        "APT::Sandbox::User": "root",
-    }
     own = {
         "PY": str(env / "bin/python"),
         "ENV": str(env),
         "SITE": str(env / f"lib/python{case.python}/site-packages"),
         "TMP": str(tmp),
         "UV": shlex.join(UV),
-        "APT": " ".join(f"-o {name}={value}" for name, value in apt.items()),
-        "DPKG": f"--root={tmp}/system",
-        "PATH": f"{env}/bin:{os.environ['PATH']}",
+        "PATH": f"{env}/bin:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "HOME": str(folder),
         "LC_ALL": "C.UTF-8",
     }
@@ -110,9 +111,14 @@ def python_of(version: str) -> str:
     return found.stdout.strip() or version
 
 
-def shell(command: str, env: dict[str, str]) -> tuple[int, str]:
-    """Exit status and what was printed."""
-    done = subprocess.run(["bash", "-c", command], env=env, capture_output=True, check=False, timeout=900)
+def shell(command: str, env: dict[str, str], *, apt: bool = False) -> tuple[int, str]:
+    """Exit status and what was printed; whatever is asked is answered with yes."""
+    words = ["bash", "-c", f"cd {shlex.quote(env['TMP'])}; {command}"]
+    if apt:
+        words[2] = f"{BOUND}{words[2]}"
+        words = ["unshare", "-m", *words]
+    answers = b"y\n" * 20
+    done = subprocess.run(words, env=env, input=answers, capture_output=True, check=False, timeout=1200)
     return done.returncode, (done.stdout + done.stderr).decode("utf-8", "replace")
 
 
@@ -140,42 +146,42 @@ def doctor(log: str, env: dict[str, str]) -> list[dict[str, Any]]:
     return findings
 
 
-def cured(case: Broken, env: dict[str, str], finding: dict[str, Any]) -> str | None:
-    """How the failure went away; None where it did not."""
-    remedies = finding["remedy"]
-    if case.cure:
-        if not any(case.cure_says in f"{one['text']} {one['command']}" for one in remedies):
-            return None
-        if "--dry-run" in case.cure or case.run.startswith(("apt-get", "dpkg", "$PY -m pip install")):
-            return "by hand" if shell(case.cure, env)[0] == 0 else None
-        log = shell(f"{case.cure}; {case.run}", env)[1]
-        return "by hand" if not told(case.cause, log) else None
+def cured(case: Broken, env: dict[str, str], finding: dict[str, Any]) -> list[str] | None:
+    """The finding's own commands after which the failure is gone; None where it is not. A finding that takes its place is followed, too."""
     done: list[str] = []
-    for _ in range(5):  # one library after the other
-        step = _step(case, env, finding, done)
-        if step is None:
+    kept: list[str] = []
+    for _ in range(6):  # one library after the other
+        for one in finding["remedy"]:
+            command = one["command"]
+            if (
+                not command
+                or command in done
+                or NEVER.search(command)
+                or LOOKS.match(command)
+                or re.search(r"\b[A-Z]{5,}\b(?!=)", placeless(command))
+            ):
+                continue
+            lasting = "; ".join(each for each in kept if each != command)
+            code, log = shell(f"{lasting or ':'}; {command}" + ("" if case.replaces else f" ; {case.run}"), env, apt=case.apt)
+            findings = [] if code == 0 and case.replaces else doctor(log, env)
+            left = bool(case.replaces and code) or told(case.cause, log) or (code != 0 and not (case.then and re.search(case.then, log)))
+            if left and (not findings or findings[0]["summary"] == finding["summary"] or findings[0]["severity"] == "info"):
+                continue
+            done.append(command)
+            if not left:
+                return done
+            if re.search(r"\b(export|unset) ", command):
+                kept.append(command)
+            finding = findings[0]
+            break
+        else:
             return None
-        command, log, left = step
-        done.append(command)
-        if not left:
-            return "; ".join(done)
-        finding = next(one for one in doctor(log, env) if one["severity"] != "info")
     return None
 
 
-def _step(case: Broken, env: dict[str, str], finding: dict[str, Any], done: list[str]) -> tuple[str, str, bool] | None:
-    """The first remedy after which the failure is gone or another one: its command, what is printed then, whether anything is left."""
-    before = finding["summary"]
-    for one in finding["remedy"]:
-        command = one["command"]
-        if not command or command.startswith(("cudnn-resolve", "sudo")) or command in done:
-            continue  # what `apply` does is tested where it is
-        words = command.replace("python -m pip", "$PY -m pip") if command.startswith("python ") else command
-        log = shell("; ".join([*done, words, case.run]), env)[1]
-        left = told(case.cause, log)
-        if not left or doctor(log, env)[0]["summary"] != before:
-            return words, log, left
-    return None
+def placeless(command: str) -> str:
+    """A command without paths and variables: what is left in capitals is a place that a reader must fill."""
+    return re.sub(r"\$\{?\w+|\S*/\S*|LD_LIBRARY_PATH", "", command)
 
 
 def told(cause: str, log: str) -> bool:
@@ -184,45 +190,63 @@ def told(cause: str, log: str) -> bool:
     clean = {**os.environ, "PYTHONPATH": str(HERE)}
     done = subprocess.run(words, input=log, env=clean, capture_output=True, text=True, check=False, timeout=300)
     causes = {one["cause"] for one in json.loads(done.stdout)["findings"] if one["severity"] != "info"}
-    family = {"cudnn_missing", "lib_not_on_path", "cudnn_major_mismatch"}
-    return bool(causes & (family if cause in family else {cause}))
+    families = ({"cudnn_missing", "lib_not_on_path", "cudnn_major_mismatch"}, {"cuda_runtime_missing", "lib_not_on_path"})
+    return bool(causes & next((one for one in families if cause in one), {cause}))
 
 
-def work(case: Broken, folder: Path, record: Path | None, prepared: dict[str, str]) -> str:  # noqa: C901
-    """A line that says how it went; it begins with `ok` where all is well."""
+@dataclass
+class Outcome:
+    """How an environment went."""
+
+    text: str
+    broken: bool = False
+    diagnosed: bool = False
+    cured: bool | None = None
+    """None where it cannot be cured here."""
+
+
+def work(case: Broken, folder: Path, record: Path | None, prepared: dict[str, str]) -> Outcome:
+    """Make it, break it, have it looked at, cure it."""
     env = environment(case, folder)
     (folder / "tmp").mkdir(parents=True)
-    env["PY310"] = python_of("3.10")
     words = [*UV, "venv", "-q", "--seed", "--python", python_of(case.python), env["ENV"]]
     made = subprocess.run(words, capture_output=True, text=True, check=False)
     if made.returncode:
-        return f"no environment: {made.stderr[-200:]}"
+        return Outcome(f"no environment: {made.stderr[-200:]}")
     for line in case.install:
         place = "" if "--target" in line else f"--python {env['PY']} "
         code, log = shell(f"$UV pip install -q {place}{quoted(line)}", env)
         if code:
-            return f"cannot be set up: {line}: {log[-300:]}"
+            return Outcome(f"cannot be set up: {line}: {log[-300:]}")
     if case.prepare:
-        code, log = shell(prepared.get(case.prepare, case.prepare), env)
+        code, log = shell(prepared.get(case.prepare, case.prepare), env, apt=case.apt)
         if code:
-            return f"cannot be prepared: {log[-300:]}"
-    _, log = shell(case.run, env)
+            return Outcome(f"cannot be prepared: {log[-300:]}")
+    code, log = shell(case.run, env, apt=case.apt)
     if record is not None:
         (record / f"{case.name}.log").write_text(f"cause: {case.cause}\n{levelled(log, env)}", "utf-8")
-    findings = doctor(log, env)
+    return judged(case, env, log, doctor(log, env))
+
+
+def judged(case: Broken, env: dict[str, str], log: str, findings: list[dict[str, Any]]) -> Outcome:
+    """Whether the findings are right, and whether what they say helps."""
     loud = [one for one in findings if one["severity"] != "info"]
     if case.cause == "harmless":
-        return "ok quiet" if not loud else f"said {loud[0]['cause']}"
+        return Outcome("quiet, as it should be" if not loud else f"WRONG: said {loud[0]['cause']}")
     if not findings or findings[0]["cause"] not in (case.cause, *case.also):
-        return f"said {findings[0]['cause'] if findings else 'nothing'} instead of {case.cause}: {log[-300:]!r}"
+        said = findings[0]["cause"] if findings else "nothing"
+        return Outcome(f"WRONG: said {said} instead of {case.cause}: {log[-300:]!r}", broken=True)
     if not any(one["line"] for one in findings[0]["evidence"]):
-        return "without a line of evidence"
+        return Outcome("WRONG: without a line of evidence", broken=True)
     if not findings[0]["remedy"]:
-        return "without a remedy"
+        return Outcome("WRONG: without a remedy", broken=True)
     if not case.gone:
-        return "ok (its remedy needs a GPU or a driver)"
+        return Outcome("diagnosed; its remedy needs a GPU or a driver", broken=True, diagnosed=True)
     how = cured(case, env, findings[0])
-    return f"ok, cured: {how}" if how else f"not cured by {[one['command'] for one in findings[0]['remedy']]}"
+    if how is None:
+        commands = [one["command"] for one in findings[0]["remedy"]]
+        return Outcome(f"WRONG: not cured by {commands}", broken=True, diagnosed=True, cured=False)
+    return Outcome(f"cured: {' && '.join(how)}", broken=True, diagnosed=True, cured=True)
 
 
 def quoted(line: str) -> str:
@@ -230,28 +254,38 @@ def quoted(line: str) -> str:
     return " ".join(f'"{word}"' for word in line.split())
 
 
+def tried(case: Broken, record: Path | None, prepared: dict[str, str]) -> Outcome:
+    """How an environment went, printed; nothing of it is left."""
+    folder = Path(tempfile.mkdtemp(prefix="broken-"))
+    try:
+        outcome = work(case, folder, record, prepared)
+    except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as error:
+        outcome = Outcome(f"WRONG: {type(error).__name__}: {error}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"{case.name}: {outcome.text}", flush=True)
+    return outcome
+
+
 def main() -> int:
     """The number of environments that went wrong, 1 at most."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--record", type=Path, help="write the logs there")
+    parser.add_argument("--jobs", type=int, default=1, help="environments at a time")
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
-    bad = 0
     found, prepared = cases()
-    for case in found:
-        if args.names and case.name not in args.names:
-            continue
-        folder = Path(tempfile.mkdtemp(prefix="broken-"))
-        try:
-            told_ = work(case, folder, args.record, prepared)
-        except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as error:
-            told_ = f"{type(error).__name__}: {error}"
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        bad += not told_.startswith("ok")
-        print(f"{case.name}: {told_}", flush=True)
-    print(f"{bad} wrong")
-    return 1 if bad else 0
+    chosen = [case for case in found if not args.names or case.name in args.names]
+    with ThreadPoolExecutor(args.jobs) as pool:
+        outcomes = list(pool.map(lambda case: tried(case, args.record, prepared), chosen))
+    broken = [one for one in outcomes if one.broken]
+    diagnosed = [one.cured for one in broken if one.diagnosed]
+    print(
+        f"{len(broken)} broken, {len(diagnosed)} diagnosed, {diagnosed.count(True)} cured by the finding's own command, "
+        f"{diagnosed.count(None)} cannot be cured here, {diagnosed.count(False)} not cured; "
+        f"{len(outcomes) - len(broken)} harmless or not set up"
+    )
+    return 1 if any(not one.text.startswith(("cured", "diagnosed", "quiet")) for one in outcomes) else 0
 
 
 if __name__ == "__main__":

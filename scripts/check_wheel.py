@@ -105,7 +105,7 @@ def wheel_faults(checkout: Path, wheel: Path) -> list[str]:
     faults = differences("wheel", wanted, {name: content for name, content in found.items() if not name.startswith(f"{info}/")})
     if about.get("licenses/LICENSE") != (checkout / "LICENSE").read_bytes():
         faults.append("wheel: the licence is missing")
-    if b"cudnn-resolve = cudnn_resolve.cli.main:main" not in about.get("entry_points.txt", b""):
+    if b"cudnn-resolve = cudnn_resolve.__main__:main" not in about.get("entry_points.txt", b""):
         faults.append("wheel: there is no command cudnn-resolve")
     for line in ("Name: cudnn-resolve", "License-Expression: Apache-2.0", "Requires-Python: >=3.10"):
         if line not in about["METADATA"].decode().splitlines():

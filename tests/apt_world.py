@@ -70,6 +70,12 @@ class AptWorld:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._gpg("--yes", "--output", str(path), "--export", key)
 
+    def plain_key(self, armoured: Path) -> bytes:
+        """A key without its armour."""
+        path = self.base / "plain.gpg"
+        self._gpg("--yes", "--output", str(path), "--dearmor", str(armoured))
+        return path.read_bytes()
+
     def package(
         self,
         name: str,
@@ -158,6 +164,10 @@ class AptWorld:
         """Package to version and state."""
         done = self.apt("dpkg-query", f"--admindir={self.root}/var/lib/dpkg", "-W", "-f", "${Package} ${Version} ${Status}\n")
         return {line.split(" ", 1)[0]: line.split(" ", 1)[1] for line in done.stdout.splitlines() if "not-installed" not in line}
+
+    def automatic(self) -> list[str]:
+        """Packages that count as having come along with others."""
+        return self.apt("apt-mark", "showauto").stdout.split()
 
     def files(self) -> dict[str, str]:
         """Files of packages and of apt's configuration, with their content's sums."""

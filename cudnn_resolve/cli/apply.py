@@ -13,6 +13,7 @@ from cudnn_resolve.cli.options import (
     add_index_options,
     add_machine_options,
     add_output_options,
+    add_reinstall_option,
     add_target_options,
 )
 from cudnn_resolve.cli.printing import emit, say, style_of, width_of
@@ -31,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_assumption_options(parser)
     add_choice_options(parser)
     add_index_options(parser)
+    add_reinstall_option(parser)
     group = parser.add_argument_group("how to carry it out")
     group.add_argument("-y", "--yes", action="store_true", help="do not ask")
     group.add_argument("--dry-run", action="store_true", help="show what would be done, and change nothing")
@@ -75,11 +77,13 @@ def run(args: argparse.Namespace) -> int:
         emit(_history(history(options, ways), options), options)
         return ExitCode.OK
     if args.undo is not None:
-        return _finish(undo(options, ways, _number(args.undo)), None, options, undoing=True)
+        undone = undo(options, ways, _number(args.undo))
+        heads = {"nothing": "nothing to undo", "broken": "not everything could be put back"}
+        return _finish(undone, None, options, head=heads.get(undone.status))
     if args.resume:
         words = stopped_words(options)
         if words is None:
-            return _finish(Execution(status="nothing", notes=("no apply was stopped in the middle",)), None, options)
+            return _finish(Execution(status="nothing"), None, options, head="nothing to resume: no apply was stopped in the middle")
         return _again(words, args)
     done, plan = apply(options, ways)
     if done is None:
@@ -169,7 +173,7 @@ def _confirm(args: argparse.Namespace, options: Options) -> Any:
     return confirm
 
 
-def _finish(done: Execution, plan: Plan | None, options: Options, *, undoing: bool = False) -> int:
+def _finish(done: Execution, plan: Plan | None, options: Options, *, head: str | None = None) -> int:
     from cudnn_resolve.report.apply import encode, render
 
     if options.format == "json":
@@ -177,8 +181,8 @@ def _finish(done: Execution, plan: Plan | None, options: Options, *, undoing: bo
 
         emit(render_json(encode(done, _encoded(plan))), options)
     else:
-        emit(render(done, style=style_of(options), width=width_of(options), undoing=undoing), options)
-    return int(done.exit_code) if done.status != "interrupted" else 130
+        emit(render(done, style=style_of(options), width=width_of(options), head=head, python=options.python), options)
+    return 130 if done.status == "interrupted" else int(done.exit_code)
 
 
 def _encoded(plan: Plan | None) -> dict[str, Any] | None:

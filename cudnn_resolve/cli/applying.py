@@ -86,6 +86,7 @@ def _dry(options: Options, ways: Ways) -> tuple[Execution | None, Plan | None]:
 
 
 def _plan(options: Options, ways: Ways) -> tuple[Plan, Task | None]:
+    from cudnn_resolve.cli.gather import gather_book
     from cudnn_resolve.execution.task import task_of
 
     path = _lock_path(options, ways)
@@ -97,12 +98,12 @@ def _plan(options: Options, ways: Ways) -> tuple[Plan, Task | None]:
         from cudnn_resolve.cli.plan import plan_of
 
         plan = plan_of(options, "plan" if ways.dry_run else "apply")
-    return plan, task_of(plan) if plan.is_satisfiable else None
+    return plan, task_of(plan, gather_book(options).framework_of) if plan.is_satisfiable else None
 
 
 def _lock_path(options: Options, ways: Ways) -> str | None:
     """The lock that is to be installed: the one that was named, or where nothing was asked for, the one that lies here."""
-    if ways.lock is not None or options.frameworks or options.requirement_files or options.groups:
+    if ways.lock is not None or options.frameworks or options.requirement_files or options.groups or options.reinstall:
         return ways.lock
     if disk.is_regular(LOCK_NAME):
         return LOCK_NAME
@@ -123,7 +124,7 @@ def _carry_out(plan: Plan, task: Task, work: Work, options: Options, ways: Ways)
         raise _managed(work.environment)
     if ways.confirm is not None and not ways.confirm(plan):
         work.shelf.unmark()
-        return Execution(status="interrupted", notes=("not carried out: the answer was no",), exit_code=ExitCode.NO)
+        return Execution(status="declined", exit_code=ExitCode.NO)
 
     def verify() -> tuple[str, ...]:
         from cudnn_resolve.cli.gather import detect_facts
@@ -132,23 +133,28 @@ def _carry_out(plan: Plan, task: Task, work: Work, options: Options, ways: Ways)
         facts = detect_facts(options)
         return differences(task, facts) or (seen_at_work(task, facts, options) if ways.validate else ())
 
+    from cudnn_resolve.cli.notebook import imported, restart_note
+
+    changed = (*(piece.name for piece in task.install if piece.before), *task.remove)
+    modules = imported(work.host, dict.fromkeys((*task.frameworks, *(name.replace("-", "_") for name in changed))))
     with _downloads(options, plan) as download:
         done = carry_out(task, replace(work, verify=verify, download=download, members=download.members))
     if done.status != "done":
         return done
-    from cudnn_resolve.cli.notebook import restart_note
-
-    return replace(done, restart=restart_note(work.host, task.frameworks))
+    return replace(done, restart=restart_note(modules, at_once=ways.restart))
 
 
 def seen_at_work(task: Task, facts: Facts, options: Options) -> tuple[str, ...]:
     """What fails of the stack at work on the GPUs of this machine, in words; nothing is tested where there is none."""
     if not or_none(facts.gpus) or not or_none(facts.driver) or not task.cudnn:
         return ()
+    from cudnn_resolve.cli.gather import gather_book
     from cudnn_resolve.cli.validate import validation_of
     from cudnn_resolve.validation.run import Wish
 
-    found = validation_of(options, Wish(frameworks=tuple(task.cudnn)), facts)
+    book = gather_book(options)
+    names = dict.fromkeys(book.framework_of(name) or name for name in task.cudnn)
+    found = validation_of(options, Wish(frameworks=tuple(names)), facts)
     return tuple(f"validation: {one.id}: {one.detail}" for one in found.checks if one.status == "failed")
 
 
@@ -269,6 +275,7 @@ def _held(environment: Environment, ways: Ways, *, mark: bool = True) -> Iterato
     orphaned = told is not None and not alive(told[0])
     found = hold(folder, wait_seconds=_ORPHAN_SECONDS if orphaned else _RACE_SECONDS)
     if found is None:
+        told = _told(shelf)
         who = f" (process {told[0]}, since {told[1]})" if told is not None else ""
         raise WorldError(
             f"another apply is at work on {environment.prefix}{who}",

@@ -22,7 +22,7 @@ from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.facts.model import or_none
 
 if TYPE_CHECKING:
-    from cudnn_resolve.diagnosis.model import Diagnosis
+    from cudnn_resolve.diagnosis.model import Diagnosis, Finding
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
 
@@ -62,8 +62,7 @@ def run(args: argparse.Namespace) -> int:
     diagnosis = diagnose(options, args.log, no_facts=args.no_facts)
     emit(_render(diagnosis, options), options)
     if args.fix:
-        code = fix(diagnosis, args, options)
-        return code if code or not diagnosis.is_error else look_again(options)
+        return mend(diagnosis, args, options)
     return ExitCode.NO if diagnosis.is_error else ExitCode.OK
 
 
@@ -99,30 +98,59 @@ def _facts(options: Options, book: Book) -> Facts:
     return with_overwritten(host, facts, shared) if shared else facts
 
 
-def fix(diagnosis: Diagnosis, args: argparse.Namespace, options: Options) -> int:
-    """The exit code of `apply` for the first remedy that it can carry out; 1 with what to type where there is none."""
-    from cudnn_resolve.cli import apply
-
+def mend(diagnosis: Diagnosis, args: argparse.Namespace, options: Options) -> int:
+    """0 where nothing of severity error is left once the remedies were carried out, one finding after the other."""
+    done: set[str] = set()
     if not diagnosis.is_error:
         return ExitCode.OK
-    commands = [one.command for finding in diagnosis.findings if finding.severity == "error" for one in finding.remedy if one.command]
-    plan = next((found for command in commands if _is_plan(found := shlex.split(command))), None)
-    if plan is None:
+    code = fix(diagnosis, args, options, done)
+    while code == ExitCode.OK:
+        left = diagnose(options, None, no_facts=False)
+        if not left.is_error or not set(_plans(left)) - done:
+            return look_again(left, options)
+        code = fix(left, args, options, done)
+    if done:
+        look_again(diagnose(options, None, no_facts=False), options)
+    return code
+
+
+def _plans(diagnosis: Diagnosis) -> list[str]:
+    """The remedies of errors that `apply` can carry out, the first one of each finding."""
+    each = ((one.command for one in finding.remedy if one.command and _is_plan(shlex.split(one.command))) for finding in _errors(diagnosis))
+    return [command for commands in each for command in list(commands)[:1]]
+
+
+def _errors(diagnosis: Diagnosis) -> list[Finding]:
+    return [finding for finding in diagnosis.findings if finding.severity == "error"]
+
+
+def fix(diagnosis: Diagnosis, args: argparse.Namespace, options: Options, done: set[str]) -> int:
+    """The exit code of `apply` for the first remedy that it can carry out and that was not; 1 with what to type where there is none."""
+    from cudnn_resolve.cli import apply
+
+    command = next((one for one in _plans(diagnosis) if one not in done), None)
+    if command is None:
         say("nothing of this can be carried out by `apply`; what helps is:", options)
-        for command in commands:
-            say(f"  {command}", options)
+        for one in (remedy.command for finding in _errors(diagnosis) for remedy in finding.remedy if remedy.command):
+            say(f"  {one}", options)
         return ExitCode.NO
+    done.add(command)
     parser = Parser(prog="cudnn-resolve apply", description="")
     apply.add_arguments(parser)
     words = ["-y"] if args.yes else []
     asked = getattr(args, "framework", None)
-    words += [part for one in asked for part in ("-f", one)] if asked else plan[2:]
-    return int(apply.run(parser.parse([*words, *_same_words(args)])))
+    plan = shlex.split(command)[2:]
+    if asked and "-f" in plan:
+        plan = [part for one in asked for part in ("-f", one)]
+    words += plan
+    told = {word.partition("=")[0] for word in words}
+    told |= {"--device", "--cuda", "--cudnn"} if "--reinstall-package" in told else set()
+    return int(apply.run(parser.parse([*words, *(word for word in _same_words(args) if word.partition("=")[0] not in told)])))
 
 
-def look_again(options: Options) -> int:
+def look_again(diagnosis: Diagnosis, options: Options) -> int:
     """0 where nothing of severity error is left on this machine; 1 with what is, and with what to type."""
-    left = [finding for finding in diagnose(options, None, no_facts=False).findings if finding.severity == "error"]
+    left = _errors(diagnosis)
     for finding in left:
         say(f"still wrong: {finding.summary}", options)
         for one in finding.remedy[:1]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cudnn_resolve.cli.options import Options, options_of
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.facts.assume import assume
-from cudnn_resolve.facts.model import Facts, Gpu, Unknown
+from cudnn_resolve.facts.model import Facts, Gpu, Unknown, or_none
 from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.version import Capability
 
@@ -39,6 +39,7 @@ def gather_question(options: Options, *, fresh: bool = False, verb: str = "plan"
     from cudnn_resolve.cli.printing import tell
     from cudnn_resolve.cli.request import request_of, wishes_of
     from cudnn_resolve.requirement.machine import machine_of
+    from cudnn_resolve.requirement.model import Extra
 
     book = gather_book(options)
     wishes = wishes_of(options)
@@ -46,8 +47,12 @@ def gather_question(options: Options, *, fresh: bool = False, verb: str = "plan"
     facts = gather_facts(options, book)
     source = open_packages(options, wishes, facts)
     direct, extras = direct_of(wishes, source)
+    anew = _reinstalled(options, facts)
+    extras = (*extras, *(Extra(text=name, origin="--reinstall-package") for name in anew))
     request = request_of(options, book, replace(wishes, extras=(*wishes.extras, *extras)), source, direct)
-    request = replace(request, verb=verb, tell=lambda text: tell(text, options))
+    request = replace(request, verb=verb, tell=lambda text: tell(text, options), anew=frozenset(anew))
+    if not request.targets:  # packages laid anew are no stack: nothing is asked of a GPU
+        request = replace(request, device="cpu")
     machine = machine_of(facts, book)
     if fresh:
         machine = replace(machine, pip={}, requires={})
@@ -57,6 +62,25 @@ def gather_question(options: Options, *, fresh: bool = False, verb: str = "plan"
 
         source.expect(names_ahead(book, machine, settle(request, machine) if machine.python is not None else request))
     return Question(book=book, facts=facts, machine=machine, request=request)
+
+
+def _reinstalled(options: Options, facts: Facts) -> tuple[str, ...]:
+    """The packages to be laid anew, by their normalized names; UsageError for one that is not installed."""
+    if not options.reinstall:
+        return ()
+    from packaging.utils import canonicalize_name
+
+    names: tuple[str, ...] = tuple(dict.fromkeys(canonicalize_name(one) for one in options.reinstall))
+    installed = or_none(facts.packages.pip) or {}
+    for name in names:
+        if name not in installed:
+            raise UsageError(
+                f"{name!r} is not installed in {facts.python.prefix or 'that environment'}",
+                code="not-installed",
+                context="--reinstall-package",
+                hint="`cudnn-resolve detect` lists what is",
+            )
+    return names
 
 
 def gather_options(args: argparse.Namespace) -> Options:

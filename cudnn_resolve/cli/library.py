@@ -75,7 +75,7 @@ class Result(dict[str, Any]):
         return render(self)
 
 
-_WAYS = ("lock", "dry_run", "installer", "no_hashes", "break_system_packages", "restart", "undo")
+_WAYS = ("lock", "dry_run", "installer", "no_hashes", "break_system_packages", "no_validate", "restart", "undo")
 
 
 def apply(words: Mapping[str, Any]) -> Result:
@@ -98,11 +98,10 @@ def apply(words: Mapping[str, Any]) -> Result:
         installer=words["installer"],
         trusted=bool(words["no_hashes"]),
         managed=bool(words["break_system_packages"]),
+        validate=not words["no_validate"],
         restart=bool(words["restart"]),
         reporter=Progress(),
-        words=tuple(
-            part for name, value in words.items() if name not in _WAYS and not isinstance(value, Mapping) for part in _argument(name, value)
-        ),
+        words=_again(words),
     )
     if words["undo"] is not False:
         return Result(encode_result(put_back(options, ways, None if words["undo"] is True else int(words["undo"]))))
@@ -113,6 +112,13 @@ def apply(words: Mapping[str, Any]) -> Result:
     if ways.restart and done.restart is not None:
         restart_kernel(LinuxHost())
     return Result(encode_result(done, encoded))
+
+
+def _again(words: Mapping[str, Any]) -> tuple[str, ...]:
+    """The words of a command line that asks for the same, for `apply --resume`."""
+    kept = {name: value for name, value in words.items() if name not in ("lock", "dry_run", "restart", "undo")}
+    said = [part for name, value in kept.items() if not isinstance(value, Mapping) for part in _argument(name, value)]
+    return (*said, *([words["lock"]] if words["lock"] else []))
 
 
 def _options(words: Mapping[str, Any]) -> Options:

@@ -31,24 +31,32 @@ def imported_by_kernel(host: Host, pid: int, frameworks: Iterable[str]) -> tuple
     return tuple(name for name in frameworks if f"-packages/{IMPORT_NAMES.get(name, name)}/" in maps)
 
 
-def restart_note(host: Host, frameworks: Iterable[str]) -> str | None:
-    """Why the kernel must be restarted; None where it need not be, or where there is none."""
-    names = tuple(frameworks)
-    imported = imported_here(names)
-    if not imported:
-        pid = kernel_above(host)
-        imported = imported_by_kernel(host, pid, names) if pid is not None else ()
-    if not imported:
+def imported(host: Host, names: Iterable[str]) -> tuple[str, ...]:
+    """Those of the modules that the kernel has imported, this process or the one whose cell started it; empty where there is none.
+
+    To be asked before files move: what is mapped from a file that moved has the new path.
+    """
+    names = tuple(names)
+    here = imported_here(names)
+    if here:
+        return here
+    pid = kernel_above(host)
+    return imported_by_kernel(host, pid, names) if pid is not None else ()
+
+
+def restart_note(names: tuple[str, ...], *, at_once: bool = False) -> str | None:
+    """Why the kernel must be restarted that has imported these; None where it has none of them. `at_once`: it is about to be."""
+    if not names:
         return None
-    return (
-        f"restart the runtime: this kernel has imported {', '.join(imported)} already, and keeps the old files loaded until it ends; "
-        "run the cell again afterwards, which then changes nothing (--restart does it by itself)"
-    )
+    why = f"this kernel has imported {', '.join(names)} already, and keeps the old files loaded until it ends"
+    if at_once:
+        return f"the runtime is restarted: {why}; run the cell again afterwards, which then changes nothing"
+    return f"restart the runtime: {why}; run the cell again afterwards, which then changes nothing (--restart does it by itself)"
 
 
 def restart_kernel(host: Host) -> bool:
     """True where a kernel was asked to end, so that its server starts it anew; the own one or the one whose cell this is."""
-    from cudnn_resolve.host.process import end_process
+    from cudnn_resolve.host.process import end_process_soon
 
     if in_notebook():
         shell = sys.modules["IPython"].get_ipython()
@@ -57,4 +65,4 @@ def restart_kernel(host: Host) -> bool:
     pid = kernel_above(host)
     if pid is None:
         return False
-    return end_process(pid)
+    return end_process_soon(pid)

@@ -45,6 +45,8 @@ class Options:
     strict_pins: bool = False
     channel: Literal["auto", "pip", "apt"] = "auto"
     constraint_files: tuple[str, ...] = ()
+    reinstall: tuple[str, ...] = ()
+    """Installed packages whose files are laid anew."""
     groups: tuple[str, ...] = ()
     """Dependency groups, `NAME` or `PATH:NAME`."""
     index_url: str | None = None
@@ -143,6 +145,16 @@ def add_choice_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--matrix", metavar="DIR", action="append", help="further or changed rows for the compatibility tables; repeatable")
 
 
+def add_reinstall_option(parser: argparse.ArgumentParser) -> None:
+    """Packages that are installed anew although their version stays."""
+    parser.add_argument(
+        "--reinstall-package",
+        metavar="NAME",
+        action="append",
+        help="lay the files of an installed package anew, where others overwrote them or took them along; repeatable, enough by itself",
+    )
+
+
 def add_index_options(parser: argparse.ArgumentParser) -> None:
     """Where packages come from."""
     group = parser.add_argument_group("where packages come from", "Without these, what the target's pip or uv configuration says.")
@@ -230,6 +242,7 @@ def options_of(args: argparse.Namespace, settings: Mapping[str, Any] | None = No
         only_binary=tuple(said("only-binary") or ()),
         constraint_files=tuple(said("constraint") or ()),
         groups=tuple(said("group") or ()),
+        reinstall=tuple(getattr(args, "reinstall_package", None) or ()),
         pre=bool(said("pre")),
         variant_indexes=not said("no-variant-indexes"),
         offline=bool(said("offline")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from cudnn_resolve.cli.gather import gather_options, gather_question
-from cudnn_resolve.cli.options import Options, add_common_options
+from cudnn_resolve.cli.options import Options, add_common_options, add_reinstall_option
 from cudnn_resolve.cli.printing import emit, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.plan.model import Plan
@@ -17,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `plan`."""
     parser.add_argument("lock", nargs="?", metavar="LOCK", help="a pylock.toml, instead of targets: what it would change here")
     add_common_options(parser, FORMATS)
+    add_reinstall_option(parser)
     parser.epilog = "Exit code 0: there is a plan; 1: there is none, and the output says what would work; 2: the request cannot be read."
 
 

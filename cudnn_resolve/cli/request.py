@@ -45,7 +45,7 @@ def request_of(options: Options, book: Book, wishes: Wishes, source: Source | No
             extras.append(extra)
         else:
             targets.append(target)
-    if not targets:
+    if not targets and not options.reinstall:
         raise UsageError(
             "no framework is asked for",
             code="no-target",

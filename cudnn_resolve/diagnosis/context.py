@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.diagnosis.specifier import is_version, within
+from cudnn_resolve.diagnosis.whole import faults_of
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.matrix.library import Library
 from cudnn_resolve.record import dataclass
@@ -34,6 +35,8 @@ class Present:
     path: str | None = None
     wheel: bool = False
     """True where it is in a pip wheel."""
+    broken: str | None = None
+    """Why it is not one whole release, where the facts know that."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +67,7 @@ def context_of(matches: Iterable[Match], book: Book, facts: Facts | None = None)
         capabilities=(*_capabilities(matches, cards, book), *(_gpus(facts) if facts is not None else ())),
         frameworks=frameworks,
         builds=tuple(_builds(frameworks, book)),
-        cudnn=(*_present([one for one in matches if one.line not in missing]), *(_copies(facts) if facts is not None else ())),
+        cudnn=(*_present([one for one in matches if one.line not in missing]), *(_copies(facts, book) if facts is not None else ())),
         cards=cards,
         driver=next((str(one.fields[name]) for one in matches for name in ("driver", "driver2") if name in one.fields), None),
     )
@@ -133,12 +136,13 @@ def _present(matches: list[Match]) -> Iterable[Present]:
             yield Present(major=one.fields["major"], version=None, match=one)
 
 
-def _copies(facts: Facts) -> Iterable[Present]:
+def _copies(facts: Facts, book: Book) -> Iterable[Present]:
     for copy in or_none(facts.cudnn) or ():
         version = _full(copy.version)
         major = copy.soname if copy.soname is not None else version.major if version else None
         if major is not None:
-            yield Present(major=major, version=version, match=None, path=copy.path, wheel=copy.source == "pip")
+            broken = "; ".join(faults_of(copy, book)) or None
+            yield Present(major=major, version=version, match=None, path=copy.path, wheel=copy.source == "pip", broken=broken)
 
 
 def _gpus(facts: Facts) -> Iterable[Capability]:

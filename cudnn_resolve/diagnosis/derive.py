@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cudnn_resolve.diagnosis.context import NEWEST, OLDEST, Context, Present
 from cudnn_resolve.diagnosis.model import Match
 from cudnn_resolve.diagnosis.package import part_pip
+from cudnn_resolve.diagnosis.place import missing, place_of
 from cudnn_resolve.diagnosis.weigh import Suspect
 from cudnn_resolve.facts.model import Unknown, or_none
 from cudnn_resolve.matrix.library import Library
@@ -29,6 +30,7 @@ class Case:
     features: frozenset[str]
     context: Context
     book: Book
+    facts: Facts | None = None
 
 
 def features_of(matches: Iterable[Match], context: Context, facts: Facts | None = None) -> frozenset[str]:
@@ -113,41 +115,44 @@ def derive(found: Suspects, case: Case) -> Suspects:
 
 def _part_cudnn(found: Suspects, case: Case) -> Suspects:
     """Missing, on disk but not searched, or another major: by what else the log shows of cuDNN."""
-    missing = found.get("cudnn_missing")
-    wanted = {one.fields["lib"].major for one in missing.matches if isinstance(one.fields.get("lib"), Library)} if missing else set()
-    if missing is None or not wanted:
+    absent = found.get("cudnn_missing")
+    wanted = {one.fields["lib"].major for one in absent.matches if isinstance(one.fields.get("lib"), Library)} if absent else set()
+    if absent is None or not wanted:
         return found
     majors = {one for one in wanted if one is not None}
     same = [one for one in case.context.cudnn if one.major in majors]
     other = [one for one in case.context.cudnn if one.major not in majors]
     brought = {build.cudnn.major for build in case.context.builds if build.cudnn is not None and build.delivery in ("wheel", "bundled")}
-    lib = next(one.fields["lib"].file for one in missing.matches if isinstance(one.fields.get("lib"), Library))
-    if same or (brought & majors and not other):
+    lib = next(one.fields["lib"].file for one in absent.matches if isinstance(one.fields.get("lib"), Library))
+    if same and same[0].broken and lib.startswith("libcudnn_"):
+        text = (
+            f"{lib} is wanted and not found: the cuDNN {same[0].version or same[0].major} in {same[0].path} is not whole: {same[0].broken}"
+        )
+        found["cudnn_sublibrary_mix"] = _move(absent, "cudnn_sublibrary_mix", 8, text, found, [])
+    elif same or (brought & majors and not other):
         shown = f"cuDNN {same[0].version or same[0].major} is {_where(same[0])}" if same else "the wheel of PyTorch brings it along"
         text = f"{lib} is wanted and not found, although {shown}: the loader does not look in its directory"
-        found["lib_not_on_path"] = _move(missing, "lib_not_on_path", 6, text, found, [one.match for one in same[:2] if one.match])
+        found["lib_not_on_path"] = _move(absent, "lib_not_on_path", 6, text, found, [one.match for one in same[:2] if one.match])
     elif other or (brought and majors and not brought & majors):
         seen = other[0].version or other[0].major if other else min(brought)
         text = f"{lib} is wanted, a file of cuDNN {_words(majors)}, and there is cuDNN {seen}, whose files have other names"
-        found["cudnn_major_mismatch"] = _move(
-            missing, "cudnn_major_mismatch", 8, text, found, [one.match for one in other[:2] if one.match]
-        )
+        found["cudnn_major_mismatch"] = _move(absent, "cudnn_major_mismatch", 8, text, found, [one.match for one in other[:2] if one.match])
     elif "hosted-notebook" in case.features and majors:
         text = (
             f"{lib} is wanted, a file of cuDNN {_words(majors)}; hosted notebooks come with a cuDNN, so theirs is of another major version"
         )
-        found["cudnn_major_mismatch"] = _move(missing, "cudnn_major_mismatch", 2, text, found, [])
-    elif any(one.symptom.id == "loader-cudnn-9-parts" for one in missing.matches):
+        found["cudnn_major_mismatch"] = _move(absent, "cudnn_major_mismatch", 2, text, found, [])
+    elif any(one.symptom.id == "loader-cudnn-9-parts" for one in absent.matches):
         text = (
             f"the parts of cuDNN 9 ({lib} and its other names) are not found: an older cuDNN is installed, or its directory is not searched"
         )
-        found["cudnn_major_mismatch"] = _move(missing, "cudnn_major_mismatch", 2, text, found, [])
+        found["cudnn_major_mismatch"] = _move(absent, "cudnn_major_mismatch", 2, text, found, [])
     elif None in wanted and not majors and "gpu-seen" in case.features:
         text = (
             f"{lib}, the name without a version, is not found although CUDA works: "
             "only names with a version are installed, or the loader does not look there"
         )
-        found["lib_not_on_path"] = _move(missing, "lib_not_on_path", 3, text, found, [])
+        found["lib_not_on_path"] = _move(absent, "lib_not_on_path", 3, text, found, [])
     return found
 
 
@@ -180,6 +185,17 @@ def _part_shadowing(found: Suspects, case: Case) -> Suspects:
     return found
 
 
+def _part_on_disk(found: Suspects, case: Case) -> Suspects:
+    """CUDA libraries that are not found although the facts know where each of them is."""
+    runtime = found.get("cuda_runtime_missing")
+    libraries = list(dict.fromkeys(missing(runtime.matches))) if runtime else []
+    places = [place_of(one, case.facts, case.book) for one in libraries]
+    if runtime and places and all(places):
+        text = f"{libraries[0].file} is wanted and not found, although it is in {places[0]}: the loader does not look in that directory"
+        found["lib_not_on_path"] = _move(runtime, "lib_not_on_path", 9, text, found, [])
+    return found
+
+
 def _part_runtime(found: Suspects, _: Case) -> Suspects:
     """CUDA libraries missing besides cuDNN: the whole of CUDA is not there, and cuDNN is only part of it."""
     runtime, cudnn = found.get("cuda_runtime_missing"), found.get("cudnn_missing")
@@ -203,6 +219,7 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _part_cudnn,
     _part_shadowing,
     _part_runtime,
+    _part_on_disk,
     _part_kernel_image,
     part_pip,
 )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.model import Request
 
 _CERTAIN = 0.98
+_PAIR = "framework_pkg_mismatch"
 _SURE = 0.9
 """From here on nothing is said to be undecided."""
 
@@ -35,7 +36,7 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
     context = context_of(matches, book, facts)
     matches = list(speaking(matches, context, book))
     features = features_of(matches, context, facts)
-    case = Case(matches=tuple(matches), features=features, context=context, book=book)
+    case = Case(matches=tuple(matches), features=features, context=context, book=book, facts=facts)
     ranked = _ranked(case)
     findings = _together(_of_log(reader, ranked, case, facts) if reader is not None else [], machine)
     situation = Situation(
@@ -95,13 +96,25 @@ def _together(log: list[Finding], machine: list[Finding]) -> list[Finding]:
             rest.remove(other)
         extra = tuple(evidence for other in same for evidence in other.evidence)
         sure = max([one.confidence, *(other.confidence for other in same)])
-        out.append(replace(one, evidence=(*one.evidence, *extra[:4]), confidence=sure, undecided=None if same else one.undecided))
+        what = tuple(remedy for other in same for remedy in other.remedy)
+        open_ = None if same else one.undecided
+        out.append(replace(one, evidence=(*one.evidence, *extra[:4]), remedy=(*one.remedy, *what), confidence=sure, undecided=open_))
     rest.sort(key=lambda one: (SEVERITIES.index(one.severity), -one.confidence))
     if log and any(one.severity != "info" for one in log):
         rest = [one for one in rest if one.cause != "harmless"]
-    merged = [*out, *rest]
+    merged = [*_explained(out, rest), *rest]
     # A proven fault of the machine goes before what the log only suggests.
     return sorted(merged, key=lambda one: SEVERITIES.index(one.severity))
+
+
+def _explained(log: list[Finding], machine: list[Finding]) -> list[Finding]:
+    """The findings of a log, before them a pair of packages that is proven not to pair and that explains the first one."""
+    first = log[0] if log else None
+    for one in machine:
+        if first and one.cause == _PAIR and one.severity == "error" and first.cause in ("cuda_runtime_missing", "lib_not_on_path"):
+            machine.remove(one)
+            return [replace(one, evidence=(*one.evidence, *first.evidence)), *log]
+    return log
 
 
 def _finding(suspect: Suspect, cause: Cause, *, strong: bool) -> Finding:

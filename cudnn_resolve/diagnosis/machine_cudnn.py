@@ -10,6 +10,7 @@ from cudnn_resolve.diagnosis.installed import Installed
 from cudnn_resolve.diagnosis.machine import Machine, cudnn_of, fact
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
 from cudnn_resolve.diagnosis.specifier import within
+from cudnn_resolve.diagnosis.whole import faults_of
 from cudnn_resolve.facts.model import CudnnCopy, Unknown
 from cudnn_resolve.version import CudnnVersion
 
@@ -74,12 +75,13 @@ def _cudnn_absent(machine: Machine, one: Installed, built: CudnnVersion, evidenc
 def _cudnn_broken(machine: Machine) -> Iterator[Finding]:
     """Copies of cuDNN with parts missing or of two releases."""
     for copy in machine.cudnn:
-        if copy.complete is False or copy.problems:
+        faults = faults_of(copy, machine.book)
+        if faults:
             loaded = any(
                 one.would_load and one.would_load.path and copy.path and one.would_load.path.startswith(copy.path)
                 for one in machine.installed
             )
-            why = "; ".join(copy.problems) or "parts of it are missing or of another release"
+            why = "; ".join(faults)
             yield Finding(
                 cause="cudnn_sublibrary_mix",
                 severity="error" if loaded else "warning",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterator
 
@@ -34,15 +35,18 @@ def _shared_files(machine: Machine) -> Iterator[Finding]:
 
 
 def _overwritten(machine: Machine) -> Iterator[Finding]:
-    """What the probe found of wheels whose files are not their own."""
+    """What the probe found of wheels whose files are not their own, or not there."""
     for problem in machine.facts.problems:
-        if problem.what.startswith("packages.pip.") and "overwritten" in problem.why:
+        removed = problem.why.startswith("removed: ")
+        if problem.what.startswith("packages.pip.") and (removed or "overwritten" in problem.why):
             name = problem.what.removeprefix("packages.pip.")
-            cudnn = "cudnn" in name
+            cudnn, library = "cudnn" in name, machine.book.component(name) is not None
+            lost = "cudnn_missing" if cudnn else "cuda_runtime_missing" if library else "framework_pkg_mismatch"
+            told = "are missing" if removed else "are not those that it installed"
             yield Finding(
-                cause="cudnn_sublibrary_mix" if cudnn else "framework_pkg_mismatch",
-                severity="error" if cudnn else "warning",
-                summary=f"files of {name} are not those that it installed: {problem.why}",
+                cause=lost if removed else "cudnn_sublibrary_mix" if cudnn else "framework_pkg_mismatch",
+                severity="error" if cudnn or (removed and _is_required(machine, name)) else "warning",
+                summary=f"files of {name} {told}: {problem.why}",
                 evidence=(fact(problem.what, problem.why),),
                 remedy=tuple(_restore(machine, name, problem.why)),
                 confidence=0.93,
@@ -53,6 +57,11 @@ def _restore(machine: Machine, name: str, why: str) -> Iterator[Remedy]:
     """Both away, the wanted one back: removing one of two takes the files of the other along."""
     pip = f"{shlex.quote(machine.facts.python.path or 'python')} -m pip"
     other = next((one for one in machine.pip if f"overwritten by {one}:" in why), None)
+    wanted = other if other and _is_required(machine, other) and not _is_required(machine, name) else name
+    yield Remedy(
+        text=f"lay the files of {wanted} anew" + (f"; {name if wanted == other else other}, which has the same, goes" if other else ""),
+        command=f"cudnn-resolve apply --reinstall-package {wanted}",
+    )
     if other:
         yield Remedy(
             text=f"if {name} is the one that is wanted: remove both, then install it again "
@@ -65,6 +74,11 @@ def _restore(machine: Machine, name: str, why: str) -> Iterator[Remedy]:
         )
     else:
         yield Remedy(text=f"install {name} again", command=f"{pip} install --force-reinstall --no-deps {name}=={machine.pip[name]}")
+
+
+def _is_required(machine: Machine, name: str) -> bool:
+    """True where an installed framework declares that package."""
+    return any(re.match(rf"{re.escape(name)}(?![\w.-])", line) for one in machine.installed for line in one.requires)
 
 
 def _abi(machine: Machine) -> Iterator[Finding]:

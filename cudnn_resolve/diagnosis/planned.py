@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.model import Request
 
 _SHOWN = 5
+_ROUNDS = 300
+"""Steps of the search for a plan that is only proposed; `apply` searches on."""
+_EXPLAINED = 200
+"""A search that failed after more steps is not explained: each explanation takes many such searches."""
 
 
 def planned(text: str, command: str, facts: Facts, book: Book, wishes: Request | None = None) -> Iterator[Remedy]:
@@ -24,7 +28,7 @@ def planned(text: str, command: str, facts: Facts, book: Book, wishes: Request |
     `wishes` says how the user wants plans made; the command repeats it.
     """
     plan = _plan(_targets(command), facts, book, wishes)
-    command += _words(wishes)
+    command = repeated(command, wishes)
     if plan is None:
         yield Remedy(text=text, command=command)
     elif plan.conflict is None:
@@ -40,27 +44,45 @@ def _targets(command: str) -> list[str]:
     return [words[place + 1] for place, word in enumerate(words[:-1]) if word == "-f"]
 
 
-def _words(wishes: Request | None) -> str:
-    if wishes is None:
-        return ""
-    words = ["--device", wishes.device] if wishes.device != "gpu" else []
-    for option, limit in (("--cuda", wishes.cuda), ("--cudnn", wishes.cudnn)):
-        words += [option, limit.text] if limit is not None else []
-    return f" {shlex.join(words)}" if words else ""
+def is_known(command: str) -> bool:
+    """False for a command of which the user must know the framework."""
+    return "FRAMEWORK" not in command
+
+
+def repeated(command: str, wishes: Request | None) -> str:
+    """A command of ours with the options that say which environment is meant and how the user wants plans made; others as they are."""
+    if wishes is None or not command.startswith(("cudnn-resolve apply ", "cudnn-resolve plan ")):
+        return command
+    words: list[str] = []
+    if "--reinstall-package" not in command:  # which keeps the release that is there
+        words += ["--device", wishes.device] if wishes.device != "gpu" else []
+        for option, limit in (("--cuda", wishes.cuda), ("--cudnn", wishes.cudnn)):
+            words += [option, limit.text] if limit is not None and f"{option} " not in command else []
+    for option, value in wishes.context:
+        if option != "--facts" and f"{option} " not in f"{command} ":
+            words += [option, value] if value else [option]
+    return f"{command} {shlex.join(words)}" if words else command
 
 
 def _plan(targets: list[str], facts: Facts, book: Book, wishes: Request | None) -> Plan | None:
-    """The plan for these targets; None where a target is none that the matrix knows."""
+    """The plan for these targets; None where the matrix does not know one of them, or the search takes long."""
     from cudnn_resolve.errors import CudnnResolveError
     from cudnn_resolve.plan.make import make_plan
     from cudnn_resolve.requirement.derive import parse_target
     from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.requirement.model import Request
-    from cudnn_resolve.resolution.resolve import resolve
+    from cudnn_resolve.resolution.conflict import explain
+    from cudnn_resolve.resolution.model import Resolution
+    from cudnn_resolve.resolution.resolve import attempt
 
     try:
         request = replace(wishes or Request(targets=()), targets=tuple(parse_target(one, book) for one in targets))
-        return make_plan(facts, resolve(book, machine_of(facts, book), request), book)
+        machine = machine_of(facts, book)
+        found = attempt(book, machine, request, rounds=_ROUNDS)
+        if isinstance(found, Resolution):
+            return make_plan(facts, found, book)
+        long = found.exhausted or found.rounds > _EXPLAINED
+        return None if long else make_plan(facts, explain(book, machine, request), book)
     except CudnnResolveError:
         return None
 

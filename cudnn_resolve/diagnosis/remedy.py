@@ -8,7 +8,10 @@ from string import Formatter
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.diagnosis.model import Finding, Remedy
-from cudnn_resolve.diagnosis.planned import planned
+from cudnn_resolve.diagnosis.place import missing, place_values, wheel_component
+from cudnn_resolve.diagnosis.planned import is_known, planned, repeated
+from cudnn_resolve.diagnosis.release import release_values
+from cudnn_resolve.diagnosis.system import system_values
 from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.matrix.library import Library
 from cudnn_resolve.record import dataclass, field, replace
@@ -33,6 +36,11 @@ _FREE = frozenset(
     }
 )
 """Causes that the installed version itself may be at fault for: any version of the framework will do."""
+_OLD_NAMES = {
+    **dict.fromkeys(("bool", "object", "int", "float", "complex", "str", "typeDict", "long", "unicode"), "1.24"),
+    "asscalar": "1.23",
+}
+"""Names that NumPy had until that release; the others went with 2.0."""
 _NEWER_PROTOBUF = ("older than the linked gencode", "'builder'", "'runtime_version'", "Gencode/Runtime")
 """What messages say where the installed protobuf is older than the code that was generated."""
 _CUDA_KEYS = ("A4B469963BF863CC", "3BF863CC", "F60F4B3D7FA2AF80", "7FA2AF80")
@@ -60,9 +68,19 @@ def remedies(findings: Iterable[Finding], situation: Situation, book: Book) -> l
     out = []
     first = True
     for one in findings:
-        out.append(replace(one, remedy=(*one.remedy, *_of(one, situation, book, tried=first))))
+        own = tuple(_here(remedy, situation) for remedy in one.remedy)
+        every = {remedy.command or remedy.text: remedy for remedy in (*_of(one, situation, book, tried=first), *reversed(own))}
+        rest = tuple(remedy for remedy in every.values() if remedy not in own)
+        out.append(replace(one, remedy=(*own, *rest)))
         first = first and one.severity == "info"
     return out
+
+
+def _here(remedy: Remedy, situation: Situation) -> Remedy:
+    """A remedy for this environment and this user."""
+    if remedy.command is None:
+        return remedy
+    return replace(remedy, command=repeated(_plainly(remedy.command, situation.facts), situation.wishes))
 
 
 def _of(finding: Finding, situation: Situation, book: Book, *, tried: bool) -> Iterator[Remedy]:
@@ -71,19 +89,28 @@ def _of(finding: Finding, situation: Situation, book: Book, *, tried: bool) -> I
     matches = situation.matches.get(finding.cause, ())
     values = _values(finding, matches, situation, book)
     features = situation.features | _features(matches, situation)
+    vague = []
     for row in book.helps():
         if row.cause != finding.cause or any(one not in features for one in row.needs) or any(one in features for one in row.unless):
             continue
-        if row.command is None:
-            yield Remedy(text=row.text)
+        text, command = _filled(row.text, values), _filled(row.command, values) if row.command is not None else None
+        if text is None or (row.command is not None and command is None):
             continue
-        command = _filled(row.command, values)
-        if command is None or (finding.remedy and "FRAMEWORK" in command):
-            continue
-        if tried and command.startswith("cudnn-resolve apply -f ") and situation.facts is not None:
-            yield from planned(row.text, command, situation.facts, book, situation.wishes)
+        if command is None:
+            yield Remedy(text=text)
+        elif not is_known(command):
+            vague.append(Remedy(text=f"{text} (FRAMEWORK: the one that the program uses)", command=command))
+        elif tried and command.startswith("cudnn-resolve apply -f ") and situation.facts is not None:
+            yield from planned(text, command, situation.facts, book, situation.wishes)
         else:
-            yield Remedy(text=row.text, command=command)
+            yield Remedy(text=text, command=repeated(_plainly(command, situation.facts), situation.wishes))
+    if not finding.remedy:
+        yield from vague
+
+
+def _plainly(command: str, facts: Facts | None) -> str:
+    """Without `sudo` where the user is root already: containers have none."""
+    return command.replace("sudo ", "") if facts is not None and facts.root else command
 
 
 def _filled(template: str, values: Mapping[str, str]) -> str | None:
@@ -114,6 +141,8 @@ def _features(matches: Iterable[Match], situation: Situation) -> set[str]:
             found.add("jax")
         if str(match.fields.get("key", "")).upper() in _CUDA_KEYS:
             found.add("nvidia-cuda-key")
+        if "alias" in match.fields:
+            found.add("numpy-too-new")
         if "gencode" in match.fields or any(word in match.text for word in _NEWER_PROTOBUF):
             found.add("protobuf-too-old")
         api, has = match.fields.get("built"), match.fields.get("found")
@@ -127,47 +156,97 @@ def _features(matches: Iterable[Match], situation: Situation) -> set[str]:
 
 
 def _values(finding: Finding, matches: Iterable[Match], situation: Situation, book: Book) -> dict[str, str]:
-    values: dict[str, str] = {"python": shlex.quote(situation.python) if situation.python else "python"}
+    matches = list(matches)
+    python = shlex.quote(situation.python) if situation.python else "python"
+    values: dict[str, str] = {"python": python}
     for match in matches:
         for name, value in match.fields.items():
             values.setdefault(name, _shown(value))
     built = next((one.fields["built"] for one in matches if isinstance(one.fields.get("built"), CudnnVersion)), None)
     if built is not None:
         values["built"], values["next"] = f"{built.major}.{built.minor}", str(built.major + 1)
-    library = next((one.fields["lib"] for one in matches if isinstance(one.fields.get("lib"), Library)), None)
-    if library is not None and library.major is not None:
-        values["major"] = str(library.major)
-    wheel = _wheel(library, situation, book) if library is not None else None
-    if wheel:
-        values["wheel"] = shlex.quote(wheel)
+    alias = next((one.fields["alias"] for one in matches if "alias" in one.fields), None)
+    values["numpy_before"] = _OLD_NAMES.get(alias or "", "2")
+    values |= _library_values(matches, situation, book)
     if "needs" in values:
         values.setdefault("package", values["needs"])
-    requirement = values.get("requirement")
-    if requirement:
-        values["name"] = shlex.quote(requirement.split("=")[0].split("<")[0].split(">")[0].split("[")[0])
     for name in ("package", "requirement", "key", "extension"):
         if name in values:
             values[name] = shlex.quote(values[name])
+    values |= place_values(matches, situation.facts, python, book)
+    values |= release_values(matches, situation.facts, book)
+    values |= system_values(matches, situation.facts, book)
     targets = _targets(finding, matches, situation, book)
     values["targets"] = " ".join(f"-f {shlex.quote(one)}" for one in targets) or "-f FRAMEWORK"
     values["framework"] = targets[0].split("=")[0] if targets else "FRAMEWORK"
     return values
 
 
+def _library_values(matches: list[Match], situation: Situation, book: Book) -> dict[str, str]:
+    """The wheels of the libraries that are missing, and the majors of cuDNN."""
+    values = {}
+    pip = (or_none(situation.facts.packages.pip) or {}) if situation.facts is not None else {}
+    beside = {_suffix(name) for name in pip if book.component(name) is not None} | set(_built_for(situation, book))
+    libraries = list(missing(matches))
+    wheels = dict.fromkeys(wheel for one in libraries if (wheel := _wheel(one, beside, book)) and one.family != "cudnn")
+    if wheels:
+        values["wheel"] = shlex.join(wheels)
+    declared = _declared(situation.facts) if situation.facts is not None else []
+    if declared:
+        values["declared"] = shlex.join(declared)
+    majors = [one.major for one in libraries if one.family == "cudnn" and one.major is not None]
+    known = {build.cuda_major for build in book.cudnn_builds() if build.wheel and build.version.major in majors[:1]}
+    suffix = next((one for one in (*sorted(beside), "cu12", "cu13", "cu11") if one.removeprefix("cu") in map(str, known)), None)
+    values["cudnn_wheel"] = f"nvidia-cudnn-{suffix or 'cu12'}"
+    if majors:
+        values["major"] = str(majors[0])
+    owner = next((one.owner for one in (or_none(situation.facts.cudnn) or ()) if one.owner in pip), None) if situation.facts else None
+    if owner is not None:
+        values["package"] = f"{owner}=={pip[owner]}"
+    return values
+
+
+def _declared(facts: Facts) -> list[str]:
+    """NVIDIA's wheels that installed packages require and that are not there."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    pip = or_none(facts.packages.pip) or {}
+    found = []
+    for lines in facts.packages.requires.values():
+        for line in lines:
+            try:
+                requirement = Requirement(line)
+            except InvalidRequirement:
+                continue
+            name = requirement.name.lower()
+            wanted = name.startswith("nvidia-") and name not in pip
+            if wanted and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+                found.append(f"{name}{requirement.specifier}")
+    return list(dict.fromkeys(found))
+
+
+def _built_for(situation: Situation, book: Book) -> Iterator[str]:
+    """The CUDA of the frameworks at hand, as NVIDIA's wheels are named after it."""
+    for name, version in situation.frameworks:
+        framework = book.framework_of(name)
+        for build in book.framework(framework).builds if framework else ():
+            if build.cuda is not None and build.version == version.partition("+")[0] and build.index == "default":
+                yield f"cu{build.cuda.major}"
+
+
 def _shown(value: Any) -> str:
     return str(getattr(value, "file", value))
 
 
-def _wheel(library: Library, situation: Situation, book: Book) -> str | None:
+def _wheel(library: Library, beside: set[str], book: Book) -> str | None:
     """The wheel that carries a library of that name: of the CUDA major whose wheels are installed, where several have that name."""
+    component = wheel_component(library)
     found = [
         one.package
         for major in (12, 13, 11)
         for one in book.components(major)
-        if one.library.lower() == library.component.lower() and _is_soname(book, library, major)
+        if one.library.lower() == component and _is_soname(book, library, major)
     ]
-    pip = (or_none(situation.facts.packages.pip) or {}) if situation.facts is not None else {}
-    beside = {_suffix(name) for name in pip if book.component(name) is not None}
     return next((one for one in found if _suffix(one) in beside), next(iter(found), None))
 
 
@@ -222,6 +301,8 @@ def _guess(matches: Iterable[Match]) -> list[str]:
         "whisper": "ctranslate2",
         "mxnet": "mxnet",
         "torch": "torch",
+        "_zn3c10": "torch",
+        "_zn2at": "torch",
     }
     for match in matches:
         text = match.text.lower()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import WorldError
@@ -23,6 +23,7 @@ NEW_KEYS = ("3BF863CC", "8793F200")
 _TIMEOUT_SECONDS = 120.0
 _OPTIONS = ("-y", "-q", "--no-install-recommends", "-o", "Dpkg::Use-Pty=0", "-o", "APT::Install-Suggests=0", "-o", "DPkg::Lock::Timeout=60")
 _LINE = re.compile(r"^(Inst|Remv|Purg) (\S+)(?: \[([^\]]*)\])?(?: \((\S+))?", re.MULTILINE)
+_UNFINISHED = re.compile(r"extended_states\.[A-Za-z0-9]{6}", re.ASCII)
 _UNSIGNED = re.compile(r"(NO_PUBKEY|EXPKEYSIG|REVKEYSIG|KEYEXPIRED|is not signed|signatures couldn't be verified|were invalid)")
 
 
@@ -85,7 +86,9 @@ def require_apt(task: Task, host: Host) -> Apt:
         raise WorldError(
             "this system has no apt-get, and the plan needs packages of the system: " + ", ".join(one.name for one in task.apt),
             code="no-apt",
-            hint="; ".join(rpm_commands(task)) if which(host, "dnf") or which(host, "rpm") else "use --channel pip",
+            hint="nothing was changed; for packages in RPM form these are the commands:\n  " + "\n  ".join(rpm_commands(task))
+            if which(host, "dnf") or which(host, "rpm")
+            else "use --channel pip",
         )
     raise WorldError(
         "the packages of the system need root, and this user has none",
@@ -202,16 +205,30 @@ def held_packages(apt: Apt) -> tuple[str, ...]:
     return tuple(line.strip() for line in text.splitlines() if APT_NAME.fullmatch(line.strip())) if ok else ()
 
 
+def automatic_packages(apt: Apt) -> tuple[str, ...]:
+    """Names of packages that came along with others, which `apt-get autoremove` may take away with them."""
+    ok, text = apt.ask("apt-mark", "showauto")
+    return tuple(line.strip() for line in text.splitlines() if APT_NAME.fullmatch(line.strip())) if ok else ()
+
+
 def installed_versions(apt: Apt) -> dict[str, str]:
     """Installed packages and their versions, as dpkg has them."""
+    return {name: version for name, status, version in _rows(apt) if status == "i" and APT_VERSION.fullmatch(version)}
+
+
+def present_packages(apt: Apt) -> set[str]:
+    """Names of packages of which any file may be there, half installed ones too."""
+    return {name for name, status, _ in _rows(apt) if status not in "nc"}
+
+
+def _rows(apt: Apt) -> Iterator[tuple[str, str, str]]:
+    """Name, state and version of every package that dpkg knows; the state is the second letter that `dpkg -l` shows."""
     ok, text = apt.ask("dpkg-query", *_admin(apt), "-W", "-f", "${db:Status-Abbrev}\t${Package}\t${Version}\n")
-    out = {}
     for line in text.splitlines() if ok else ():
         status, _, rest = line.partition("\t")
         name, _, version = rest.partition("\t")
-        if status.startswith(("ii", "hi")) and APT_NAME.fullmatch(name) and APT_VERSION.fullmatch(version):
-            out[name] = version
-    return out
+        if len(status) > 1 and APT_NAME.fullmatch(name):
+            yield name, status[1], version
 
 
 def _admin(apt: Apt) -> tuple[str, ...]:
@@ -221,6 +238,26 @@ def _admin(apt: Apt) -> tuple[str, ...]:
     return ("--admindir", found[1]) if found else ()
 
 
+def unfinished_files(apt: Apt) -> tuple[str, ...]:
+    """Files that an apt which was killed left beside its own list of marks."""
+    ok, text = apt.ask("apt-config", "shell", "STATE", "Dir::State/d")
+    found = re.search(r"^STATE='(/[^'\n]+)'$", text, re.MULTILINE) if ok else None
+    folder = found[1].rstrip("/") if found else "/var/lib/apt"
+    return tuple(f"{folder}/{name}" for name in disk.names_in(folder) if _UNFINISHED.fullmatch(name))
+
+
+def purge(apt: Apt, words: Sequence[str], names: Sequence[str], tooling: Tooling) -> ToolResult:
+    """What became of the removal of packages, half installed ones too."""
+    return apt.run(tooling, "dpkg", *words, "--force-remove-reinstreq", "--purge", *names)
+
+
 def mend(apt: Apt, words: Sequence[str], tooling: Tooling) -> None:
     """Nothing; what a kill left half configured is configured."""
     apt.run(tooling, "dpkg", *words, "--force-confold", "--configure", "-a")
+
+
+def forget_unfinished(apt: Apt, before: Iterable[str], tooling: Tooling) -> None:
+    """Nothing; what a kill left half written is gone, but for what was there before."""
+    gone = set(unfinished_files(apt)) - set(before)
+    if gone:
+        apt.run(tooling, "rm", "-f", "--", *sorted(gone))

@@ -79,9 +79,14 @@ def check_room(wheels: Sequence[Wheel], exchange: Exchange, store: str, environm
             raise _full(saved, disk.free_bytes(store), store)
 
 
+def mib(count: int) -> str:
+    """Bytes for a reader."""
+    return f"{count / (1 << 20):.{0 if count >= 10 << 20 else 2}f} MiB"
+
+
 def _full(needed: int, free: int, folder: str) -> WorldError:
     return WorldError(
-        f"{needed >> 20} MiB are needed and {free >> 20} MiB are free",
+        f"{mib(needed)} are needed and {mib(free)} are free",
         code="disk-full",
         context=folder,
         hint="make room there; nothing was changed",

@@ -7,6 +7,7 @@ needs no network, and does the same whenever and however often it is gone.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 LEFTOVERS = ("~", ".tmp")
 """How names of files begin that installers make for a moment: pip's renamed packages, uv's unfinished files."""
+_COMPILING = re.compile(r"\.pyc\.[0-9]{1,20}$", re.ASCII)
+"""How importlib calls a compiled file until it is whole."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,17 +62,21 @@ def plan_exchange(
     if owned:
         kept = [one for name, one in installed.items() if name not in leaving]
         shared = claimed_by_others(host, kept, set(owned)) - set(coming)
-    wanted = dict.fromkeys((*(path for path in owned if path not in shared), *coming, *own))
-    save = [path for path in dict.fromkeys(with_compiled(wanted, environment.tag)) if disk.kind(path) in ("file", "link")]
-    for path in save:
-        refuse_detour(path, environment)
     lock = f"{environment.prefix}/.lock"  # uv makes it in a virtual environment
     add = (*coming, *(() if disk.kind(lock) else (lock,)))
+    made = tuple(_missing_folders((*add, *(f"{wheel.info}/RECORD" for wheel in wheels))))
+    new = set(made)  # nothing can lie there that would have to be saved
+    wanted = dict.fromkeys((*(path for path in owned if path not in shared), *coming, *own))
+    there = [path for path in wanted if os.path.dirname(path) not in new]
+    save = [path for path in dict.fromkeys(with_compiled(there, environment.tag)) if disk.kind(path) in ("file", "link")]
+    for folder in dict.fromkeys(os.path.dirname(path) for path in (*save, *there)):
+        if disk.kind(folder) is not None:
+            refuse_detour(f"{folder}/", environment)
     return Exchange(
         save=tuple(save),
         add=add,
         infos=tuple(_own_folders(wheels, leaving)),
-        made=tuple(_missing_folders((*add, *(f"{wheel.info}/RECORD" for wheel in wheels)))),
+        made=made,
         modes={folder: disk.mode_of(folder) for folder in _folders_of(save, environment)},
     )
 
@@ -135,8 +142,14 @@ def _folders_of(paths: Iterable[str], environment: Environment) -> dict[str, Non
 
 
 def is_leftover(name: str) -> bool:
-    """True for a name that an installer, or we, give to a file that is not finished."""
-    return name.startswith(LEFTOVERS) or name.endswith((".tmp", disk.UNFINISHED))
+    """True for a name that an installer, an interpreter that compiles, or we give to a file that is not finished."""
+    return name.startswith(LEFTOVERS) or name.endswith((".tmp", disk.UNFINISHED)) or _COMPILING.search(name) is not None
+
+
+def written_folders(paths: Iterable[str]) -> tuple[str, ...]:
+    """The folders that an installer writes to when it lays down these files, those of compiled files too."""
+    folders = dict.fromkeys(os.path.dirname(path) for path in paths)
+    return (*folders, *(f"{folder}/__pycache__" for folder in folders))
 
 
 def suspicious_names(folders: Iterable[str]) -> dict[str, list[str]]:

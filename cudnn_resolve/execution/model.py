@@ -7,13 +7,14 @@ from typing import Literal, Protocol
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.record import dataclass
 
-Status = Literal["nothing", "done", "failed", "reverted", "broken", "undone", "interrupted", "dry-run"]
+Status = Literal["nothing", "done", "failed", "reverted", "broken", "undone", "interrupted", "declined", "dry-run"]
 
 EXITS = {
     "nothing": ExitCode.OK,
     "done": ExitCode.OK,
     "undone": ExitCode.OK,
     "dry-run": ExitCode.OK,
+    "declined": ExitCode.NO,
     "failed": ExitCode.WORLD,
     "reverted": ExitCode.REVERTED,
     "broken": ExitCode.BROKEN,

@@ -18,6 +18,18 @@ def key_ids(content: bytes) -> tuple[str, ...]:
         return ()
 
 
+def without_key(content: bytes, end: str) -> bytes:
+    """A keyring less the keys whose fingerprint ends so, with everything that belongs to them; the rest byte for byte."""
+    kept, leaves, at = bytearray(), False, 0
+    for tag, body, after in _spans(content):
+        if tag == _PUBLIC_KEY:
+            leaves = body[:1] == b"\x04" and _fingerprint(body).endswith(end)
+        if not leaves:
+            kept += content[at:after]
+        at = after
+    return bytes(kept) + content[at:]
+
+
 def _dearmoured(content: bytes) -> bytes:
     if not content.lstrip().startswith(b"-----BEGIN PGP"):
         return content
@@ -26,6 +38,12 @@ def _dearmoured(content: bytes) -> bytes:
 
 
 def _packets(content: bytes) -> Iterator[tuple[int, bytes]]:
+    for tag, body, _ in _spans(content):
+        yield tag, body
+
+
+def _spans(content: bytes) -> Iterator[tuple[int, bytes, int]]:
+    """Tag and body of each packet, and where it ends."""
     at = 0
     while at < len(content):
         head = content[at]
@@ -47,8 +65,8 @@ def _packets(content: bytes) -> Iterator[tuple[int, bytes]]:
                 return
             count = (1, 2, 4)[width]
             size, start = int.from_bytes(content[at + 1 : at + 1 + count], "big"), at + 1 + count
-        yield tag, content[start : start + size]
         at = start + size
+        yield tag, content[start:at], at
 
 
 def _fingerprint(body: bytes) -> str:

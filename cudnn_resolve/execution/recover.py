@@ -91,7 +91,7 @@ def undo(work: Work, number: int | None) -> Execution:
         return Execution(status="nothing", notes=("the last apply was stopped before it changed anything",))
     committed = [one for one in work.shelf.stories() if one.state == "committed"]
     if number is None and not committed:
-        return Execution(status="nothing", notes=("there is nothing to undo",))
+        return Execution(status="nothing")
     chosen = committed[-1] if number is None else find_story(work.shelf, number)
     _refuse(chosen, committed, work)
     return _put_back(chosen, work, why="undo")

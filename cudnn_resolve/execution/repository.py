@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.aptget import OLD_KEY, Apt
-from cudnn_resolve.execution.openpgp import key_ids
+from cudnn_resolve.execution.openpgp import key_ids, without_key
 from cudnn_resolve.host import disk
+from cudnn_resolve.record import dataclass
 from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 DISABLED = ".disabled-by-cudnn-resolve"
 """Added to the name of a list or key that is taken out of use: apt reads no file that ends so."""
 PACKAGE = "cuda-keyring"
-_HOSTS = re.compile(r"developer\.download\.nvidia\.com/compute/(?:cuda|machine-learning)/repos/|nvidia\.github\.io/", re.ASCII)
+_HOSTS = re.compile(r"developer\.download\.nvidia\.com/compute/(?:cuda|machine-learning)/repos/", re.ASCII)
 _MEMBER = re.compile(
     r"\./(?:(?:etc|etc/apt|usr|usr/share|usr/share/keyrings|usr/share/doc|etc/apt/sources\.list\.d|etc/apt/preferences\.d)/"
     r"|usr/share/doc/cuda-keyring/[^\n]*|usr/share/keyrings/[A-Za-z0-9._-]+\.gpg"
@@ -58,34 +59,73 @@ def _path(line: str) -> str:
     return words[5] if len(words) == 6 and words[0][:1] in "-dlhcbp" else ""
 
 
-def outdated(folders: tuple[str, str], old: str = OLD_KEY) -> Iterator[str]:
-    """Files that stand in the way of the present key: keyrings with the revoked one alone, and lists that name NVIDIA without a key.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AptFolders:
+    """Where an apt has what it trusts."""
 
-    `folders` are apt's for lists and for trusted keys; `old` is the end of the revoked key's fingerprint.
+    lists: str
+    keys: str
+    keyring: str
+    """The one file of keys that `apt-key add` wrote to."""
+
+    def holds(self, path: str) -> bool:
+        """True for a list, a keyring, or the one file of keys."""
+        return os.path.normpath(path) == path and (os.path.dirname(path) in (self.lists, self.keys) or path == self.keyring)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outdated:
+    """A file that stands in the way of the present key."""
+
+    path: str
+    rest: bytes | None = None
+    """What stays of it: the other keys of a keyring."""
+
+
+def outdated(folders: AptFolders, old: str = OLD_KEY) -> Iterator[Outdated]:
+    """Files that stand in the way of the present key: keyrings with the revoked one, and lists that name NVIDIA without a key.
+
+    `old` is the end of the revoked key's fingerprint.
     """
-    lists, keys = folders
-    for name in sorted(disk.names_in(keys)):
-        path = f"{keys}/{name}"
-        found = key_ids(disk.content(path, 1 << 20) or b"") if name.endswith((".gpg", ".asc")) else ()
-        if found and set(found) == {old}:
-            yield path
-    for name in sorted(disk.names_in(lists)):
-        path = f"{lists}/{name}"
+    names = [f"{folders.keys}/{name}" for name in sorted(disk.names_in(folders.keys)) if name.endswith((".gpg", ".asc"))]
+    for path in (folders.keyring, *names):
+        content = disk.content(path, 1 << 20) or b""
+        found = set(key_ids(content)) if disk.kind(path) == "file" else set()
+        if found == {old}:
+            yield Outdated(path=path)
+        elif old in found and not content.lstrip().startswith(b"-----"):
+            yield Outdated(path=path, rest=without_key(content, old))
+    for name in sorted(disk.names_in(folders.lists)):
+        path = f"{folders.lists}/{name}"
         if not name.endswith(".list") or disk.kind(path) != "file":
             continue
         text = (disk.content(path, 1 << 20) or b"").decode("utf-8", "replace")
         lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
         if lines and all(_HOSTS.search(line) and "signed-by" not in line for line in lines):
-            yield path
+            yield Outdated(path=path)
 
 
-def apt_folders(apt: Apt) -> tuple[str, str]:
+def take_out_of_use(one: Outdated, apt: Apt, folder: str, tooling: Tooling) -> None:
+    """Nothing; the file has another name, and what stays of it lies in its place. `folder` is for what is not finished."""
+    result = apt.run(tooling, "mv", "-f", "--", one.path, f"{one.path}{DISABLED}")
+    if result.ok and one.rest is not None:
+        fresh = f"{folder}/{os.path.basename(one.path)}"
+        disk.write_whole(fresh, one.rest)
+        result = apt.run(tooling, "install", "-m", "644", "--", fresh, one.path)
+    if not result.ok:
+        raise WorldError(f"{one.path} could not be taken out of use: {result.why()}", code="keyring", context=tooling.log)
+
+
+def apt_folders(apt: Apt) -> AptFolders:
     """Where this apt has its lists and its trusted keys."""
-    ok, text = apt.ask("apt-config", "shell", "LISTS", "Dir::Etc::sourceparts/d", "KEYS", "Dir::Etc::trustedparts/d")
-    found = dict(re.findall(r"^(LISTS|KEYS)='([^'\n]*)'$", text, re.MULTILINE)) if ok else {}
-    lists = found.get("LISTS", "/etc/apt/sources.list.d").rstrip("/")
-    keys = found.get("KEYS", "/etc/apt/trusted.gpg.d").rstrip("/")
-    return lists, keys
+    words = ("LISTS", "Dir::Etc::sourceparts/d", "KEYS", "Dir::Etc::trustedparts/d", "KEYRING", "Dir::Etc::trusted/f")
+    ok, text = apt.ask("apt-config", "shell", *words)
+    found = dict(re.findall(r"^(LISTS|KEYS|KEYRING)='([^'\n]*)'$", text, re.MULTILINE)) if ok else {}
+    return AptFolders(
+        lists=found.get("LISTS", "/etc/apt/sources.list.d").rstrip("/"),
+        keys=found.get("KEYS", "/etc/apt/trusted.gpg.d").rstrip("/"),
+        keyring=found.get("KEYRING", "/etc/apt/trusted.gpg"),
+    )
 
 
 def dpkg_words(apt: Apt) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.exchange import is_leftover, refuse_detour
+from cudnn_resolve.execution.exchange import is_leftover, refuse_detour, written_folders
 from cudnn_resolve.execution.installed import with_compiled
 from cudnn_resolve.execution.journal import inside, tampered
 from cudnn_resolve.host import disk
@@ -41,7 +41,7 @@ def put_back(story: Story, shelf: Shelf, environment: Environment) -> tuple[str,
     finished = any(one["kind"] == "commit" for one in story.records)
     _remove_what_came(written, environment, left)
     if not finished:
-        _remove_leftovers(dict.fromkeys(os.path.dirname(path) for path in written.add), written.names, left)
+        _remove_leftovers(written_folders(written.add), written.names, left)
     for folder in sorted({*written.made, *written.infos, *_caches(written)}, key=len, reverse=True):
         disk.remove_empty(folder)
     for number, path in enumerate(written.save):

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from cudnn_resolve.errors import CudnnResolveError, WorldError
+from cudnn_resolve.errors import CudnnResolveError, IndexUnavailableError, WorldError
 from cudnn_resolve.execution.aptget import require_apt
-from cudnn_resolve.execution.check import check_before, check_room, installed_outside
-from cudnn_resolve.execution.exchange import Exchange, plan_exchange, suspicious_names, take_away
+from cudnn_resolve.execution.check import check_before, check_room, installed_outside, mib
+from cudnn_resolve.execution.exchange import Exchange, plan_exchange, suspicious_names, take_away, written_folders
 from cudnn_resolve.execution.fetch import Download, check_known, download_by_name, download_local, fetch
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.installer import choose_installer, install_wheels
@@ -19,7 +19,7 @@ from cudnn_resolve.execution.loader import activation_change, loaded_by_preload,
 from cudnn_resolve.execution.model import EXITS, Done, Execution, Reporter, Silent, Status, Trouble
 from cudnn_resolve.execution.recover import put_all_back
 from cudnn_resolve.execution.system import change_system, prepare_system
-from cudnn_resolve.execution.uvlock import can_lock, install_staged, stage, unstage
+from cudnn_resolve.execution.uvlock import can_lock, can_move, install_staged, move_staged, stage, unstage
 from cudnn_resolve.execution.wheel import check_members
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import InterruptError, interruptible, undisturbed
@@ -119,6 +119,7 @@ def _begin(task: Task, work: Work, journal: Journal) -> dict[str, Any]:
 def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | None], installer: Any) -> Execution:
     wheels = _stage(task, work, journal) if installer == "uv" else None
     staged = wheels is not None
+    moved = staged and can_move(journal.folder, work.environment)
     wheels = _fetch_all(task, work, journal) if wheels is None else wheels
     installed = installed_packages(work.host, work.environment)
     installed_outside(task, installed)
@@ -146,7 +147,9 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     if wheels:
         work.reporter.begin(f"installing {len(wheels)} packages with {installer}")
         tooling, environ = work.tooling(journal), work.host.environ
-        if staged:
+        if moved:
+            result = move_staged(journal.folder, work.environment)
+        elif staged:
             result = install_staged(journal.folder, work.environment, tooling, environ, managed=work.managed)
         else:
             result = install_wheels(installer, wheels, work.environment, tooling, environ, managed=work.managed)
@@ -157,7 +160,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     for path, content in own.items():
         if content is not None:
             disk.write_whole(path, content)
-    journal.add("installed", **_seen(wheels, exchange, work))
+    journal.add("installed", **_seen(wheels, exchange, work, complete=moved))
     unstage(journal.folder)
     work.reporter.begin("looking at the environment again")
     differences = (*loaded_by_preload(task, work.host, work.environment), *work.verify())
@@ -187,20 +190,33 @@ class DifferenceError(WorldError):
 
 
 def _stage(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None:
-    """The packages as uv fetched and verified them; None where it is to be done by ourselves."""
+    """The packages as uv fetched and verified them; None where it is to be done by ourselves.
+
+    The names of the files in them are asked for while uv is at work, which writes to its cache and to a folder of ours only.
+    """
     if not (task.install and work.members and can_lock(task.install, work.environment)):
         return None
     crew = Crew(_PARALLEL)
     try:
         ask = work.members
         jobs = [crew.hand(Job(lambda piece=piece: ask(piece.file), piece.pin)) for piece in task.install]  # type: ignore[misc]
+        if jobs[0].value() is None:  # whoever serves them does not tell
+            return None
+        wheels = _stage_with_uv(task, work, journal)
         for piece, job in zip(task.install, jobs, strict=True):
             names = job.value()
             if names is None:
+                unstage(journal.folder)
                 return None
             check_members(names, piece.file.filename)
     finally:
         crew.close()
+    if wheels is not None:
+        journal.add("fetched", files=[], sha256=[wheel.sha256 for wheel in wheels])
+    return wheels
+
+
+def _stage_with_uv(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None:
     work.reporter.begin(f"fetching {len(task.install)} files with uv", sum(piece.file.size or 0 for piece in task.install) or None)
 
     def show(line: str) -> None:
@@ -210,8 +226,6 @@ def _stage(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None
     tooling = replace(work.tooling(journal), on_line=show)
     wheels = stage(task.install, journal.folder, work.environment, tooling, work.host.environ)
     work.reporter.end()
-    if wheels is not None:
-        journal.add("fetched", files=[], sha256=[wheel.sha256 for wheel in wheels])
     return wheels
 
 
@@ -254,36 +268,34 @@ def check_room_for_download(total: int, folder: str) -> None:
     free = disk.free_bytes(folder)
     if total > free:
         raise WorldError(
-            f"{_mib(total)} are to be fetched and {_mib(free)} are free",
+            f"{mib(total)} are to be fetched and {mib(free)} are free",
             code="disk-full",
             context=folder,
             hint="make room there, or set XDG_STATE_HOME to a folder on a larger disk",
         )
 
 
-def _mib(count: int) -> str:
-    return f"{count / (1 << 20):.0f} MiB"
-
-
 def _files(exchange: Exchange) -> dict[str, Any]:
-    folders = dict.fromkeys(os.path.dirname(path) for path in exchange.add)
     return {
         "save": list(exchange.save),
         "add": list(exchange.add),
         "infos": list(exchange.infos),
         "made": list(exchange.made),
         "modes": dict(exchange.modes),
-        "names": suspicious_names(folders),
+        "names": suspicious_names(written_folders(exchange.add)),
     }
 
 
-def _seen(wheels: tuple[Wheel, ...], exchange: Exchange, work: Work) -> dict[str, Any]:
-    """What the installer wrote besides what was expected, and the sum of each new RECORD, by which an undo knows its own again."""
+def _seen(wheels: tuple[Wheel, ...], exchange: Exchange, work: Work, *, complete: bool) -> dict[str, Any]:
+    """What the installer wrote besides what was expected, and the sum of each new RECORD, by which an undo knows its own again.
+
+    `complete`: every file that came was expected.
+    """
     expected = {*exchange.add, *exchange.save}
     extra: list[str] = []
     records: dict[str, str] = {}
     for wheel in wheels:
-        text = work.host.read_text(f"{wheel.info}/RECORD", 64 << 20) or ""
+        text = "" if complete else work.host.read_text(f"{wheel.info}/RECORD", 64 << 20) or ""
         if disk.kind(f"{wheel.info}/RECORD") == "file":
             records[wheel.name] = disk.digest(f"{wheel.info}/RECORD", "sha256")
         root = os.path.dirname(wheel.info)
@@ -318,9 +330,11 @@ def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution
         story = journal.story()
         log = journal.log if disk.kind(journal.log) else None
         if story.state == "begun":
-            journal.add("dropped", why=trouble.code)
+            journal.add("dropped", why="index-unavailable" if isinstance(error, IndexUnavailableError) else trouble.code)
             work.shelf.unmark()
             work.shelf.prune()
+            if isinstance(error, IndexUnavailableError) and not error.hint:
+                error.hint = "nothing was changed; what was fetched is kept, so the same command goes on from there"
             if isinstance(error, CudnnResolveError):
                 raise error
             return Execution(status="interrupted", id=journal.id, trouble=trouble, log=log)

@@ -18,6 +18,7 @@ KEPT = 3
 """Committed journals whose saved files are kept, so that they can be undone."""
 _BESIDE = ".cudnn-resolve-saved"
 _MARK = "at-work"
+_FETCH_AGAIN = ("interrupted", "index-unavailable")
 
 
 class Shelf:
@@ -98,7 +99,7 @@ class Shelf:
         for one in stories:
             if one.is_open:
                 continue
-            awaited = one is stories[-1] and was_stopped(one)
+            awaited = one is stories[-1] and (was_stopped(one) or keeps_fetched(one))
             if disk.kind(f"{one.folder}/{WHEELS}") == "folder" and not awaited and one.id != working:
                 disk.remove_tree(f"{one.folder}/{WHEELS}")
             if disk.kind(f"{one.folder}/staging") == "folder" and one.id != working:
@@ -146,6 +147,12 @@ def was_stopped(story: Story) -> bool:
         or story.is_open
         or (story.state in ("reverted", "dropped") and last is not None and last.get("why") == "repair")
     )
+
+
+def keeps_fetched(story: Story) -> bool:
+    """True for an `apply` that the network or a user ended before it changed anything: the next one need not fetch those files again."""
+    last = story.last("dropped")
+    return story.state == "dropped" and last is not None and str(last.get("why")) in _FETCH_AGAIN
 
 
 def find_story(shelf: Shelf, number: int) -> Story:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from cudnn_resolve.execution.repository import (
     fetch_keyring,
     install_keyring,
     outdated,
+    take_out_of_use,
 )
 from cudnn_resolve.execution.task import APT_NAME, APT_VERSION, SystemPackage
 from cudnn_resolve.host import disk
@@ -49,13 +49,14 @@ def prepare_system(task: Task, host: Host, journal: Journal, tooling: Tooling, d
     simulation = aptget.simulate(apt, packages, held)
     aptget.download(apt, packages, held, tooling)
     _keep_old(apt, packages, simulation, here, journal, tooling)
+    named = {one.name for one in packages}
     journal.add(
         "apt",
         packages=[[one.name, one.version, one.before] for one in packages],
-        along={
-            name: [version, here.get(name)] for name, version in simulation.install.items() if name not in {one.name for one in packages}
-        },
+        along={name: [version, here.get(name)] for name, version in simulation.install.items() if name not in named},
         held=sorted(held),
+        unfinished=list(aptget.unfinished_files(apt)),
+        automatic=sorted(set(aptget.automatic_packages(apt)) & named),  # apt-get takes those that are named for wanted
     )
     return apt, packages
 
@@ -65,18 +66,12 @@ def _make_known(task: Task, apt: Apt, here: Mapping[str, str], journal: Journal,
     disk.make_folder(folder, 0o755)
     paths = [fetch_keyring(one, folder, apt, download) for one in task.keyrings]
     moved = list(outdated(apt_folders(apt)))
-    journal.add("keyring", before=here.get(PACKAGE), moved=moved)
+    journal.add("keyring", before=here.get(PACKAGE), moved=[one.path for one in moved])
     journal.add("change")
-    for path in moved:
-        _rename(apt, path, f"{path}{DISABLED}", tooling)
+    for one in moved:
+        take_out_of_use(one, apt, folder, tooling)
     for path in paths:
         install_keyring(path, apt, tooling)
-
-
-def _rename(apt: Apt, source: str, target: str, tooling: Tooling) -> None:
-    result = apt.run(tooling, "mv", "-f", "--", source, target)
-    if not result.ok:
-        raise WorldError(f"{source} could not be taken out of use: {result.why()}", code="keyring", context=tooling.log)
 
 
 def _keep_old(
@@ -126,6 +121,7 @@ def restore_system(story: Story, host: Host, tooling: Tooling) -> tuple[str, ...
     try:
         aptget.mend(apt, dpkg_words(apt), tooling)
         if record is not None:
+            aptget.forget_unfinished(apt, _texts(record.get("unfinished", []), story), tooling)
             left += _restore_packages(record, story, apt, tooling)
         if keyring is not None:
             left += _restore_keyring(keyring, story, apt, tooling)
@@ -138,11 +134,12 @@ def _restore_packages(record: Mapping[str, Any], story: Story, apt: Apt, tooling
     before = _before(record, story)
     held = [name for name in _texts(record.get("held"), story) if APT_NAME.fullmatch(name)]
     here = aptget.installed_versions(apt)
-    new = [name for name, version in before.items() if version is None and name in here]
+    present = aptget.present_packages(apt)
+    new = [name for name, version in before.items() if version is None and name in present]
     old = [SystemPackage(name=name, version=version, repository="", before=here.get(name)) for name, version in before.items() if version]
     old = [one for one in old if here.get(one.name) != one.version]
     left = []
-    names = [name for name in before if name in here]
+    names = [name for name in before if name in present]
     if names and (new or old or set(names) & set(aptget.held_packages(apt)) - set(held)):
         apt.run(tooling, "apt-mark", "unhold", *names)
     if old:
@@ -152,12 +149,18 @@ def _restore_packages(record: Mapping[str, Any], story: Story, apt: Apt, tooling
         if not done.ok:
             left.append(f"{', '.join(f'{one.name}={one.version}' for one in old)}: {done.why()}")
     if new:
-        done = apt.run(tooling, "dpkg", *dpkg_words(apt), "--purge", *new)
+        done = aptget.purge(apt, dpkg_words(apt), new, tooling)
         if not done.ok:
             left.append(f"{', '.join(new)} could not be removed: {done.why()}")
-    again = [name for name in held if before.get(name)]
-    if again:
-        apt.run(tooling, "apt-mark", "hold", *again)
+    here, present = aptget.installed_versions(apt), aptget.present_packages(apt)
+    wrong = [name for name, version in before.items() if here.get(name) != version or (version is None and name in present)]
+    if wrong and not left:
+        left.append(f"packages of the system that are not as they were: {', '.join(wrong)}")
+    automatic = set(_texts(record.get("automatic", []), story)) - set(aptget.automatic_packages(apt))
+    for mark, marked in (("auto", automatic), ("hold", held)):
+        again = [name for name in sorted(marked) if before.get(name)]
+        if again:
+            apt.run(tooling, "apt-mark", mark, *again)
     return left
 
 
@@ -191,13 +194,13 @@ def _debs(old: list[SystemPackage], story: Story) -> list[str]:
 
 def _restore_keyring(record: Mapping[str, Any], story: Story, apt: Apt, tooling: Tooling) -> list[str]:
     left = []
-    if record.get("before") is None and PACKAGE in aptget.installed_versions(apt):
-        done = apt.run(tooling, "dpkg", *dpkg_words(apt), "--purge", PACKAGE)
+    if record.get("before") is None and PACKAGE in aptget.present_packages(apt):
+        done = aptget.purge(apt, dpkg_words(apt), (PACKAGE,), tooling)
         if not done.ok:
             left.append(f"{PACKAGE} could not be removed: {done.why()}")
     folders = apt_folders(apt)
     for path in _texts(record.get("moved"), story):
-        if os.path.dirname(path) not in folders or os.path.normpath(path) != path:
+        if not folders.holds(path):
             raise tampered(story.folder, "it names a list or key that is none of apt's")
         if disk.kind(f"{path}{DISABLED}") is not None:
             done = apt.run(tooling, "mv", "-f", "--", f"{path}{DISABLED}", path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.errors import InputError
@@ -75,12 +75,16 @@ class Task:
     pinned: Mapping[str, str] | None = None
     """Every pip package of the stack with its version, kept ones included."""
     cudnn: Mapping[str, str] | None = None
-    """Framework to the cuDNN that it must load."""
+    """Distribution of a framework to the cuDNN that it must load."""
     unpinned: tuple[str, ...] = ()
 
 
-def task_of(plan: Plan) -> Task:
-    """What a plan asks for; InputError where a name or a version is none."""
+def task_of(plan: Plan, framework_of: Callable[[str], str | None] = lambda name: name) -> Task:
+    """What a plan asks for; InputError where a name or a version is none.
+
+    `framework_of` says which framework a distribution is: `onnxruntime-gpu` is onnxruntime.
+    """
+    stack = plan.stack.frameworks if plan.stack else ()
     changed = [one for one in plan.pip if one.action in ("install", "upgrade", "downgrade")]
     apt = [one for one in plan.apt if one.action != "keep"]
     task = Task(
@@ -94,11 +98,11 @@ def task_of(plan: Plan) -> Task:
         keyrings=tuple(
             Keyring(repository=one.why, url=one.url or "") for one in plan.steps if one.kind == "apt-repository" and one.url is not None
         ),
-        frameworks=tuple(dict.fromkeys(build.framework for build in plan.resolution.builds)) if plan.resolution else (),
+        frameworks=tuple(dict.fromkeys(framework_of(one.name) or one.name for one in stack)),
         preload=tuple(name for one in plan.environment if one.kind == "preload" for name in one.value.split()),
         cached=tuple(path for one in plan.environment if one.kind == "ldconfig" for path in one.value.split(":")),
         pinned={one.name: one.version for one in plan.pip if one.action != "remove"},
-        cudnn={one.name: one.cudnn for one in plan.stack.frameworks if one.cudnn} if plan.stack else {},
+        cudnn={one.name: one.cudnn for one in stack if one.cudnn},
         unpinned=plan.unpinned,
     )
     check_task(task)

@@ -1,20 +1,20 @@
 """uv as the one that fetches, too: into its own cache, by a lock of exactly the planned files, laid out in a folder of ours first.
 
-So nothing is fetched or unpacked twice, and what is in uv's cache already is not fetched at all. Where uv cannot do it (an old uv, an
-index with credentials that only we know), the files are fetched by ourselves as for pip.
+So nothing is fetched or unpacked twice, and what is in uv's cache already is not fetched at all. What was laid out is then moved into
+the environment, where both lie on one file system; else uv installs it once more, out of its cache. Where uv cannot do it (an old uv,
+an index with credentials that only we know), the files are fetched by ourselves as for pip.
 """
 
 from __future__ import annotations
 
 import json
-import os.path
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.execution.fetch import strong
 from cudnn_resolve.execution.installer import environment_for
 from cudnn_resolve.execution.wheel import Wheel
-from cudnn_resolve.host import disk
+from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.tool import Tooling, ToolResult, run_tool
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 STAGING = "staging"
 LOCK = "pylock.toml"
+_OWN_LOCK = ".lock"
+"""What uv holds while it works in a folder."""
 _WORDS = ("--no-deps", "--no-config", "--no-build", "--color", "never", "--no-progress", "--preview")
 
 
@@ -50,8 +52,9 @@ def stage(
     site = f"{staging}/lib/python{'.'.join(environment.version.split('.')[:2])}/site-packages"
     infos = {name.lower(): name for name in disk.names_in(site) if name.endswith(".dist-info")}
     found = [infos.get(_info(piece)) for piece in pieces]
-    paths = [f"{environment.prefix}/{os.path.relpath(one, staging)}" for one in disk.files_below(staging)]
-    if None in found or not all(environment.holds(one) for one in paths):
+    disk.remove(f"{staging}/{_OWN_LOCK}")
+    paths = [f"{environment.prefix}{one[len(staging) :]}" for one in disk.files_below(staging)]
+    if None in found:
         disk.remove_tree(staging)
         return None
     wheels = []
@@ -68,6 +71,18 @@ def stage(
             )
         )
     return tuple(wheels)
+
+
+def can_move(folder: str, environment: Environment) -> bool:
+    """True where what was staged lies on the file system of the environment."""
+    return disk.device_of(f"{folder}/{STAGING}") == disk.device_of(environment.prefix) == disk.device_of(environment.scheme["purelib"])
+
+
+def move_staged(folder: str, environment: Environment) -> ToolResult:
+    """What became of moving what was staged into the environment: it is what uv would lay down there, file by file."""
+    began = clock.seconds()
+    disk.move_tree(f"{folder}/{STAGING}", environment.prefix)
+    return ToolResult(returncode=0, seconds=clock.seconds() - began)
 
 
 def install_staged(folder: str, environment: Environment, tooling: Tooling, environ: Mapping[str, str], *, managed: bool) -> ToolResult:

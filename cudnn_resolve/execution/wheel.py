@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
 
 _SCRIPT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+ -]{0,120}", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\\]")
 _KINDS = ("purelib", "platlib", "scripts", "data", "headers")
 
 
@@ -90,9 +91,9 @@ def _same(one: str, other: str) -> bool:
 
 def is_inside(name: str) -> bool:
     """True for a plain relative path."""
-    if not name or "\0" in name or "\\" in name or name.startswith("/") or any(ord(character) < 32 for character in name):
+    if not name or name[0] == "/" or name[-1] == "/" or "//" in name or _CONTROL.search(name) is not None:
         return False
-    return all(part not in ("", ".", "..") for part in name.split("/"))
+    return not (name[0] == "." or "/." in name) or all(part not in (".", "..") for part in name.split("/"))
 
 
 def _info_folder(names: list[str], path: str, name: str) -> str:

@@ -114,7 +114,9 @@ class CudnnCopy:
     source: str = "other"
     """`apt`, `runfile`, `conda`, `pip` or `other`."""
     complete: bool | None = None
-    """True where every sub-library of its release is there and all are of one release."""
+    """True where every sub-library of its release is there and all are of one release, as far as whoever looked knows the release."""
+    parts: tuple[str, ...] | None = None
+    """The sub-libraries that are there, `ops`, `cnn`; None = nobody looked."""
     owner: str | None = None
     """Package or framework that brought it, `nvidia-cudnn-cu12`."""
     problems: tuple[str, ...] = ()

@@ -143,6 +143,7 @@ def _cudnn(row: Reader) -> CudnnCopy:
         path=row.path("path"),
         source=_source(row),
         complete=row.flag("complete"),
+        parts=row.texts("parts") if "parts" in row and not row.is_null("parts") else None,
         owner=row.name("owner"),
         problems=row.texts("problems") or () if "problems" in row else (),
     )

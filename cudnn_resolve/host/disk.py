@@ -102,6 +102,23 @@ def _move_across(source: str, target: str) -> None:
         raise refusal(error, target) from None
 
 
+def move_tree(source: str, target: str) -> None:
+    """Nothing; what was in the folder `source` is in the folder `target`, among what was there; folders that are new move as they are.
+
+    Both are on one file system. WorldError where something of another kind is in the way; what has been moved by then stays.
+    """
+    try:
+        with os.scandir(source) as entries:
+            for entry in entries:
+                place = f"{target}/{entry.name}"
+                if entry.is_dir(follow_symlinks=False) and os.path.isdir(place):
+                    move_tree(entry.path, place)
+                else:
+                    os.rename(entry.path, place)
+    except OSError as error:
+        raise refusal(error, str(error.filename2 or target)) from None
+
+
 def remove(path: str) -> None:
     """Nothing; the file or link is not there any more. WorldError where it cannot be removed."""
     try:
@@ -141,8 +158,16 @@ def names_in(path: str) -> tuple[str, ...]:
 
 def files_below(path: str) -> Iterator[str]:
     """Every file and link below a folder; links to folders are not gone into."""
-    for folder, folders, names in os.walk(path):
-        yield from (os.path.join(folder, name) for name in (*names, *(one for one in folders if os.path.islink(os.path.join(folder, one)))))
+    try:
+        with os.scandir(path) as found:
+            entries = list(found)
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from files_below(entry.path)
+        else:
+            yield entry.path
 
 
 def folders_below(path: str) -> Iterator[str]:

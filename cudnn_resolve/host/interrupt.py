@@ -35,16 +35,40 @@ def undisturbed() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def held_back() -> Iterator[None]:
-    """Nothing; these signals wait until this is over, so that what happens inside is known to have happened."""
-    if threading.current_thread() is not threading.main_thread():
+def mute() -> Iterator[None]:
+    """Nothing; inside, SIGINT ends this process at once and without a word, unless somebody else has decided what it does."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         yield
     finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Nothing; these signals wait until this is over, so that what happens inside is known to have happened.
+
+    Blocked for this thread, and noted where another thread of ours gets one: handlers run here all the same.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handlers = {number: handler for number in _SIGNALS if callable(handler := signal.getsignal(number))}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        for number in handlers:
+            signal.signal(number, lambda number, _: came.append(number))
+        yield
+    finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if came:
+            handlers[signal.Signals(came[0])](came[0], None)
 
 
 def let_through() -> None:

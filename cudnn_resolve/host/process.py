@@ -6,6 +6,7 @@ import os
 import selectors
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 
@@ -168,10 +169,24 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def end_process(pid: int) -> bool:
-    """True where the process was ended at once: a notebook's server starts a kernel anew that died, and none that ended in peace."""
+_LAST_WORDS_SECONDS = 1.0
+_END_LATER = "import os, sys, time; time.sleep(float(sys.argv[2])); os.kill(int(sys.argv[1]), 9)"
+
+
+def end_process_soon(pid: int) -> bool:
+    """True where the process will be killed in a moment, when what we have printed has come out of it.
+
+    Killed, because a notebook's server starts a kernel anew that died, and not every one that ended in peace.
+    """
     try:
-        os.kill(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
+        os.kill(pid, 0)
+        subprocess.Popen(
+            [sys.executable, "-I", "-c", _END_LATER, str(pid), str(_LAST_WORDS_SECONDS)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
         return False
     return True

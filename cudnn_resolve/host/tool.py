@@ -7,12 +7,11 @@ import ctypes
 import os
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 from cudnn_resolve.host.disk import refusal
-from cudnn_resolve.host.interrupt import held_back, let_through
+from cudnn_resolve.host.interrupt import held_back, let_through, undisturbed
 from cudnn_resolve.record import dataclass
 
 TAIL_LINES = 40
@@ -89,13 +88,15 @@ def run_tool(argv: Sequence[str], tooling: Tooling, *, env: Mapping[str, str], o
             tail = _follow(process, log.write, tooling.on_line)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             if process is not None:
-                _end(process, outlives=outlives)
+                _end(process, log.write, outlives=outlives)
+                if isinstance(error, OSError):  # the log cannot be written: the disk is full
+                    raise refusal(error, tooling.log) from None
                 raise
             reason = getattr(error, "strerror", None) or str(error)
             return ToolResult(returncode=None, tail=(f"{argv[0]}: {reason}",))
         except BaseException:
             if process is not None:
-                _end(process, outlives=outlives)
+                _end(process, log.write, outlives=outlives)
             raise
         log.write(f"[{process.returncode}]\n".encode())
     return ToolResult(returncode=process.returncode, tail=tail, seconds=time.monotonic() - began)
@@ -104,31 +105,38 @@ def run_tool(argv: Sequence[str], tooling: Tooling, *, env: Mapping[str, str], o
 def _follow(process: subprocess.Popen[bytes], keep: Callable[[bytes], object], on_line: Callable[[str], None] | None) -> tuple[str, ...]:
     tail: list[str] = []
     assert process.stdout is not None
-    with process.stdout as stream:
-        while raw := stream.readline(_LINE_BYTES):
-            keep(raw)
-            line = raw.decode("utf-8", "replace").rstrip("\r\n")
-            tail.append(line)
-            del tail[:-TAIL_LINES]
-            if on_line is not None:
-                on_line(line)
+    while raw := process.stdout.readline(_LINE_BYTES):
+        keep(raw)
+        line = raw.decode("utf-8", "replace").rstrip("\r\n")
+        tail.append(line)
+        del tail[:-TAIL_LINES]
+        if on_line is not None:
+            on_line(line)
     process.wait()
+    process.stdout.close()
     return tuple(tail)
 
 
-def _end(process: subprocess.Popen[bytes], *, outlives: bool) -> None:
-    """Ends the tool; one that must not be torn off is awaited."""
-    if process.poll() is None and not outlives:
-        process.terminate()
-        try:
-            process.wait(_GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        if outlives and process.stdout is not None:
-            # Its pipe must be read, or it waits for us while we wait for it.
-            threading.Thread(target=process.stdout.read, daemon=True).start()
-        process.wait(600 if outlives else _GRACE_SECONDS)
+def _end(process: subprocess.Popen[bytes], keep: Callable[[bytes], object], *, outlives: bool) -> None:
+    """Ends the tool; one that must not be torn off is awaited, whoever presses Ctrl-C again, and read, or it would wait for us."""
+    with undisturbed():
+        if outlives:
+            assert process.stdout is not None
+            with contextlib.suppress(OSError, ValueError):
+                while raw := process.stdout.readline(_LINE_BYTES):
+                    with contextlib.suppress(OSError):  # a full disk does not stop the reading
+                        keep(raw)
+            process.wait()
+        elif process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(_GRACE_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_GRACE_SECONDS)
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def _dying_with(parent: int) -> Callable[[], None]:

@@ -77,7 +77,15 @@ KINDS: dict[str, FieldKind] = {
         pattern=r"(?:_ZNK?(?:2at|3c10|5torch|St\w{1,20}torch)\w{1,200}|\w{0,20}(?:caffe2|THCState|PyThread_tss)\w{0,60})", take=str
     ),
     "numpyversion": FieldKind(pattern=r"\d{1,2}(?:\.(?:\d{1,3}|x)){1,2}", take=str),
-    "nvidiarequirement": FieldKind(pattern=r"nvidia-[\w.-]{1,60}(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]=?=?[^\s()]{1,60})?", take=str),
+    "numpyalias": FieldKind(
+        pattern=r"(?:bool|object|int|float|complex|str|typeDict|long|unicode|bool8|float_|complex_|unicode_|string_|product|cumproduct|"
+        r"sometrue|alltrue|in1d|asscalar|Inf|Infinity|NaN|infty|PINF|NINF|cast|asfarray|issctype|trapz|row_stack)",
+        take=str,
+    ),
+    "numpyname": FieldKind(pattern=r"\w{1,40}", take=str),
+    "nvidiarequirement": FieldKind(
+        pattern=r"nvidia-[\w.-]{1,60}(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]{1,3}[^\s()=<>!~][^\s()]{0,60})?", take=str
+    ),
     "condaspec": FieldKind(pattern=r"[\w.-]{1,60}(?:[ =<>*][^\s,]{1,40}){0,2}", take=str),
     "wheelfile": FieldKind(pattern=r"[\w.+-]{1,200}\.whl", take=str),
     "keyid": FieldKind(pattern=r"[0-9A-Fa-f]{8,40}", take=str),
@@ -88,11 +96,13 @@ KINDS: dict[str, FieldKind] = {
     "cudnndotted": FieldKind(pattern=r"\d{1,2}(?:\.\d{1,3}){1,3}", take=CudnnVersion),
     "pep": FieldKind(pattern=r"\d{1,4}(?:\.\d{1,6}){1,3}(?:[.\w+-]{0,30})", take=str),
     "versionlist": FieldKind(pattern=r"\d[\w., +-]{0,9000}", take=str),
+    "tags": FieldKind(pattern=r"`?(?:cp\d{2,3}t?[`, ]{0,4}){1,30}", take=str),
+    "specifier": FieldKind(pattern=r"[<>=!~][\w.,<>=!~* ]{0,80}", take=str),
     "path": FieldKind(pattern=r"[^\s'\"`,;:()<>|]{0,300}", take=str),
     "winpath": FieldKind(pattern=r"(?:[A-Za-z]:)?[\\/][^'\"`,;:<>|\n]{0,300}", take=str),
     "word": FieldKind(pattern=r"[\w.+-]{1,80}", take=str),
     "package": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}", take=str),
-    "requirement": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]=?=?[^\s()]{1,60})?", take=str),
+    "requirement": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]{1,3}[^\s()=<>!~][^\s()]{0,60})?", take=str),
     "number": FieldKind(pattern=r"\d{1,18}", take=int),
     "hex": FieldKind(pattern=r"(?:0x)?[0-9a-f]{1,6}", take=lambda text: int(text, 16)),
     "name": FieldKind(pattern=r"[\w][\w .()/+-]{0,60}?", take=str),
@@ -125,7 +135,9 @@ def expand(pattern: str) -> str:
 
 
 def check_pattern(pattern: str) -> None:
-    """Nothing; ValueError (or re.error) where the pattern is none, or could take more than linear time."""
+    """Nothing; ValueError (or re.error) where the pattern is none, or could take more than linear time, or a long constant of it."""
+    from cudnn_resolve.matrix.steps import MOST_STEPS, most_steps
+
     fields_of(pattern)
     whole = expand(pattern)
     re.compile(whole)
@@ -135,3 +147,6 @@ def check_pattern(pattern: str) -> None:
         raise ValueError("has a repeat without an upper bound; write {0,80}")
     if re.search(r"\}\)[*+{]", bare):
         raise ValueError("repeats a repeat")
+    steps = most_steps(whole)
+    if steps > MOST_STEPS:
+        raise ValueError(f"could take {steps:.0e} steps from one place of a text: let what repeats begin unlike what follows it")

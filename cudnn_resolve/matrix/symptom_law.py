@@ -38,6 +38,15 @@ DERIVED = frozenset(
     }
 )
 """Features that the program works out from fields and facts; the others come of rows with `feature`."""
+FIELDS = frozenset(
+    {
+        *("python", "targets", "framework", "wheel", "cudnn_wheel", "declared", "major", "built", "next", "numpy_before"),
+        *("away", "on_path", "wheels_on_path"),
+        *("name", "wanted", "nearest", "renamed", "same", "here", "line", "index"),
+        *("together", "newest", "in_the_way", "archive", "keyring", "switched_off"),
+    }
+)
+"""Fields of remedies that the program works out: see `diagnosis/remedy`, `place`, `release` and `system`."""
 _NO_REMEDY = frozenset({"harmless"})
 
 
@@ -95,6 +104,20 @@ def features_known(book: Book) -> Iterator[Fault]:
                     yield line.fault("needs" if feature in row.needs else "unless", f"{feature} is a feature that nothing tells")
 
 
+def remedies_filled(book: Book) -> Iterator[Fault]:
+    """A remedy names fields that the program works out or that a pattern has: one with another field would never be told."""
+    known = FIELDS | {name for _, row in _symptoms(book) for pattern in row.pattern for name in re.compile(expand(pattern)).groupindex}
+    for line, row in _lines(book, "remedy"):
+        for column in ("text", "command"):
+            try:
+                names = [name for _, name, _, _ in Formatter().parse(getattr(row, column) or "") if name is not None]
+            except ValueError:
+                continue  # braces of a shell
+            for name in names:
+                if name not in known:
+                    yield line.fault(column, f"{{{name}}} is a field that nothing tells")
+
+
 def versions_of_something(book: Book) -> Iterator[Fault]:
     """Versions are those of a framework that the row names."""
     for line, row in _symptoms(book):
@@ -130,6 +153,7 @@ LAWS: tuple[Callable[[Book], Iterable[Fault]], ...] = (
     causes_known,
     sentences_filled,
     features_known,
+    remedies_filled,
     versions_of_something,
     ids_unique,
 )

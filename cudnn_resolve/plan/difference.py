@@ -22,14 +22,15 @@ def pip_actions(resolution: Resolution, book: Book) -> tuple[PipAction, ...]:
     out = [_pip_action(pin, installed, book) for pin in resolution.pip if pin.version is not None]
     removed = tuple(_removals(resolution, book))
     slots = {book.slot(one.name): one.name for one in removed}
-    return (*(_laid_again(one, slots.get(book.slot(one.name) or "")) for one in out), *removed)
+    anew = resolution.request.anew
+    return (*(_laid_again(one, slots.get(book.slot(one.name) or ""), asked=one.name in anew) for one in out), *removed)
 
 
-def _laid_again(action: PipAction, other: str | None) -> PipAction:
-    """The action, or where it keeps a package whose files go with a removed one, its installation."""
-    if other is None or action.action != "keep":
+def _laid_again(action: PipAction, other: str | None, *, asked: bool = False) -> PipAction:
+    """The action, or where it keeps a package whose files go with a removed one or are to be laid anew, its installation."""
+    if action.action != "keep" or not (other or asked):
         return action
-    because = f"{other} owns the same files and is removed, which takes them away"
+    because = f"{other} owns the same files and is removed, which takes them away" if other else "its files are laid anew, asked for"
     return replace(action, action="install", reinstall=True, because=(because, *action.because))
 
 

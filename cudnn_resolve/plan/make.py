@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book) -> Plan:
     """The plan from these facts to the resolution; with the conflict alone where there is none."""
-    targets = tuple(target.text for target in outcome.request.targets)
+    targets = (*(target.text for target in outcome.request.targets), *(f"{name} anew" for name in sorted(outcome.request.anew)))
     if isinstance(outcome, Conflict):
         return Plan(targets=targets, facts=facts, conflict=outcome)
     pip = pip_actions(outcome, book)

@@ -109,6 +109,8 @@ def _gpu(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
                     code="gpu-unknown", message=f"the compute capability of {gpu.label} is not known: nothing was excluded for it"
                 )
         return
+    if not resolution.builds:
+        return
     state = "there is no GPU here" if facts.gpus == () else "no GPU is known"
     covered = []
     for build in resolution.builds:
@@ -315,8 +317,8 @@ def _broken(resolution: Resolution, book: Book, pip: tuple[PipAction, ...]) -> I
 
 def _collisions(pip: tuple[PipAction, ...]) -> Iterator[Warning]:
     again = [one.name for one in pip if one.reinstall]
-    if again:
-        gone = ", ".join(one.name for one in pip if one.action == "remove")
+    gone = ", ".join(one.name for one in pip if one.action == "remove")
+    if again and gone:
         message = f"{', '.join(again)} is installed again: {gone} owns the same files, and removing it takes them away"
         yield Warning(code="collision", message=message)
 

@@ -134,6 +134,7 @@ class _Examination:
             path=real,
             source=owner.source,
             complete=self._is_complete(missing),
+            parts=tuple(sorted(part for part in self._draft.files if part)),
             owner=owner.name,
             problems=tuple(self._faults),
         )

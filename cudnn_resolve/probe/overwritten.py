@@ -1,4 +1,4 @@
-"""Wheels whose files another wheel wrote over: what RECORD says of each file against what is on disk."""
+"""Wheels whose files another wheel wrote over or took along when it was removed: what RECORD says of each file against what is on disk."""
 
 from __future__ import annotations
 
@@ -56,11 +56,10 @@ def _sites(host: Host, facts: Facts) -> list[str]:
 
 def _problems(host: Host, site: str, wanted: Mapping[str, str]) -> Iterator[Problem]:
     owners: dict[str, dict[str, _Claim]] = {}
-    for name, version in wanted.items():
-        for path, claim in _record(host, site, name, version):
-            if path.endswith((".so", ".pyd", ".py")) or ".so." in path:
-                owners.setdefault(path, {})[name] = claim
+    for name, path, claim in _claims(host, site, wanted):
+        owners.setdefault(path, {})[name] = claim
     lost: dict[str, list[str]] = {}
+    gone: dict[str, list[str]] = {}
     checked: dict[str, int] = {}
     winners: dict[str, str] = {}
     left = _MOST_SUMMED_BYTES
@@ -72,18 +71,32 @@ def _problems(host: Host, site: str, wanted: Mapping[str, str]) -> Iterator[Prob
             sum_now = _sum(host, f"{site}/{path}", seen.size)
         for name, claim in claims.items():
             checked[name] = checked.get(name, 0) + 1
-            if seen is not None and not _is_own(claim, seen.size, sum_now):
+            if seen is None and not path.endswith(".py"):
+                gone.setdefault(name, []).append(path)
+            elif seen is not None and not _is_own(claim, seen.size, sum_now):
                 lost.setdefault(name, []).append(path)
                 others = [other for other, its in claims.items() if other != name and _is_own(its, seen.size, sum_now)]
                 if others:
                     winners[name] = others[-1]
     for name, paths in lost.items():
         by = f" by {winners[name]}" if name in winners else ""
-        yield Problem(
-            what=f"packages.pip.{name}",
-            why=f"overwritten{by}: {len(paths)} of {checked[name]} files, such as {min(paths)}, are not those that "
-            f"{name} {wanted[name]} installed",
-        )
+        why = f"{len(paths)} of {checked[name]} files, such as {min(paths)}, are not those that {name} {wanted[name]} installed"
+        yield Problem(what=f"packages.pip.{name}", why=f"overwritten{by}: {why}")
+    yield from _removed(gone, checked, wanted)
+
+
+def _claims(host: Host, site: str, wanted: Mapping[str, str]) -> Iterator[tuple[str, str, _Claim]]:
+    """Package, file and what RECORD says of it, for libraries and modules."""
+    for name, version in wanted.items():
+        for path, claim in _record(host, site, name, version):
+            if path.endswith((".so", ".pyd", ".py")) or ".so." in path:
+                yield name, path, claim
+
+
+def _removed(gone: Mapping[str, list[str]], checked: Mapping[str, int], wanted: Mapping[str, str]) -> Iterator[Problem]:
+    for name, paths in gone.items():
+        why = f"{len(paths)} of {checked[name]} files that {name} {wanted[name]} installed are not there, such as {min(paths)}"
+        yield Problem(what=f"packages.pip.{name}", why=f"removed: {why}")
 
 
 def _is_own(claim: _Claim, size: int, sum_now: str | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,28 +22,27 @@ _HEADS = {
     "broken": "it failed, and not everything could be put back",
     "undone": "undone: the environment is as it was before",
     "interrupted": "interrupted before anything was changed",
+    "declined": "nothing was changed: the answer was no",
     "dry-run": "nothing was changed (--dry-run)",
 }
 _COLORS = {"done": "green", "undone": "green", "reverted": "yellow", "broken": "red", "interrupted": "yellow"}
 
 
-def render(done: Execution, *, style: Style | None = None, width: int = 100, undoing: bool = False) -> str:
-    """The execution in a few lines."""
+def render(done: Execution, *, style: Style | None = None, width: int = 100, head: str | None = None, python: str | None = None) -> str:
+    """The execution in a few lines.
+
+    `head` stands for the first one where what was asked for is not an `apply`; `python` is the interpreter that the user named.
+    """
     paint = style or Style()
-    head = _HEADS[done.status]
-    if done.status == "nothing" and undoing:
-        head = "nothing to undo"
-    if done.status == "broken" and undoing:
-        head = "not everything could be put back"
-    lines = [paint(head, "bold", _COLORS.get(done.status, "bold"))]
-    for text, first in _details(done):
+    lines = [paint(head or _HEADS[done.status], "bold", _COLORS.get(done.status, "bold"))]
+    for text, first in _details(done, f" --python {shlex.quote(python)}" if python else ""):
         lines.extend(wrap(clean(text), width=width, first=first, rest=" " * len(first)))
     return "\n".join(lines) + "\n"
 
 
-def _details(done: Execution) -> Iterator[tuple[str, str]]:
+def _details(done: Execution, where: str) -> Iterator[tuple[str, str]]:
     """What follows the head: each text with what stands before it."""
-    if done.trouble is not None and done.status != "undone":
+    if done.trouble is not None and done.status not in ("undone", "interrupted"):
         yield done.trouble.message, "  "
         if done.trouble.hint:
             yield f"hint: {done.trouble.hint}", "  "
@@ -53,16 +53,16 @@ def _details(done: Execution) -> Iterator[tuple[str, str]]:
     if done.removed and done.status == "done":
         yield f"removed: {', '.join(done.removed)}", "  "
     yield from ((note, "  ! ") for note in done.notes)
-    yield from ((text, "  ") for text in _next(done))
+    yield from ((text, "  ") for text in _next(done, where))
 
 
-def _next(done: Execution) -> Iterator[str]:
+def _next(done: Execution, where: str) -> Iterator[str]:
     if done.restart is not None:
         yield done.restart
     if done.status == "done" and done.id is not None:
-        yield f"`cudnn-resolve apply --undo {done.id}` puts back what was there before"
+        yield f"`cudnn-resolve apply --undo {done.id}{where}` puts back what was there before"
     if done.status == "broken":
-        yield "`cudnn-resolve apply --undo` tries again to put everything back"
+        yield f"`cudnn-resolve apply --undo{where}` tries again to put everything back"
     if done.log and done.status in ("reverted", "broken"):
         yield f"what the tools said: {done.log}"
 

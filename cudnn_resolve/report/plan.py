@@ -77,6 +77,8 @@ class _Page:
         self._wrap(f"on {machine_line(plan)}", "  ")
 
     def stack(self, stack: Stack) -> None:
+        if not stack.frameworks:
+            return
         self._title("Stack")
         rows = []
         if stack.driver_min:

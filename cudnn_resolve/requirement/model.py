@@ -86,6 +86,8 @@ class Request:
     """Packages that come from one place only, by their normalized names."""
     source: Source | None = None
     """The indexes that packages come from; None = the matrix alone is asked."""
+    anew: frozenset[str] = frozenset()
+    """Installed packages whose files are laid anew although their version stays."""
     tell: Callable[[str], None] | None = None
     """Hears from a search that takes long what it is torn between."""
     unsettled: Request | None = None

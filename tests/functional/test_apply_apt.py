@@ -26,6 +26,7 @@ pytestmark = pytest.mark.skipif(
     bool(missing_tools()) or not disk.is_root(), reason=f"needs root and {', '.join(missing_tools()) or 'nothing else'}"
 )
 
+REVOKED = Path(__file__).resolve().parents[1] / "keys" / "nvidia-7fa2af80.asc"
 OLD = "8.9.6.50-1+cuda12.2"
 NEW = "8.9.7.29-1+cuda12.2"
 
@@ -156,6 +157,11 @@ def test_the_old_list_without_a_key_makes_room_and_comes_back(world: AptWorld, t
     deb = world.keyring_package()
     old = world.root / "etc/apt/sources.list.d/cuda.list"
     old.write_text("deb https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/ /\n")
+    keyring = world.root / "etc/apt/trusted.gpg"
+    revoked = world.plain_key(REVOKED)
+    world.export(world.make_key("somebody else"), keyring)
+    other = keyring.read_bytes()
+    keyring.write_bytes(revoked + other)
     before = world.files()
     work = work_on(world, tmp_path)
 
@@ -163,6 +169,7 @@ def test_the_old_list_without_a_key_makes_room_and_comes_back(world: AptWorld, t
 
     assert done.status == "done", done
     assert not old.exists()
+    assert keyring.read_bytes() == other
     assert undo(work, None).left == ()
     assert world.files() == before
 
@@ -237,6 +244,30 @@ def test_an_interruption_at_any_record_is_put_back(world: AptWorld, tmp_path: Pa
     assert done.status == ("interrupted" if at == "keyring" else "reverted"), done
     assert done.left == ()
     assert (world.files(), world.installed()) == before
+
+
+@pytest.mark.parametrize("state", ["reinstreq half-installed", "ok unpacked"])
+def test_what_dpkg_left_half_done_is_put_back(world: AptWorld, tmp_path: Path, state: str) -> None:
+    put(world, f"libcudnn8={OLD}")
+    assert world.apt("apt-mark", "auto", "libcudnn8").returncode == 0
+    before = (world.files(), world.installed(), world.automatic())
+    status, states = world.root / "var/lib/dpkg/status", world.root / "var/lib/apt/extended_states"
+    earlier = states.parent / "extended_states.Z9z9Z9"
+    earlier.write_text("half written, but not by us")
+
+    def torn(kind: str) -> None:
+        if kind == "saved":
+            stanzas = status.read_text().replace("install ok installed", f"install {state}").replace("hold ok installed", f"hold {state}")
+            status.write_text(stanzas)
+            (states.parent / "extended_states.a1B2c3").write_text("half written")
+            raise InterruptError("SIGTERM")
+
+    done = carry_out(task_for(("libcudnn8", NEW), ("libcudnn9-cuda-12", "9.3.0.75-1")), replace(work_on(world, tmp_path), watch=torn))
+
+    assert (done.status, done.left) == ("reverted", ())
+    assert (world.files(), world.installed(), world.automatic()) == before
+    assert [path.name for path in states.parent.glob("extended_states*")].count(earlier.name) == 1
+    assert len(list(states.parent.glob("extended_states*"))) == 2
 
 
 def test_a_user_without_root_is_told_what_to_hand_on(monkeypatch: pytest.MonkeyPatch) -> None:

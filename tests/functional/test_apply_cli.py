@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.apply_world import lend_pip
+from tests.index_server import IndexServer, cut
 from tests.small_wheels import tree, write_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +46,9 @@ class Bench:
         path.write_text("\n".join(lines))
         return path
 
-    def __call__(self, *words: str, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
+    def __call__(
+        self, *words: str, env: Mapping[str, str] | None = None, below: tuple[str, ...] = (), **more: Any
+    ) -> subprocess.CompletedProcess[str]:
         environ = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
@@ -53,7 +57,7 @@ class Bench:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             **(env or {}),
         }
-        argv = [sys.executable, "-m", "cudnn_resolve", "apply", "--python", str(self.venv), *words]
+        argv = [*below, sys.executable, "-m", "cudnn_resolve", "apply", "--python", str(self.venv), *words]
         done = subprocess.run(
             argv, env=environ, cwd=self.base, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, **more
         )
@@ -187,7 +191,7 @@ def test_a_frozen_plan_without_files_is_refused_with_the_reason(bench: Bench) ->
 
 def test_resume_does_again_what_was_stopped(bench: Bench) -> None:
     bench.lock(("demo", "1.0"))
-    assert bench("--resume").stdout.startswith("nothing to do")
+    assert bench("--resume").stdout.startswith("nothing to resume")
     program = (
         "import os, signal, sys\n"
         "from cudnn_resolve.execution import journal\n"
@@ -214,6 +218,71 @@ def test_resume_does_again_what_was_stopped(bench: Bench) -> None:
     assert done.returncode == 0, done
     assert done.stdout.startswith("done: ")
     assert bench("-q").stdout == "nothing to do: the environment is as planned\n"
+
+
+def test_an_index_that_dies_midway_changes_nothing_and_what_came_is_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    with IndexServer() as index:
+        lines = ['lock-version = "1.0"', 'created-by = "a test"']
+        for name in ("demo", "other"):
+            file = index.add_wheel(name, "1.0", members={f"{name}/data.bin": os.urandom(4000)})
+            url = f"{index.root}/files/{name}/{file.filename}"
+            wheel = f'{{name = "{file.filename}", url = "{url}", hashes = {{sha256 = "{file.digest}"}}}}'
+            lines += ["[[packages]]", f'name = "{name}"', 'version = "1.0"', f"wheels = [{wheel}]"]
+        (bench.base / "pylock.toml").write_text("\n".join(lines))
+        lend_pip(next(bench.venv.glob("lib/python3*/site-packages")))
+        before = tree(bench.venv)
+        index.fail("/files/other/", cut(0))
+
+        lost = bench("-q", "--installer", "pip")
+
+        assert (lost.returncode, tree(bench.venv)) == (3, before), lost
+        assert "other-1.0-py3-none-any.whl could not be downloaded" in lost.stderr
+        assert "the same command goes on from there" in lost.stderr
+        index.heal()
+        index.asked.clear()
+        again = bench("-q", "--installer", "pip")
+        assert (again.returncode, index.paths()) == (0, ["/files/other/other-1.0-py3-none-any.whl"]), again
+
+
+SMALL_DISK = 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@"'
+
+
+@pytest.mark.skipif(
+    subprocess.run(["unshare", "-m", "sh", "-c", "mount -t tmpfs none /mnt"], capture_output=True, check=False).returncode != 0,
+    reason="no small disk can be made here: that needs root and a mount namespace",
+)
+@pytest.mark.parametrize("size", ["8k", "24k"])
+def test_a_full_disk_changes_nothing(bench: Bench, size: str) -> None:
+    bench.lock(("demo", "1.0"), ("other", "2.0"))
+    (bench.base / "state").mkdir()
+    before = tree(bench.venv)
+
+    done = bench("-q", below=("unshare", "-m", "sh", "-c", SMALL_DISK, "sh", size, str(bench.base / "state")))
+
+    assert done.returncode in (3, 4), done
+    assert "o space left" in done.stdout + done.stderr or "are free" in done.stderr
+    assert tree(bench.venv) == before
+
+
+def test_whoever_says_no_is_told_that_nothing_was_changed(bench: Bench) -> None:
+    bench.lock(("demo", "1.0"))
+    before = tree(bench.venv)
+    program = "import sys; from cudnn_resolve.host import terminal; terminal.can_answer = lambda: True; terminal.ask = lambda text: False\n"
+    program += "from cudnn_resolve.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(bench.base / "state")}
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, "apply", "--python", str(bench.venv)],
+        cwd=bench.base,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (1, "nothing was changed: the answer was no\n"), done
+    assert tree(bench.venv) == before
 
 
 def test_a_script_of_a_lock_installs_what_is_in_it(bench: Bench) -> None:

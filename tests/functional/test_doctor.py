@@ -141,12 +141,12 @@ def test_fix_hands_the_remedy_to_apply(monkeypatch: pytest.MonkeyPatch) -> None:
     remedies = (Remedy(text="look", command="nvidia-smi"), Remedy(text="move", command="cudnn-resolve apply -f 'torch==2.6.0' -f jax"))
     found = Diagnosis(findings=(Finding(cause="driver_too_old", severity="error", summary="old", remedy=remedies),))
     words = {"yes": True, "python": "/srv/env/bin/python", "device": "cpu", "find_links": ["/a b", "-c"], "offline": True, "cuda": None}
-    assert doctor.fix(found, Namespace(**words), Options()) == 4
+    assert doctor.fix(found, Namespace(**words), Options(), set()) == 4
     assert (asked[0].framework, asked[0].python, asked[0].yes) == (["torch==2.6.0", "jax"], "/srv/env/bin/python", True)
     assert (asked[0].device, asked[0].find_links, asked[0].offline, asked[0].cuda) == ("cpu", ["/a b", "-c"], True, None)
-    assert doctor.fix(found, Namespace(yes=False, framework=["torch>=2.7"]), Options()) == 4
+    assert doctor.fix(found, Namespace(yes=False, framework=["torch>=2.7"]), Options(), set()) == 4
     assert (asked[1].framework, asked[1].yes) == (["torch>=2.7"], False)
-    assert doctor.fix(Diagnosis(), Namespace(yes=True), Options()) == 0
+    assert doctor.mend(Diagnosis(), Namespace(yes=True), Options()) == 0
 
 
 def test_the_library_gives_what_json_prints(log: str) -> None:

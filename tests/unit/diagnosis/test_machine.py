@@ -165,7 +165,7 @@ def test_the_wheel_of_a_library_is_of_the_cuda_that_is_installed() -> None:
     log = "OSError: libcusparse.so.12: cannot open shared object file: No such file or directory\n"  # of CUDA 12, and of CUDA 13
     for installed, wheel in (("nvidia-cusolver-cu12", "nvidia-cusparse-cu12"), ("nvidia-cusolver", "nvidia-cusparse")):
         commands = [one.command for one in _with(log, packages={"pip": {installed: "11.6.1.9"}})[0].remedy]
-        assert any(str(command).endswith(f"pip install {wheel}") for command in commands)
+        assert any(f"pip install {wheel} && export LD_LIBRARY_PATH=" in str(command) for command in commands)
 
 
 def test_a_wheel_with_parts_missing_is_unpacked_again() -> None:
@@ -183,3 +183,17 @@ def test_a_wheel_with_parts_missing_is_unpacked_again() -> None:
     found = findings(cudnn=[copy | {"source": "apt", "owner": "libcudnn9-cuda-12"}])[0]
     assert found.remedy[0].command == "sudo apt-get install --reinstall libcudnn9-cuda-12"
     assert not findings(cudnn=[copy | {"source": "apt", "owner": "x; rm -rf /"}])[0].remedy
+
+
+def test_the_matrix_knows_the_parts_of_each_release() -> None:
+    known = next(one for one in reversed(book().cudnn_builds()) if one.cuda_major == 12 and len(one.parts) > 8)
+    copy = {"version": str(known.version), "soname": 9, "cuda": "12", "path": "/v/nvidia/cudnn/lib", "source": "pip"}
+    # What the probe itself thinks of a release counts only where the matrix does not know it.
+    wrong = {"complete": False, "problems": ["incomplete: libcudnn_new.so.9 is not there"]}
+    assert not findings(cudnn=[copy | wrong | {"parts": sorted(known.parts)}])
+    assert "libcudnn_new" in findings(cudnn=[copy | wrong | {"parts": sorted(known.parts), "version": "9.98.1"}])[0].summary
+    lacking = findings(cudnn=[copy | {"complete": True, "parts": sorted(known.parts[1:])}])[0]
+    assert lacking.cause == "cudnn_sublibrary_mix"
+    assert f"libcudnn_{known.parts[0]}.so.9 is not there" in lacking.summary
+    mixed = findings(cudnn=[copy | {"complete": False, "parts": sorted(known.parts), "problems": ["two releases"]}])[0]
+    assert "two releases" in mixed.summary

@@ -16,7 +16,7 @@ from cudnn_resolve.execution.environment import Environment
 from cudnn_resolve.execution.installer import choose_installer, environment_for
 from cudnn_resolve.execution.loader import activation, preload_change
 from cudnn_resolve.execution.openpgp import key_ids
-from cudnn_resolve.execution.repository import outdated
+from cudnn_resolve.execution.repository import AptFolders, outdated
 from cudnn_resolve.execution.task import Task, check_task
 from cudnn_resolve.facts.model import Facts, InstalledFramework, Packages, WouldLoad
 from cudnn_resolve.plan.preload import MODULE
@@ -24,6 +24,7 @@ from cudnn_resolve.record import replace
 from tests.fake_host import FakeHost
 from tests.gpg_home import gpg_home
 
+REVOKED = Path(__file__).resolve().parents[2] / "keys" / "nvidia-7fa2af80.asc"
 SITE = "/env/lib/python3.11/site-packages"
 ENVIRONMENT = Environment(
     python="/env/bin/python",
@@ -65,20 +66,32 @@ def test_what_is_no_keyring_has_no_keys(content: bytes) -> None:
 
 
 def test_the_revoked_key_and_lists_without_a_key_stand_in_the_way(key: tuple[bytes, bytes, str], tmp_path: Path) -> None:
-    plain, _, end = key
+    other, _, _ = key
     lists, keys = tmp_path / "lists", tmp_path / "keys"
     lists.mkdir()
     keys.mkdir()
+    revoked = REVOKED.read_bytes()
+    plain = base64.b64decode("".join(revoked.decode().split("\n\n")[1].splitlines()[:-2]))
+    (keys / "nvidia.asc").write_bytes(revoked)
     (keys / "old.gpg").write_bytes(plain)
+    (keys / "other.gpg").write_bytes(other)
     (keys / "notes.txt").write_bytes(plain)
+    ring = tmp_path / "trusted.gpg"
+    ring.write_bytes(other + plain + other)
     address = "developer.download.nvidia.com/compute/cuda/repos/ubuntu2004/x86_64/"
     (lists / "cuda.list").write_text(f"# CUDA\ndeb https://{address} /\n")
     (lists / "signed.list").write_text(f"deb [signed-by=/x.gpg] https://{address} /\n")
     (lists / "mixed.list").write_text(f"deb https://{address} /\ndeb http://elsewhere.example/ x main\n")
     (lists / "other.list").write_text("deb http://elsewhere.example/ x main\n")
 
-    assert list(outdated((str(lists), str(keys)), old=end)) == [f"{keys}/old.gpg", f"{lists}/cuda.list"]
-    assert list(outdated((str(lists), str(keys)))) == [f"{lists}/cuda.list"]
+    found = list(outdated(AptFolders(lists=str(lists), keys=str(keys), keyring=str(ring))))
+
+    assert [(one.path, one.rest) for one in found] == [
+        (str(ring), other + other),
+        (f"{keys}/nvidia.asc", None),
+        (f"{keys}/old.gpg", None),
+        (f"{lists}/cuda.list", None),
+    ]
 
 
 def test_the_script_for_shells_keeps_what_the_user_set_and_adds_once(tmp_path: Path) -> None:

@@ -125,6 +125,7 @@ def test_the_contract_is_written() -> None:
         "path": "/usr/lib",
         "source": "apt",
         "complete": True,
+        "parts": None,
         "owner": None,
         "problems": [],
     }

@@ -45,6 +45,7 @@ def test_a_row_that_is_right(tmp_path: Path) -> None:
         (row(id='"error-803"'), "error-803 is in"),
         (row(versions='"<2"'), "the row names no framework"),
         ('[[remedy]]\ncause = "bad_luck"\nid = "x"\ntext = "wait"\n', "bad_luck is no [[cause]]"),
+        ('[[remedy]]\ncause = "harmless"\nid = "x"\ntext = "wait"\ncommand = "run {moon}"\n', "{moon} is a field that nothing tells"),
         ('[[cause]]\nid = "bad_luck"\ntitle = "x"\nseverity = "error"\nsummary = "x"\n', "bad_luck has no [[remedy]]"),
         ('[[cause]]\nid = "harmless"\ntitle = "x"\nseverity = "info"\nsummary = "x"\nexplains = ["none"]\n', "none is no [[cause]]"),
     ],

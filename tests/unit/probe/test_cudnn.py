@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from cudnn_resolve.facts.cudnn_files import parts_of
 from cudnn_resolve.facts.model import CudnnCopy
 from cudnn_resolve.host.port import CommandResult
 from cudnn_resolve.probe.cudnn import find_copies
+from cudnn_resolve.version import CudnnVersion
 from tests.elf_writer import write_elf
 from tests.fake_host import FakeHost
 from tests.library_tree import SITE, WHEEL, Files, cudnn_files, environment_of, machine, record_of, tells
@@ -35,7 +37,15 @@ def test_a_wheel_is_known_to_its_build() -> None:
     assert problems == ()
     assert copies == (
         CudnnCopy(
-            version="9.1.0.70", soname=9, cuda="12.4", path=WHEEL, source="pip", complete=True, owner="nvidia-cudnn-cu12", problems=()
+            version="9.1.0.70",
+            soname=9,
+            cuda="12.4",
+            path=WHEEL,
+            source="pip",
+            complete=True,
+            parts=tuple(sorted(parts_of(CudnnVersion("9.1.0")))),
+            owner="nvidia-cudnn-cu12",
+            problems=(),
         ),
     )
 

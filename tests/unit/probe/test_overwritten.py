@@ -39,7 +39,8 @@ def test_the_one_that_was_unpacked_last_is_named() -> None:
         finding = next(one for one in diagnose_facts(facts, book()) if one.cause == "cudnn_sublibrary_mix")
         assert finding.severity == "error"
         assert f"overwritten by {won}" in finding.summary
-        assert f"uninstall -y {won} {lost}" in str(finding.remedy[0].command)
+        assert finding.remedy[0].command == f"cudnn-resolve apply --reinstall-package {lost}"
+        assert f"uninstall -y {won} {lost}" in str(finding.remedy[1].command)
 
 
 def test_of_two_builds_of_one_size_the_sum_tells() -> None:
@@ -69,3 +70,18 @@ def test_a_record_may_be_anything() -> None:
     for records in ("", 'a,b\n"', "x" * 3000, "../../etc/passwd,sha256=x,{size}\n", "a,b,99999999999999999999\n"):
         assert not with_overwritten(host(1, records=records), FACTS, NAMES).problems
     assert not with_overwritten(FakeHost({}), FACTS, NAMES).problems
+
+
+def test_files_that_went_with_another_wheel_are_missed() -> None:
+    rows = "nvidia/cudnn/lib/libcudnn.so.9,sha256=x,100\nnvidia/cudnn/lib/libcudnn_ops.so.9,sha256=y,50\nnvidia/cudnn/notes.py,sha256=z,9\n"
+    there: dict[str, str | bytes] = {
+        f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9": b"x" * 100,
+        f"{SITE}/nvidia_cudnn_cu12-9.1.0.70.dist-info/RECORD": rows,
+    }
+    finding = next(one for one in diagnose_facts(with_overwritten(FakeHost(there), FACTS, NAMES[:1]), book()) if one.severity == "error")
+    assert finding.cause == "cudnn_missing"
+    assert "1 of 3 files that nvidia-cudnn-cu12 9.1.0.70 installed are not there" in finding.summary
+    assert [one.command for one in finding.remedy] == [
+        "cudnn-resolve apply --reinstall-package nvidia-cudnn-cu12",
+        "/v/bin/python -m pip install --force-reinstall --no-deps nvidia-cudnn-cu12==9.1.0.70",
+    ]

@@ -41,7 +41,9 @@ def test_text(done: Execution, said: list[str]) -> None:
 
 
 def test_nothing_to_undo() -> None:
-    assert render(Execution(status="nothing"), undoing=True).startswith("nothing to undo\n")
+    done = render(Execution(status="done", id=3), python="my env/bin/python")
+    assert "`cudnn-resolve apply --undo 3 --python 'my env/bin/python'` puts back" in done
+    assert render(Execution(status="nothing"), head="nothing to undo").startswith("nothing to undo\n")
 
 
 def test_json_has_every_field_and_can_be_printed() -> None:

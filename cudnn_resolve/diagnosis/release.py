@@ -1,0 +1,228 @@
+"""A release that pip or uv could not get: the nearest one that there is, the name that it has now, and the Python that has wheels of it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.record import dataclass
+
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+    from cudnn_resolve.diagnosis.model import Match
+    from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.matrix.book import Book
+
+_REQUIREMENT = re.compile(r"([A-Za-z0-9](?:[\w.-]{0,78}[A-Za-z0-9])?)(\[[\w,. -]{1,60}\])?(?:(===?|~=|>=|<=|!=|<|>)([\w.+!*-]{1,60}))?")
+_WHEEL = re.compile(r"([A-Za-z0-9][\w.]{0,79})-(\d[\w.+!]{0,59})(?:-\d[\w.]{0,20})?-([\w.]{1,80})-([\w.]{1,80})-([\w.]{1,200})\.whl")
+_TAG = re.compile(r"cp(\d)(\d{1,2})(?!\d)")
+_PYTHON = re.compile(r"(\d)\.(\d{1,2})")
+_SUFFIX = re.compile(r"-cu(\d\d)$")
+_LINES = tuple((3, minor) for minor in range(15, 5, -1))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """What was asked for."""
+
+    name: str
+    operator: str | None = None
+    version: str | None = None
+    is_file: bool = False
+    """True for a wheel file, which was made for another Python."""
+
+    @property
+    def text(self) -> str:
+        """As pip is asked for it."""
+        return f"{self.name}{self.operator}{self.version}" if self.version else self.name
+
+
+def release_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dict[str, str]:
+    """Fields for commands, as far as the messages and the matrix give them.
+
+    `wanted` is the requirement, `nearest` the one to ask for instead, `renamed` the same under the name that it has for its CUDA,
+    `same` any release that takes this Python, `here` the one that a wheel file was of, `line` a Python that has wheels of it, `index`
+    the options for the index that has that build.
+    """
+    matches = list(matches)
+    wanted = _wanted(matches)
+    if wanted is None:
+        return {}
+    own = _own_line(matches, facts)
+    values = {"name": shlex.quote(wanted.name), "wanted": shlex.quote(wanted.text)}
+    nearest = _nearest(wanted, _offered(wanted, matches, own, book))
+    if nearest is not None and nearest != wanted.version:
+        values["nearest"] = shlex.quote(f"{wanted.name}=={nearest}")
+    renamed = _renamed(wanted, book)
+    if renamed is not None:
+        values["renamed"] = shlex.quote(renamed)
+        values.pop("nearest", None)
+    if wanted.is_file and nearest in (None, wanted.version):
+        values["here"] = values["wanted"]
+    if wanted.version is None:
+        values["same"] = values["name"]
+    line = _line(wanted, matches, own, book)
+    if line is not None and line != own:
+        values["line"] = ".".join(map(str, line))
+    index = _index(wanted, book)
+    if index is not None:
+        values["index"] = index
+    return values
+
+
+def parse(text: str) -> Wanted | None:
+    """A requirement as messages write it; None where it is none."""
+    found = _REQUIREMENT.match(text.strip().rstrip(".,;:"))
+    if found is None:
+        return None
+    version = found[4].rstrip(".,;") if found[4] else None
+    return Wanted(name=found[1].lower().replace("_", "-"), operator=found[3], version=version)
+
+
+def _wanted(matches: list[Match]) -> Wanted | None:
+    for match in matches:
+        for name in ("requirement", "wheel", "package"):
+            text = match.fields.get(name)
+            if not isinstance(text, str):
+                continue
+            if name == "wheel":
+                file = _WHEEL.fullmatch(text)
+                if file is not None:
+                    return Wanted(name=file[1].lower().replace("_", "-"), operator="==", version=file[2], is_file=True)
+            elif (found := parse(text)) is not None:
+                return found
+    return None
+
+
+def _own_line(matches: list[Match], facts: Facts | None) -> tuple[int, int] | None:
+    """The Python that the messages speak of, else that of the facts."""
+    for match in matches:
+        for name in ("python", "tag"):
+            text = str(match.fields.get(name, ""))
+            found = _PYTHON.match(text) or _TAG.match(text)
+            if found:
+                return int(found[1]), int(found[2])
+    found = _PYTHON.match(facts.python.version or "") if facts is not None else None
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _offered(wanted: Wanted, matches: list[Match], own: tuple[int, int] | None, book: Book) -> list[str]:
+    """The releases that the index has for this Python: as the message lists them, else as the matrix knows them."""
+    for match in matches:
+        listed = match.fields.get("versions")
+        if isinstance(listed, str):
+            return re.split(r"[,\s]+", listed)[:2000]
+    package = book.package(wanted.name)
+    if package is None:
+        return []
+    return [one.version for one in package.releases if not one.yanked and one.tags != ("sdist",) and (own is None or _has(one.tags, own))]
+
+
+def _nearest(wanted: Wanted, offered: list[str]) -> str | None:
+    """The release that shares the most leading numbers with the wanted one; of those the first one after it, else the last before it."""
+    aim = _version(wanted.version)
+    versions = {
+        one: parsed for one in offered if (parsed := _version(one)) is not None and not parsed.is_prerelease and parsed.local is None
+    }
+    if aim is None or not versions:
+        return None
+    later = [one for one in versions if versions[one].release >= aim.release]
+    earlier = [one for one in versions if one not in later]
+
+    def shared(one: str) -> int:
+        pairs = zip(versions[one].release, aim.release, strict=False)
+        return next((place for place, (left, right) in enumerate(pairs) if left != right), len(aim.release))
+
+    after = min(later, key=lambda one: (-shared(one), versions[one]), default=None)
+    before = max(earlier, key=lambda one: (shared(one), versions[one]), default=None)
+    if after is None or before is None:
+        return after or before
+    return before if shared(before) > shared(after) else after
+
+
+def _version(text: str | None) -> Version | None:
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(text.removesuffix(".*")) if text else None
+    except InvalidVersion:
+        return None
+
+
+def _renamed(wanted: Wanted, book: Book) -> str | None:
+    """NVIDIA's wheels of CUDA 13 have no `-cu13` in their names, those before have their CUDA in it."""
+    if not wanted.name.startswith("nvidia-"):
+        return None
+    rest = f"{wanted.operator}{wanted.version}" if wanted.version else ""
+    suffix = _SUFFIX.search(wanted.name)
+    if suffix and book.component(wanted.name) is None:
+        bare = wanted.name.removesuffix(suffix[0])
+        return f"{bare}{rest}" if book.component(bare) is not None else None
+    if not suffix and wanted.version and (major := _version(wanted.version)) is not None:
+        other = f"{wanted.name}-cu{major.major}"
+        known = book.component(wanted.name)
+        if known is not None and major.major < known.cuda_major and book.component(other) is not None:
+            return f"{other}{rest}"
+    return None
+
+
+def _line(wanted: Wanted, matches: list[Match], own: tuple[int, int] | None, book: Book) -> tuple[int, int] | None:
+    """The Python, of those that have wheels of it, that is nearest to the one at hand."""
+    lines = {one for match in matches for one in _told(match)} or _known(wanted, book)
+    if not lines or own in lines:
+        return None
+    if own is None:
+        return max(lines)
+    return min(lines, key=lambda one: (abs(one[1] - own[1]) + 100 * abs(one[0] - own[0]), one))
+
+
+def _told(match: Match) -> Iterator[tuple[int, int]]:
+    """Pythons that a message itself names: `only found wheels … with … tags: cp38, cp39`, or `not in '>=3.9'`."""
+    for name in ("tags", "wheel"):
+        text = match.fields.get(name)
+        if isinstance(text, str):
+            yield from ((int(one[1]), int(one[2])) for one in _TAG.finditer(text))
+    wants = match.fields.get("wants")
+    if isinstance(wants, str):
+        from cudnn_resolve.diagnosis.specifier import within
+
+        yield from (line for line in _LINES if within(wants, f"{line[0]}.{line[1]}.9"))
+
+
+def _known(wanted: Wanted, book: Book) -> set[tuple[int, int]]:
+    package = book.package(wanted.name)
+    aim = _version(wanted.version)
+    releases = package.releases if package is not None and aim is not None else ()
+    release = next((one for one in releases if _version(one.version) == aim), None)
+    return {line for line in _LINES if _has(release.tags, line)} if release is not None else set()
+
+
+def _has(tags: Iterable[str], line: tuple[int, int]) -> bool:
+    """True where one of these wheels is for that Python."""
+    for tag in tags:
+        python, _, rest = tag.partition("-")
+        if f"cp{line[0]}{line[1]}" in python.split(".") or f"py{line[0]}" in python.split("."):
+            return True
+        found = _TAG.fullmatch(python)
+        if "abi3" in rest and found and (int(found[1]), int(found[2])) <= line:
+            return True
+    return False
+
+
+def _index(wanted: Wanted, book: Book) -> str | None:
+    """The options for the index that holds a build with that local version, `+cu118`."""
+    public, _, local = (wanted.version or "").partition("+")
+    framework = book.framework_of(wanted.name)
+    rows: list[tuple[str, str]] = []
+    if framework is not None:
+        rows = [(one.version, one.index) for one in book.framework(framework).builds if one.package == wanted.name and one.variant == local]
+    rows += [(one.version.partition("+")[0], one.index) for one in book.extra_releases(wanted.name) if one.version.endswith(f"+{local}")]
+    for version, index in rows if local else ():
+        if version == public and index != "default":
+            row = book.index(index)
+            option = "--find-links" if row.kind == "find-links" else "--extra-index-url"
+            return f"{option} {shlex.quote(row.url)}"
+    return None

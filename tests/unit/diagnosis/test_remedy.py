@@ -1,0 +1,130 @@
+"""Remedies are commands for this machine: the release, the Python, the package and the directory are those of the log and of the facts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cudnn_resolve.diagnosis.diagnose import diagnose
+from cudnn_resolve.diagnosis.read import Reader
+from cudnn_resolve.facts.codec import from_mapping
+from cudnn_resolve.requirement.model import Request
+from tests.written_logs import book
+
+PYTHON = {"version": "3.13.1", "path": "/v/bin/python", "prefix": "/v"}
+SITE = "/v/lib/python3.13/site-packages"
+
+
+def commands(log: str, wishes: Request | None = None, **facts: Any) -> list[str]:
+    """The commands of the first finding."""
+    tree = {"platform": {"system": "linux", "arch": "x86_64"}, "python": PYTHON, **facts}
+    found = diagnose(Reader(book().symptoms()).read([log.encode()]), from_mapping(tree, "test"), book(), wishes).findings[0]
+    return [one.command for one in found.remedy if one.command]
+
+
+def offered(requirement: str, versions: str) -> str:
+    return f"ERROR: Could not find a version that satisfies the requirement {requirement} (from versions: {versions})\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "command"),
+    [
+        (offered("nvidia-cudnn-cu12==8.9.4.99", "8.9.2.26, 8.9.4.25, 8.9.5.29, 9.0.0.312"), "pip install nvidia-cudnn-cu12==8.9.4.25"),
+        (offered("nvidia-cublas-cu12==12.1.0.1", "11.9.9, 12.0.1.189, 12.1.0.26, 12.1.3.1"), "pip install nvidia-cublas-cu12==12.1.0.26"),
+        (offered("tensorflow==2.9.1", "2.20.0rc0, 2.20.0, 2.21.0"), "pip install tensorflow==2.20.0"),
+        (offered("tensorflow==2.9.1", "2.20.0, 2.21.0"), "uv venv --seed --python 3.10 .venv-3.10 && .venv-3.10/bin/python -m pip install"),
+        (offered("torch==2.4.0+cu118", "2.3.1, 2.4.0, 2.4.1"), "--extra-index-url https://download.pytorch.org/whl/cu118"),
+        (offered("torch==2.4.0+cu118", "2.3.1, 2.4.0, 2.4.1"), "pip install torch==2.4.0"),
+        (
+            "Because only nvidia-cuda-runtime-cu13<=0.0.1 is available and you require nvidia-cuda-runtime-cu13>=13.0, we can\n",
+            "'nvidia-cuda-runtime>=13.0'",
+        ),
+        (
+            "ERROR: msgpack-1.0.8-cp38-cp38-manylinux2014_x86_64.whl is not a supported wheel on this platform.\n",
+            "pip install msgpack==1.0.8",
+        ),
+        ("ERROR: Package 'six' requires a different Python: 3.8.18 not in '>=3.12'\n", "uv venv --seed --python 3.12"),
+        ("ERROR: Package 'six' requires a different Python: 3.8.18 not in '>=3.12'\n", "/v/bin/python -m pip install six"),
+        (
+            (
+                "hint: You require CPython 3.12 (`cp312`), but we only found wheels for `torch` (v2.0.1) with the following "
+                "Python ABI tags: `cp38`, `cp311`\n"
+            ),
+            "--python 3.11",
+        ),
+        ("AttributeError: module 'numpy' has no attribute 'bool'.\n", "'numpy<1.24'"),
+        ("AttributeError: `np.float_` was removed in the NumPy 2.0 release. Use `np.float64` instead.\n", "'numpy<2'"),
+        (
+            " libcudnn8-dev : Depends: libcudnn8 (= 8.9.2.26-1+cuda12.1) but it is not going to be installed\n",
+            "libcudnn8=8.9.2.26-1+cuda12.1 libcudnn8-dev=8.9.2.26-1+cuda12.1",
+        ),
+        ("E: Version '8.0.4.30-1+cuda11.1' for 'libcudnn8' was not found\n", "apt-get install 'libcudnn8=8.*'"),
+        (
+            (
+                "dpkg: error processing archive /a/two.deb (--unpack):\n"
+                " trying to overwrite '/x', which is also in package libnvidia-compute-535 535.1\n"
+            ),
+            "dpkg --remove --force-depends libnvidia-compute-535 && sudo dpkg -i /a/two.deb",
+        ),
+    ],
+)
+def test_what_could_not_be_had_has_a_command_with_its_values(log: str, command: str) -> None:
+    assert any(command in one for one in commands(log)), commands(log)
+
+
+def test_a_repository_whose_key_is_missing_can_be_left_out() -> None:
+    log = "W: GPG error: https://example.org/a.b/repo ./ InRelease: signatures couldn't be verified: NO_PUBKEY 18B3A0735508F2F5\n"
+    off = commands(log, root=True)[0]
+    assert off.startswith("find /etc/apt -name '*.list' -exec sed -i ")
+    assert r"https://example\.org/a\.b/repo" in off
+    assert off.endswith("apt-get update")
+    nvidia = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2004/x86_64"
+    keyring = commands(f"W: GPG error: {nvidia}  InRelease: NO_PUBKEY A4B469963BF863CC\n")[0]
+    assert f"{nvidia}/cuda-keyring_1.1-1_all.deb" in keyring
+    assert "sudo dpkg -i" in keyring
+
+
+def test_of_the_loaders_path_only_what_is_in_the_way_is_taken_out() -> None:
+    log = "RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH\n"
+    mixed = ["/opt/intel/lib", "/usr/local/cuda-11.8/lib64", "/usr/local/nvidia/lib64", "/data/cudnn/lib"]
+    assert commands(log, loader={"ld_library_path": mixed})[0] == "export LD_LIBRARY_PATH=/opt/intel/lib:/usr/local/nvidia/lib64"
+    assert commands(log, loader={"ld_library_path": ["/usr/local/cuda/lib64"]})[0] == "unset LD_LIBRARY_PATH"
+    assert commands(log)[0] == "unset LD_LIBRARY_PATH"
+
+
+def test_a_library_on_disk_is_put_on_the_path_and_one_that_is_not_is_installed() -> None:
+    log = "OSError: libcudnn.so.9: cannot open shared object file: No such file or directory\n"
+    copy = {"version": "9.1.0.70", "soname": 9, "path": "/opt/my cudnn/lib", "source": "other", "complete": True}
+    assert commands(log, cudnn=[copy])[0] == "export LD_LIBRARY_PATH='/opt/my cudnn/lib'${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    other = commands(log, cudnn=[copy | {"version": "8.9.2.26", "soname": 8}])
+    assert any("--target $HOME/.local/lib/cudnn9 --no-deps 'nvidia-cudnn-cu12==9.*' && export" in one for one in other)
+    beside = {"pip": {"nvidia-cublas-cu11": "11.11.3.6"}}
+    assert any("'nvidia-cudnn-cu11==9.*' && export LD_LIBRARY_PATH=" in one for one in commands(log, cudnn=[], packages=beside))
+
+
+def test_cuda_libraries_of_wheels_are_found_where_the_loader_does_not_look() -> None:
+    log = "OSError: libcublasLt.so.12: cannot open shared object file: No such file or directory\n"
+    tree = {"platform": {"system": "linux"}, "python": PYTHON, "packages": {"pip": {"nvidia-cublas-cu12": "12.4.5.8"}}}
+    found = diagnose(Reader(book().symptoms()).read([log.encode()]), from_mapping(tree, "test"), book()).findings[0]
+    assert found.cause == "lib_not_on_path"
+    assert f"{SITE}/nvidia/cublas/lib" in found.summary
+    lacking = {
+        "pip": {"nvidia-cusolver-cu12": "11.6.1.9"},
+        "requires": {"nvidia-cusolver-cu12": ["nvidia-cublas-cu12", "nvidia-nvjitlink-cu12"]},
+    }
+    both = "/v/bin/python -m pip install nvidia-cublas-cu12 nvidia-nvjitlink-cu12 && export LD_LIBRARY_PATH="
+    assert any(one.startswith(both) for one in commands(log, packages=lacking))
+
+
+def test_plans_are_for_the_environment_that_was_named() -> None:
+    log = "RuntimeError: jaxlib version 0.4.36 is newer than and incompatible with jax version 0.4.30. Please update your jax.\n"
+    wishes = Request(targets=(), context=(("--facts", "f.json"), ("--python", "/v/bin/python"), ("--offline", "")))
+    assert commands(log, wishes)[0] == "cudnn-resolve apply -f jax --python /v/bin/python --offline"
+
+
+def test_a_placeholder_comes_after_what_can_be_typed() -> None:
+    log = "OSError: libcurand.so.10: cannot open shared object file: No such file or directory\n"
+    found = commands(log)
+    assert "nvidia-curand-cu12" in found[0]
+    assert "FRAMEWORK" in found[-1]

@@ -1,0 +1,56 @@
+"""Signals that end a program: muted, raised as an exception, or held off."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from cudnn_resolve.host.interrupt import InterruptError, held_back, interruptible, mute, undisturbed
+
+
+@pytest.fixture(autouse=True)
+def _as_in_a_fresh_process() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_at_the_start_the_signal_ends_the_process_without_a_word() -> None:
+    with mute():
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_who_was_started_with_nohup_stays_so() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    with mute():
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    with interruptible():
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_a_signal_is_one_exception_and_waits_where_it_must_not_stop() -> None:
+    seen = []
+    ended = threading.Event()
+    threading.Thread(target=ended.wait, daemon=True).start()  # it may get the signal instead of us
+
+    def work() -> None:
+        with undisturbed():
+            os.kill(os.getpid(), signal.SIGINT)
+            seen.append("on the way back")
+        with held_back():
+            os.kill(os.getpid(), signal.SIGINT)
+            seen.append("while a record is written")
+        seen.append("never")
+
+    with interruptible(), pytest.raises(InterruptError, match="SIGINT"):
+        work()
+    ended.set()
+
+    assert seen == ["on the way back", "while a record is written"]

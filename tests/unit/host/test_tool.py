@@ -1,0 +1,37 @@
+"""Tools that change something: how they end when we are asked to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from cudnn_resolve.host.interrupt import InterruptError, interruptible
+from cudnn_resolve.host.tool import Tooling, run_tool
+
+SLOW = "import time\nprint('begun', flush=True)\ntime.sleep(0.2)\nprint('a line' * 20000)\nprint('whole', flush=True)"
+
+
+def interrupt(line: str) -> None:
+    if line == "begun":
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize(("outlives", "whole"), [(True, True), (False, False)])
+def test_a_tool_that_must_not_be_torn_off_is_awaited_and_its_output_kept(tmp_path: Path, *, outlives: bool, whole: bool) -> None:
+    tooling = Tooling(log=str(tmp_path / "log.txt"), on_line=interrupt)
+
+    with interruptible(), pytest.raises(InterruptError, match="SIGTERM"):
+        run_tool((sys.executable, "-c", SLOW), tooling, env=dict(os.environ), outlives=outlives)
+
+    assert (tmp_path / "log.txt").read_text().endswith("whole\n") == whole
+
+
+def test_a_tool_that_is_not_there(tmp_path: Path) -> None:
+    done = run_tool(("/nonexistent/tool",), Tooling(log=str(tmp_path / "log.txt")), env={})
+
+    assert (done.ok, done.returncode) == (False, None)
+    assert "No such file" in done.why()
