@@ -59,7 +59,8 @@ def offered(requirement: str, versions: str) -> str:
             " libcudnn8-dev : Depends: libcudnn8 (= 8.9.2.26-1+cuda12.1) but it is not going to be installed\n",
             "libcudnn8=8.9.2.26-1+cuda12.1 libcudnn8-dev=8.9.2.26-1+cuda12.1",
         ),
-        ("E: Version '8.0.4.30-1+cuda11.1' for 'libcudnn8' was not found\n", "apt-get install 'libcudnn8=8.*'"),
+        ("E: Version '8.0.4.30-1+cuda11.1' for 'libcudnn8' was not found\n", "apt-get install 'libcudnn8=8.*+cuda11.1'"),
+        ("E: Version '8.0.4.30-1' for 'libcudnn8' was not found\n", "apt-get install 'libcudnn8=8.*'"),
         (
             (
                 "dpkg: error processing archive /a/two.deb (--unpack):\n"
@@ -74,10 +75,10 @@ def test_what_could_not_be_had_has_a_command_with_its_values(log: str, command: 
 
 
 def test_a_repository_whose_key_is_missing_can_be_left_out() -> None:
-    log = "W: GPG error: https://example.org/a.b/repo ./ InRelease: signatures couldn't be verified: NO_PUBKEY 18B3A0735508F2F5\n"
+    log = "W: GPG error: https://example.org/compute/cuda/repos/a.b ./ InRelease: NO_PUBKEY 18B3A0735508F2F5\n"
     off = commands(log, root=True)[0]
     assert off.startswith("find /etc/apt -name '*.list' -exec sed -i ")
-    assert r"https://example\.org/a\.b/repo" in off
+    assert r"https://example\.org/compute/cuda/repos/a\.b" in off
     assert off.endswith("apt-get update")
     nvidia = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2004/x86_64"
     keyring = commands(f"W: GPG error: {nvidia}  InRelease: NO_PUBKEY A4B469963BF863CC\n")[0]
@@ -128,3 +129,104 @@ def test_a_placeholder_comes_after_what_can_be_typed() -> None:
     found = commands(log)
     assert "nvidia-curand-cu12" in found[0]
     assert "FRAMEWORK" in found[-1]
+
+
+def overwriting(package: str) -> str:
+    return (
+        "dpkg: error processing archive /var/cache/apt/archives/libnvidia-common-550_550.54.15_all.deb (--unpack):\n"
+        f" trying to overwrite '/usr/lib/x', which is also in package {package} 1.2-3\n"
+    )
+
+
+@pytest.mark.parametrize("package", ["libc6:amd64", "python3-minimal", "libnvme1", "libcups2", "dpkg", "libnuma1", "systemd"])
+def test_no_command_removes_pins_or_downgrades_a_package_of_another_owner(package: str) -> None:
+    logs = (
+        overwriting(package),
+        f" x-dev : Depends: {package} (= 2.35-0ubuntu3.1) but 2.35-0ubuntu3.8 is to be installed\n",
+        f" libcudnn8-dev : Depends: {package} (= 2.35-0ubuntu3.1) but 2.35-0ubuntu3.8 is to be installed\n",
+    )
+    for log in logs:
+        assert not any(word in one for one in commands(log) for word in ("--remove", "--allow-downgrades", "apt-get install"))
+
+
+@pytest.mark.parametrize(
+    "package",
+    [*("libnvidia-common-550", "nvidia-kernel-common-470:amd64", "cuda-toolkit-12-4", "libcudnn9-cuda-12", "libcublas-12-4", "libnccl2")],
+)
+def test_a_package_of_the_driver_or_of_cuda_is_removed_by_name(package: str) -> None:
+    assert any(f"dpkg --remove --force-depends {package} && " in one for one in commands(overwriting(package)))
+
+
+@pytest.mark.parametrize("relation", ["=", ">=", "<=", "<<", ">>"])
+def test_only_an_exact_dependency_is_pinned(relation: str) -> None:
+    log = f" cuda-drivers-550 : Depends: nvidia-driver-550 ({relation} 550.54.15) but it is not going to be installed\n"
+    assert any("nvidia-driver-550=550.54.15" in one for one in commands(log)) is (relation == "=")
+
+
+def test_every_unmet_dependency_is_asked_for_at_once() -> None:
+    log = "".join(
+        f" libcudnn8-{part} : Depends: libcudnn8{other} (= 8.9.2.26-1+cuda12.1) but 8.9.7.29-1+cuda12.2 is to be installed\n"
+        for part, other in (("dev", ""), ("samples", "-dev"))
+    )
+    found = next(one for one in commands(log) if "--allow-downgrades" in one)
+    assert {"libcudnn8=8.9.2.26-1+cuda12.1", "libcudnn8-dev=8.9.2.26-1+cuda12.1"} <= set(found.split())
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "ImportError: libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1, version libnvJitLink.so.12\n",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED; libcublasLt.so.12: undefined symbol: cublasLtMatmul\n",
+        "Error 804: forward compatibility was attempted on non supported HW\n",
+        "Failed to initialize NVML: Driver/library version mismatch\n",
+        "RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH\n",
+    ],
+)
+@pytest.mark.parametrize("container", ["colab", None])
+def test_the_directory_of_the_driver_stays_on_the_loaders_path(log: str, container: str | None) -> None:
+    for own in ("/usr/lib64-nvidia", "/usr/lib/nvidia-550", "/usr/local/nvidia/lib64", "/usr/lib/wsl/lib"):
+        found = commands(log, loader={"ld_library_path": [own]}, **({"container": {"kind": container}} if container else {}))
+        assert not any("unset LD_" in one or "export LD_LIBRARY_PATH=/opt" in one for one in found)
+        found = commands(log, loader={"ld_library_path": [own, "/opt/cuda-11/lib64"]})
+        assert not any(one.startswith("unset LD_") for one in found)
+    assert not any(one.startswith("unset LD_") for one in commands(log, loader={"ld_library_path": []}))
+    assert not any(one.startswith("unset LD_") for one in commands(log, loader={"ld_library_path": ["/opt/intel/lib"]}))
+    if container == "colab":
+        found = commands(log, container={"kind": "colab"})
+        assert not any(word in one for one in found for word in ("unset LD_", "reboot", "rmmod"))
+
+
+def test_a_repository_of_the_distribution_is_never_left_out() -> None:
+    for url in ("http://archive.ubuntu.example/ubuntu", "http://deb.example.org/debian", "https://example.org/nvidia-lovers/apt"):
+        log = f"W: GPG error: {url} jammy InRelease: signatures couldn't be verified: NO_PUBKEY 18B3A0735508F2F5\n"
+        assert not any("/etc/apt" in one for one in commands(log))
+
+
+def test_an_extension_is_built_again_only_under_the_name_and_in_the_version_that_it_has() -> None:
+    log = "ImportError: {}.so: undefined symbol: _ZN3c104cuda9SetDeviceEi\n"
+    found = commands(log.format("/v/apex"), packages={"pip": {"apex": "0.1", "torch": "2.4.0"}})
+    assert not any("apex" in one for one in found)
+    found = commands(log.format("/v/flash_attn_2_cuda"), packages={"pip": {"flash-attn": "2.6.3", "torch": "2.4.0"}})
+    again = next(one for one in found if "flash-attn" in one and "pip install" in one)
+    assert again.endswith("--no-build-isolation --no-binary flash-attn flash-attn==2.6.3")
+    assert not any("pip install" in one for one in commands(log.format("/v/flash_attn_2_cuda")))
+
+
+REQUIRES = [
+    "nvidia-cublas-cu12; python_full_version ~= 'abc'",
+    "Nvidia_CuSolver-cu12 ; platform_system == 'Linux'",
+    "nvidia-x; nonsense",
+    "][",
+]
+
+
+def test_what_packages_declare_is_judged_for_the_machine_of_the_facts() -> None:
+    log = "OSError: libcusolver.so.11: cannot open shared object file: No such file or directory\n"
+    packages = {"pip": {"torch": "2.4.0"}, "requires": {"torch": [*REQUIRES, "nvidia-nccl-cu12; sys_platform == 'win32'"]}}
+    assert any("-m pip install nvidia-cusolver-cu12 && " in one for one in commands(log, packages=packages))
+
+
+def test_only_what_carries_the_missing_library_is_called_declared() -> None:
+    log = "OSError: libcublas.so.12: cannot open shared object file: No such file or directory\n"
+    packages = {"pip": {"torch": "2.4.0"}, "requires": {"torch": ["nvidia-cudnn-cu13"]}}
+    assert not any("nvidia-cudnn-cu13" in one for one in commands(log, packages=packages))
