@@ -213,7 +213,7 @@ def shown(diagnosis: Any) -> None:
 
 
 def typed(diagnosis: Any) -> None:
-    """Nothing; AssertionError for a command with words of the input that a shell would run, ValueError for one that is no line of a shell."""
+    """Nothing; AssertionError for a command with words of the input that a shell would run, ValueError for what is no line of one."""
     for command in (one.command for finding in diagnosis.findings for one in finding.remedy if one.command):
         shlex.split(command)
         bare = re.sub(r"'[^']*'", "", command)

@@ -62,9 +62,12 @@ def place_of(library: Library, facts: Facts | None, book: Book) -> str | None:
     if library.family != "cuda":
         return None
     component = wheel_component(library)
+    gone = {one.what.removeprefix("packages.pip.") for one in facts.problems if one.why.startswith("removed: ")}
     for name in or_none(facts.packages.pip) or {}:
         row = book.component(name)
         site = _site(facts)
+        if name in gone:
+            continue
         if row is not None and row.library.lower() == component and site and _names(library, row.cuda_major, book):
             return f"{site}/{row.lib_dir}"
     return None  # of a toolkit nobody knows which libraries were installed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from string import Formatter
@@ -193,6 +194,14 @@ def _values(finding: Finding, matches: Iterable[Match], situation: Situation, bo
     return values
 
 
+def _is_cuda_13(matches: Iterable[Match], beside: set[str], situation: Situation) -> bool:
+    """True where what is installed, or what the log names, is built for CUDA 13 and nothing is for CUDA 12."""
+    pip = (or_none(situation.facts.packages.pip) or {}) if situation.facts is not None else {}
+    told = [*(one.text for one in matches), *(name for name, _ in situation.frameworks), *pip]
+    of = {major for major in ("12", "13") if f"cu{major}" in beside or any(re.search(rf"cu(?:da)?{major}(?!\d)", one) for one in told)}
+    return of == {"13"}
+
+
 def _extension_values(module: str | None, facts: Facts | None) -> dict[str, str]:
     """The extension that is to be built again, in the version that is installed; nothing for one that no index has under its name."""
     name = _PUBLISHED.get(module or "")
@@ -214,6 +223,7 @@ def _library_values(matches: list[Match], situation: Situation, book: Book) -> d
     declared = _declared(situation.facts, libraries, book) if situation.facts is not None else []
     if declared:
         values["declared"] = shlex.join(declared)
+    values["nvcc"] = "nvidia-cuda-nvcc" if _is_cuda_13(matches, beside, situation) else "nvidia-cuda-nvcc-cu12"
     majors = [one.major for one in libraries if one.family == "cudnn" and one.major is not None]
     known = {build.cuda_major for build in book.cudnn_builds() if build.wheel and build.version.major in majors[:1]}
     suffix = next((one for one in (*sorted(beside), "cu12", "cu13", "cu11") if one.removeprefix("cu") in map(str, known)), None)

@@ -230,3 +230,47 @@ def test_only_what_carries_the_missing_library_is_called_declared() -> None:
     log = "OSError: libcublas.so.12: cannot open shared object file: No such file or directory\n"
     packages = {"pip": {"torch": "2.4.0"}, "requires": {"torch": ["nvidia-cudnn-cu13"]}}
     assert not any("nvidia-cudnn-cu13" in one for one in commands(log, packages=packages))
+
+
+def summaries(log: str, **facts: Any) -> list[tuple[str, str]]:
+    tree = {"platform": {"system": "linux", "arch": "x86_64"}, "python": PYTHON, **facts}
+    found = diagnose(Reader(book().symptoms()).read([log.encode()]), from_mapping(tree, "test"), book()).findings
+    return [(one.cause, one.summary) for one in found]
+
+
+def test_a_driver_that_changed_under_the_kernel_explains_what_cuda_says_of_compatibility() -> None:
+    log = "Failed to initialize NVML: Driver/library version mismatch\nRuntimeError: Error 804: forward compatibility was attempted\n"
+    assert summaries(log)[0][0] == "driver_library_mismatch"
+    assert summaries(log.splitlines()[1])[0][0] == "forward_compat_hw"
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "AttributeError: module 'keras.api.layers' has no attribute 'my_typo'\n",
+        "AttributeError: module 'tensorflow.math' has no attribute 'my_typo'\n",
+        "ImportError: cannot import name 'Model' from 'keras' (/home/u/project/keras.py)\n",
+        "ModuleNotFoundError: No module named 'keras.models'; 'keras' is not a package\n",
+    ],
+)
+def test_a_mistake_of_the_program_is_no_mismatch_of_releases(log: str) -> None:
+    assert "framework_pkg_mismatch" not in [cause for cause, _ in summaries(log)]
+
+
+@pytest.mark.parametrize(("plugin", "wheel"), [("jax-cuda13-plugin", "nvidia-cuda-nvcc "), ("jax-cuda12-plugin", "nvidia-cuda-nvcc-cu12")])
+def test_the_compiler_wheel_is_of_the_cuda_of_the_plugin(plugin: str, wheel: str) -> None:
+    log = "RuntimeError: libdevice not found at ./libdevice.10.bc\n"
+    found = commands(log, packages={"pip": {plugin: "0.8.0"}})
+    assert any(wheel in f"{one} " for one in found), found
+
+
+def test_files_that_were_removed_are_not_said_to_be_in_their_directory() -> None:
+    log = "OSError: libcublasLt.so.12: cannot open shared object file: No such file or directory\n"
+    gone = [{"what": "packages.pip.nvidia-cublas-cu12", "why": "removed: nvidia/cublas/lib/libcublasLt.so.12"}]
+    found = summaries(log, packages={"pip": {"nvidia-cublas-cu12": "12.4.5.8"}}, problems=gone)
+    assert not any("it is in" in text for _, text in found)
+
+
+def test_without_a_notebook_none_is_spoken_of_as_known() -> None:
+    log = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n"
+    assert not any("this hosted notebook" in text for _, text in summaries(log))
