@@ -274,3 +274,18 @@ def test_files_that_were_removed_are_not_said_to_be_in_their_directory() -> None
 def test_without_a_notebook_none_is_spoken_of_as_known() -> None:
     log = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n"
     assert not any("this hosted notebook" in text for _, text in summaries(log))
+
+
+@pytest.mark.parametrize(
+    ("log", "there", "never"),
+    [
+        (offered("jax[cuda12]==0.4.99", "0.4.34, 0.4.35"), "'jax[cuda12]==0.4.35'", "install jax=="),
+        (offered("torch==2.1.0+cu121", "2.2.0, 2.2.1"), "", "torch==2.2.0"),
+        (offered("tensorflow>=1.14,<2.0", "2.20.0, 2.21.0"), "'tensorflow>=1.14,<2.0'", "'tensorflow>=1.14'"),
+        ("Because only torch<=2.0 is available and you require torch>=2.4,<2.5, we can conclude that x\n", "", "torch==2.4"),
+    ],
+)
+def test_extras_builds_and_every_limit_are_kept(log: str, there: str, never: str) -> None:
+    found = commands(log)
+    assert any(there in one for one in found), found
+    assert not any(never in one for one in found), found
