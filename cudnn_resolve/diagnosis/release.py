@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
 
+_LIMIT = r"(?:===?|~=|>=|<=|!=|<|>)[\w.+!*-]{1,40}"
 _REQUIREMENT = re.compile(
-    r"([A-Za-z0-9](?:[\w.-]{0,78}[A-Za-z0-9])?)(\[[\w,. -]{1,60}\])?(?:(===?|~=|>=|<=|!=|<|>)([\w.+!*-]{1,60})((?:,(?:===?|~=|>=|<=|!=|<|>)[\w.+!*-]{1,40}){0,6}))?"
+    r"([A-Za-z0-9](?:[\w.-]{0,78}[A-Za-z0-9])?)(\[[\w,. -]{1,60}\])?"
+    rf"(?:(===?|~=|>=|<=|!=|<|>)([\w.+!*-]{{1,60}})((?:,{_LIMIT}){{0,6}}))?"
 )
 _WHEEL = re.compile(r"([A-Za-z0-9][\w.]{0,79})-(\d[\w.+!]{0,59})(?:-\d[\w.]{0,20})?-([\w.]{1,80})-([\w.]{1,80})-([\w.]{1,200})\.whl")
 _TAG = re.compile(r"cp(\d)(\d{1,2})(?!\d)")
 _PYTHON = re.compile(r"(\d)\.(\d{1,2})")
-_ONLY = re.compile(r"\bonly ([A-Za-z0-9][\w.-]{0,79})((?:,?(?:===?|~=|>=|<=|!=|<|>)[\w.+!*-]{1,40}){1,6}) (?:is|are) available")
+_ONLY = re.compile(rf"\bonly ([A-Za-z0-9][\w.-]{{0,79}})((?:,?{_LIMIT}){{1,6}}) (?:is|are) available")
 _SUFFIX = re.compile(r"-cu(\d\d)$")
 _LINES = tuple((3, minor) for minor in range(15, 5, -1))
 

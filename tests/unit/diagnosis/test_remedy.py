@@ -289,3 +289,22 @@ def test_extras_builds_and_every_limit_are_kept(log: str, there: str, never: str
     found = commands(log)
     assert any(there in one for one in found), found
     assert not any(never in one for one in found), found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Compile with USE_CUDA=1 to enable GPU usage",
+        "NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x26:0x56:1463)",
+        "CUDA_ERROR_ECC_UNCORRECTABLE",
+        "RuntimeError: cudaErrorECCUncorrectable",
+        "CUDA_ERROR_DEVICE_UNAVAILABLE",
+        "cudaErrorJitCompilerNotFound",
+        "AssertionError: torch isn't compiled with CUDA support",
+        "TypeError: __init__() got an unexpected keyword argument 'create_key'",
+    ],
+)
+def test_what_a_pattern_has_is_let_through_by_an_anchor(line: str) -> None:
+    found = diagnose(Reader(book().symptoms()).read([f"{line}\n".encode()]), None, book()).findings
+    assert found, line
+    assert found[0].cause != "harmless", line
