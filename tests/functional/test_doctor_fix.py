@@ -145,6 +145,11 @@ def test_frameworks_of_the_command_line_take_the_place_of_the_plans_alone(asked:
     doctor.add_arguments(parser)
     args = parser.parse_args(["--fix", *asked])
     seen: list[argparse.Namespace] = []
-    monkeypatch.setattr(apply, "run", lambda one: seen.append(one) or 0)
+
+    def carried_out(one: argparse.Namespace) -> int:
+        seen.append(one)
+        return 0
+
+    monkeypatch.setattr(apply, "run", carried_out)
     assert doctor.fix(Diagnosis(findings=(finding,)), args, Options(), set()) == 0
     assert (seen[0].framework, seen[0].driver_policy) == (args.framework, "strict")

@@ -23,6 +23,12 @@ def commands(log: str, wishes: Request | None = None, **facts: Any) -> list[str]
     return [one.command for one in found.remedy if one.command]
 
 
+def index_of(framework: str, version: str, variant: str) -> str:
+    """The address of the index that has a build."""
+    rows = (one for one in book().framework(framework).builds if (one.version, one.variant) == (version, variant))
+    return book().index(next(rows).index).url
+
+
 def offered(requirement: str, versions: str) -> str:
     return f"ERROR: Could not find a version that satisfies the requirement {requirement} (from versions: {versions})\n"
 
@@ -34,7 +40,7 @@ def offered(requirement: str, versions: str) -> str:
         (offered("nvidia-cublas-cu12==12.1.0.1", "11.9.9, 12.0.1.189, 12.1.0.26, 12.1.3.1"), "pip install nvidia-cublas-cu12==12.1.0.26"),
         (offered("tensorflow==2.9.1", "2.20.0rc0, 2.20.0, 2.21.0"), "pip install tensorflow==2.20.0"),
         (offered("tensorflow==2.9.1", "2.20.0, 2.21.0"), "uv venv --seed --python 3.10 .venv-3.10 && .venv-3.10/bin/python -m pip install"),
-        (offered("torch==2.4.0+cu118", "2.3.1, 2.4.0, 2.4.1"), "--extra-index-url https://download.pytorch.org/whl/cu118"),
+        (offered("torch==2.4.0+cu118", "2.3.1, 2.4.0, 2.4.1"), f"--extra-index-url {index_of('torch', '2.4.0', 'cu118')}"),
         (offered("torch==2.4.0+cu118", "2.3.1, 2.4.0, 2.4.1"), "pip install torch==2.4.0"),
         (
             "Because only nvidia-cuda-runtime-cu13<=0.0.1 is available and you require nvidia-cuda-runtime-cu13>=13.0, we can\n",
@@ -80,7 +86,7 @@ def test_a_repository_whose_key_is_missing_can_be_left_out() -> None:
     assert off.startswith("find /etc/apt -name '*.list' -exec sed -i ")
     assert r"https://example\.org/compute/cuda/repos/a\.b" in off
     assert off.endswith("apt-get update")
-    nvidia = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2004/x86_64"
+    nvidia = next(one.url for one in book().repositories() if one.keyring and "/ubuntu2004/x86_64" in one.url).rstrip("/")
     keyring = commands(f"W: GPG error: {nvidia}  InRelease: NO_PUBKEY A4B469963BF863CC\n")[0]
     assert f"{nvidia}/cuda-keyring_1.1-1_all.deb" in keyring
     assert "sudo dpkg -i" in keyring
@@ -184,8 +190,9 @@ def test_every_unmet_dependency_is_asked_for_at_once() -> None:
 )
 @pytest.mark.parametrize("container", ["colab", None])
 def test_the_directory_of_the_driver_stays_on_the_loaders_path(log: str, container: str | None) -> None:
+    where: dict[str, Any] = {"container": {"kind": container}} if container else {}
     for own in ("/usr/lib64-nvidia", "/usr/lib/nvidia-550", "/usr/local/nvidia/lib64", "/usr/lib/wsl/lib"):
-        found = commands(log, loader={"ld_library_path": [own]}, **({"container": {"kind": container}} if container else {}))
+        found = commands(log, loader={"ld_library_path": [own]}, **where)
         assert not any("unset LD_" in one or "export LD_LIBRARY_PATH=/opt" in one for one in found)
         found = commands(log, loader={"ld_library_path": [own, "/opt/cuda-11/lib64"]})
         assert not any(one.startswith("unset LD_") for one in found)
