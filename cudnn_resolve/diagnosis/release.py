@@ -40,6 +40,8 @@ class Wanted:
     """As written, `[cuda12]`."""
     more: str = ""
     """Further limits, `,<2.5`."""
+    platform: str = "any"
+    """The platform tag of a wheel file, `win_amd64`."""
     is_file: bool = False
     """True for a wheel file, which was made for another Python."""
 
@@ -79,7 +81,7 @@ def release_values(matches: Iterable[Match], facts: Facts | None, book: Book) ->
         values["here"] = values["wanted"]
     if wanted.version is None:
         values["same"] = values["wanted"]
-    line = _line(wanted, matches, own, book)
+    line = None if _is_elsewhere(wanted.platform, facts) else _line(wanted, matches, own, book)
     if line is not None and line != own:
         values["line"] = ".".join(map(str, line))
     index = _index(wanted, book)
@@ -98,6 +100,17 @@ def parse(text: str) -> Wanted | None:
     return Wanted(name=found[1].lower().replace("_", "-"), operator=found[3], version=version, extras=extras, more=more)
 
 
+def _is_elsewhere(platform: str, facts: Facts | None) -> bool:
+    """True for the platform tag of a wheel that another system or processor is needed for: no other Python takes it here."""
+    if platform == "any" or facts is None:
+        return False
+    system, arch = facts.platform.system, facts.platform.arch
+    of = "windows" if platform.startswith("win") else "darwin" if platform.startswith("macosx") else "linux"
+    named = next((one for one in ("x86_64", "amd64", "aarch64", "arm64", "ppc64le", "i686") if platform.endswith(one)), None)
+    same = {"amd64": "x86_64", "arm64": "aarch64"}
+    return (system is not None and of != system) or bool(arch and named and same.get(named, named) != same.get(arch, arch))
+
+
 def _wanted(matches: list[Match]) -> Wanted | None:
     for match in matches:
         for name in ("requirement", "wheel", "package"):
@@ -107,7 +120,7 @@ def _wanted(matches: list[Match]) -> Wanted | None:
             if name == "wheel":
                 file = _WHEEL.fullmatch(text)
                 if file is not None:
-                    return Wanted(name=file[1].lower().replace("_", "-"), operator="==", version=file[2], is_file=True)
+                    return Wanted(name=file[1].lower().replace("_", "-"), operator="==", version=file[2], platform=file[5], is_file=True)
             elif (found := parse(text)) is not None:
                 return found
     return None

@@ -315,3 +315,9 @@ def test_what_a_pattern_has_is_let_through_by_an_anchor(line: str) -> None:
     found = diagnose(Reader(book().symptoms()).read([f"{line}\n".encode()]), None, book()).findings
     assert found, line
     assert found[0].cause != "harmless", line
+
+
+@pytest.mark.parametrize(("tag", "another"), [("win_amd64", False), ("manylinux2014_aarch64", False), ("manylinux2014_x86_64", True)])
+def test_another_python_is_no_remedy_for_a_wheel_of_another_system(tag: str, *, another: bool) -> None:
+    found = commands(f"ERROR: msgpack-1.0.8-cp38-cp38-{tag}.whl is not a supported wheel on this platform.\n")
+    assert any("--python 3.8" in one for one in found) is another
