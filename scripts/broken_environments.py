@@ -275,6 +275,9 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     found, prepared = cases()
+    unknown = set(args.names) - {case.name for case in found}
+    if unknown:
+        parser.error(f"no environment is named {', '.join(sorted(unknown))}; there are {', '.join(case.name for case in found)}")
     chosen = [case for case in found if not args.names or case.name in args.names]
     with ThreadPoolExecutor(args.jobs) as pool:
         outcomes = list(pool.map(lambda case: tried(case, args.record, prepared), chosen))

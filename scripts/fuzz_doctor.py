@@ -12,6 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
+import shlex
 import shutil
 import signal
 import string
@@ -108,14 +110,18 @@ def log(chance: random.Random) -> None:
         raw += chance.randbytes(chance.randrange(400))
     size = chance.choice((1, 7, 64, 4096, 1 << 20)) if len(raw) < 5000 else 4096
     reader = Reader(BOOK.symptoms()).read(raw[at : at + size] for at in range(0, len(raw), size))
-    shown(diagnose(reader, machine(chance) if chance.random() < 0.4 else None, BOOK))
+    found = diagnose(reader, machine(chance) if chance.random() < 0.4 else None, BOOK)
+    shown(found)
+    typed(found)
 
 
 def facts(chance: random.Random) -> None:
     """The facts of a machine with values that are none."""
     found = machine(chance)
     if found is not None:
-        shown(diagnose(None, found, BOOK))
+        diagnosis = diagnose(None, found, BOOK)
+        shown(diagnosis)
+        typed(diagnosis)
 
 
 def machine(chance: random.Random) -> Any:
@@ -204,6 +210,15 @@ def shown(diagnosis: Any) -> None:
     for text in (render(diagnosis, style=Style(), width=80), markdown(diagnosis)):
         assert "\x1b" not in text
         assert "\0" not in text
+
+
+def typed(diagnosis: Any) -> None:
+    """Nothing; AssertionError for a command with words of the input that a shell would run, ValueError for what is no line of one."""
+    for command in (one.command for finding in diagnosis.findings for one in finding.remedy if one.command):
+        shlex.split(command)
+        bare = re.sub(r"'[^']*'", "", command)
+        assert "$(id)" not in bare, command
+        assert "`" not in bare, command
 
 
 def explained(error: CudnnResolveError) -> None:

@@ -40,7 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `doctor`."""
     parser.add_argument("log", metavar="LOG", nargs="?", help="a log file, `-` for standard input; without it the machine alone is judged")
     parser.add_argument("--no-facts", action="store_true", help="judge the log alone: it came from another machine")
-    parser.add_argument("--fix", action="store_true", help="hand the remedy of the first finding to `apply`")
+    parser.add_argument(
+        "--fix", action="store_true", help="hand the remedy of each error to `apply`, one after the other, until none is left"
+    )
     parser.add_argument("-y", "--yes", action="store_true", help="with --fix: do not ask")
     add_target_options(parser)
     add_machine_options(parser)
@@ -116,7 +118,7 @@ def mend(diagnosis: Diagnosis, args: argparse.Namespace, options: Options) -> in
 
 def _plans(diagnosis: Diagnosis) -> list[str]:
     """The remedies of errors that `apply` can carry out, the first one of each finding."""
-    each = ((one.command for one in finding.remedy if one.command and _is_plan(shlex.split(one.command))) for finding in _errors(diagnosis))
+    each = ((one.command for one in finding.remedy if one.command and _is_plan(_words(one.command))) for finding in _errors(diagnosis))
     return [command for commands in each for command in list(commands)[:1]]
 
 
@@ -141,7 +143,8 @@ def fix(diagnosis: Diagnosis, args: argparse.Namespace, options: Options, done: 
     asked = getattr(args, "framework", None)
     plan = shlex.split(command)[2:]
     if asked and "-f" in plan:
-        plan = [part for one in asked for part in ("-f", one)]
+        kept = [part for place, part in enumerate(plan) if part != "-f" and (not place or plan[place - 1] != "-f")]
+        plan = [*(part for one in asked for part in ("-f", one)), *kept]
     words += plan
     told = {word.partition("=")[0] for word in words}
     told |= {"--device", "--cuda", "--cudnn"} if "--reinstall-package" in told else set()
@@ -169,6 +172,14 @@ def _same_words(args: argparse.Namespace) -> list[str]:
         elif isinstance(value, (str, list)):
             words += [f"{option}={one}" for one in ([value] if isinstance(value, str) else value)]
     return words
+
+
+def _words(command: str) -> list[str]:
+    """The words of a command; none where it is no plan of ours, which alone is carried out."""
+    try:
+        return shlex.split(command) if command.startswith("cudnn-resolve ") else []
+    except ValueError:
+        return []
 
 
 def _is_plan(words: list[str]) -> bool:

@@ -48,7 +48,8 @@ def gather_question(options: Options, *, fresh: bool = False, verb: str = "plan"
     source = open_packages(options, wishes, facts)
     direct, extras = direct_of(wishes, source)
     anew = _reinstalled(options, facts)
-    extras = (*extras, *(Extra(text=name, origin="--reinstall-package") for name in anew))
+    there = or_none(facts.packages.pip) or {}
+    extras = (*extras, *(Extra(text=f"{name}=={there[name]}", origin="--reinstall-package") for name in anew))
     request = request_of(options, book, replace(wishes, extras=(*wishes.extras, *extras)), source, direct)
     request = replace(request, verb=verb, tell=lambda text: tell(text, options), anew=frozenset(anew))
     if not request.targets:  # packages laid anew are no stack: nothing is asked of a GPU
@@ -70,6 +71,13 @@ def _reinstalled(options: Options, facts: Facts) -> tuple[str, ...]:
         return ()
     from packaging.utils import canonicalize_name
 
+    if facts.python.externally_managed:
+        raise UsageError(
+            f"the environment {facts.python.prefix or 'of that Python'} is managed by the system: no package of it is laid anew",
+            code="externally-managed",
+            context="--reinstall-package",
+            hint="the system's package manager lays its own packages anew; wheels go into a virtual environment",
+        )
     names: tuple[str, ...] = tuple(dict.fromkeys(canonicalize_name(one) for one in options.reinstall))
     installed = or_none(facts.packages.pip) or {}
     for name in names:

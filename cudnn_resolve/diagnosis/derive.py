@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
 
+_OF_NVML = ("nvml-mismatch", "container-cli-mismatch")
 Suspects = dict[str, Suspect]
 
 
@@ -191,8 +192,21 @@ def _part_on_disk(found: Suspects, case: Case) -> Suspects:
     libraries = list(dict.fromkeys(missing(runtime.matches))) if runtime else []
     places = [place_of(one, case.facts, case.book) for one in libraries]
     if runtime and places and all(places):
-        text = f"{libraries[0].file} is wanted and not found, although it is in {places[0]}: the loader does not look in that directory"
+        text = (
+            f"{libraries[0].file} is wanted and not found, although by what is installed it is in {places[0]}: "
+            "the loader does not look in that directory"
+        )
         found["lib_not_on_path"] = _move(runtime, "lib_not_on_path", 9, text, found, [])
+    return found
+
+
+def _part_driver(found: Suspects, _: Case) -> Suspects:
+    """NVML tells that library and module are of two versions, which no compat directory makes: what CUDA says of compatibility follows."""
+    mismatch, compat = found.get("driver_library_mismatch"), found.get("forward_compat_hw")
+    if mismatch and compat and any(one.symptom.id in _OF_NVML for one in mismatch.matches):
+        matches = tuple(dict.fromkeys((*mismatch.matches, *compat.matches)))
+        found["driver_library_mismatch"] = replace(mismatch, weight=98, matches=matches)
+        del found["forward_compat_hw"]
     return found
 
 
@@ -220,6 +234,7 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _part_shadowing,
     _part_runtime,
     _part_on_disk,
+    _part_driver,
     _part_kernel_image,
     part_pip,
 )

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 
 from cudnn_resolve.diagnosis.machine import Machine, fact
 from cudnn_resolve.diagnosis.model import Finding, Remedy
-from cudnn_resolve.diagnosis.specifier import within
+from cudnn_resolve.diagnosis.specifier import is_version, requirements_of, within
 from cudnn_resolve.facts.model import Toolkit, or_none
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]{0,98}[A-Za-z0-9])?", re.ASCII)
 
 
 def _shared_files(machine: Machine) -> Iterator[Finding]:
@@ -54,31 +56,41 @@ def _overwritten(machine: Machine) -> Iterator[Finding]:
 
 
 def _restore(machine: Machine, name: str, why: str) -> Iterator[Remedy]:
-    """Both away, the wanted one back: removing one of two takes the files of the other along."""
+    """Both away, the wanted one back: removing one of two takes the files of the other along. None for what no command can name."""
+    if not _is_told(machine, name):
+        return
     pip = f"{shlex.quote(machine.facts.python.path or 'python')} -m pip"
-    other = next((one for one in machine.pip if f"overwritten by {one}:" in why), None)
+    other = next((one for one in machine.pip if f"overwritten by {one}:" in why and _is_told(machine, one)), None)
     wanted = other if other and _is_required(machine, other) and not _is_required(machine, name) else name
     yield Remedy(
         text=f"lay the files of {wanted} anew" + (f"; {name if wanted == other else other}, which has the same, goes" if other else ""),
-        command=f"cudnn-resolve apply --reinstall-package {wanted}",
+        command=f"cudnn-resolve apply --reinstall-package {shlex.quote(wanted)}",
     )
+    first, exact = shlex.quote(name), shlex.quote(f"{name}=={machine.pip[name]}")
     if other:
+        second, exact_second = shlex.quote(other), shlex.quote(f"{other}=={machine.pip[other]}")
         yield Remedy(
             text=f"if {name} is the one that is wanted: remove both, then install it again "
             "(removing one alone takes the files of the other along)",
-            command=f"{pip} uninstall -y {other} {name} && {pip} install --no-deps {name}=={machine.pip[name]}",
+            command=f"{pip} uninstall -y {second} {first} && {pip} install --no-deps {exact}",
         )
         yield Remedy(
             text=f"if it is {other}: remove {name}, then install {other} again",
-            command=f"{pip} uninstall -y {name} && {pip} install --force-reinstall --no-deps {other}=={machine.pip[other]}",
+            command=f"{pip} uninstall -y {first} && {pip} install --force-reinstall --no-deps {exact_second}",
         )
     else:
-        yield Remedy(text=f"install {name} again", command=f"{pip} install --force-reinstall --no-deps {name}=={machine.pip[name]}")
+        yield Remedy(text=f"install {name} again", command=f"{pip} install --force-reinstall --no-deps {exact}")
+
+
+def _is_told(machine: Machine, name: str) -> bool:
+    """True for an installed package whose name and version are what PEP 503 and PEP 440 take for one: facts may say anything."""
+    version = machine.pip.get(name)
+    return _NAME.fullmatch(name) is not None and version is not None and is_version(version)
 
 
 def _is_required(machine: Machine, name: str) -> bool:
-    """True where an installed framework declares that package."""
-    return any(re.match(rf"{re.escape(name)}(?![\w.-])", line) for one in machine.installed for line in one.requires)
+    """True where an installed framework declares that package, on this machine."""
+    return any(one.name == name for each in machine.installed for one in requirements_of(each.requires, machine.facts))
 
 
 def _abi(machine: Machine) -> Iterator[Finding]:
@@ -121,18 +133,12 @@ def _cpu_only(machine: Machine) -> Iterator[Finding]:
 
 def _declared(machine: Machine) -> Iterator[Finding]:
     """NVIDIA's wheels in other versions than a framework declares: a note, since the matrix knows the ABI."""
-    from packaging.requirements import InvalidRequirement, Requirement
-
     differ = []
     for one in machine.installed:
-        for line in one.requires:
-            try:
-                requirement = Requirement(line)
-            except InvalidRequirement:
-                continue
-            version = machine.pip.get(requirement.name)
-            if version and requirement.name.startswith("nvidia-") and not within(str(requirement.specifier), version):
-                differ.append(f"{one.label} declares {requirement.name}{requirement.specifier} and {version} is installed")
+        for wanted in requirements_of(one.requires, machine.facts):
+            version = machine.pip.get(wanted.name)
+            if version and wanted.name.startswith("nvidia-") and not within(str(wanted.specifier), version):
+                differ.append(f"{one.label} declares {wanted.name}{wanted.specifier} and {version} is installed")
     if differ:
         yield Finding(
             cause="harmless",

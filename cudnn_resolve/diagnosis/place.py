@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
 
 _GPU_WORDS = re.compile(r"cuda|cudnn|nvidia|tensorrt|nvjitlink|cublas|cusparse", re.IGNORECASE)
-_DRIVERS_OWN = re.compile(r"/usr/lib/wsl/|/usr/local/nvidia/|/driver/")
-"""Directories through which containers and WSL lend the driver."""
+_DRIVERS_OWN = re.compile(
+    r"/usr/lib/wsl/|/usr/local/nvidia/|/driver/|^/usr/lib\d{0,2}(?:/[\w-]{1,40}-linux-gnu)?[/-]nvidia[\w.-]{0,40}/(?:current/)?$"
+)
+"""Directories through which the system, containers, notebooks and WSL lend the driver."""
 _IN_WHEEL_OF = {"cublaslt": "cublas", "cufftw": "cufft", "cusolvermg": "cusolver", "nvjitlink": "nvjitlink"}
 _BEFORE = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 _EVERY_WHEEL = (
@@ -30,13 +32,16 @@ _EVERY_WHEEL = (
 def place_values(matches: Iterable[Match], facts: Facts | None, python: str, book: Book) -> dict[str, str]:
     """Fields for commands.
 
-    `away` takes other copies off the loader's path, `on_path` puts the library's directory there, `wheels_on_path` those of all wheels.
+    `away` takes other copies off the loader's path where there are any, `on_path` puts the library's directory there, `wheels_on_path`
+    those of all wheels.
     """
     every = f"export LD_LIBRARY_PATH=\"$({python} -c '{_EVERY_WHEEL}'){_BEFORE}\""
     places = dict.fromkeys(place for library in missing(matches) if (place := place_of(library, facts, book)))
     wheels = any("/site-packages/nvidia/" in one for one in places)
     exact = f"export LD_LIBRARY_PATH={':'.join(map(shlex.quote, places))}{_BEFORE}" if places and not wheels else None
-    return {"away": _away(facts), "wheels_on_path": every, "on_path": exact or every}
+    values = {"wheels_on_path": every, "on_path": exact or every}
+    away = _away(facts)
+    return values if away is None else values | {"away": away}
 
 
 def missing(matches: Iterable[Match]) -> Iterator[Library]:
@@ -57,9 +62,12 @@ def place_of(library: Library, facts: Facts | None, book: Book) -> str | None:
     if library.family != "cuda":
         return None
     component = wheel_component(library)
+    gone = {one.what.removeprefix("packages.pip.") for one in facts.problems if one.why.startswith("removed: ")}
     for name in or_none(facts.packages.pip) or {}:
         row = book.component(name)
         site = _site(facts)
+        if name in gone:
+            continue
         if row is not None and row.library.lower() == component and site and _names(library, row.cuda_major, book):
             return f"{site}/{row.lib_dir}"
     return None  # of a toolkit nobody knows which libraries were installed
@@ -83,14 +91,27 @@ def _site(facts: Facts) -> str | None:
     return f"{prefix}/lib/python{'.'.join(version.split('.')[:2])}/site-packages"
 
 
-def _away(facts: Facts | None) -> str:
-    """LD_LIBRARY_PATH without the directories of CUDA and cuDNN; what has nothing to do with them stays."""
+def _away(facts: Facts | None) -> str | None:
+    """LD_LIBRARY_PATH without the directories of CUDA and cuDNN, of which what has nothing to do with them and the driver stay.
+
+    None where nothing on it is of CUDA, or is known to be the driver's own.
+    """
     plain = "unset LD_LIBRARY_PATH"
     if facts is None or isinstance(facts.loader, Unknown):
         return plain
     copies = {one.path for one in or_none(facts.cudnn) or () if one.path}
     entries = [one for one in facts.loader.ld_library_path if one]
-    kept = [one for one in entries if _DRIVERS_OWN.search(f"{one}/") or not (one in copies or _GPU_WORDS.search(one))]
-    if not kept or len(kept) == len(entries):
-        return plain
-    return f"export LD_LIBRARY_PATH={':'.join(map(shlex.quote, kept))}"
+    kept = [one for one in entries if _lends_driver(one, facts) or not (one in copies or _GPU_WORDS.search(one))]
+    if len(kept) == len(entries):
+        return None
+    return f"export LD_LIBRARY_PATH={':'.join(map(shlex.quote, kept))}" if kept else plain
+
+
+def _lends_driver(directory: str, facts: Facts) -> bool:
+    """True for a directory of the driver's own libraries, which no program may lose; a compat directory has those of another driver."""
+    if "compat" in directory:
+        return False
+    loader = facts.loader
+    known = () if isinstance(loader, Unknown) else (one.rpartition("/") for one in loader.ldconfig)
+    lends = any(file.startswith("libcuda.so") and place == directory.rstrip("/") for place, _, file in known)
+    return _DRIVERS_OWN.search(f"{directory.rstrip('/')}/") is not None or (lends and _GPU_WORDS.search(directory) is not None)

@@ -16,10 +16,15 @@ if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
 
-_REQUIREMENT = re.compile(r"([A-Za-z0-9](?:[\w.-]{0,78}[A-Za-z0-9])?)(\[[\w,. -]{1,60}\])?(?:(===?|~=|>=|<=|!=|<|>)([\w.+!*-]{1,60}))?")
+_LIMIT = r"(?:===?|~=|>=|<=|!=|<|>)[\w.+!*-]{1,40}"
+_REQUIREMENT = re.compile(
+    r"([A-Za-z0-9](?:[\w.-]{0,78}[A-Za-z0-9])?)(\[[\w,. -]{1,60}\])?"
+    rf"(?:(===?|~=|>=|<=|!=|<|>)([\w.+!*-]{{1,60}})((?:,{_LIMIT}){{0,6}}))?"
+)
 _WHEEL = re.compile(r"([A-Za-z0-9][\w.]{0,79})-(\d[\w.+!]{0,59})(?:-\d[\w.]{0,20})?-([\w.]{1,80})-([\w.]{1,80})-([\w.]{1,200})\.whl")
 _TAG = re.compile(r"cp(\d)(\d{1,2})(?!\d)")
 _PYTHON = re.compile(r"(\d)\.(\d{1,2})")
+_ONLY = re.compile(rf"\bonly ([A-Za-z0-9][\w.-]{{0,79}})((?:,?{_LIMIT}){{1,6}}) (?:is|are) available")
 _SUFFIX = re.compile(r"-cu(\d\d)$")
 _LINES = tuple((3, minor) for minor in range(15, 5, -1))
 
@@ -31,13 +36,24 @@ class Wanted:
     name: str
     operator: str | None = None
     version: str | None = None
+    extras: str = ""
+    """As written, `[cuda12]`."""
+    more: str = ""
+    """Further limits, `,<2.5`."""
+    platform: str = "any"
+    """The platform tag of a wheel file, `win_amd64`."""
     is_file: bool = False
     """True for a wheel file, which was made for another Python."""
 
     @property
     def text(self) -> str:
         """As pip is asked for it."""
-        return f"{self.name}{self.operator}{self.version}" if self.version else self.name
+        return f"{self.name}{self.extras}{self.operator}{self.version}{self.more}" if self.version else f"{self.name}{self.extras}"
+
+    @property
+    def local(self) -> str:
+        """The local part of the version, `cu118` of `2.4.0+cu118`."""
+        return (self.version or "").partition("+")[2]
 
 
 def release_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dict[str, str]:
@@ -54,8 +70,9 @@ def release_values(matches: Iterable[Match], facts: Facts | None, book: Book) ->
     own = _own_line(matches, facts)
     values = {"name": shlex.quote(wanted.name), "wanted": shlex.quote(wanted.text)}
     nearest = _nearest(wanted, _offered(wanted, matches, own, book))
-    if nearest is not None and nearest != wanted.version:
-        values["nearest"] = shlex.quote(f"{wanted.name}=={nearest}")
+    another = bool(wanted.local) and nearest != (wanted.version or "").partition("+")[0]  # of which nobody knows a build for that CUDA
+    if nearest is not None and nearest != wanted.version and not another:
+        values["nearest"] = shlex.quote(f"{wanted.name}{wanted.extras}=={nearest}")
     renamed = _renamed(wanted, book)
     if renamed is not None:
         values["renamed"] = shlex.quote(renamed)
@@ -63,8 +80,8 @@ def release_values(matches: Iterable[Match], facts: Facts | None, book: Book) ->
     if wanted.is_file and nearest in (None, wanted.version):
         values["here"] = values["wanted"]
     if wanted.version is None:
-        values["same"] = values["name"]
-    line = _line(wanted, matches, own, book)
+        values["same"] = values["wanted"]
+    line = None if _is_elsewhere(wanted.platform, facts) else _line(wanted, matches, own, book)
     if line is not None and line != own:
         values["line"] = ".".join(map(str, line))
     index = _index(wanted, book)
@@ -79,7 +96,19 @@ def parse(text: str) -> Wanted | None:
     if found is None:
         return None
     version = found[4].rstrip(".,;") if found[4] else None
-    return Wanted(name=found[1].lower().replace("_", "-"), operator=found[3], version=version)
+    extras, more = (found[2] or "").replace(" ", ""), found[5] if version and version == found[4] else ""
+    return Wanted(name=found[1].lower().replace("_", "-"), operator=found[3], version=version, extras=extras, more=more)
+
+
+def _is_elsewhere(platform: str, facts: Facts | None) -> bool:
+    """True for the platform tag of a wheel that another system or processor is needed for: no other Python takes it here."""
+    if platform == "any" or facts is None:
+        return False
+    system, arch = facts.platform.system, facts.platform.arch
+    of = "windows" if platform.startswith("win") else "darwin" if platform.startswith("macosx") else "linux"
+    named = next((one for one in ("x86_64", "amd64", "aarch64", "arm64", "ppc64le", "i686") if platform.endswith(one)), None)
+    same = {"amd64": "x86_64", "arm64": "aarch64"}
+    return (system is not None and of != system) or bool(arch and named and same.get(named, named) != same.get(arch, arch))
 
 
 def _wanted(matches: list[Match]) -> Wanted | None:
@@ -91,7 +120,7 @@ def _wanted(matches: list[Match]) -> Wanted | None:
             if name == "wheel":
                 file = _WHEEL.fullmatch(text)
                 if file is not None:
-                    return Wanted(name=file[1].lower().replace("_", "-"), operator="==", version=file[2], is_file=True)
+                    return Wanted(name=file[1].lower().replace("_", "-"), operator="==", version=file[2], platform=file[5], is_file=True)
             elif (found := parse(text)) is not None:
                 return found
     return None
@@ -110,7 +139,9 @@ def _own_line(matches: list[Match], facts: Facts | None) -> tuple[int, int] | No
 
 
 def _offered(wanted: Wanted, matches: list[Match], own: tuple[int, int] | None, book: Book) -> list[str]:
-    """The releases that the index has for this Python: as the message lists them, else as the matrix knows them."""
+    """The releases that the index has for this Python: as the message lists them, else as the matrix knows them, within what it says."""
+    from cudnn_resolve.diagnosis.specifier import within
+
     for match in matches:
         listed = match.fields.get("versions")
         if isinstance(listed, str):
@@ -118,7 +149,10 @@ def _offered(wanted: Wanted, matches: list[Match], own: tuple[int, int] | None, 
     package = book.package(wanted.name)
     if package is None:
         return []
-    return [one.version for one in package.releases if not one.yanked and one.tags != ("sdist",) and (own is None or _has(one.tags, own))]
+    releases = (one for one in package.releases if not one.yanked and one.tags != ("sdist",))
+    versions = [one.version for one in releases if own is None or _has(one.tags, own)]
+    limits = [one[2] for match in matches for one in _ONLY.finditer(match.text) if one[1].lower().replace("_", "-") == wanted.name]
+    return [one for one in versions if all(within(limit, one) for limit in limits)]
 
 
 def _nearest(wanted: Wanted, offered: list[str]) -> str | None:
@@ -156,7 +190,7 @@ def _renamed(wanted: Wanted, book: Book) -> str | None:
     """NVIDIA's wheels of CUDA 13 have no `-cu13` in their names, those before have their CUDA in it."""
     if not wanted.name.startswith("nvidia-"):
         return None
-    rest = f"{wanted.operator}{wanted.version}" if wanted.version else ""
+    rest = f"{wanted.operator}{wanted.version}{wanted.more}" if wanted.version else ""
     suffix = _SUFFIX.search(wanted.name)
     if suffix and book.component(wanted.name) is None:
         bare = wanted.name.removesuffix(suffix[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from string import Formatter
@@ -11,6 +12,7 @@ from cudnn_resolve.diagnosis.model import Finding, Remedy
 from cudnn_resolve.diagnosis.place import missing, place_values, wheel_component
 from cudnn_resolve.diagnosis.planned import is_known, planned, repeated
 from cudnn_resolve.diagnosis.release import release_values
+from cudnn_resolve.diagnosis.specifier import is_version, requirements_of
 from cudnn_resolve.diagnosis.system import system_values
 from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.matrix.library import Library
@@ -43,6 +45,15 @@ _OLD_NAMES = {
 """Names that NumPy had until that release; the others went with 2.0."""
 _NEWER_PROTOBUF = ("older than the linked gencode", "'builder'", "'runtime_version'", "Gencode/Runtime")
 """What messages say where the installed protobuf is older than the code that was generated."""
+_PUBLISHED = {
+    **{
+        name: name.replace("_", "-")
+        for name in ("torch_scatter", "torch_sparse", "torch_cluster", "flash_attn", "causal_conv1d", "mamba_ssm")
+    },
+    **{name: name for name in ("xformers", "mmcv", "deepspeed", "vllm")},
+    "selective_scan": "mamba-ssm",
+}
+"""Extensions that are built against torch, under the names that they are published with; what has another owner there is not named."""
 _CUDA_KEYS = ("A4B469963BF863CC", "3BF863CC", "F60F4B3D7FA2AF80", "7FA2AF80")
 
 
@@ -170,7 +181,8 @@ def _values(finding: Finding, matches: Iterable[Match], situation: Situation, bo
     values |= _library_values(matches, situation, book)
     if "needs" in values:
         values.setdefault("package", values["needs"])
-    for name in ("package", "requirement", "key", "extension"):
+    values |= _extension_values(values.pop("extension", None), situation.facts)
+    for name in ("package", "requirement", "key"):
         if name in values:
             values[name] = shlex.quote(values[name])
     values |= place_values(matches, situation.facts, python, book)
@@ -182,6 +194,23 @@ def _values(finding: Finding, matches: Iterable[Match], situation: Situation, bo
     return values
 
 
+def _is_cuda_13(matches: Iterable[Match], beside: set[str], situation: Situation) -> bool:
+    """True where what is installed, or what the log names, is built for CUDA 13 and nothing is for CUDA 12."""
+    pip = (or_none(situation.facts.packages.pip) or {}) if situation.facts is not None else {}
+    told = [*(one.text for one in matches), *(name for name, _ in situation.frameworks), *pip]
+    of = {major for major in ("12", "13") if f"cu{major}" in beside or any(re.search(rf"cu(?:da)?{major}(?!\d)", one) for one in told)}
+    return of == {"13"}
+
+
+def _extension_values(module: str | None, facts: Facts | None) -> dict[str, str]:
+    """The extension that is to be built again, in the version that is installed; nothing for one that no index has under its name."""
+    name = _PUBLISHED.get(module or "")
+    version = (or_none(facts.packages.pip) or {}).get(name or "") if facts is not None else None
+    if name is None or version is None or not is_version(version):
+        return {}
+    return {"extension_name": name, "extension": shlex.quote(f"{name}=={version.partition('+')[0]}")}
+
+
 def _library_values(matches: list[Match], situation: Situation, book: Book) -> dict[str, str]:
     """The wheels of the libraries that are missing, and the majors of cuDNN."""
     values = {}
@@ -191,9 +220,10 @@ def _library_values(matches: list[Match], situation: Situation, book: Book) -> d
     wheels = dict.fromkeys(wheel for one in libraries if (wheel := _wheel(one, beside, book)) and one.family != "cudnn")
     if wheels:
         values["wheel"] = shlex.join(wheels)
-    declared = _declared(situation.facts) if situation.facts is not None else []
+    declared = _declared(situation.facts, libraries, book) if situation.facts is not None else []
     if declared:
         values["declared"] = shlex.join(declared)
+    values["nvcc"] = "nvidia-cuda-nvcc" if _is_cuda_13(matches, beside, situation) else "nvidia-cuda-nvcc-cu12"
     majors = [one.major for one in libraries if one.family == "cudnn" and one.major is not None]
     known = {build.cuda_major for build in book.cudnn_builds() if build.wheel and build.version.major in majors[:1]}
     suffix = next((one for one in (*sorted(beside), "cu12", "cu13", "cu11") if one.removeprefix("cu") in map(str, known)), None)
@@ -206,23 +236,19 @@ def _library_values(matches: list[Match], situation: Situation, book: Book) -> d
     return values
 
 
-def _declared(facts: Facts) -> list[str]:
-    """NVIDIA's wheels that installed packages require and that are not there."""
-    from packaging.requirements import InvalidRequirement, Requirement
-
+def _declared(facts: Facts, libraries: Iterable[Library], book: Book) -> list[str]:
+    """NVIDIA's wheels that installed packages require and that are not there, where one of them carries a library that is missed."""
     pip = or_none(facts.packages.pip) or {}
-    found = []
-    for lines in facts.packages.requires.values():
-        for line in lines:
-            try:
-                requirement = Requirement(line)
-            except InvalidRequirement:
-                continue
-            name = requirement.name.lower()
-            wanted = name.startswith("nvidia-") and name not in pip
-            if wanted and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
-                found.append(f"{name}{requirement.specifier}")
-    return list(dict.fromkeys(found))
+    lines = (line for each in facts.packages.requires.values() for line in each)
+    lacking = {one.name: f"{one.name}{one.specifier}" for one in requirements_of(lines, facts) if _is_lacking(one.name, pip)}
+    rows = (book.component(name) for name in lacking)
+    carried = {row.library.lower() for row in rows if row is not None}
+    missed = {wheel_component(one) for one in libraries}
+    return list(lacking.values()) if missed & carried or not missed else []
+
+
+def _is_lacking(name: str, pip: Mapping[str, str]) -> bool:
+    return name.startswith("nvidia-") and name not in pip
 
 
 def _built_for(situation: Situation, book: Book) -> Iterator[str]:

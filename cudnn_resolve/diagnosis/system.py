@@ -12,7 +12,17 @@ if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
 
-_EQUAL = re.compile(r"= ?([0-9][\w.+~:-]{0,60})$")
+_EQUAL = re.compile(r"= ?([0-9][\w.+~:-]{0,60})")
+_VERSION = re.compile(r"(\d{1,9})[\w.~:-]{0,60}?(\+cuda[\d.]{1,8})?")
+_OURS = re.compile(
+    r"(?:lib)?(?:nvidia|cuda|cudnn)(?:[\w.+-]{0,80})|(?:tensorrt|nsight|gds|libnccl|libcu(?:blas|dart|fft|file|pti|rand|solver|sparse|tensor)"
+    r"|libnpp|libnv(?:infer|onnxparsers?|jpeg|jitlink|fatbin|vm|ptxcompiler|toolsext|parsers?|rtc|blas)|libxnvctrl"
+    r"|xserver-xorg-video-nvidia|linux-(?:modules|objects|signatures)-nvidia)(?:[\d.+-][\w.+-]{0,80}|-?dev)?"
+)
+"""Packages of NVIDIA's driver, of CUDA and of cuDNN: no other one is removed, pinned or downgraded by a command of ours."""
+_OF_NVIDIA = re.compile(
+    r"/compute/(?:cuda|machine-learning)/repos/|/libnvidia-container/|//(?:[\w-]{1,40}\.){0,4}nvidia\.(?:com|github\.io)(?:/|$)"
+)
 _URL = re.compile(r"(?:https?|file|copy|mirror\+\w{1,10}):/[\w./:+~-]{1,200}")
 _REPO = re.compile(r"/compute/cuda/repos/([a-z]{2,12}\d{2,4})/(x86_64|sbsa|aarch64|cross-linux-sbsa)")
 
@@ -25,9 +35,13 @@ def system_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> 
     the command that leaves a repository out.
     """
     values: dict[str, str] = {}
-    for match in matches:
-        found = {name: str(value) for name, value in match.fields.items()}
+    matches = list(matches)
+    each = [{name: str(value) for name, value in match.fields.items()} for match in matches]
+    for found in each:
         values.update({name: value for name, value in _of(found).items() if name not in values})
+    together = _together(each)
+    if together:
+        values["together"] = shlex.join(together)
     for match in matches:
         address = _URL.search(match.text)
         if address is None:
@@ -35,24 +49,46 @@ def system_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> 
         keyring = _keyring(match.text, facts, book)
         if keyring is not None:
             values.setdefault("keyring", keyring)
-        values.setdefault("switched_off", _switched_off(address[0]))
+        if _OF_NVIDIA.search(address[0]):
+            values.setdefault("switched_off", _switched_off(address[0]))
     return values
 
 
+def is_of_nvidia(package: str) -> bool:
+    """True for an apt package of NVIDIA's driver, of CUDA or of cuDNN, with or without its architecture."""
+    return _OURS.fullmatch(package.partition(":")[0]) is not None
+
+
+def _together(each: list[dict[str, str]]) -> list[str]:
+    """Every unmet dependency on one exact release, as words for apt; none where one of them is no package of NVIDIA's or two disagree."""
+    pinned: dict[str, str] = {}
+    beside: dict[str, str] = {}
+    for found in each:
+        needs, dependent = found.get("needs"), found.get("dependent")
+        equal = _EQUAL.fullmatch(found.get("relation", "").strip())
+        if not needs or equal is None:
+            continue
+        names = [one for one in (needs, dependent) if one]
+        if not all(map(is_of_nvidia, names)) or pinned.setdefault(needs, equal[1]) != equal[1]:
+            return []
+        if dependent:
+            beside.setdefault(dependent, equal[1] if dependent.startswith(needs) else "")
+    words = {name: f"{name}={version}" for name, version in pinned.items()}
+    words |= {name: f"{name}={version}" if version else name for name, version in beside.items() if name not in words}
+    return list(words.values())
+
+
 def _of(found: dict[str, str]) -> dict[str, str]:
-    values = {}
-    needs, relation, dependent = found.get("needs"), found.get("relation", ""), found.get("dependent")
-    equal = _EQUAL.search(relation)
-    if needs and equal:
-        with_it = f"{dependent}={equal[1]}" if dependent and dependent.startswith(needs) else dependent
-        values["together"] = shlex.join([f"{needs}={equal[1]}", *([with_it] if with_it else [])])
+    values: dict[str, str] = {}
     package, version = found.get("package"), found.get("version")
-    if package and version and version[0].isdigit():
-        values["newest"] = shlex.quote(f"{package}={version.split('.')[0]}.*")
-    if package and "archive" in found:
+    if package is None or not is_of_nvidia(package):
+        return values
+    numbers = _VERSION.fullmatch(version or "")
+    if numbers is not None:
+        values["newest"] = shlex.quote(f"{package}={numbers[1]}.*{numbers[2] or ''}")
+    if "archive" in found:
         values["archive"] = shlex.quote(found["archive"])
-    if package:
-        values["in_the_way"] = shlex.quote(package)
+    values["in_the_way"] = shlex.quote(package)
     return values
 
 
@@ -71,7 +107,10 @@ def _is_here(name: str, facts: Facts | None) -> bool:
 
 
 def _switched_off(url: str) -> str:
-    """Every list line with that address as a comment."""
+    """Every list line with that address as a comment; a file of paragraphs (`.sources`) with that address goes out of apt's sight."""
     plain = re.sub(r"([.*\[\]^$\\])", r"\\\1", url)
-    edit = rf"\|{plain}|s/^deb/# deb/"
-    return f"sudo find /etc/apt -name '*.list' -exec sed -i {shlex.quote(edit)} {{}} +"
+    edit = shlex.quote(rf"\|{plain}|s/^deb/# deb/")
+    return (
+        f"sudo find /etc/apt -name '*.list' -exec sed -i {edit} {{}} + && "
+        f"sudo find /etc/apt -name '*.sources' -exec grep -qF {shlex.quote(url)} {{}} \\; -exec mv {{}} {{}}.disabled \\;"
+    )

@@ -43,7 +43,7 @@ FIELDS = frozenset(
         *("python", "targets", "framework", "wheel", "cudnn_wheel", "declared", "major", "built", "next", "numpy_before"),
         *("away", "on_path", "wheels_on_path"),
         *("name", "wanted", "nearest", "renamed", "same", "here", "line", "index"),
-        *("together", "newest", "in_the_way", "archive", "keyring", "switched_off"),
+        *("extension_name", "nvcc", "together", "newest", "in_the_way", "archive", "keyring", "switched_off"),
     }
 )
 """Fields of remedies that the program works out: see `diagnosis/remedy`, `place`, `release` and `system`."""

@@ -10,6 +10,7 @@ import pytest
 import cudnn_resolve
 from tests.functional.test_cli import is_explained, run
 
+MACHINES = Path(__file__).parents[1] / "machines"
 MISSING = "[rank0]: ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory\n"
 T4 = {
     "schema": "cudnn-resolve/detect/1",
@@ -152,3 +153,27 @@ def test_fix_hands_the_remedy_to_apply(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_library_gives_what_json_prints(log: str) -> None:
     printed = json.loads(run("doctor", log, "--no-facts", "--format", "json").stdout)
     assert cudnn_resolve.doctor(log, no_facts=True) == printed
+
+
+def test_a_package_that_is_laid_anew_keeps_its_version_and_the_rest(tmp_path: Path) -> None:
+    told = json.loads((MACHINES / "torch-cuda13.json").read_text())
+    installed = told["packages"]["pip"]
+    for version, code in (("9.12.0.46", 0), (installed["nvidia-cudnn-cu13"], 1)):
+        installed["nvidia-cudnn-cu13"] = version
+        facts = tmp_path / "facts.json"
+        facts.write_text(json.dumps(told))
+        done = run("plan", f"--facts={facts}", "--offline", "--reinstall-package=nvidia-cudnn-cu13", "--format=json")
+        pip = {one["name"]: one for one in json.loads(done.stdout)["pip"]}
+        assert done.returncode == code, done.stderr
+        assert {one["version"] for name, one in pip.items() if name == "nvidia-cudnn-cu13"} <= {version}
+        assert all(one["version"] == installed.get(name, one["version"]) for name, one in pip.items())
+
+
+def test_an_environment_of_the_system_is_not_laid_anew() -> None:
+    done = run("plan", f"--facts={MACHINES / 'workstation.json'}", "--offline", "--reinstall-package=torch")
+    assert done.returncode == 2
+    assert "managed by the system" in done.stderr
+
+
+def test_help_says_what_fix_does() -> None:
+    assert "first finding" not in run("doctor", "--help").stdout

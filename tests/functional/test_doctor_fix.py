@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import venv
@@ -10,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from cudnn_resolve.cli import apply, doctor
+from cudnn_resolve.cli.options import Options
+from cudnn_resolve.diagnosis.model import Diagnosis, Finding, Remedy
 from tests.apply_world import lend_pip
 from tests.functional.test_cli import run
 from tests.small_wheels import tree, write_wheel
@@ -129,3 +133,23 @@ def test_what_apply_does_not_mend_is_said(shop: Shop) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     assert "still wrong: files of nvidia-cudnn-cu12 are not those that it installed" in done.stderr
     assert "cudnn-resolve apply --reinstall-package nvidia-cudnn-cu12" in done.stderr
+
+
+@pytest.mark.parametrize("asked", [["-f", "jax"], ["--framework", "jax==0.5.1", "--framework=torch"]])
+def test_frameworks_of_the_command_line_take_the_place_of_the_plans_alone(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = "cudnn-resolve apply -f tensorflow -f torch==2.1.0 --driver-policy strict"
+    finding = Finding(
+        cause="ptx_too_new", severity="error", summary="s", remedy=(Remedy(text="t", command="echo 'it"), Remedy(text="t", command=plan))
+    )
+    parser = argparse.ArgumentParser()
+    doctor.add_arguments(parser)
+    args = parser.parse_args(["--fix", *asked])
+    seen: list[argparse.Namespace] = []
+
+    def carried_out(one: argparse.Namespace) -> int:
+        seen.append(one)
+        return 0
+
+    monkeypatch.setattr(apply, "run", carried_out)
+    assert doctor.fix(Diagnosis(findings=(finding,)), args, Options(), set()) == 0
+    assert (seen[0].framework, seen[0].driver_policy) == (args.framework, "strict")

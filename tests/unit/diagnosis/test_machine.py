@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
@@ -197,3 +198,17 @@ def test_the_matrix_knows_the_parts_of_each_release() -> None:
     assert f"libcudnn_{known.parts[0]}.so.9 is not there" in lacking.summary
     mixed = findings(cudnn=[copy | {"complete": False, "parts": sorted(known.parts), "problems": ["two releases"]}])[0]
     assert "two releases" in mixed.summary
+
+
+@pytest.mark.parametrize("name", ["nvidia-x; touch /tmp/a", "$(reboot)", "nvidia-cudnn-cu12'", "-r", "not-installed", "nvidia cudnn"])
+@pytest.mark.parametrize("version", ["9.1.0.70", "1; reboot", "'"])
+@pytest.mark.parametrize("why", ["removed: x", "overwritten by {}: x"])
+def test_commands_hold_no_words_that_are_not_names_and_versions(name: str, version: str, why: str) -> None:
+    pip = {"nvidia-cudnn-cu12": "9.1.0.70"} if name == "not-installed" else {name: version, "nvidia-cudnn-cu12": "9.1.0.70"}
+    problems = [
+        {"what": f"packages.pip.{name}", "why": why.format("nvidia-cudnn-cu12")},
+        {"what": "packages.pip.nvidia-cudnn-cu12", "why": why.format(name)},
+    ]
+    for finding in findings(packages={"pip": pip}, problems=problems):
+        for remedy in finding.remedy:
+            assert all(not set(word) & set(";$ '`") for word in shlex.split(remedy.command or ""))

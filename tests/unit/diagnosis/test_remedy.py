@@ -23,6 +23,12 @@ def commands(log: str, wishes: Request | None = None, **facts: Any) -> list[str]
     return [one.command for one in found.remedy if one.command]
 
 
+def index_of(framework: str, version: str, variant: str) -> str:
+    """The address of the index that has a build."""
+    rows = (one for one in book().framework(framework).builds if (one.version, one.variant) == (version, variant))
+    return book().index(next(rows).index).url
+
+
 def offered(requirement: str, versions: str) -> str:
     return f"ERROR: Could not find a version that satisfies the requirement {requirement} (from versions: {versions})\n"
 
@@ -34,7 +40,7 @@ def offered(requirement: str, versions: str) -> str:
         (offered("nvidia-cublas-cu12==12.1.0.1", "11.9.9, 12.0.1.189, 12.1.0.26, 12.1.3.1"), "pip install nvidia-cublas-cu12==12.1.0.26"),
         (offered("tensorflow==2.9.1", "2.20.0rc0, 2.20.0, 2.21.0"), "pip install tensorflow==2.20.0"),
         (offered("tensorflow==2.9.1", "2.20.0, 2.21.0"), "uv venv --seed --python 3.10 .venv-3.10 && .venv-3.10/bin/python -m pip install"),
-        (offered("torch==2.4.0+cu118", "2.3.1, 2.4.0, 2.4.1"), "--extra-index-url https://download.pytorch.org/whl/cu118"),
+        (offered("torch==2.4.0+cu118", "2.3.1, 2.4.0, 2.4.1"), f"--extra-index-url {index_of('torch', '2.4.0', 'cu118')}"),
         (offered("torch==2.4.0+cu118", "2.3.1, 2.4.0, 2.4.1"), "pip install torch==2.4.0"),
         (
             "Because only nvidia-cuda-runtime-cu13<=0.0.1 is available and you require nvidia-cuda-runtime-cu13>=13.0, we can\n",
@@ -59,7 +65,8 @@ def offered(requirement: str, versions: str) -> str:
             " libcudnn8-dev : Depends: libcudnn8 (= 8.9.2.26-1+cuda12.1) but it is not going to be installed\n",
             "libcudnn8=8.9.2.26-1+cuda12.1 libcudnn8-dev=8.9.2.26-1+cuda12.1",
         ),
-        ("E: Version '8.0.4.30-1+cuda11.1' for 'libcudnn8' was not found\n", "apt-get install 'libcudnn8=8.*'"),
+        ("E: Version '8.0.4.30-1+cuda11.1' for 'libcudnn8' was not found\n", "apt-get install 'libcudnn8=8.*+cuda11.1'"),
+        ("E: Version '8.0.4.30-1' for 'libcudnn8' was not found\n", "apt-get install 'libcudnn8=8.*'"),
         (
             (
                 "dpkg: error processing archive /a/two.deb (--unpack):\n"
@@ -74,12 +81,12 @@ def test_what_could_not_be_had_has_a_command_with_its_values(log: str, command: 
 
 
 def test_a_repository_whose_key_is_missing_can_be_left_out() -> None:
-    log = "W: GPG error: https://example.org/a.b/repo ./ InRelease: signatures couldn't be verified: NO_PUBKEY 18B3A0735508F2F5\n"
+    log = "W: GPG error: https://example.org/compute/cuda/repos/a.b ./ InRelease: NO_PUBKEY 18B3A0735508F2F5\n"
     off = commands(log, root=True)[0]
     assert off.startswith("find /etc/apt -name '*.list' -exec sed -i ")
-    assert r"https://example\.org/a\.b/repo" in off
+    assert r"https://example\.org/compute/cuda/repos/a\.b" in off
     assert off.endswith("apt-get update")
-    nvidia = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2004/x86_64"
+    nvidia = next(one.url for one in book().repositories() if one.keyring and "/ubuntu2004/x86_64" in one.url).rstrip("/")
     keyring = commands(f"W: GPG error: {nvidia}  InRelease: NO_PUBKEY A4B469963BF863CC\n")[0]
     assert f"{nvidia}/cuda-keyring_1.1-1_all.deb" in keyring
     assert "sudo dpkg -i" in keyring
@@ -128,3 +135,189 @@ def test_a_placeholder_comes_after_what_can_be_typed() -> None:
     found = commands(log)
     assert "nvidia-curand-cu12" in found[0]
     assert "FRAMEWORK" in found[-1]
+
+
+def overwriting(package: str) -> str:
+    return (
+        "dpkg: error processing archive /var/cache/apt/archives/libnvidia-common-550_550.54.15_all.deb (--unpack):\n"
+        f" trying to overwrite '/usr/lib/x', which is also in package {package} 1.2-3\n"
+    )
+
+
+@pytest.mark.parametrize("package", ["libc6:amd64", "python3-minimal", "libnvme1", "libcups2", "dpkg", "libnuma1", "systemd"])
+def test_no_command_removes_pins_or_downgrades_a_package_of_another_owner(package: str) -> None:
+    logs = (
+        overwriting(package),
+        f" x-dev : Depends: {package} (= 2.35-0ubuntu3.1) but 2.35-0ubuntu3.8 is to be installed\n",
+        f" libcudnn8-dev : Depends: {package} (= 2.35-0ubuntu3.1) but 2.35-0ubuntu3.8 is to be installed\n",
+    )
+    for log in logs:
+        assert not any(word in one for one in commands(log) for word in ("--remove", "--allow-downgrades", "apt-get install"))
+
+
+@pytest.mark.parametrize(
+    "package",
+    [*("libnvidia-common-550", "nvidia-kernel-common-470:amd64", "cuda-toolkit-12-4", "libcudnn9-cuda-12", "libcublas-12-4", "libnccl2")],
+)
+def test_a_package_of_the_driver_or_of_cuda_is_removed_by_name(package: str) -> None:
+    assert any(f"dpkg --remove --force-depends {package} && " in one for one in commands(overwriting(package)))
+
+
+@pytest.mark.parametrize("relation", ["=", ">=", "<=", "<<", ">>"])
+def test_only_an_exact_dependency_is_pinned(relation: str) -> None:
+    log = f" cuda-drivers-550 : Depends: nvidia-driver-550 ({relation} 550.54.15) but it is not going to be installed\n"
+    assert any("nvidia-driver-550=550.54.15" in one for one in commands(log)) is (relation == "=")
+
+
+def test_every_unmet_dependency_is_asked_for_at_once() -> None:
+    log = "".join(
+        f" libcudnn8-{part} : Depends: libcudnn8{other} (= 8.9.2.26-1+cuda12.1) but 8.9.7.29-1+cuda12.2 is to be installed\n"
+        for part, other in (("dev", ""), ("samples", "-dev"))
+    )
+    found = next(one for one in commands(log) if "--allow-downgrades" in one)
+    assert {"libcudnn8=8.9.2.26-1+cuda12.1", "libcudnn8-dev=8.9.2.26-1+cuda12.1"} <= set(found.split())
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "ImportError: libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1, version libnvJitLink.so.12\n",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED; libcublasLt.so.12: undefined symbol: cublasLtMatmul\n",
+        "Error 804: forward compatibility was attempted on non supported HW\n",
+        "Failed to initialize NVML: Driver/library version mismatch\n",
+        "RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH\n",
+    ],
+)
+@pytest.mark.parametrize("container", ["colab", None])
+def test_the_directory_of_the_driver_stays_on_the_loaders_path(log: str, container: str | None) -> None:
+    where: dict[str, Any] = {"container": {"kind": container}} if container else {}
+    for own in ("/usr/lib64-nvidia", "/usr/lib/nvidia-550", "/usr/local/nvidia/lib64", "/usr/lib/wsl/lib"):
+        found = commands(log, loader={"ld_library_path": [own]}, **where)
+        assert not any("unset LD_" in one or "export LD_LIBRARY_PATH=/opt" in one for one in found)
+        found = commands(log, loader={"ld_library_path": [own, "/opt/cuda-11/lib64"]})
+        assert not any(one.startswith("unset LD_") for one in found)
+    assert not any(one.startswith("unset LD_") for one in commands(log, loader={"ld_library_path": []}))
+    assert not any(one.startswith("unset LD_") for one in commands(log, loader={"ld_library_path": ["/opt/intel/lib"]}))
+    if container == "colab":
+        found = commands(log, container={"kind": "colab"})
+        assert not any(word in one for one in found for word in ("unset LD_", "reboot", "rmmod"))
+
+
+def test_a_repository_of_the_distribution_is_never_left_out() -> None:
+    for url in ("http://archive.ubuntu.example/ubuntu", "http://deb.example.org/debian", "https://example.org/nvidia-lovers/apt"):
+        log = f"W: GPG error: {url} jammy InRelease: signatures couldn't be verified: NO_PUBKEY 18B3A0735508F2F5\n"
+        assert not any("/etc/apt" in one for one in commands(log))
+
+
+def test_an_extension_is_built_again_only_under_the_name_and_in_the_version_that_it_has() -> None:
+    log = "ImportError: {}.so: undefined symbol: _ZN3c104cuda9SetDeviceEi\n"
+    found = commands(log.format("/v/apex"), packages={"pip": {"apex": "0.1", "torch": "2.4.0"}})
+    assert not any("apex" in one for one in found)
+    found = commands(log.format("/v/flash_attn_2_cuda"), packages={"pip": {"flash-attn": "2.6.3", "torch": "2.4.0"}})
+    again = next(one for one in found if "flash-attn" in one and "pip install" in one)
+    assert again.endswith("--no-build-isolation --no-binary flash-attn flash-attn==2.6.3")
+    assert not any("pip install" in one for one in commands(log.format("/v/flash_attn_2_cuda")))
+
+
+REQUIRES = [
+    "nvidia-cublas-cu12; python_full_version ~= 'abc'",
+    "Nvidia_CuSolver-cu12 ; platform_system == 'Linux'",
+    "nvidia-x; nonsense",
+    "][",
+]
+
+
+def test_what_packages_declare_is_judged_for_the_machine_of_the_facts() -> None:
+    log = "OSError: libcusolver.so.11: cannot open shared object file: No such file or directory\n"
+    packages = {"pip": {"torch": "2.4.0"}, "requires": {"torch": [*REQUIRES, "nvidia-nccl-cu12; sys_platform == 'win32'"]}}
+    assert any("-m pip install nvidia-cusolver-cu12 && " in one for one in commands(log, packages=packages))
+
+
+def test_only_what_carries_the_missing_library_is_called_declared() -> None:
+    log = "OSError: libcublas.so.12: cannot open shared object file: No such file or directory\n"
+    packages = {"pip": {"torch": "2.4.0"}, "requires": {"torch": ["nvidia-cudnn-cu13"]}}
+    assert not any("nvidia-cudnn-cu13" in one for one in commands(log, packages=packages))
+
+
+def summaries(log: str, **facts: Any) -> list[tuple[str, str]]:
+    tree = {"platform": {"system": "linux", "arch": "x86_64"}, "python": PYTHON, **facts}
+    found = diagnose(Reader(book().symptoms()).read([log.encode()]), from_mapping(tree, "test"), book()).findings
+    return [(one.cause, one.summary) for one in found]
+
+
+def test_a_driver_that_changed_under_the_kernel_explains_what_cuda_says_of_compatibility() -> None:
+    log = "Failed to initialize NVML: Driver/library version mismatch\nRuntimeError: Error 804: forward compatibility was attempted\n"
+    assert summaries(log)[0][0] == "driver_library_mismatch"
+    assert summaries(log.splitlines()[1])[0][0] == "forward_compat_hw"
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "AttributeError: module 'keras.api.layers' has no attribute 'my_typo'\n",
+        "AttributeError: module 'tensorflow.math' has no attribute 'my_typo'\n",
+        "ImportError: cannot import name 'Model' from 'keras' (/home/u/project/keras.py)\n",
+        "ModuleNotFoundError: No module named 'keras.models'; 'keras' is not a package\n",
+    ],
+)
+def test_a_mistake_of_the_program_is_no_mismatch_of_releases(log: str) -> None:
+    assert "framework_pkg_mismatch" not in [cause for cause, _ in summaries(log)]
+
+
+@pytest.mark.parametrize(("plugin", "wheel"), [("jax-cuda13-plugin", "nvidia-cuda-nvcc "), ("jax-cuda12-plugin", "nvidia-cuda-nvcc-cu12")])
+def test_the_compiler_wheel_is_of_the_cuda_of_the_plugin(plugin: str, wheel: str) -> None:
+    log = "RuntimeError: libdevice not found at ./libdevice.10.bc\n"
+    found = commands(log, packages={"pip": {plugin: "0.8.0"}})
+    assert any(wheel in f"{one} " for one in found), found
+
+
+def test_files_that_were_removed_are_not_said_to_be_in_their_directory() -> None:
+    log = "OSError: libcublasLt.so.12: cannot open shared object file: No such file or directory\n"
+    gone = [{"what": "packages.pip.nvidia-cublas-cu12", "why": "removed: nvidia/cublas/lib/libcublasLt.so.12"}]
+    found = summaries(log, packages={"pip": {"nvidia-cublas-cu12": "12.4.5.8"}}, problems=gone)
+    assert not any("it is in" in text for _, text in found)
+
+
+def test_without_a_notebook_none_is_spoken_of_as_known() -> None:
+    log = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n"
+    assert not any("this hosted notebook" in text for _, text in summaries(log))
+
+
+@pytest.mark.parametrize(
+    ("log", "there", "never"),
+    [
+        (offered("jax[cuda12]==0.4.99", "0.4.34, 0.4.35"), "'jax[cuda12]==0.4.35'", "install jax=="),
+        (offered("torch==2.1.0+cu121", "2.2.0, 2.2.1"), "", "torch==2.2.0"),
+        (offered("tensorflow>=1.14,<2.0", "2.20.0, 2.21.0"), "'tensorflow>=1.14,<2.0'", "'tensorflow>=1.14'"),
+        ("Because only torch<=2.0 is available and you require torch>=2.4,<2.5, we can conclude that x\n", "", "torch==2.4"),
+    ],
+)
+def test_extras_builds_and_every_limit_are_kept(log: str, there: str, never: str) -> None:
+    found = commands(log)
+    assert any(there in one for one in found), found
+    assert not any(never in one for one in found), found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Compile with USE_CUDA=1 to enable GPU usage",
+        "NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x26:0x56:1463)",
+        "CUDA_ERROR_ECC_UNCORRECTABLE",
+        "RuntimeError: cudaErrorECCUncorrectable",
+        "CUDA_ERROR_DEVICE_UNAVAILABLE",
+        "cudaErrorJitCompilerNotFound",
+        "AssertionError: torch isn't compiled with CUDA support",
+        "TypeError: __init__() got an unexpected keyword argument 'create_key'",
+    ],
+)
+def test_what_a_pattern_has_is_let_through_by_an_anchor(line: str) -> None:
+    found = diagnose(Reader(book().symptoms()).read([f"{line}\n".encode()]), None, book()).findings
+    assert found, line
+    assert found[0].cause != "harmless", line
+
+
+@pytest.mark.parametrize(("tag", "another"), [("win_amd64", False), ("manylinux2014_aarch64", False), ("manylinux2014_x86_64", True)])
+def test_another_python_is_no_remedy_for_a_wheel_of_another_system(tag: str, *, another: bool) -> None:
+    found = commands(f"ERROR: msgpack-1.0.8-cp38-cp38-{tag}.whl is not a supported wheel on this platform.\n")
+    assert any("--python 3.8" in one for one in found) is another
