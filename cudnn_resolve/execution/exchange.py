@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.wheel import Wheel
     from cudnn_resolve.host.port import Host
 
-LEFTOVERS = ("~", ".tmp")
-"""How names of files begin that installers make for a moment: pip's renamed packages, uv's unfinished files."""
+_TEMPORARY = re.compile(r"\.tmp[A-Za-z0-9]{6}", re.ASCII)
+"""How uv calls a folder in which it makes a file that then takes the place of another."""
 _COMPILING = re.compile(r"\.pyc\.[0-9]{1,20}$", re.ASCII)
 """How importlib calls a compiled file until it is whole."""
 
@@ -141,22 +141,28 @@ def _folders_of(paths: Iterable[str], environment: Environment) -> dict[str, Non
     return out
 
 
-def is_leftover(name: str) -> bool:
-    """True for a name that an installer, an interpreter that compiles, or we give to a file that is not finished."""
-    return name.startswith(LEFTOVERS) or name.endswith((".tmp", disk.UNFINISHED)) or _COMPILING.search(name) is not None
+def temporary_folders(environment: Environment) -> Iterator[str]:
+    """Folders beside the packages that are called as uv calls those in which it makes a file that takes another's place."""
+    for root in dict.fromkeys((environment.scheme["purelib"], environment.scheme["platlib"])):
+        for name in disk.names_in(root):
+            if _TEMPORARY.fullmatch(name) and disk.kind(f"{root}/{name}") == "folder":
+                yield f"{root}/{name}"
 
 
-def written_folders(paths: Iterable[str]) -> tuple[str, ...]:
-    """The folders that an installer writes to when it lays down these files, those of compiled files too."""
-    folders = dict.fromkeys(os.path.dirname(path) for path in paths)
-    return (*folders, *(f"{folder}/__pycache__" for folder in folders))
-
-
-def suspicious_names(folders: Iterable[str]) -> dict[str, list[str]]:
-    """Names in folders that look like an installer's half-made files already now: they are somebody else's."""
-    out = {}
-    for folder in dict.fromkeys(folders):
-        found = [name for name in disk.names_in(folder) if is_leftover(name)]
-        if found:
-            out[folder] = found
-    return out
+def half_made(paths: Iterable[str]) -> Iterator[str]:
+    """Files that are there, and that only somebody who was making one of these, or compiling one of them, can have left."""
+    compiling: dict[str, dict[str, list[str]]] = {}
+    for path in paths:
+        if disk.kind(f"{path}{disk.UNFINISHED}") is not None:
+            yield f"{path}{disk.UNFINISHED}"
+        if not path.endswith(".py"):
+            continue
+        folder, name = os.path.split(path)
+        cache = f"{folder}/__pycache__"
+        if cache not in compiling:
+            found: dict[str, list[str]] = {}
+            for entry in disk.names_in(cache):
+                if _COMPILING.search(entry):
+                    found.setdefault(entry.partition(".")[0], []).append(entry)
+            compiling[cache] = found
+        yield from (f"{cache}/{entry}" for entry in compiling[cache].get(name[:-3], ()))

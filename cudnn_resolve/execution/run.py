@@ -10,7 +10,7 @@ from urllib.parse import quote
 from cudnn_resolve.errors import CudnnResolveError, IndexUnavailableError, WorldError
 from cudnn_resolve.execution.aptget import require_apt
 from cudnn_resolve.execution.check import check_before, check_room, installed_outside, mib
-from cudnn_resolve.execution.exchange import Exchange, plan_exchange, suspicious_names, take_away, written_folders
+from cudnn_resolve.execution.exchange import Exchange, half_made, plan_exchange, take_away, temporary_folders
 from cudnn_resolve.execution.fetch import Download, check_known, download_by_name, download_local, fetch
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.installer import choose_installer, install_wheels
@@ -128,7 +128,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     check_room(wheels, exchange, store, work.environment)
     steps: list[Done] = []
     cached = cache_change(task, work.host)
-    journal.add("files", store=store, **_files(exchange))
+    journal.add("files", store=store, **_files(exchange, work.environment, moved=moved))
     if task.apt:
         work.reporter.begin(f"asking apt-get for {len(task.apt)} packages")
         apt, packages = prepare_system(task, work.host, journal, work.tooling(journal), work.download)
@@ -275,14 +275,15 @@ def check_room_for_download(total: int, folder: str) -> None:
         )
 
 
-def _files(exchange: Exchange) -> dict[str, Any]:
+def _files(exchange: Exchange, environment: Environment, *, moved: bool) -> dict[str, Any]:
     return {
         "save": list(exchange.save),
         "add": list(exchange.add),
         "infos": list(exchange.infos),
         "made": list(exchange.made),
         "modes": dict(exchange.modes),
-        "names": suspicious_names(written_folders(exchange.add)),
+        "names": [*half_made(exchange.add), *temporary_folders(environment)],
+        "moved": moved,
     }
 
 

@@ -297,6 +297,25 @@ def test_an_interruption_at_any_record_is_put_back(world: ApplyWorld, work: Work
     assert world.former() == former
 
 
+def test_what_only_looks_half_made_and_came_meanwhile_stays(world: ApplyWorld, work: Work) -> None:
+    mine = ("my-results.tmp/run1/all.txt", "bin/notes.tmp", "~mine/x.py", ".tmpAbc123/my.txt", "torch/~x.py", "torch/y.pyc.7", ".tmp9")
+    places = [world.venv / one if one.startswith(("my-", "bin")) else world.site / one for one in mine]
+    torn = world.site / ".tmpXyz789" / "cudnn.h"
+
+    def stop(kind: str) -> None:
+        if kind == "installed":
+            for path in (*places, torn):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("mine")
+            raise InterruptError("SIGTERM")
+
+    done = carry_out(world.task(work.environment), replace(work, watch=stop, members=None))  # uv itself writes then
+
+    assert (done.status, done.left) == ("reverted", ())
+    assert [path.read_text() for path in places] == ["mine"] * len(places)
+    assert not torn.parent.exists()
+
+
 def test_a_clock_that_jumps_changes_nothing_of_what_is_done(world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     former = world.former()
     times = itertools.cycle(("2026-11-21T00:00:00Z", "1970-01-01T00:00:00Z", "2106-02-07T06:28:15Z", "1999-12-31T23:59:59Z"))
