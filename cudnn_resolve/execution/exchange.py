@@ -69,7 +69,7 @@ def plan_exchange(
     wanted = dict.fromkeys((*(path for path in owned if path not in shared), *coming, *own))
     there = [path for path in wanted if os.path.dirname(path) not in new]
     save = [path for path in dict.fromkeys(with_compiled(there, environment.tag)) if disk.kind(path) in ("file", "link")]
-    for folder in dict.fromkeys(os.path.dirname(path) for path in (*save, *there)):
+    for folder in dict.fromkeys(os.path.dirname(path) for path in (*save, *there, *made)):  # above what is new, too: it may be a link
         if disk.kind(folder) is not None:
             refuse_detour(f"{folder}/", environment)
     return Exchange(

@@ -74,14 +74,14 @@ def stage(
 
 
 def can_move(folder: str, environment: Environment) -> bool:
-    """True where what was staged lies on the file system of the environment."""
-    return disk.device_of(f"{folder}/{STAGING}") == disk.device_of(environment.prefix) == disk.device_of(environment.scheme["purelib"])
+    """True where what was staged can be renamed into the environment."""
+    return all(disk.can_rename(f"{folder}/{STAGING}", place) for place in (environment.prefix, environment.scheme["purelib"]))
 
 
 def move_staged(folder: str, environment: Environment) -> ToolResult:
     """What became of moving what was staged into the environment: it is what uv would lay down there, file by file."""
     began = clock.seconds()
-    disk.move_tree(f"{folder}/{STAGING}", environment.prefix)
+    disk.move_tree(f"{folder}/{STAGING}", environment.prefix, environment.roots)
     return ToolResult(returncode=0, seconds=clock.seconds() - began)
 
 
