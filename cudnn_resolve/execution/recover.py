@@ -41,8 +41,7 @@ def put_all_back(journal: Journal, shelf: Shelf, host: Host, tooling: Tooling, *
             journal.add("left", what=list(left)[:50])
         else:
             _close(journal)
-            shelf.unmark()
-            shelf.prune()
+            shelf.tidy()
     except CudnnResolveError as error:
         left = (*left, *(() if left else (f"the journal cannot be closed: {error.message}",)))
     return left

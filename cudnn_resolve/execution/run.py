@@ -14,6 +14,7 @@ from cudnn_resolve.execution.exchange import Exchange, half_made, plan_exchange,
 from cudnn_resolve.execution.fetch import Download, check_known, download_by_name, download_local, fetch
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.installer import choose_installer, install_wheels
+from cudnn_resolve.execution.journal import read_story
 from cudnn_resolve.execution.linkercache import cache_change, write_cache
 from cudnn_resolve.execution.loader import activation_change, loaded_by_preload, preload_change
 from cudnn_resolve.execution.model import EXITS, Done, Execution, Reporter, Silent, Status, Trouble
@@ -83,7 +84,8 @@ def carry_out(task: Task, work: Work) -> Execution:
             installer = choose_installer(work.installer, work.environment)
             journal = work.shelf.open(watch=work.watch)
             journal.add("begin", **_begin(task, work, journal))
-            return replace(_change(task, work, journal, own, installer), notes=notes)
+            done = _change(task, work, journal, own, installer)
+            return replace(done, notes=(*notes, *done.notes))
     except (CudnnResolveError, InterruptError) as error:
         return _retreat_whatever_comes(work, journal, error)
     except BaseException as error:
@@ -169,8 +171,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
         raise DifferenceError(differences)
     with undisturbed():
         journal.add("commit")
-        work.shelf.unmark()
-        work.shelf.prune()
+        notes = work.shelf.tidy()
     return Execution(
         status="done",
         id=journal.id,
@@ -178,6 +179,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
         installed=tuple(piece.pin for piece in task.install),
         removed=task.remove,
         log=journal.log,
+        notes=notes,
     )
 
 
@@ -323,7 +325,7 @@ def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution
         work.reporter.end()
         trouble = _trouble(error)
         differences = error.differences if isinstance(error, DifferenceError) else ()
-        if journal is None:
+        if journal is None or read_story(journal.folder) is None:  # a signal, or a full disk, came before its first record
             work.shelf.unmark()
             if isinstance(error, CudnnResolveError):
                 raise error
@@ -332,8 +334,7 @@ def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution
         log = journal.log if disk.kind(journal.log) else None
         if story.state == "begun":
             journal.add("dropped", why="index-unavailable" if isinstance(error, IndexUnavailableError) else trouble.code)
-            work.shelf.unmark()
-            work.shelf.prune()
+            work.shelf.tidy()
             if isinstance(error, IndexUnavailableError) and not error.hint:
                 error.hint = "nothing was changed; what was fetched is kept, so the same command goes on from there"
             if isinstance(error, CudnnResolveError):

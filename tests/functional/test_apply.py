@@ -10,10 +10,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from cudnn_resolve.errors import InputError, WorldError
+from cudnn_resolve.execution.journal import Journal
 from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import Work, carry_out
 from cudnn_resolve.execution.shelf import Shelf
@@ -378,6 +380,35 @@ def test_a_folder_that_is_a_link_to_elsewhere_is_not_touched(world: ApplyWorld, 
         carry_out(world.task(work.environment), work)
 
     assert tree(elsewhere) == former
+
+
+def test_a_link_above_folders_that_come_is_seen_before_anything_changes(world: ApplyWorld, work: Work, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    (world.site / "fresh").symlink_to(tmp_path)
+    file = write_wheel(world.wheels, "fresh-one", "1.0", {"fresh/deep/er/x.py": ""})
+    former = world.former()
+
+    with pytest.raises(WorldError, match="a link leads to"):
+        carry_out(Task(targets=(), install=(Piece(name="fresh-one", version="1.0", file=file),)), work)
+
+    assert (world.former(), os.listdir(tmp_path)) == (former, ["mine.txt"])
+
+
+def test_a_signal_before_the_first_record_is_no_bug(world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Journal, "add", Mock(side_effect=InterruptError("SIGINT")))
+
+    assert carry_out(world.task(work.environment), work).status == "interrupted"
+
+
+def test_what_cannot_be_cleaned_up_afterwards_is_a_note(world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    former = world.former()
+
+    monkeypatch.setattr(Shelf, "prune", Mock(side_effect=WorldError("busy", code="system")))
+    done = carry_out(world.task(work.environment), work)
+
+    assert (done.status, [story.state for story in work.shelf.stories()]) == ("done", ["committed"])
+    assert any("busy" in note for note in done.notes)
+    assert (undo(work, None).status, world.former()) == ("undone", former)
 
 
 def test_a_second_apply_waits_for_nobody_and_says_who_is_at_work(world: ApplyWorld, work: Work) -> None:
