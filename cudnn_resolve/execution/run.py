@@ -133,7 +133,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     journal.add("files", store=store, **_files(exchange, work.environment, moved=moved))
     if task.apt:
         work.reporter.begin(f"asking apt-get for {len(task.apt)} packages")
-        apt, packages = prepare_system(task, work.host, journal, work.tooling(journal), work.download)
+        apt, packages = prepare_system(task, work.host, journal, work.tooling(journal), work.download, work.reporter.say)
         work.reporter.begin(f"installing {len(packages)} packages of the system with apt-get")
         steps.append(
             Done(

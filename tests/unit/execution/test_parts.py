@@ -56,6 +56,20 @@ def test_a_key_is_known_by_the_end_of_its_fingerprint(key: tuple[bytes, bytes, s
     plain, armoured, end = key
 
     assert key_ids(plain) == key_ids(armoured) == (end,)
+    assert key_ids(REVOKED.read_bytes() + b"\n" + armoured) == ("7FA2AF80", end), "every block of a file in armour"
+    assert key_ids(plain + b"\xcf\xe0" + plain) == (), "what cannot be read to its end is left alone"
+    other = b"\x98\x04\x05abc"
+    assert key_ids(plain + other) == (end, "other")
+
+
+def test_a_keyring_that_is_too_large_is_left_alone(tmp_path: Path) -> None:
+    ring = tmp_path / "trusted.gpg"
+    plain = base64.b64decode("".join(REVOKED.read_text().split("\n\n")[1].splitlines()[:-2]))
+    ring.write_bytes(plain * (1 + (1 << 20) // len(plain)))
+
+    found = list(outdated(AptFolders(lists=str(tmp_path), keys=f"{tmp_path}/none", keyring=str(ring))))
+
+    assert [(one.path, one.rest, one.too_large) for one in found] == [(str(ring), None, True)]
 
 
 @pytest.mark.parametrize(
