@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.index.download import Downloads
     from cudnn_resolve.index.transport import Transport
     from cudnn_resolve.plan.model import Plan
-    from cudnn_resolve.requirement.source import File
+    from cudnn_resolve.requirement.source import Contents, File
 
 _ORPHAN_SECONDS = 20.0
 """How long an installer is awaited whose own `apply` was killed."""
@@ -181,8 +181,8 @@ class _Fetching:
         self._transport = transport
         self._offline = offline
 
-    def members(self, file: File) -> tuple[str, ...] | None:
-        """Names of the files in a wheel; None where they cannot be had without the wheel."""
+    def members(self, file: File) -> Contents | None:
+        """What is in a wheel; None where they cannot be had without the wheel."""
         from cudnn_resolve.execution.fetch import local_members
         from cudnn_resolve.index.address import is_local
         from cudnn_resolve.index.members import members_of

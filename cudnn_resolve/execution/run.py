@@ -21,7 +21,7 @@ from cudnn_resolve.execution.model import EXITS, Done, Execution, Reporter, Sile
 from cudnn_resolve.execution.recover import put_all_back
 from cudnn_resolve.execution.system import change_system, prepare_system
 from cudnn_resolve.execution.uvlock import can_lock, can_move, install_staged, move_staged, stage, unstage
-from cudnn_resolve.execution.wheel import check_members
+from cudnn_resolve.execution.wheel import check_contents
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import InterruptError, interruptible, undisturbed
 from cudnn_resolve.host.tool import Tooling
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.wheel import Wheel
     from cudnn_resolve.host.hold import Hold
     from cudnn_resolve.host.port import Host
+    from cudnn_resolve.requirement.source import Contents
 
 
 _PARALLEL = 6
@@ -61,8 +62,8 @@ class Work:
     installer: str = "auto"
     managed: bool = False
     """True where an environment that the system manages may be changed."""
-    members: Callable[[Any], tuple[str, ...] | None] | None = None
-    """Names of the files in a wheel that is not here yet; where it can be asked, uv may fetch by itself, into its own cache."""
+    members: Callable[[Any], Contents | None] | None = None
+    """What is in a wheel that is not here yet; where it can be asked, uv may fetch by itself, into its own cache."""
     trusted: bool = False
     """True where files that nobody knows a hash of may be installed."""
 
@@ -194,7 +195,7 @@ class DifferenceError(WorldError):
 def _stage(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None:
     """The packages as uv fetched and verified them; None where it is to be done by ourselves.
 
-    The names of the files in them are asked for while uv is at work, which writes to its cache and to a folder of ours only.
+    What is in them is asked for before: an older uv would make a program wherever a wheel says.
     """
     if not (task.install and work.members and can_lock(task.install, work.environment)):
         return None
@@ -204,15 +205,18 @@ def _stage(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None
         jobs = [crew.hand(Job(lambda piece=piece: ask(piece.file), piece.pin)) for piece in task.install]  # type: ignore[misc]
         if jobs[0].value() is None:  # whoever serves them does not tell
             return None
-        wheels = _stage_with_uv(task, work, journal)
+        unpacked = []
         for piece, job in zip(task.install, jobs, strict=True):
-            names = job.value()
-            if names is None:
-                unstage(journal.folder)
+            found = job.value()
+            if found is None:
                 return None
-            check_members(names, piece.file.filename)
+            check_contents(found, piece.file.filename)
+            unpacked.append(found.unpacked)
     finally:
         crew.close()
+    wheels = _stage_with_uv(task, work, journal)
+    if wheels is not None and not can_move(journal.folder, work.environment):  # then it needs its room in the environment, too
+        wheels = tuple(replace(wheel, unpacked=count) for wheel, count in zip(wheels, unpacked, strict=True))
     if wheels is not None:
         journal.add("fetched", files=[], sha256=[wheel.sha256 for wheel in wheels])
     return wheels

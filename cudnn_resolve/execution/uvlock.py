@@ -8,9 +8,11 @@ an index with credentials that only we know), the files are fetched by ourselves
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.fetch import strong
 from cudnn_resolve.execution.installer import environment_for
 from cudnn_resolve.execution.wheel import Wheel
@@ -28,6 +30,14 @@ _OWN_LOCK = ".lock"
 _WORDS = ("--no-deps", "--no-config", "--no-build", "--color", "never", "--no-progress", "--preview")
 
 
+_OURS = re.compile(
+    r"pylock|unexpected argument|invalid value|unrecognized|failed to (?:download|fetch|extract)|error sending request|"
+    r"unauthorized|forbidden|hash mismatch|offline",
+    re.IGNORECASE,
+)
+"""What uv says where it cannot read the lock, or cannot get a file: we fetch it then, or can say better what is wrong with it."""
+
+
 def can_lock(pieces: tuple[Piece, ...], environment: Environment) -> bool:
     """True where every piece is a wheel with a hash, and the environment is laid out as any folder would be."""
     short = ".".join(environment.version.split(".")[:2])
@@ -40,7 +50,7 @@ def can_lock(pieces: tuple[Piece, ...], environment: Environment) -> bool:
 def stage(
     pieces: tuple[Piece, ...], folder: str, environment: Environment, tooling: Tooling, environ: Mapping[str, str]
 ) -> tuple[Wheel, ...] | None:
-    """The packages as uv lays them out, fetched and verified; None where uv cannot do that."""
+    """The packages as uv lays them out, fetched and verified; None where uv cannot do that. WorldError where it refuses one of them."""
     path = f"{folder}/{LOCK}"
     staging = f"{folder}/{STAGING}"
     disk.write_whole(path, _text(pieces).encode())
@@ -48,7 +58,13 @@ def stage(
     if not result.ok:
         if disk.kind(staging) == "folder":
             disk.remove_tree(staging)
-        return None
+        said = "\n".join(result.tail)
+        if "No space left on device" in said or "os error 28" in said:
+            hint = "make room there; nothing was changed"
+            raise WorldError(f"uv: {result.why()}", code="disk-full", context=tooling.log, hint=hint)
+        if result.returncode is None or result.returncode < 0 or _OURS.search(said):
+            return None
+        raise WorldError(f"uv refuses: {result.why()}", code="installer-failed", context=tooling.log, hint="nothing was changed")
     site = f"{staging}/lib/python{'.'.join(environment.version.split('.')[:2])}/site-packages"
     infos = {name.lower(): name for name in disk.names_in(site) if name.endswith(".dist-info")}
     found = [infos.get(_info(piece)) for piece in pieces]

@@ -63,6 +63,11 @@ class Archive:
         return raw.decode("utf-8", "replace")
 
 
+def is_entry_points(name: str) -> bool:
+    """True for a wheel's list of programs."""
+    return name.count("/") == 1 and name.endswith(".dist-info/entry_points.txt")
+
+
 def bad_wheel(path: str, why: str) -> WorldError:
     """The refusal of a wheel."""
     name = path.rpartition("/")[2]

@@ -176,6 +176,10 @@ def remove_tree(path: str) -> None:
         shutil.rmtree(path)
     except FileNotFoundError:
         return
+    except RecursionError:  # deeper than Python can go by itself
+        for one in (*files_below(path), *folders_below(path)):
+            (os.rmdir if os.path.isdir(one) and not os.path.islink(one) else os.unlink)(one)
+        os.rmdir(path)
     except OSError as error:
         raise refusal(error, path) from None
 
@@ -190,22 +194,32 @@ def names_in(path: str) -> tuple[str, ...]:
 
 def files_below(path: str) -> Iterator[str]:
     """Every file and link below a folder; links to folders are not gone into."""
-    try:
-        with os.scandir(path) as found:
-            entries = list(found)
-    except OSError:
-        return
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            yield from files_below(entry.path)
-        else:
-            yield entry.path
+    waiting = [path]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as found:
+                entries = list(found)
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+            else:
+                yield entry.path
 
 
 def folders_below(path: str) -> Iterator[str]:
     """Every folder below a folder, inner ones first."""
-    for folder, folders, _ in os.walk(path, topdown=False):
-        yield from (os.path.join(folder, name) for name in folders if not os.path.islink(os.path.join(folder, name)))
+    waiting, found = [path], []
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                inner = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            continue
+        waiting += inner
+        found += inner
+    yield from reversed(found)
 
 
 def write_whole(path: str, content: bytes) -> None:

@@ -20,9 +20,11 @@ from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import Work, carry_out
 from cudnn_resolve.execution.shelf import Shelf
 from cudnn_resolve.execution.task import Piece, Task, check_task
-from cudnn_resolve.host import clock
+from cudnn_resolve.execution.uvlock import stage
+from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.interrupt import InterruptError
 from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.host.tool import Tooling
 from cudnn_resolve.plan.preload import MODULE
 from cudnn_resolve.record import replace
 from tests.apply_world import NEW, ApplyWorld, work_in
@@ -203,6 +205,7 @@ def evil(world: ApplyWorld, folder: str, **more: object) -> Task:
         "a\\..\\b",
         "./x",
         "evil//x",
+        "evil/" * 1200 + "x",
     ],
 )
 def test_a_wheel_that_would_write_elsewhere_is_refused(world: ApplyWorld, work: Work, member: str) -> None:
@@ -215,9 +218,49 @@ def test_a_wheel_that_would_write_elsewhere_is_refused(world: ApplyWorld, work: 
     assert world.former() == former
 
 
-def test_a_program_whose_name_is_a_path_is_refused(world: ApplyWorld, work: Work) -> None:
+@pytest.mark.parametrize("text", ["[console_scripts]\n../../x = a:b", "[gui_scripts] # x\n/x: a:b", "[Console_Scripts]\n  ../x=a:b"])
+def test_a_program_whose_name_is_a_path_is_refused_before_uv_runs(world: ApplyWorld, work: Work, text: str) -> None:
     with pytest.raises(WorldError, match="no name that a file may have"):
-        carry_out(evil(world, "scripts", scripts=("../../evil",)), work)
+        carry_out(evil(world, "scripts", raw={"scripts-1.0.dist-info/entry_points.txt": text.encode()}), work)
+
+    assert not list(world.state.glob("**/log.txt")), "the log of the tools that were run"
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("error: No space left on device (os error 28)", "disk-full"),
+        ("error: strange wheel", "installer-failed"),
+        ("error: unexpected argument '--prefix' found", None),
+        ("error: Failed to fetch: `https://repo.example/x.whl`", None),
+    ],
+)
+def test_what_uv_refuses_is_said_before_anything_changes(tmp_path: Path, work: Work, said: str, code: str | None) -> None:
+    uv = tmp_path / "uv"
+    uv.write_text('#!/bin/sh\necho "$SAID" >&2\nexit 2\n')
+    uv.chmod(0o755)
+    environment, tooling = replace(work.environment, uv=str(uv)), Tooling(log=str(tmp_path / "log"))
+
+    if code is None:
+        assert stage((), str(tmp_path), environment, tooling, {"SAID": said}) is None
+        return
+    with pytest.raises(WorldError, match=said.rsplit(maxsplit=1)[-1].strip(")")) as refused:
+        stage((), str(tmp_path), environment, tooling, {"SAID": said})
+    assert refused.value.code == code
+
+
+def test_room_for_what_cannot_be_moved_is_looked_for_before_the_change(
+    world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former = world.former()
+    monkeypatch.setattr(disk, "can_rename", Mock(return_value=False))
+    monkeypatch.setattr(disk, "free_bytes", Mock(return_value=(1 << 20) + 1000))
+
+    with pytest.raises(WorldError, match="are needed and") as refused:
+        carry_out(world.task(work.environment), work)
+
+    assert refused.value.code == "disk-full"
+    assert world.former() == former
 
 
 def test_a_truncated_wheel_is_refused(world: ApplyWorld, work: Work) -> None:

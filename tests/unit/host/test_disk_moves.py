@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -49,3 +51,22 @@ def test_a_link_that_leads_out_is_not_followed(tmp_path: Path) -> None:
         disk.move_tree(str(source), str(target), (str(target),))
 
     assert os.listdir(out) == []
+
+
+def test_a_tree_that_is_deeper_than_python_can_go_is_seen_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "deep"
+    place.mkdir()
+    (place / "link").symlink_to(tmp_path)
+    for number in range(1, 51):
+        os.mkdir(f"{place}/{'a/' * number}")
+    last = f"{place}/{'a/' * 50}x"
+    Path(last).touch()
+    assert sorted(disk.files_below(str(place))) == [last, f"{place}/link"]
+    assert len(list(disk.folders_below(str(place)))) == 50
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", Mock(side_effect=RecursionError))
+        disk.remove_tree(str(place))
+
+    assert not place.exists()
+    assert tmp_path.exists()
