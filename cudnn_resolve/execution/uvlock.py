@@ -60,8 +60,8 @@ def stage(
             disk.remove_tree(staging)
         said = "\n".join(result.tail)
         if "No space left on device" in said or "os error 28" in said:
-            hint = "make room there; nothing was changed"
-            raise WorldError(f"uv: {result.why()}", code="disk-full", context=tooling.log, hint=hint)
+            hint = "make room where uv has its cache and where the journals are; nothing was changed"
+            raise WorldError("uv: no space left on device", code="disk-full", context=tooling.log, hint=hint)
         if result.returncode is None or result.returncode < 0 or _OURS.search(said):
             return None
         raise WorldError(f"uv refuses: {result.why()}", code="installer-failed", context=tooling.log, hint="nothing was changed")
