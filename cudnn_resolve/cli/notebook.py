@@ -44,10 +44,17 @@ def imported(host: Host, names: Iterable[str]) -> tuple[str, ...]:
     return imported_by_kernel(host, pid, names) if pid is not None else ()
 
 
-def restart_note(names: tuple[str, ...], *, at_once: bool = False) -> str | None:
+def kernel_is_near(host: Host) -> bool:
+    """True where this process is a notebook's kernel, or runs in a cell of one: `restart_kernel` can end it."""
+    return in_notebook() or kernel_above(host) is not None
+
+
+def restart_note(names: tuple[str, ...], *, notebook: bool, at_once: bool = False) -> str | None:
     """Why the kernel must be restarted that has imported these; None where it has none of them. `at_once`: it is about to be."""
     if not names:
         return None
+    if not notebook:
+        return f"this program has imported {', '.join(names)} already, and keeps the old files loaded until it ends: start it anew"
     why = f"this kernel has imported {', '.join(names)} already, and keeps the old files loaded until it ends"
     if at_once:
         return f"the runtime is restarted: {why}; run the cell again afterwards, which then changes nothing"
@@ -55,7 +62,10 @@ def restart_note(names: tuple[str, ...], *, at_once: bool = False) -> str | None
 
 
 def restart_kernel(host: Host) -> bool:
-    """True where a kernel was asked to end, so that its server starts it anew; the own one or the one whose cell this is."""
+    """True where a kernel was asked to end, so that its server starts it anew; the own one or the one whose cell this is.
+
+    Only where `kernel_is_near`.
+    """
     from cudnn_resolve.host.process import end_process_soon
 
     if in_notebook():

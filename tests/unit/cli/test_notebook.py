@@ -47,8 +47,10 @@ def test_what_the_kernel_has_imported_is_seen_in_its_maps() -> None:
     assert imported_by_kernel(host, 700, ("tensorflow", "torch")) == ("torch",)
     assert imported(host, ("tensorflow", "torch")) == ("torch",)
     assert imported(machine("python3\0train.py", maps), ("torch",)) == ()
-    assert "this kernel has imported torch already" in (restart_note(("torch",)) or "")
-    assert restart_note(()) is None
+    assert "this kernel has imported torch already" in (restart_note(("torch",), notebook=True) or "")
+    assert (restart_note(("torch",), notebook=True, at_once=True) or "").startswith("the runtime is restarted")
+    assert "runtime" not in (restart_note(("torch",), notebook=False, at_once=True) or "runtime"), "there is none"
+    assert restart_note((), notebook=True) is None
 
 
 def test_what_this_process_has_imported() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from cudnn_resolve.errors import InputError, UsageError, WorldError
 from cudnn_resolve.execution.after import differences
+from cudnn_resolve.execution.check import package_folder
 from cudnn_resolve.execution.environment import Environment
 from cudnn_resolve.execution.installer import choose_installer, environment_for
 from cudnn_resolve.execution.loader import activation, preload_change
@@ -204,6 +205,19 @@ def test_nothing_tells_an_installer_where_packages_come_from_or_go_to() -> None:
     assert found["UV_CACHE_DIR"] == "/c"
     assert found["PIP_CONFIG_FILE"] == "/dev/null"
     assert not {"PIP_INDEX_URL", "PIP_TARGET", "UV_INDEX", "PYTHONPATH"} & set(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("nvidia-cudnn-cu12", "nvidia/cudnn"),
+        ("nvidia-cuda-runtime-cu11", "nvidia/cuda_runtime"),
+        ("onnxruntime-gpu", "onnxruntime_gpu"),
+        ("torch", "torch"),
+    ],
+)
+def test_where_the_files_of_a_package_lie(name: str, folder: str) -> None:
+    assert package_folder(name) == folder
 
 
 @pytest.mark.parametrize("path", ["relative", "/a/../b", "/a\n/b", "/a:/b", "/a*"])
