@@ -64,7 +64,8 @@ def plan_exchange(
         shared = claimed_by_others(host, kept, set(owned)) - set(coming)
     lock = f"{environment.prefix}/.lock"  # uv makes it in a virtual environment
     add = (*coming, *(() if disk.kind(lock) else (lock,)))
-    made = tuple(_missing_folders((*add, *(f"{wheel.info}/RECORD" for wheel in wheels))))
+    named = (f"{folder}/" for wheel in wheels for folder in wheel.folders)
+    made = tuple(_missing_folders((*add, *(f"{wheel.info}/RECORD" for wheel in wheels), *named)))
     new = set(made)  # nothing can lie there that would have to be saved
     wanted = dict.fromkeys((*(path for path in owned if path not in shared), *coming, *own))
     there = [path for path in wanted if os.path.dirname(path) not in new]

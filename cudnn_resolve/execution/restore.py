@@ -74,7 +74,7 @@ def _read(story: Story, shelf: Shelf, environment: Environment) -> _Written | No
         add=tuple(dict.fromkeys((*inside(files.get("add"), environment, story.folder), *extra))),
         infos=inside(files.get("infos"), environment, story.folder),
         made=inside(files.get("made"), environment, story.folder),
-        modes={folder: mode & 0o777 for folder, mode in modes.items() if isinstance(mode, int) and environment.holds(folder)},
+        modes={folder: mode & 0o3777 for folder, mode in modes.items() if isinstance(mode, int) and environment.holds(folder)},
         names=_paths(names),
         moved=files.get("moved") is True,
     )

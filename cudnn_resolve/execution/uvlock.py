@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -70,6 +71,7 @@ def stage(
     found = [infos.get(_info(piece)) for piece in pieces]
     disk.remove(f"{staging}/{_OWN_LOCK}")
     paths = [f"{environment.prefix}{one[len(staging) :]}" for one in disk.files_below(staging)]
+    folders = [f"{environment.prefix}{one[len(staging) :]}" for one in disk.folders_below(staging)]
     if None in found:
         disk.remove_tree(staging)
         return None
@@ -84,13 +86,16 @@ def stage(
                 paths=tuple(paths) if number == 0 else (),
                 info=f"{environment.scheme['purelib']}/{info}",
                 unpacked=0,
+                folders=tuple(folders) if number == 0 else (),
             )
         )
     return tuple(wheels)
 
 
 def can_move(folder: str, environment: Environment) -> bool:
-    """True where what was staged can be renamed into the environment."""
+    """True where what was staged can be renamed into the environment, and folders there do not hand their group on to new ones."""
+    if any(disk.mode_of(place) & stat.S_ISGID for place in environment.roots):
+        return False
     return all(disk.can_rename(f"{folder}/{STAGING}", place) for place in (environment.prefix, environment.scheme["purelib"]))
 
 
@@ -116,7 +121,16 @@ def unstage(folder: str) -> None:
 def _run(path: str, environment: Environment, tooling: Tooling, environ: Mapping[str, str], *more: str) -> ToolResult:
     assert environment.uv is not None
     argv = (environment.uv, "pip", "install", "-r", path, "--python", environment.python, *_WORDS, *more)
-    return run_tool(argv, tooling, env=environment_for(environ))
+    return run_tool(argv, tooling, env=_words_of_user(environ))
+
+
+def _words_of_user(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment for uv, without what would make it fetch everything twice, or leave links into its cache."""
+    out = environment_for(environ)
+    out.pop("UV_NO_CACHE", None)
+    if out.get("UV_LINK_MODE") == "symlink":
+        del out["UV_LINK_MODE"]
+    return out
 
 
 def _info(piece: Piece) -> str:

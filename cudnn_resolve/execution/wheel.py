@@ -39,6 +39,8 @@ class Wheel:
     """Its `.dist-info` folder in the environment."""
     unpacked: int
     """Bytes."""
+    folders: tuple[str, ...] = ()
+    """Folders that it brings by name, empty ones too."""
 
 
 def read_wheel(path: str, name: str, version: str, sha256: str, environment: Environment) -> Wheel:
@@ -56,6 +58,8 @@ def read_wheel(path: str, name: str, version: str, sha256: str, environment: Env
         for member in members:
             if member.is_link:
                 raise bad_wheel(path, f"its member {member.name[:120]!r} would lie outside of the environment")
+        folders = [name for name in archive.folders() if not name.partition("/")[0].endswith((".data", ".dist-info"))]
+        check_members(folders, path)
         top = _info_folder([member.name for member in members], path, said_name)
         text = archive.text(f"{top}/WHEEL") or ""
         pure = re.search(r"^root-is-purelib:\s*true\s*$", text, re.IGNORECASE | re.MULTILINE) is not None
@@ -76,6 +80,7 @@ def read_wheel(path: str, name: str, version: str, sha256: str, environment: Env
         paths=tuple(dict.fromkeys(paths)),
         info=os.path.join(root, top),
         unpacked=sum(member.size for member in members),
+        folders=tuple(os.path.join(root, one) for one in folders),
     )
 
 

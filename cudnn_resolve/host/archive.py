@@ -49,6 +49,10 @@ class Archive:
             if not info.orig_filename.endswith("/")
         )
 
+    def folders(self) -> tuple[str, ...]:
+        """Every folder that has a member of its own."""
+        return tuple(info.orig_filename[:-1] for info in self._zip.infolist() if info.orig_filename.endswith("/"))
+
     def text(self, name: str) -> str | None:
         """A member as text; None where there is none. WorldError where it is damaged or far too large."""
         try:

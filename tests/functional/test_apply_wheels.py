@@ -8,9 +8,10 @@ from unittest.mock import Mock
 import pytest
 
 from cudnn_resolve.errors import InputError, WorldError
+from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import Work, carry_out
 from cudnn_resolve.execution.task import Piece, Task, check_task
-from cudnn_resolve.execution.uvlock import stage
+from cudnn_resolve.execution.uvlock import can_move, stage
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.tool import Tooling
@@ -127,7 +128,7 @@ def test_a_program_whose_name_is_a_path_is_refused_before_uv_runs(world: ApplyWo
 )
 def test_what_uv_refuses_is_said_before_anything_changes(tmp_path: Path, work: Work, said: str, code: str | None) -> None:
     uv = tmp_path / "uv"
-    uv.write_text('#!/bin/sh\necho "$SAID" >&2\nexit 2\n')
+    uv.write_text('#!/bin/sh\necho "$SAID [$UV_NO_CACHE$UV_LINK_MODE]" >&2\nexit 2\n')
     uv.chmod(0o755)
     environment, tooling = replace(work.environment, uv=str(uv)), Tooling(log=str(tmp_path / "log"))
 
@@ -135,8 +136,38 @@ def test_what_uv_refuses_is_said_before_anything_changes(tmp_path: Path, work: W
         assert stage((), str(tmp_path), environment, tooling, {"SAID": said}) is None
         return
     with pytest.raises(WorldError, match=r"o space left on device|strange wheel") as refused:
-        stage((), str(tmp_path), environment, tooling, {"SAID": said})
+        stage((), str(tmp_path), environment, tooling, {"SAID": said, "UV_NO_CACHE": "1", "UV_LINK_MODE": "symlink"})
     assert refused.value.code == code
+    assert "[]" in (tmp_path / "log").read_text(), "what the user says to uv of caches and links"
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_empty_folders_of_a_wheel_go_again(world: ApplyWorld, work: Work, *, asked: bool) -> None:
+    file = write_wheel(world.base / "empty", "hollow", "1.0", raw={"hollow/deep/er/": b"", "beside/": b""})
+    task = Task(targets=(), install=(Piece(name="hollow", version="1.0", file=file),))
+
+    assert carry_out(task, work if asked else replace(work, members=None)).status == "done"
+    assert (world.site / "beside").is_dir()
+    assert undo(work, None).status == "undone"
+    assert not (world.site / "hollow").exists()
+    assert not (world.site / "beside").exists()
+
+
+def test_files_are_not_moved_where_folders_hand_on_their_group(world: ApplyWorld, work: Work) -> None:
+    (world.state / "staging").mkdir(parents=True)
+    assert can_move(str(world.state), work.environment)
+    world.site.chmod(0o2775)
+    assert not can_move(str(world.state), work.environment)
+
+
+def test_what_a_killed_apply_had_laid_out_is_gone_after_a_repair(work: Work) -> None:
+    journal = work.shelf.open()
+    journal.add("begin", schema=1, id=1, prefix=work.environment.prefix)
+    staging = Path(journal.folder) / "staging"
+    staging.mkdir()
+
+    assert repair(work) is None
+    assert not staging.exists()
 
 
 def test_room_for_what_cannot_be_moved_is_looked_for_before_the_change(
