@@ -142,7 +142,7 @@ def _carry_out(plan: Plan, task: Task, work: Work, options: Options, ways: Ways)
         done = carry_out(task, replace(work, verify=verify, download=download, members=download.members))
     if done.status != "done":
         return done
-    return replace(done, restart=restart_note(modules, notebook=kernel_is_near(work.host), at_once=ways.restart))
+    return replace(done, restart=restart_note(modules, notebook=kernel_is_near(work.host)))
 
 
 def seen_at_work(task: Task, facts: Facts, options: Options) -> tuple[str, ...]:
