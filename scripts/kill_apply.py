@@ -29,6 +29,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.index_server import IndexServer
 from tests.kill_world import KillWorld
 
+_SAID = {
+    "done: the environment is as planned": "planned",
+    "everything is as it was": "former",
+    "before anything was changed": "former",
+    "undone: the environment is as it was": "former",
+}
+"""What a command may say only where the world is so."""
+_WELL = {"apply": ("done: ", "nothing to do: "), "undo": ("undone: ", "nothing to undo")}
+"""What the next command says where all is well."""
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -78,6 +88,9 @@ class Trial:
             return "a traceback"
         if self.number == signal.SIGKILL:
             return ""
+        for words, state in _SAID.items():
+            if words in output and now != state:
+                return f"said {words!r}, and it is not so"
         return "left in between" if now == "between" or code == 5 else ""
 
 
@@ -104,7 +117,10 @@ def main() -> int:
         if args.apt:
             subprocess.run(["umount", "-R", "-l", str(home / "root")], check=False, capture_output=True)
             subprocess.run(["umount", "-R", "-l", str(home / "before")], check=False, capture_output=True)
-        shutil.rmtree(home, ignore_errors=True)
+        if str(home) in Path("/proc/self/mountinfo").read_text(encoding="utf-8"):  # what is mounted there is not ours to delete
+            print(f"{home} is left: something is still mounted there", file=sys.stderr)
+        else:
+            shutil.rmtree(home, ignore_errors=True)
     print(f"{args.kills} x SIG{args.signal} during {args.during} with {args.installer}{' and apt' if args.apt else ''}:")
     for key, count in sorted(counts.items()):
         print(f"{count:5}  {key}")
@@ -136,7 +152,7 @@ def rounds(world: KillWorld, number: int, during: str, kills: int, chance: rando
         verb = ("undo", "apply")[turn % 2]
         last, said = world.finish(verb)
         wanted, found = (former, world.former()) if verb == "undo" else (planned, world.planned())
-        good = wanted == found and last == 0 and not fault and "Traceback" not in said
+        good = wanted == found and last == 0 and not fault and "Traceback" not in said and said.lstrip().startswith(_WELL[verb])
         counts[f"{now}, then {verb}: {'as it should be' if good else 'WRONG'}"] += 1
         if not good:
             print(f"turn {turn}: {now}, then {verb}; exit code {last}: {said} | first {code}: {output} | {fault}")
