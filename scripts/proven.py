@@ -4,7 +4,8 @@
     python scripts/proven.py --run --python PYTHON --record FOLDER   # on a machine with a GPU: runs the tests marked gpu, then the page
     python scripts/proven.py FOLDER_OR_FILE...                       # a page of what was recorded there (or of `validate --format json`)
 
-Every figure comes out of a recording; without one that passed on a GPU there is no page, and the exit code is 1.
+Every figure comes out of a recording. There is no page, and the exit code is 1, without one that passed on a GPU, where a test failed,
+and where a fault that was staged was not told.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,23 +47,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--run", action="store_true", help="run the tests marked gpu first")
     parser.add_argument("--python", default=sys.executable, help="the interpreter whose environment is tested")
     parser.add_argument("--record", type=Path, help="where --run keeps what was printed")
-    parser.add_argument("--date", default=time.strftime("%Y-%m-%d"), help="the day of the runs (default: today)")
+    parser.add_argument("--date", help="the day of runs that do not tell it themselves")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "docs/proven.md")
     options = parser.parse_args(arguments)
-    code = 0
     if options.run:
         record = options.record or parser.error("--run needs --record FOLDER")
-        code = run_tests(options.python, record.resolve())
+        if run_tests(options.python, record.resolve()) != 0:
+            return no_page("a test failed")
         options.recordings.append(record)
     if not options.recordings:
         parser.error("name a recording, or --run")
-    text = page(list(read(options.recordings)), options.date)
+    try:
+        runs = list(read(options.recordings))
+    except Unreadable as error:
+        return no_page(str(error))
+    missed = [FAULTS[run["name"]] for run in runs if run["name"] in FAULTS and said_of(run) is None]
+    if missed:
+        return no_page(f"not told of a stack that was broken on purpose: {', '.join(missed)}")
+    text = page(runs, options.date)
     if text is None:
-        print("nothing was proven on a GPU there: no page", file=sys.stderr)
-        return 1
+        return no_page("nothing was proven on a GPU there")
     options.output.write_text(text, "utf-8")
     print(f"wrote {options.output}")
-    return code
+    return 0
+
+
+def no_page(why: str) -> int:
+    """The exit code where there is no page, and why there is none."""
+    print(f"{why}: no page", file=sys.stderr)
+    return 1
+
+
+class Unreadable(Exception):  # noqa: N818 - an answer for people
+    """A recording that is none, and why."""
 
 
 def run_tests(python: str, record: Path) -> int:
@@ -78,11 +94,33 @@ def read(paths: Sequence[Path]) -> Iterator[Run]:
     """Every recording, by name; what `validate` printed itself goes by the name of its file."""
     for path in paths:
         for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
-            found = json.loads(file.read_text("utf-8"))
-            yield found if "told" in found else {"name": file.stem, "words": [], "exit": None, "seconds": None, "told": found}
+            try:
+                found = json.loads(file.read_text("utf-8"))
+            except (OSError, ValueError, RecursionError) as error:
+                raise Unreadable(f"{file} cannot be read: {error}") from None
+            whole = isinstance(found, dict) and "told" in found
+            run = found if whole else {"name": file.stem, "words": [], "exit": None, "seconds": None, "told": found}
+            if not is_run(run):
+                raise Unreadable(f"{file} is no recording of `validate`")
+            yield run
 
 
-def page(runs: Sequence[Run], date: str) -> str | None:
+def is_run(run: Run) -> bool:
+    """True where everything is there that the page is made of."""
+    told = run["told"]
+    if (
+        not isinstance(told, dict)
+        or not {"name", "words", "exit", "seconds"} <= run.keys()
+        or not {"status", "gpus", "checks"} <= told.keys()
+    ):
+        return False
+    checks = told["checks"]
+    return isinstance(checks, list) and all(
+        isinstance(one, dict) and {"id", "status", "observed", "detail"} <= one.keys() for one in checks
+    )
+
+
+def page(runs: Sequence[Run], date: str | None) -> str | None:
     """The page; None where no run passed on a GPU."""
     whole = [run for run in runs if run["told"]["status"] == "passed" and run["told"]["gpus"] and run["name"] not in FAULTS]
     if not whole:
@@ -94,18 +132,18 @@ def page(runs: Sequence[Run], date: str) -> str | None:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def section(run: Run, date: str) -> Iterator[str]:
+def section(run: Run, date: str | None) -> Iterator[str]:
     """One run."""
     told = run["told"]
     cards = ", ".join(f"{gpu['name']} (compute capability {gpu['compute_capability']})" for gpu in told["gpus"])
     counts = {status: sum(one["status"] == status for one in told["checks"]) for status in ("passed", "warning", "failed", "skipped")}
     command = " ".join(["validate", *run["words"]])
     took = f" in {run['seconds']:.0f} s" if run["seconds"] else ""
-    yield f"## {cell(cards)}, driver {cell(told['driver'] or 'unknown')}: `{command}`\n"
+    yield f"## {cell(cards)}, driver {cell(told['driver'] or 'unknown')}: `{cell(command)}`\n"
     yield from table(
         ("", ""),
         [
-            ("day", date),
+            ("day", run.get("date") or date or "not recorded"),
             ("frameworks", ", ".join(f"{name} {version}" for name, version in told["frameworks"].items())),
             ("loaded", ", ".join(f"{name} {version}" for name, version in told["loaded"].items())),
             ("checks", ", ".join(f"{count} {status}" for status, count in counts.items() if count) + took),
@@ -150,12 +188,22 @@ def staged(runs: Sequence[Run]) -> Iterator[str]:
     if not runs:
         return
     yield "## Broken on purpose\n"
-    rows = []
-    for run in runs:
-        found = [one for one in run["told"]["checks"] if one["status"] == "failed"]
-        said = "; ".join(f"{one['id']}: {one['observed']}" for one in found[:2]) or "nothing is wrong: no part of it was used"
-        rows.append((FAULTS[run["name"]], f"`validate {' '.join(run['words'])}`", str(run["exit"]), said[:400]))
+    rows = [
+        (FAULTS[run["name"]], f"`validate {' '.join(run['words'])}`", str(run["exit"]), (said_of(run) or "nothing")[:400]) for run in runs
+    ]
     yield from table(("fault", "command", "exit code", "what it says"), rows)
+
+
+def said_of(run: Run) -> str | None:
+    """What was said of a fault; None where it was not seen."""
+    found = [one for one in run["told"]["checks"] if one["status"] == "failed"]
+    if run["name"] == "neighbour":
+        # What it leaves may be enough: that there is little of it must be said.
+        found = found or [one for one in run["told"]["checks"] if one["status"] == "warning" and one["id"].endswith("card")]
+    if found:
+        return "; ".join(f"{one['id']}: {one['observed']}" for one in found[:2])
+    # The test holds this against the libraries that the framework really takes.
+    return "nothing is wrong: no part of it is used" if run["name"] == "older-first" and run["exit"] == 0 else None
 
 
 def table(head: Sequence[str], rows: Iterator[tuple[str, ...]] | Sequence[tuple[str, ...]]) -> Iterator[str]:
@@ -168,7 +216,9 @@ def table(head: Sequence[str], rows: Iterator[tuple[str, ...]] | Sequence[tuple[
 
 def cell(text: object) -> str:
     """A text in one line that does not end a cell, without the paths of the machine."""
-    return re.sub(r"(/[\w.+-]+)+/(site-packages|dist-packages)", "…/site-packages", " ".join(str(text).split())).replace("|", "\\|").strip()
+    line = re.sub(r"(/[\w.+@~-]+)+/(site-packages|dist-packages)", "…/site-packages", " ".join(str(text).split()))
+    line = re.sub(r"(?<![\w…/.])(?:/[\w.+@~-]+)+/([\w.+@~-]+)", r"…/\1", line)
+    return line.replace("|", "\\|").strip()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@
     python scripts/validate_wheels.py --folder /tmp/wheels            # installs (some 10 GB), checks, prints a table
     python scripts/validate_wheels.py --folder /tmp/wheels --keep     # leaves the environments there for the next time
 
-Environments are made with uv from the package index that is configured. Exit code 1 where a verdict is not the one that is expected.
+Environments are made with uv from the package index that is configured, in a folder of their own below the one that is named, which is
+marked as made here; nothing else is changed or deleted. Exit code 1 where a verdict is not the one that is expected.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ ENVIRONMENTS = {
 }
 COPIES = {"old": "nvidia-cudnn-cu12==9.0.0.312", "new": "nvidia-cudnn-cu12==9.2.1.18"}
 PYTHON = "3.11"
+OWN, MARK = "cudnn-resolve-wheels", "made-by-validate_wheels"
 
 
 class Trial(NamedTuple):
@@ -89,26 +91,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep", action="store_true", help="leave them there")
     parser.add_argument("--json", type=Path, help="write every verdict in full into this file")
     options = parser.parse_args(arguments)
-    folder = options.folder.resolve()
+    uv = program()
+    folder = own_folder(options.folder.resolve())
     try:
-        install(folder)
+        install(folder, uv)
         stage(folder)
         rows = [tried(folder, trial) for trial in TRIALS]
     finally:
-        for name in ("staged", *(() if options.keep else (*ENVIRONMENTS, *COPIES))):
-            shutil.rmtree(folder / name, ignore_errors=True)
+        shutil.rmtree(folder / "staged" if options.keep else folder, ignore_errors=True)
     print_table(rows)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1), "utf-8")
     return 1 if any(row["wrong"] for row in rows) else 0
 
 
-def install(folder: Path) -> None:
-    """Makes what is not there yet."""
-    folder.mkdir(parents=True, exist_ok=True)
+def program() -> str:
+    """The path of uv."""
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     if uv is None:
         raise SystemExit("uv is needed: pip install uv")
+    return uv
+
+
+def own_folder(parent: Path) -> Path:
+    """The folder below that one in which everything is made, and which may be deleted: it carries our mark."""
+    folder = parent / OWN
+    if folder.is_symlink() or (folder.exists() and not (folder / MARK).is_file()):
+        raise SystemExit(f"{folder} was not made by this script ({MARK} is not in it): take it away, or name another --folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MARK).touch()
+    return folder
+
+
+def install(folder: Path, uv: str) -> None:
+    """Makes what is not there yet."""
     quiet = [uv, "pip", "install", "-q"]
     for name, packages in ENVIRONMENTS.items():
         if not (folder / name / "complete").exists():

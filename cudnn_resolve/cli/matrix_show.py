@@ -120,7 +120,11 @@ def _gpu(book: Book, which: str | None, options: Options) -> Answer:
         "gpu",
         architectures=rows_json("gpu/architecture", "architecture", [architecture]),
         cards=rows_json("gpu/card", "card", [card] if card else cards),
-        peaks=rows_json("gpu/peak", "peak", list(book.peaks_of(card)) if card else []),
+        peaks=[
+            {**row, "confidence": "memory" if book.from_memory("gpu/peak", one.source) else None}
+            for one in (book.peaks_of(card) if card else ())
+            for row in rows_json("gpu/peak", "peak", [one])
+        ],
     )
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.lock.model import Lock
     from cudnn_resolve.validation.model import Validation
     from cudnn_resolve.validation.pinned import Pinned
+    from cudnn_resolve.version import CudnnVersion
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,20 +57,36 @@ def pinned_of(held: Held, facts: Facts) -> Pinned:
     """What the lock pins for this machine and interpreter."""
     from cudnn_resolve.cli.validate_plan import libraries_of
     from cudnn_resolve.host.tables import open_book
+    from cudnn_resolve.lock.library import bundled_cudnns
     from cudnn_resolve.validation.pinned import Pinned
 
+    book = open_book(())
     lock = held.lock
     platform = f"{facts.platform.system or 'linux'}_{facts.platform.arch or 'x86_64'}"
     stacks = lock.tool.stacks if lock.tool else ()
     stack = next((one for one in stacks if one.platform == platform), stacks[0] if len(stacks) == 1 else None)
+    if stack is not None and stack.cudnn is not None:
+        _ = parsed_cudnn(stack.cudnn, held.path)
     packages = {one.name: one.version for one in lock.packages if one.version is not None and _applies(one.marker, facts)}
     return Pinned(
         packages=packages,
         cudnn=stack.cudnn if stack else None,
+        cudnns=bundled_cudnns(lock, stack, book) if stack else {},
         apt={one.name: one.version for one in stack.apt} if stack else {},
         driver_min=stack.driver_min if stack else None,
-        libraries=tuple(libraries_of(packages.items(), open_book(()))),
+        libraries=tuple(libraries_of(packages.items(), book)),
     )
+
+
+def parsed_cudnn(text: str, where: str) -> CudnnVersion:
+    """The cuDNN of a lock; InputError where it is no version."""
+    from cudnn_resolve.version import CudnnVersion
+
+    try:
+        return CudnnVersion(text)
+    except ValueError:
+        message = f"the lock is not valid: cudnn is not what it should be: {text!r:.80}"
+        raise InputError(message, code="lock-invalid", context=where) from None
 
 
 def _applies(marker: str | None, facts: Facts) -> bool:

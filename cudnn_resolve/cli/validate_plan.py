@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.errors import InputError
+from cudnn_resolve.version import CudnnVersion, DriverVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
@@ -32,20 +33,24 @@ def read_plan(text: str, where: str, book: Book) -> Pinned:
     plan = _parse(text, where)
     if plan.get("status") == "unsatisfiable":
         raise InputError(f"{where} holds no plan but why there is none", code="plan-unsatisfiable", hint="see its `conflict`")
+    if plan.get("status") != "ok":
+        raise InputError(f"{where} holds no plan", code="plan-invalid", context='"status" must be "ok"', hint=_HINT)
+    if not _rows(plan, "pip", where):
+        raise InputError(f"{where} is no plan as it is written: pip is empty", code="plan-invalid", hint=_HINT)
     stack = plan.get("stack")
     stack = stack if isinstance(stack, dict) else {}
     actions = {_text(row, "name", where): row for row in _rows(plan, "pip", where)}
     packages = {name: _text(row, "version", where) for name, row in actions.items() if row.get("action") != "remove"}
     apt = {_text(row, "name", where): _text(row, "version", where) for row in _rows(plan, "apt", where) if row.get("action") != "remove"}
-    frameworks = [row for row in _rows(stack, "frameworks", where) if isinstance(row.get("cudnn"), str)]
+    frameworks = [row for row in _rows(stack, "frameworks", where) if row.get("cudnn") is not None]
     return Pinned(
         source="plan",
         packages=packages,
         removed=tuple(name for name in actions if name not in packages),
         apt=apt,
-        cudnn=stack.get("cudnn") if isinstance(stack.get("cudnn"), str) else None,
-        cudnns={_text(row, "name", where): row["cudnn"] for row in frameworks},
-        driver_min=stack.get("driver_min") if isinstance(stack.get("driver_min"), str) else None,
+        cudnn=_parsed(stack, "cudnn", CudnnVersion, where),
+        cudnns={_text(row, "name", where): _parsed(row, "cudnn", CudnnVersion, where) or "" for row in frameworks},
+        driver_min=_parsed(stack, "driver_min", DriverVersion, where),
         libraries=tuple(libraries_of(packages.items(), book)),
     )
 
@@ -75,6 +80,21 @@ def _rows(table: Mapping[str, Any], name: str, where: str) -> list[dict[str, Any
     if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
         raise InputError(f"{where} is no plan as it is written: {name} is not a list of objects", code="plan-invalid", hint=_HINT)
     return found
+
+
+def _parsed(row: Mapping[str, Any], name: str, parse: Callable[[str], object], where: str) -> str | None:
+    """A version that can be read, or none."""
+    found = row.get(name)
+    if found is None:
+        return None
+    try:
+        if isinstance(found, str):
+            _ = parse(found)
+            return found
+    except ValueError:
+        pass
+    message = f"{where} is no plan as it is written: {name} is not what it should be: {found!r:.80}"
+    raise InputError(message, code="plan-invalid", hint=_HINT)
 
 
 def _text(row: Mapping[str, Any], name: str, where: str) -> str:

@@ -12,6 +12,7 @@ from packaging.version import InvalidVersion, Version
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.lock.fit import fit, stack_for
+from cudnn_resolve.lock.library import bundled_cudnns
 from cudnn_resolve.lock.proof import proofs
 from cudnn_resolve.lock.select import Chosen, select, targets_for
 from cudnn_resolve.plan.model import AptAction, Environment, PipAction, Plan, Proven, Stack, StackFramework, Warning
@@ -50,14 +51,17 @@ def plan_of_lock(lock: Lock, folder: str, facts: Facts, book: Book) -> tuple[Pla
     draft = Plan(
         targets=targets or (f"the lock of {lock.created_by}",),
         facts=facts,
-        stack=_stack(stack),
+        stack=_stack(lock, stack, book),
         pip=(*pip, *removals),
         apt=apt,
         environment=tuple(Environment(kind=one.kind, value=one.value, why=one.why) for one in stack.environment)
         if stack is not None
         else (),
         warnings=tuple(warnings),
-        proven=tuple(Proven(words=one.words, record=one.record, because=one.because, here=one.is_of(facts)) for one in proofs(lock)),
+        proven=tuple(
+            Proven(words=one.words, record=one.record, because=one.because, is_open=one.is_open, here=one.is_of(facts))
+            for one in proofs(lock)
+        ),
     )
     return replace(draft, steps=steps(draft, machine, book)), ()
 
@@ -116,9 +120,10 @@ def _apt(stack: LockedStack | None, facts: Facts, machine: Machine) -> Iterator[
         yield AptAction(name=one.name, version=one.version, repository=one.repository, action=action, because=("it is in the lock",))
 
 
-def _stack(stack: LockedStack | None) -> Stack | None:
+def _stack(lock: Lock, stack: LockedStack | None, book: Book) -> Stack | None:
     if stack is None:
         return None
+    own = bundled_cudnns(lock, stack, book)
     return Stack(
         driver_min=stack.driver_min,
         driver_because=None,
@@ -133,8 +138,8 @@ def _stack(stack: LockedStack | None) -> Stack | None:
                 variant=one.variant,
                 cuda_built=one.cuda_built,
                 cudnn_built=one.cudnn_built,
-                cudnn=stack.cudnn,
-                libraries="apt" if stack.apt else "pip",
+                cudnn=own.get(one.name, stack.cudnn),
+                libraries="bundled" if one.name in own else "apt" if stack.apt else "pip",
             )
             for one in stack.frameworks
         ),

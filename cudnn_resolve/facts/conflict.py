@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, InstalledFramework, Problem, Unknown
 from cudnn_resolve.version import CudaVersion, CudnnVersion
@@ -24,8 +25,14 @@ def conflicts(facts: Facts) -> tuple[Problem, ...]:
 
 def covers(problem: Problem, conflict: Problem) -> bool:
     """True where a problem that a probe reported is this very conflict: it speaks of the same versions and paths."""
-    tokens = set(_TOKENS.findall(f"{conflict.what} {conflict.why}"))
-    return problem == conflict or (bool(tokens) and tokens <= set(_TOKENS.findall(f"{problem.what} {problem.why}")))
+    tokens = _tokens(f"{conflict.what} {conflict.why}")
+    return problem == conflict or (bool(tokens) and tokens <= _tokens(f"{problem.what} {problem.why}"))
+
+
+@lru_cache(maxsize=1024)
+def _tokens(text: str) -> frozenset[str]:
+    """Versions and paths in a text; hundreds of problems are held against hundreds of conflicts."""
+    return frozenset(_TOKENS.findall(text))
 
 
 def is_wrong(framework: InstalledFramework) -> bool:

@@ -1,7 +1,8 @@
 """Records of tests that passed: on which cards the pins of a lock are proven to work, and whether they still are those pins.
 
 A record is a table of texts, numbers, truth values and lists of them. `gpu` (its name), `driver` and `date` say what is shown of it, `pins`
-what the lock was when it was tested, `frameworks` and `loaded` which versions were at work; the rest is whoever's who wrote it.
+what the lock was when it was tested, `frameworks` and `loaded` which versions were at work; the rest is whoever's who wrote it. A record
+without `pins` proves nothing: it is shown as what somebody wrote.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 
 from cudnn_resolve.facts.model import Driver, Facts, Unknown
-from cudnn_resolve.lock.model import Lock, LockedPackage, Tool
+from cudnn_resolve.lock.model import Lock, LockedPackage, Stack, Tool
 from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.version import CudnnVersion
 
@@ -23,7 +24,9 @@ class Proof:
     """The card, its driver and the day, `Tesla T4, driver 550.54.15 (2026-11-21)`."""
     record: Mapping[str, object]
     because: str | None = None
-    """Why it speaks of other pins than the lock has now; None where it speaks of these."""
+    """Why it does not speak of the pins that the lock has now; None where it speaks of these."""
+    is_open: bool = False
+    """True where it does not say what was tested, so that nobody knows whether it speaks of these pins."""
 
     @property
     def fits(self) -> bool:
@@ -38,14 +41,32 @@ class Proof:
         return driver is not None and driver == with_ and any(one.name == gpu for one in gpus)
 
 
+OPEN = "for which pins it does not say"
+NOWHERE = "on which card it does not say"
+
+
 def with_record(lock: Lock, record: Mapping[str, object]) -> Lock:
-    """The lock with a record more, instead of an older one of the same GPU and driver; as it is where another program wrote it."""
+    """The lock with a record more, instead of an older one of the same GPU and driver; as it is where another program wrote it.
+
+    Frameworks that were tested beside those of the lock stand apart, below `beside`: that they are not in the lock tells nothing later.
+    """
     if lock.tool is None:
         return lock
     kept = (one for one in lock.tool.validation if _machine(one) != _machine(record))
-    records = sorted((*kept, {**record, "pins": digest_of(lock)}), key=lambda one: [str(word) for word in _machine(one)])
+    records = sorted((*kept, {**_apart(lock, record), "pins": digest_of(lock)}), key=lambda one: [str(word) for word in _machine(one)])
     tool: Tool = replace(lock.tool, validation=tuple(records))
     return replace(lock, tool=tool)
+
+
+def _apart(lock: Lock, record: Mapping[str, object]) -> dict[str, object]:
+    """The record in which `frameworks` holds nothing that the lock does not."""
+    tested = record.get("frameworks")
+    if not isinstance(tested, Mapping):
+        return dict(record)
+    locked = {one.name for one in lock.packages}
+    beside = {name: version for name, version in tested.items() if name not in locked}
+    own = {name: version for name, version in tested.items() if name in locked}
+    return {**record, "frameworks": own, **({"beside": beside} if beside else {})}
 
 
 def proofs(lock: Lock) -> Iterator[Proof]:
@@ -54,13 +75,18 @@ def proofs(lock: Lock) -> Iterator[Proof]:
     for record in lock.tool.validation if lock.tool is not None else ():
         gpu, driver = _machine(record)
         date = record.get("date")
-        words = str(gpu or "a machine without a GPU") + (f", driver {driver}" if driver else "")
-        yield Proof(words=f"{words} ({date})" if date else words, record=record, because=_outdated(lock, record, digest))
+        words = (str(gpu) if gpu else "a machine without a name") + (f", driver {driver}" if driver else "")
+        because = _outdated(lock, record, digest)
+        is_open = because is None and (not gpu or record.get("pins") != digest)
+        if is_open:
+            because = OPEN if gpu else NOWHERE
+        yield Proof(words=f"{words} ({date})" if date else words, record=record, because=because, is_open=is_open)
 
 
 def digest_of(lock: Lock) -> str:
-    """What a lock installs, in 32 digits: the same for the same packages and files, wherever they are taken from."""
+    """What a lock installs and sets, in 32 digits: the same for the same packages and files, wherever they are taken from."""
     rows = sorted(line for one in lock.packages for line in _lines(one))
+    rows += sorted(line for one in (lock.tool.stacks if lock.tool is not None else ()) for line in _stack_lines(one))
     return hashlib.sha256("\n".join(rows).encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
@@ -72,24 +98,35 @@ def _lines(package: LockedPackage) -> Iterator[str]:
             yield f"{head} {file.name} {sorted(file.hashes)}"
 
 
+def _stack_lines(stack: Stack) -> Iterator[str]:
+    """What of a stack the packages do not say: cuDNN, packages of the system, variables, and pins against what wheels declare."""
+    yield f"{stack.platform} cudnn {stack.cudnn}"
+    yield from (f"{stack.platform} apt {one.name} {one.version} {one.repository}" for one in stack.apt)
+    yield from (f"{stack.platform} environment {one.kind} {one.value}" for one in stack.environment)
+    yield from (f"{stack.platform} override {one.package} {one.chosen} {one.requested_by}" for one in stack.overrides)
+
+
 def _outdated(lock: Lock, record: Mapping[str, object], digest: str) -> str | None:
     """What is another version now; where the record does not tell versions, that something is."""
     if record.get("pins") == digest:
         return None
-    changed = [*_other_frameworks(lock, record.get("frameworks")), *_other_cudnn(lock, record.get("loaded"))]
+    changed = [*_other_frameworks(lock, record), *_other_cudnn(lock, record.get("loaded"))]
     if changed:
         return "; ".join(changed)
-    return "packages or files of the lock are others now" if "pins" in record else None
+    return "packages, files or settings of the lock are others now" if "pins" in record else None
 
 
-def _other_frameworks(lock: Lock, tested: object) -> Iterator[str]:
+def _other_frameworks(lock: Lock, record: Mapping[str, object]) -> Iterator[str]:
+    tested = record.get("frameworks")
     locked: dict[str, set[str]] = {}
     for one in lock.packages:
         locked.setdefault(one.name, set()).add(_public(one.version or ""))
     for name, version in tested.items() if isinstance(tested, Mapping) else ():
         now = locked.get(str(name))
         if now is None:
-            yield f"{name} is no longer in the lock"
+            # Whoever told no pins may have told everything that was installed.
+            if "pins" in record:
+                yield f"{name} is no longer in the lock"
         elif _public(str(version)) not in now:
             yield f"{name} was {version} then and is {', '.join(sorted(now))} now"
 

@@ -26,6 +26,9 @@ _MINOR = re.compile(r"\d{1,2}\.\d{1,3}t?", re.ASCII)
 _PLATFORM = re.compile(r"[a-z0-9]{1,20}(?:_[a-z0-9]{1,20}){1,3}", re.ASCII)
 _RECORDS = 1000
 _DEEPEST = 12
+_TEXTS = ("gpu", "driver", "date", "pins")
+_TABLES = ("frameworks", "loaded", "beside")
+"""What of a record we read ourselves; the rest is whoever's who wrote it."""
 
 
 def read_tool(raw: object, where: str) -> Tool:
@@ -95,6 +98,13 @@ def _records(table: _Table) -> tuple[Mapping[str, object], ...]:
     for number, one in enumerate(found):
         if not _plain(one, 0):
             raise table.fault(f"validation[{number}]", "holds what is neither text, number, truth value, list nor table")
+        for name in _TEXTS:
+            if not isinstance(one.get(name, ""), str):
+                raise table.fault(f"validation[{number}].{name}", "is no text")
+        for name in _TABLES:
+            rows = one.get(name, {})
+            if not isinstance(rows, dict) or not all(isinstance(text, str) for text in rows.values()):
+                raise table.fault(f"validation[{number}].{name}", "is no table of texts")
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -197,6 +197,10 @@ class Book:
         folded = name.casefold()
         rows: tuple[row.Peak, ...] = self._rows("gpu/peak", "peak")
         return next((one for one in rows if folded in (known.casefold() for known in (one.name, *one.alias))), None)
+
+    def from_memory(self, table: str, ids: Iterable[str]) -> bool:
+        """True where one of the sources of a row of that table is nothing that could be read."""
+        return any(source.confidence == "memory" for id_ in ids if (source := self.source(table, id_)))
 
     def peaks_of(self, card: row.Card) -> tuple[row.Peak, ...]:
         """The peaks of the boards that are called by the names of one card."""

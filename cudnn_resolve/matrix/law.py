@@ -20,9 +20,9 @@ from cudnn_resolve.version import Capability, CudaVersion
 Law = Callable[[Book], Iterable[Fault]]
 
 _FIRST_DAY = "2007-01-01"
+"""CUDA 1.0 is of that year."""
 _TENSOR_TYPES = Capability(8, 0)
 """From here on cards have TF32 and bfloat16."""
-"""CUDA 1.0 is of that year."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -230,18 +230,34 @@ def peaks_fit(book: Book) -> Iterator[Fault]:
     seen: dict[str, Line] = {}
     for line in lines(book, "gpu/peak", "peak"):
         row = line.row
-        for name in (row.name, *row.alias):
+        for column, name in (("name", row.name), *(("alias", one) for one in row.alias)):
             card = book.card(name)
             if card is None:
-                yield line.fault("alias", f"{name!r} is no card of gpu/card.toml")
-            elif (row.tf32 or row.bf16) and card.capability < _TENSOR_TYPES:
-                yield line.fault("tf32", f"{name!r} is of capability {card.capability}, which has neither TF32 nor bfloat16")
+                yield line.fault(column, f"{name!r} is no card of gpu/card.toml")
+            elif card.capability < _TENSOR_TYPES:
+                for type_ in ("tf32", "bf16"):
+                    if getattr(row, type_) is not None:
+                        yield line.fault(type_, f"{name!r} is of capability {card.capability}, which has neither TF32 nor bfloat16")
             other = seen.setdefault(name.casefold(), line)
             if other is not line:
-                yield line.fault("alias", f"{name!r} has a peak already ({other.place})")
-        rates = [rate for rate in (row.fp32, row.tf32, row.fp16) if rate is not None]
-        if rates != sorted(rates) or row.bf16 not in (None, row.fp16):
-            yield line.fault("fp16", "fp32, tf32 and fp16 must rise, and bf16 be the same as fp16")
+                yield line.fault(column, f"{name!r} has a peak already ({other.place})")
+        yield from _rates_fit(line)
+
+
+def _rates_fit(line: Line) -> Iterator[Fault]:
+    """Rates are more than nothing and rise as types become narrower."""
+    least, widest = 0.0, "nothing"
+    for type_ in ("fp32", "tf32", "fp16"):
+        rate = getattr(line.row, type_)
+        if rate is None:
+            continue
+        if not rate > 0:
+            yield line.fault(type_, "must be more than 0")
+        elif rate < least:
+            yield line.fault(type_, f"must rise: it is less than {widest}")
+        least, widest = rate, type_
+    if line.row.bf16 not in (None, line.row.fp16):
+        yield line.fault("bf16", "must be the same as fp16")
 
 
 def cudnn_capabilities(book: Book) -> Iterator[Fault]:

@@ -117,6 +117,8 @@ class Proven:
     record: Mapping[str, object]
     because: str | None = None
     """Why it counts no more; None where it does."""
+    is_open: bool = False
+    """True where it does not say what was tested."""
     here: bool = False
     """True where it was a card like one of this machine, with its driver."""
 

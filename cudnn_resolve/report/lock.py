@@ -46,7 +46,8 @@ def proof_lines(one: Proof, width: int) -> list[str]:
     """On what a lock was tested, and why that counts no more."""
     if one.because is None:
         return wrap(clean(one.words), width=width, first="  proven on ")
-    return wrap(clean(f"{one.words}: {one.because}"), width=width, first="  no longer proven on ", rest="      ")
+    first = "  recorded on " if one.is_open else "  no longer proven on "
+    return wrap(clean(f"{one.words}: {one.because}"), width=width, first=first, rest="      ")
 
 
 def render_check(lock: Lock, found: Sequence[Difference], path: str, *, style: Style, width: int) -> str:

@@ -166,7 +166,9 @@ def render_gpu(book: Book, capability: Capability, card: Card | None, *, style: 
     if card:
         memory = f", {card.memory_gib:g} GiB" if card.memory_gib else ""
         rows.append(("card", f"{card.kind}{memory}"))
-        rows += [("peak", f"{_peak(one)} TFLOP/s ({one.name})") for one in book.peaks_of(card)]
+        for one in book.peaks_of(card):
+            doubt = ", from memory" if book.from_memory("gpu/peak", one.source) else ""
+            rows.append(("peak", f"{_peak(one)} TFLOP/s ({one.name}{doubt})"))
     if architecture:
         rows += [
             ("architecture", architecture.name),

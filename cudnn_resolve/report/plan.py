@@ -158,7 +158,9 @@ class _Page:
         self._title("Proven (`validate --record`)")
         for one in plan.proven:
             if one.because is not None:
-                self._wrap(f"no longer on {one.words}: {one.because}", self._style("  ! ", "yellow"), "    ")
+                self._wrap(
+                    f"{'recorded' if one.is_open else 'no longer'} on {one.words}: {one.because}", self._style("  ! ", "yellow"), "    "
+                )
             else:
                 self._wrap(f"on {one.words}" + (": a card like this machine's, with its driver" if one.here else ""), "  ", "    ")
 

@@ -144,7 +144,7 @@ def package_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
         yield from file_needs(universe, release, who)
     yield from _component_needs(universe, release, who)
     unreadable = universe.shelf.unreadable(release)
-    if unreadable is not None:
+    if unreadable is not None and (universe.closed or universe.book.package(release.package) is None):
         yield Need("index", lambda _: False, "metadata that can be read", unreadable)
     said = universe.shelf.metadata(release)
     if said is not None and said.requires_python and said.requires_python != release.requires_python:

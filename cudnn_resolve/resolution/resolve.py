@@ -40,6 +40,10 @@ PYTHONS = ((3, 12), (3, 11), (3, 13), (3, 10), (3, 14), (3, 9), (3, 8), (3, 7), 
 """Pythons to try where nobody says which one is meant: those with most wheels first."""
 
 
+CLOSED_ROUNDS = 2000
+"""Steps of the first search offline, which takes only what the cache knows whole; one that finds an answer takes a few hundred."""
+
+
 def resolve(book: Book, machine: Machine, request: Request) -> Resolution | Conflict:
     """The resolution, or the conflict with what would work instead."""
     found = attempt(book, machine, request)
@@ -73,7 +77,7 @@ def attempt(
     and named. Where the Python is unknown, each one is tried.
     """
     offline = request.source is not None and request.source.offline
-    found = _on_some_python(book, machine, request, near, rounds, closed=offline)
+    found = _on_some_python(book, machine, request, near, min(rounds, CLOSED_ROUNDS) if offline else rounds, closed=offline)
     return _on_some_python(book, machine, request, near, rounds, closed=False) if offline and isinstance(found, Failure) else found
 
 

@@ -53,7 +53,10 @@ class Universe:
         self.wishes = wishes or {}
         """Library wheel to specifiers that packages will have for it which are decided after it: its releases are ordered by them, too."""
         self.closed = closed
-        """True where a package that the cache knows is one of the releases that it knows; else it may be left to the installer."""
+        """True where a package that the cache knows is one of the releases whose requirements it knows.
+
+        Else it may be left to the installer, or be a release that the tables know though nobody knows what it requires.
+        """
         self.shelf = shelf_of(book, machine, request)
         self.chosen: dict[str, Candidate] = {}
         """What the running solve has pinned; only ever used to order candidates."""

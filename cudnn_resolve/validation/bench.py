@@ -10,7 +10,7 @@ from typing import Any
 from cudnn_resolve.host.later import Later
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.record import dataclass
-from cudnn_resolve.validation.case import LEAST_CAPABILITY, Case, bare_cases, default_cases, encoder_cases, every_case
+from cudnn_resolve.validation.case import LEAST_CAPABILITY, Case, Type, bare_cases, default_cases, encoder_cases, every_case
 from cudnn_resolve.validation.child import Told, run_payload
 from cudnn_resolve.validation.computing import unanswered
 from cudnn_resolve.validation.model import VisibleGpu
@@ -90,10 +90,13 @@ class Bench:
         """How long one framework takes; None where nothing can be timed with it."""
         if subject.module not in TIMED:
             return None
-        further = () if self.device == "cpu" else (*NARROW, *(FURTHER if self.everything else ()))
-        types = [type_ for type_ in (*FIRST, *further) if _has(gpu, type_)]
-        question = {**self._question(subject), "speed": speed_question(types)}
+        question = {**self._question(subject), "speed": speed_question(self.types_timed(gpu))}
         return self._child(question, gpu=gpu, seconds=SPEED_SECONDS, **_variables(subject))
+
+    def types_timed(self, gpu: VisibleGpu | None) -> tuple[Type, ...]:
+        """The types in which a card is timed."""
+        further = () if self.device == "cpu" else (*NARROW, *(FURTHER if self.everything else ()))
+        return tuple(type_ for type_ in (*FIRST, *further) if _has(gpu, type_))
 
     def _question(self, subject: Subject) -> dict[str, Any]:
         return {"payload": f"payload_{subject.module}", "device": self.device, "preload": True, **subject.question}
@@ -103,7 +106,7 @@ class Bench:
         found: list[Run] = []
         rest = cases
         while rest and len(found) <= MOST_RESTARTS:
-            asked = {**question, "log": True, "cases": [case.question for case in rest], "witness": _watched(rest)}
+            asked = {**question, "log": True, "cases": [case.question for case in rest], "witness": watched(rest)}
             told = self._child(asked, gpu=gpu, seconds=CASES_SECONDS, **more)
             found.append((rest, told))
             rest = unanswered(rest, told)
@@ -129,12 +132,15 @@ def cases_for(module: str, *, everything: bool = False) -> tuple[Case, ...]:
     return (*turned, *extra)
 
 
-def _watched(cases: Sequence[Case]) -> list[str]:
-    """One case of each class that must be cuDNN's work: who computed it is asked where cuDNN's log does not say."""
-    first: dict[str, str] = {}
+def watched(cases: Sequence[Case]) -> list[str]:
+    """One case of each class and type that must be cuDNN's work: who computed it is asked where cuDNN's log does not say.
+
+    What a library has for one type it may lack for another.
+    """
+    first: dict[tuple[str, str], str] = {}
     for case in cases:
         if case.name in MUST_USE:
-            first.setdefault(case.name, case.id)
+            first.setdefault((case.name, case.type), case.id)
     return list(first.values())
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from cudnn_resolve.record import replace
 from cudnn_resolve.validation.case import Case
 from cudnn_resolve.validation.child import Told, one_line
 from cudnn_resolve.validation.model import Check, Status
 from cudnn_resolve.validation.reference import expected
 from cudnn_resolve.validation.tolerance import compare
 
+NOT_REACHED = "not reached"
+WRONG = "wrong numbers"
+"""Begins what is said of a result that is not right."""
 _NAMES = {"y": "result", "dx": "gradient of the input", "dw": "gradient of the weights"}
 
 
@@ -54,9 +58,7 @@ def _judged(case: Case, answer: dict[str, Any] | None, told: Told) -> tuple[Stat
     if answer is None and told.step == case.id:
         return "failed", told.failure or "ended without an answer", "the process ended while it computed this"
     if answer is None:
-        begun = any(isinstance(one, dict) for one in told.every("case")) or told.last("ready") is not None
-        where = f" ({told.step})" if told.step and not begun else ""
-        return ("skipped" if begun else "failed"), (told.failure or "was not reached") + where, ""
+        return "failed", NOT_REACHED, _ending(told) if told.failure else "the process ended without an answer"
     if "unsupported" in answer:
         return "skipped", one_line(str(answer["unsupported"])), ""
     if "error" in answer:
@@ -76,7 +78,7 @@ def _compared(case: Case, answer: dict[str, Any]) -> tuple[Status, str, str]:
     worst, name, found = max(results, key=lambda one: one[0])
     if not found.is_right:
         wrong = ", ".join(label for share, label, _ in results if share > 1)
-        return "failed", f"wrong numbers ({wrong}); {name}: {found.words}", _suspicion(case, answer)
+        return "failed", f"{WRONG} ({wrong}); {name}: {found.words}", _suspicion(case, answer)
     return "passed", f"error at most {worst:.0%} of the tolerance ({name})", ""
 
 
@@ -91,22 +93,25 @@ def _suspicion(case: Case, answer: dict[str, Any]) -> str:
 
 
 def judge_cases(prefix: str, framework: str | None, runs: Sequence[tuple[Sequence[Case], Told]], gpu: int | None) -> Iterator[Check]:
-    """All cases of one framework, which took several children where one ended before its time."""
-    for cases, told in runs:
+    """All cases of one framework, which took several children where one ended before its time; each of them comes up once."""
+    for number, (cases, told) in enumerate(runs, 1):
         rest = unanswered(cases, told)
-        here = cases[: len(cases) - len(rest)] if rest else cases
-        failed_to_start = told.failure and not answers_of(told) and told.last("ready") is None
-        if failed_to_start:
-            first = judge_case(prefix, framework, here[0], told, gpu)
-            yield Check(
-                id=f"{prefix}start",
-                framework=framework,
-                status="failed",
-                expected="the framework computes",
-                observed=first.observed,
-                gpu=gpu,
-                output=told.output,
-            )
+        here = cases[: len(cases) - len(rest)]
+        answers = answers_of(told)
+        failed = Check(id=f"{prefix}start", framework=framework, status="failed", gpu=gpu, output=told.output)
+        if number == 1 and told.failure and not answers and told.step not in {case.id for case in cases}:
+            yield replace(failed, expected="the framework computes", observed=_ending(told))
             continue
         for case in here:
             yield judge_case(prefix, framework, case, told, gpu)
+        if told.failure and told.step in answers:
+            ending = f"{_ending(told)} once it had been told"
+            yield replace(failed, id=f"{prefix}end", expected="the process comes to its end", observed=ending)
+        # What another child took on is judged with that one.
+        for case in rest if number == len(runs) else ():
+            yield judge_case(prefix, framework, case, told, gpu)
+
+
+def _ending(told: Told) -> str:
+    """How a child ended, and in what."""
+    return f"{told.failure} ({told.step})" if told.step else told.failure

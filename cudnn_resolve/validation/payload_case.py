@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 BYTES = {"float32": 4, "tf32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
 
 
+WATCHING = "watch "
+"""Stands before a case in the step in which a witness watches it."""
 NOT_MADE = ("No OpKernel was registered", "not implemented for '", "is not registered", "Could not find an implementation for")
 """What frameworks say where they have no code for a type, on whatever device."""
 
@@ -31,9 +33,11 @@ def go_through(
 ) -> None:
     """Tells of every case what `compute` gives for it; an exception is told, and the next case begins.
 
-    Where cuDNN's log does not show that it computed a case, `witness` says what did.
+    Where cuDNN's log does not show that it computed a case, `witness` says what did. Witnesses come after all cases: a profiler that
+    crashes, hangs or eats all memory costs no case then.
     """
     asked = set(question.get("witness") or ()) if witness else set()
+    silent = []  # type: list[dict[str, Any]]
     watched = question.get("watched") or (lambda once: once())
     for case in question["cases"]:
         tell("step", case["id"])
@@ -44,16 +48,24 @@ def go_through(
         except Unsupported as error:
             answer["unsupported"] = str(error)[:500]
         except Exception as error:
-            key = "unsupported" if any(words in str(error) for words in NOT_MADE) else "error"
-            answer[key] = "{}: {}".format(type(error).__name__, str(error)[:3000])
+            answer[verdict(error)] = "{}: {}".format(type(error).__name__, str(error)[:3000])
         answer["seconds"] = time.monotonic() - before
         tell("case", answer)
-        if case["id"] in asked and "y" in answer and not answer.get("cudnn") and witness is not None:
-            try:
-                evidence = witness(case)
-            except Exception as error:
-                evidence = {"how": "", "names": [], "why": "{}: {}".format(type(error).__name__, str(error)[:300])}
-            tell("witness", [case["id"], evidence])
+        if case["id"] in asked and "y" in answer and not answer.get("cudnn"):
+            silent.append(case)
+    for case in silent:
+        assert witness is not None
+        tell("step", WATCHING + case["id"])
+        try:
+            evidence = witness(case)
+        except Exception as error:
+            evidence = {"how": "", "names": [], "why": "{}: {}".format(type(error).__name__, str(error)[:300])}
+        tell("witness", [case["id"], evidence])
+
+
+def verdict(error: Exception) -> str:
+    """`unsupported` where the framework says that it has no code for this, else `error`."""
+    return "unsupported" if any(words in str(error) for words in NOT_MADE) else "error"
 
 
 def go_through_work(question: "dict[str, Any]", tell: "Any", measure: "Callable[[dict[str, Any]], dict[str, Any]]") -> None:
@@ -65,7 +77,7 @@ def go_through_work(question: "dict[str, Any]", tell: "Any", measure: "Callable[
         except Unsupported as error:
             answer = {"unsupported": str(error)[:500]}
         except Exception as error:
-            answer = {"error": "{}: {}".format(type(error).__name__, str(error)[:1000])}
+            answer = {verdict(error): "{}: {}".format(type(error).__name__, str(error)[:1000])}
         tell("speed", dict(answer, type=work["type"]))
 
 

@@ -24,9 +24,20 @@ DEFAULT_MATH, FMA_MATH = 0, 3
 """Before cuDNN 8 there is no TF32 to forbid; from then on the default allows it."""
 NEIGHBOURS = ("libcublasLt.so.*", "libcublas.so.*", "libnvrtc.so.*")
 """What cuDNN needs of CUDA; a framework has it in the process by the time when it opens cuDNN."""
-OUT_OF_MEMORY = 2
+BAD_PARAM = 3
+"""Up to cuDNN 8."""
 ALGORITHMS = {"Forward": 8, "BackwardData": 6, "BackwardFilter": 7}
 """How many each direction has; the numbers are the same in 7, 8 and 9."""
+
+
+REFUSALS = (6, 9)
+"""CUDNN_STATUS_ARCH_MISMATCH and NOT_SUPPORTED up to cuDNN 8; in 9 a thousand of their own with the reasons."""
+BROKEN = (3005, 3006, 3008, 3009)
+"""Reasons among these that are no answer but a fault: incompatible driver or CUDA runtime, a library that is missing or does not load."""
+
+
+class Unknown(RuntimeError):  # noqa: N818 - an answer of cuDNN
+    """cuDNN does not know what it was asked for, which is no fault of its where nobody had proposed it."""
 
 
 class Refused(RuntimeError):  # noqa: N818 - an answer of cuDNN
@@ -142,9 +153,15 @@ class Bench:
         status = getattr(self.cudnn, name)(*arguments)
         if status != 0:
             words = self.cudnn.cudnnGetErrorString(ctypes.c_int(status)) or b"error"
-            # CUDNN_STATUS_NOT_SUPPORTED: one number up to cuDNN 8, a thousand with the reasons in 9.
-            refused = 3000 <= status < 4000 if self.version >= 90000 else status == 9
-            raise (Refused if refused else RuntimeError)("{}: {} ({})".format(name, words.decode("ascii", "replace"), status))
+            raise self.kind_of(status)("{}: {} ({})".format(name, words.decode("ascii", "replace"), status))
+
+    def kind_of(self, status: int) -> "type[RuntimeError]":
+        """What a status means: a refusal, a question that cuDNN does not know, or a fault."""
+        if self.version >= 90000:
+            if 3000 <= status < 4000 and status not in BROKEN:
+                return Refused
+            return Unknown if 2000 <= status < 3000 else RuntimeError
+        return Refused if status in REFUSALS else Unknown if status == BAD_PARAM else RuntimeError
 
     def descriptor(self, kind: str) -> "ctypes.c_void_p":
         """A new descriptor."""
@@ -156,15 +173,23 @@ class Bench:
         """Result and gradients of one convolution."""
         plain = case["type"] == "float32" and case["layout"] == "nchw"
         try:
-            work = Work(self, case)
-            try:
-                return work.all()
-            finally:
-                work.close()
+            return self.worked(Work(self, case))
         except Refused as error:
             if plain:
                 raise
             raise sys.modules["payload_run"].sibling("payload_case").Unsupported(str(error)) from error
+
+    def worked(self, work: "Work") -> "dict[str, Any]":
+        """What the work gives, which is closed afterwards."""
+        try:
+            answer = work.all()
+        except BaseException:
+            # What cannot be given back to a card that failed says less than how it failed.
+            with contextlib.suppress(RuntimeError):
+                work.close()
+            raise
+        work.close()
+        return answer
 
 
 class Work:
@@ -244,26 +269,27 @@ class Work:
     def first_of(self, name: str, direction: str, words: "tuple[Any, Any, Any]") -> "tuple[list[float], int]":
         """The result of one direction by the first algorithm that cuDNN does not refuse, and which that was."""
         likely = self.algorithms(direction, words[0])
-        refusal = None  # type: RuntimeError | None
+        refusal = None  # type: Refused | None
+        unknown = None  # type: Unknown | None
         for algorithm in [*likely, *(one for one in range(ALGORITHMS[direction]) if one not in likely)]:
             try:
                 return self.directed(name, direction, algorithm, words), algorithm
-            except RuntimeError as error:  # noqa: PERF203 - seldom more than one is tried
-                # One that was not proposed may be unknown altogether; that says nothing.
-                if algorithm in likely and not isinstance(error, Refused):
-                    raise
+            except Refused as error:  # noqa: PERF203 - seldom more than one is tried
                 refusal = refusal or error
-        assert refusal is not None
-        raise refusal
+            except Unknown as error:
+                if algorithm in likely:
+                    raise
+                unknown = unknown or error
+        raise refusal or unknown or RuntimeError("cuDNN has no algorithm")
 
     def algorithms(self, direction: str, question: "Sequence[Any]") -> "list[int]":
-        """What cuDNN's heuristics would take, the best first; none where they answer nothing."""
+        """What cuDNN's heuristics would take, the best first; none where they refuse the question. Any other fault of theirs is one."""
         rows = (Perf * 8)()
         found = ctypes.c_int()
         function = "cudnnGetConvolution{}Algorithm_v7".format(direction)
         try:
             self.bench.call(function, self.bench.handle, question[0], question[1], question[2], question[3], 8, ctypes.byref(found), rows)
-        except RuntimeError:
+        except (Refused, Unknown):
             return []
         return [int(row.algo) for row in rows[: found.value] if row.status == 0]
 
@@ -273,16 +299,28 @@ class Work:
         bench, tensor = self.bench, {"y": "y", "dx": "x", "dw": "w"}[name]
         size = ctypes.c_size_t()
         bench.call("cudnnGetConvolution{}WorkspaceSize".format(direction), bench.handle, *question, algorithm, ctypes.byref(size))
+        held = len(self.pointers)
         workspace = self.kept(bench.card.allocate(size.value))
         # What stands there before must not count: beta is 0.
         result = self.kept(bench.card.store(b"\xff" * self.length(tensor)))
         scalar = ctypes.c_double if self.type == DOUBLE else ctypes.c_float
         one, zero = ctypes.byref(scalar(1)), ctypes.byref(scalar(0))
         convolution = self.convolution
-        bench.call(
-            "cudnnConvolution{}".format(direction), bench.handle, one, *given, convolution, algorithm, workspace, size, zero, target, result
-        )
-        return self.unpacked(bench.card.fetch(result, self.length(tensor)), tensor)
+        name = "cudnnConvolution{}".format(direction)
+        try:
+            bench.call(name, bench.handle, one, *given, convolution, algorithm, workspace, size, zero, target, result)
+            content = bench.card.fetch(result, self.length(tensor))
+        except (Refused, Unknown):
+            # Another algorithm is tried, which needs the room.
+            self.give_back(held)
+            raise
+        self.give_back(held)
+        return self.unpacked(content, tensor)
+
+    def give_back(self, held: int) -> None:
+        """Gives back the memory that was taken since so much was held."""
+        taken, self.pointers[held:] = self.pointers[held:], []
+        self.bench.card.free(taken)
 
     # --- numbers to bytes and back ---
 

@@ -86,6 +86,8 @@ class Bench:
         """Seconds of one convolution on the card; CuPy has nothing to compare it with on the CPU."""
         if self.cudnn is None:
             return {"unsupported": "this CuPy has no cuDNN"}
+        if work["type"] in ("bfloat16", "tf32"):
+            return {"unsupported": "CuPy has no {} that one could ask for".format(work["type"])}
         cupy, cudnn = self.cupy, self.cudnn
         kind = {"tf32": "float32"}.get(work["type"], work["type"])
         x, w = (cupy.random.standard_normal(work[name]).astype(kind) for name in ("x", "w"))

@@ -1,6 +1,7 @@
 """Computes the cases with ONNX Runtime, from models that are written here. Python 3.6 grammar, standard library only."""
 
 import os
+import shutil
 import sys
 import tempfile
 
@@ -73,12 +74,15 @@ class Bench:
     def witness(self, case: "dict[str, Any]") -> "dict[str, Any]":
         """On which provider the nodes of a case ran."""
         witness = sys.modules["payload_run"].sibling("payload_witness")
-        self.profile = os.path.join(tempfile.gettempdir(), "cudnn-resolve-{}".format(os.getpid()))
+        # A name that others could foresee could be a link of theirs.
+        folder = tempfile.mkdtemp(prefix="cudnn-resolve-")
+        self.profile = os.path.join(folder, "profile")
         try:
             self.compute(case)
             return witness.answer("the profile of the session", witness.onnxruntime_names(self.profile))  # type: ignore[no-any-return]
         finally:
             self.profile = ""
+            shutil.rmtree(folder, ignore_errors=True)
 
     def session(self, model: bytes, case: "dict[str, Any]") -> "Any":
         """A session on the device; RuntimeError where ONNX Runtime silently took another one."""
@@ -124,6 +128,8 @@ class Bench:
 
     def speed(self, work: "dict[str, Any]") -> "dict[str, Any]":
         """Seconds of one convolution on the device and of a part of it on the CPU, its input and output left where they are."""
+        if work["type"] == "bfloat16":
+            return {"unsupported": "ONNX Runtime convolves no bfloat16"}
         kind = {"tf32": "float32"}.get(work["type"], work["type"])
         number = self.onnx.FLOAT16 if kind == "float16" else self.onnx.FLOAT
         if self.shared.version_tuple(self.runtime.__version__) < (1, 20):

@@ -98,6 +98,10 @@ class Bench:
     def speed(self, work: "dict[str, Any]") -> "dict[str, Any]":
         """Seconds of one convolution on the device and of a part of it on the CPU."""
         torch = self.torch
+        if work["type"] == "tf32" and not hasattr(torch.backends.cudnn, "allow_tf32"):
+            return {"unsupported": "this PyTorch knows nothing of TF32"}
+        if work["type"] == "bfloat16" and not hasattr(torch, "bfloat16"):
+            return {"unsupported": "this PyTorch has no bfloat16"}
         torch.backends.cudnn.benchmark = True
         if hasattr(torch.backends.cudnn, "allow_tf32"):
             torch.backends.cudnn.allow_tf32 = work["type"] == "tf32"

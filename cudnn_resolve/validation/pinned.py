@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal
 
+from packaging.version import InvalidVersion, Version
+
 from cudnn_resolve.facts.model import Driver, Facts, Unknown
-from cudnn_resolve.record import dataclass, field
+from cudnn_resolve.record import dataclass, field, replace
 from cudnn_resolve.validation.child import Told
 from cudnn_resolve.validation.loading import seen_in
 from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
@@ -59,27 +61,52 @@ def judge_against(pinned: Pinned, facts: Facts, subjects: Sequence[Subject], tol
 
 def _judge_packages(pinned: Pinned, facts: Facts) -> Check:
     """Every package is installed in its version, and none of those that had to go."""
-    installed = {} if isinstance(facts.packages.pip, Unknown) else facts.packages.pip
-    wrong = [_wrong(name, installed.get(name), version) for name, version in pinned.packages.items() if installed.get(name) != version]
+    check = Check(id=f"{pinned.source}/packages", status="passed", expected=_counted(len(pinned.packages), "package", pinned.source))
+    installed = facts.packages.pip
+    if isinstance(installed, Unknown):
+        return replace(check, status="skipped", observed="nobody could be asked which packages are installed")
+    wrong = [*_differing(pinned.packages, installed)]
     wrong += [f"{name} {installed[name]} is installed, which the {pinned.source} removes" for name in pinned.removed if name in installed]
-    return Check(
-        id=f"{pinned.source}/packages",
-        status="failed" if wrong else "passed",
-        expected=f"the {len(pinned.packages)} packages of the {pinned.source}",
-        observed=_few(sorted(wrong)) if wrong else "they are installed",
-        detail=f"`cudnn-resolve apply` brings the environment to what the {pinned.source} says" if wrong else "",
-    )
+    if not wrong:
+        return replace(check, observed="as it says")
+    detail = f"`cudnn-resolve apply` brings the environment to what the {pinned.source} says"
+    return replace(check, status="failed", observed=_few(sorted(wrong)), detail=detail)
 
 
 def _judge_apt(pinned: Pinned, facts: Facts) -> Check:
     """Every package of the system is installed in its version."""
-    installed = {} if isinstance(facts.packages.apt, Unknown) else facts.packages.apt
+    check = Check(id=f"{pinned.source}/apt", status="passed", expected=_counted(len(pinned.apt), "apt package", pinned.source))
+    installed = facts.packages.apt
+    if isinstance(installed, Unknown):
+        return replace(check, status="skipped", observed="dpkg could not be asked which packages are installed")
     wrong = [_wrong(name, installed.get(name), version) for name, version in pinned.apt.items() if installed.get(name) != version]
-    return Check(
-        id=f"{pinned.source}/apt",
-        status="failed" if wrong else "passed",
-        expected=f"the {len(pinned.apt)} apt packages of the {pinned.source}",
-        observed=_few(sorted(wrong)) if wrong else "they are installed",
+    return replace(check, status="failed", observed=_few(sorted(wrong))) if wrong else replace(check, observed="as it says")
+
+
+def _differing(wanted: Mapping[str, str], installed: Mapping[str, str]) -> Iterator[str]:
+    """What is not there, or in another version."""
+    for name, version in wanted.items():
+        here = installed.get(name)
+        if here is None or not _same(here, version):
+            yield _wrong(name, here, version)
+
+
+def _same(here: str, wanted: str) -> bool:
+    """True where two texts are one version, `2.6` and `2.6.0`."""
+    try:
+        return Version(here) == Version(wanted)
+    except InvalidVersion:
+        return here == wanted
+
+
+def _counted(count: int, name: str, source: str) -> str:
+    """How many of them there are, in words."""
+    return (
+        f"no {name} in the {source}"
+        if count == 0
+        else f"the {name} of the {source}"
+        if count == 1
+        else f"the {count} {name}s of the {source}"
     )
 
 
@@ -121,7 +148,8 @@ def _judge_loaded(pinned: Pinned, subject: Subject, told: Told) -> Iterator[Chec
         wanted.append(f"cuDNN {cudnn}")
         for one in seen.cudnns:
             if one.version is not None:
-                right = _cudnn_numbers(one.version.text) == numbers
+                # Of what is inside a wheel, the matrix sometimes knows the beginning only.
+                right = (_cudnn_numbers(one.version.text) or ())[: len(numbers)] == numbers
                 (same if right else wrong).append(f"cuDNN {one.version} from {seen.homes(one.version)}")
     for path, version in seen.libraries.items():
         name = path.rpartition("/")[2].removeprefix("lib").partition(".so")[0].casefold()

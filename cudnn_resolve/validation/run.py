@@ -13,7 +13,7 @@ from cudnn_resolve.matrix.row import Architecture, Peak
 from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.validation.bench import PAYLOADS, Bench, Progress, Run
 from cudnn_resolve.validation.child import Told
-from cudnn_resolve.validation.computing import judge_cases
+from cudnn_resolve.validation.computing import WRONG, judge_cases
 from cudnn_resolve.validation.loading import judge_library, judge_loading, judge_order, seen_in
 from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
 from cudnn_resolve.validation.pinned import Pinned, judge_against
@@ -119,7 +119,8 @@ class Floor:
         checks = [judge_card(f"{prefix}card", looked, gpu.index)]
         if checks[0].status == "failed":
             return checks
-        pace = pace_of(looked, self.known.architecture(gpu.compute_capability), self.known.peak(gpu.name))
+        is_slice = "MIG" in (gpu.visible or "").upper() or " MIG " in (gpu.name or "")
+        pace = pace_of(looked, self.known.architecture(gpu.compute_capability), self.known.peak(gpu.name), is_slice=is_slice)
         for path in self.libraries:
             runs = self.bench.bare(path, gpu)
             checks += self._judged(f"{prefix}cudnn/{self.label(path)}/", None, runs, gpu)
@@ -148,7 +149,10 @@ class Floor:
 
     def _timed(self, subject: Subject, gpu: VisibleGpu, prefix: str, pace: Pace) -> list[Check]:
         told = self.bench.timed(subject, gpu)
-        return list(judge_speed(f"{prefix}{subject.name}/speed", subject.name, told, pace, gpu.index)) if told is not None else []
+        if told is None:
+            return []
+        types = self.bench.types_timed(gpu)
+        return list(judge_speed(f"{prefix}{subject.name}/speed", subject.name, told, pace, gpu.index, types))
 
     def _judged(self, prefix: str, framework: str | None, runs: Sequence[Run], gpu: VisibleGpu) -> list[Check]:
         return list(judge_cases(prefix, framework, runs, gpu.index))
@@ -246,6 +250,8 @@ def _with_room(checks: Sequence[Check]) -> Iterator[Check]:
     """The checks in which what failed on a card without room says so: few of the failures that come of it speak of memory."""
     short = {one.gpu: one for one in checks if one.gpu is not None and one.id.endswith("card") and one.status == "warning"}
     for check in checks:
-        card = short.get(check.gpu) if check.gpu is not None and check.status == "failed" else None
+        # Too little room ends a computation; it does not make it wrong.
+        ended = check.status == "failed" and not (check.observed or "").startswith(WRONG)
+        card = short.get(check.gpu) if check.gpu is not None and ended else None
         words = f"perhaps for lack of memory: {card.observed} on the card" if card is not None else ""
         yield replace(check, detail="; ".join(filter(None, [check.detail, words]))) if words else check

@@ -18,12 +18,17 @@ WIDE_WORK = replace(WORK, channels=256, filters=256)
 """The same, 118 GFLOP: what tensor cores need to be told from what surrounds them."""
 FIRST, NARROW, FURTHER = ("float32",), ("float16",), ("tf32", "bfloat16")
 """What is timed first, what else on every card, and what else where everything is asked for."""
+STEP = "time a convolution in "
+"""Begins the step in which a payload times a type."""
 CPU_BATCH = 2
 """So many of its images are enough to know the CPU's speed."""
 ROUND_SECONDS = 0.4
 NARROW_SECONDS = 0.2
 LEAST_SHARE = 0.05
 """Of the peak: even old cards with small caches reach three times as much in this layer."""
+
+LEAST_OF_A_WHOLE = 0.75
+"""Of its peak in the matrix a whole card has at least as much by its multiprocessors and its clock; of a slice, only the largest has."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,8 +62,11 @@ def question(types: Sequence[Type]) -> list[dict[str, Any]]:
     ]
 
 
-def pace_of(told: Told, architecture: Architecture | None, peak: Peak | None) -> Pace:
-    """The pace of a card by its row in the matrix; without one, in single precision, by what the driver tells of the card."""
+def pace_of(told: Told, architecture: Architecture | None, peak: Peak | None, *, is_slice: bool = False) -> Pace:
+    """The pace of a card by its row in the matrix; without one, in single precision, by what the driver tells of the card.
+
+    A slice of a divided card (MIG) has the name of the whole one and a part of its multiprocessors: it is held against that part.
+    """
     answer = told.last("card")
     facts: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
     count, clock = _positive(facts.get("multiprocessors")), _positive(facts.get("clock_khz"))
@@ -66,9 +74,14 @@ def pace_of(told: Told, architecture: Architecture | None, peak: Peak | None) ->
     peaks = {}
     if lanes and count and clock:
         peaks["float32"] = 2.0 * lanes * count * clock * 1000
+    own, whole = peaks.get("float32"), (peak.fp32 or 0.0) * 1e12 if peak is not None else 0.0
+    share = own / whole if own and whole else None
+    if share is None and is_slice:
+        peak = None
     if peak is not None:
+        part = share if share is not None and (is_slice or share < LEAST_OF_A_WHOLE) else 1.0
         rates = {"float32": peak.fp32, "tf32": peak.tf32, "float16": peak.fp16, "bfloat16": peak.bf16}
-        peaks.update((type_, rate * 1e12) for type_, rate in rates.items() if rate)
+        peaks.update((type_, rate * 1e12 * part) for type_, rate in rates.items() if rate)
     return Pace(peaks=MappingProxyType(peaks), causes=tuple(_causes(facts)))
 
 
@@ -90,15 +103,24 @@ def _causes(facts: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def judge_speed(id_: str, framework: str, told: Told, pace: Pace, gpu: int | None) -> tuple[Check, ...]:
-    """One framework's time for the work in each type; a type other than the first that cannot be timed is left out."""
+def judge_speed(id_: str, framework: str, told: Told, pace: Pace, gpu: int | None, types: Sequence[str] = FIRST) -> tuple[Check, ...]:
+    """One framework's time for the work in each of the types that it was asked for.
+
+    A type other than the first that the framework does not have is left out; every other one without a time failed.
+    """
     answers = {str(one.get("type")): one for one in told.every("speed") if isinstance(one, dict)}
     blank = Check(id=id_, framework=framework, status="passed", gpu=gpu)
-    facts = answers.get(FIRST[0], {})
-    found = [_timed(blank, FIRST[0], facts, pace) if _positive(facts.get("seconds")) else _untimed(blank, facts, told)]
-    for type_, answer in answers.items():
-        if type_ in (*NARROW, *FURTHER) and _positive(answer.get("seconds")):
-            found.append(_timed(replace(blank, id=f"{id_}/{type_}"), type_, answer, pace))
+    if not answers and not told.step.startswith(STEP):
+        # The framework did not come so far: that is one failure.
+        return (_untimed(blank, FIRST[0], {}, told),)
+    found = []
+    for type_ in types:
+        answer = answers.get(type_, {})
+        here = blank if type_ in FIRST else replace(blank, id=f"{id_}/{type_}")
+        if _positive(answer.get("seconds")):
+            found.append(_timed(here, type_, answer, pace))
+        elif type_ in FIRST or "unsupported" not in answer:
+            found.append(_untimed(here, type_, answer, told))
     return tuple(found)
 
 
@@ -108,36 +130,47 @@ def _timed(blank: Check, type_: str, facts: Mapping[str, Any], pace: Pace) -> Ch
     work, peak = work_of(type_), pace.peaks.get(type_)
     rate = work.operations / seconds
     words = [f"{_rate(rate)} in {_WORDS.get(type_, type_)}"]
-    faults = []
+    faults, wanted = [], []
     if peak:
+        wanted.append(f"at least {LEAST_SHARE:.0%} of the peak")
         words.append(f"{rate / peak:.0%} of the card's peak of {_rate(peak)}")
         if rate < LEAST_SHARE * peak:
             faults.append(f"less than {LEAST_SHARE:.0%} of the peak")
     if cpu:
         cpu_rate = work.operations * CPU_BATCH / work.batch / cpu
+        wanted.append("faster than the CPU")
         words.append(f"{rate / cpu_rate:.3g} times the CPU")
         if rate <= cpu_rate:
             faults.append("no faster than the CPU")
     causes = pace.causes or ("nothing was seen that holds the card back; is its code compiled from PTX for a newer card?",)
     return replace(
         blank,
-        status="warning" if faults else "passed",
-        expected=f"faster than the CPU, and at least {LEAST_SHARE:.0%} of the peak",
+        status="warning" if faults else "passed" if wanted else "skipped",
+        expected=", and ".join(wanted) or None,
         observed=", ".join(words),
-        detail=f"{' and '.join(faults)}: {'; '.join(causes)}" if faults else "",
+        detail=f"{' and '.join(faults)}: {'; '.join(causes)}" if faults else "" if wanted else _ALONE,
         seconds=seconds,
     )
 
 
+_ALONE = "there is nothing to hold it against: neither the peak of this card nor the time of the CPU is known"
 _WORDS = {"float32": "single precision", "tf32": "TF32"}
 
 
-def _untimed(blank: Check, facts: Mapping[str, Any], told: Told) -> Check:
+def _untimed(blank: Check, type_: str, facts: Mapping[str, Any], told: Told) -> Check:
     """Why there is no time."""
     if "unsupported" in facts:
         return replace(blank, status="skipped", observed=one_line(str(facts["unsupported"])))
-    why = one_line(str(facts["error"])) if "error" in facts else told.failure or "no time was told"
-    return replace(blank, status="failed", observed=f"{told.step}: {why}" if told.step else why, output=told.output)
+    step = STEP + type_
+    if "error" in facts:
+        why = f"{step}: {one_line(str(facts['error']))}"
+    elif facts or not told.failure:
+        why = "no time was told"
+    elif told.step.startswith(STEP) and told.step != step:
+        why = f"not reached: {told.step}: {told.failure}"
+    else:
+        why = f"{told.step}: {told.failure}" if told.step else told.failure
+    return replace(blank, status="failed", expected="the work can be timed", observed=why, output=told.output)
 
 
 def _rate(operations: float) -> str:

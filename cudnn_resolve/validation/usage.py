@@ -3,34 +3,41 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Literal
 
-from cudnn_resolve.record import dataclass
+from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.validation.case import Case
 from cudnn_resolve.validation.child import Told, one_line
 from cudnn_resolve.validation.computing import answers_of
 from cudnn_resolve.validation.model import Check, Status
 
+WATCHING = "watch "
+"""Begins the step in which a payload's witness watches a case."""
+Verdict = Literal["cudnn", "partly", "other", "unknown"]
 MUST_USE = frozenset({"conv2d", "conv2d-strided", "conv2d-dilated", "conv2d-wide", "conv3d", "conv1d-encoder"})
 """Classes for which every framework has nothing better than cuDNN. For depthwise and grouped ones some have kernels of their own."""
 _CUDNN = re.compile(
-    r"cudnn::|cudnn_(infer_|train_|winograd|[bt]?[fi]\w?\d|\d)"  # its name in kernels
-    r"|aten::_?cudnn_(convolution|rnn\b)|__cudnn\$"  # and in operations of PyTorch and calls of XLA
-    r"|_xmma_(fprop|dgrad|wgrad)_"
-    r"|(im|ex)plicit_convolve_|convolve_common_engine|(dgrad|wgrad)(_alg\w*)?_engine|(dgrad|wgrad)2d_"
-    r"|cutlass_tensorop_\w*(fprop|dgrad|wgrad)"
-    r"|^fft2d_[rc]2[rc]_"
+    r"cudnn::|cudnn_(infer|train|winograd|generated|int8|[bt]?[fi]\w?\d|\d)|_ZN(5cudnn|\d\d?\w{0,20}_cudnn)"  # its name in kernels
+    r"|cudnn(Tensor|Filter|Convolution)\w{0,6}Struct|im2col4d_kernel|gcgemm_"
+    r"|aten::_?cudnn_(convolution|rnn\b)|__cudnn\$(conv|fusion)"  # and in operations of PyTorch and calls of XLA
+    r"|_xmma_(fprop|dgrad|wgrad)_|_xmma_\w{0,60}implicit_gemm"
+    r"|(im|ex)plicit_convolve_|precomputed_convolve_|convolve_common_engine|(dgrad|wgrad)(_alg\w*)?_engine|(dgrad|wgrad)2d_"
+    r"|cutlass_(\d\d\d?_)?(tensorop|simt|wmma)\w*_\w*(fprop|dgrad|wgrad)"
+    r"|\bfft[123]d_[rc]2[rc]_"
     r"|RNN_blockPersist|LSTM_elementWise|elemWiseRNNcell"
-    r"|^CUDAExecutionProvider:Conv",  # which has no other way
+    r"|^CUDAExecutionProvider:(Nhwc)?(Fused)?Conv",  # which has no other way
     re.IGNORECASE,
 )
 """Kernels and operations that are cuDNN's."""
 _OTHER = re.compile(
-    r"slow_conv|thnn_conv|mkldnn_conv|onednn|nnpack|conv_depthwise|DepthwiseConv|im2col|im2vol|vol2col|Eigen|triton"
-    r"|gemm|nvjet|^convolution$|^CPUExecutionProvider:Conv",
+    r"slow_conv|thnn_conv|mkldnn_conv|nnpack|miopen_conv|conv_depthwise|DepthwiseConv|im2col|im2vol|vol2col|triton\w{0,40}conv"
+    r"|^convolution$|^(?!CUDA)\w{1,30}ExecutionProvider:(Nhwc)?(Fused)?Conv",
     re.IGNORECASE,
 )
 """What computes convolutions where cuDNN does not."""
+_HELPERS = re.compile(r"onednn|Eigen|triton|gemm|nvjet", re.IGNORECASE)
+"""What may compute them, and as well may help cuDNN: some of its algorithms call cuBLAS."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,12 +51,15 @@ class Evidence:
     other: tuple[str, ...] = ()
     why: str = ""
     """Why nothing was seen."""
+    cut: int = 0
+    """So many names were left out."""
 
 
-def read_names(how: str, names: Iterable[str], why: str = "") -> Evidence:
+def read_names(how: str, names: Sequence[str], why: str = "") -> Evidence:
     """What the names of kernels, operations and calls say."""
     cudnn = tuple(name for name in names if _CUDNN.search(name))
-    other = tuple(name for name in names if name not in cudnn and _OTHER.search(name))
+    rest = [name for name in names if name not in cudnn]
+    other = tuple(name for name in rest if _OTHER.search(name) or (not cudnn and _HELPERS.search(name)))
     return Evidence(how=how, cudnn=cudnn, other=other, why=why)
 
 
@@ -60,51 +70,128 @@ def evidence_of(told: Told) -> dict[str, Evidence]:
         if isinstance(row, list) and len(row) == 2 and isinstance(row[0], str) and isinstance(row[1], dict):
             names = row[1].get("names")
             words = [one_line(name, 160) for name in names[:100] if isinstance(name, str)] if isinstance(names, list) else []
-            found[row[0]] = read_names(one_line(str(row[1].get("how", "")), 60), words, one_line(str(row[1].get("why", "")), 300))
+            evidence = read_names(one_line(str(row[1].get("how", "")), 60), words, one_line(str(row[1].get("why", "")), 300))
+            cut = row[1].get("cut")
+            found[row[0]] = replace(evidence, cut=cut) if isinstance(cut, int) and cut > 0 else evidence
+    if told.failure and told.step.startswith(WATCHING):
+        found.setdefault(told.step[len(WATCHING) :], Evidence(how="", why=f"the process ended while it was watched: {told.failure}"))
     return found
 
 
-def judge_usage(id_: str, framework: str | None, runs: Sequence[tuple[Sequence[Case], Told]], gpu: int | None) -> Check:
-    """One check over all cases that gave a result; a right result without cuDNN is a warning where cuDNN was to be expected."""
-    used: list[str] = []
-    without: list[str] = []
-    logged = False
-    seen: dict[str, Evidence] = {}
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """What is known of one case that gave a result."""
+
+    id: str
+    must: bool
+    """True where it was to be cuDNN's work."""
+    called: bool
+    """True where cuDNN's own log shows that it computed."""
+    silent: bool
+    """True where that log was kept, and shows nothing."""
+    evidence: Evidence | None
+    """Its own, else that of another case of its class and type."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Who computed it."""
+        one = self.evidence
+        if self.called or (one and one.cudnn):
+            return "partly" if one and one.other else "cudnn"
+        return "other" if self.silent or (one and one.other) else "unknown"
+
+
+def seen_cases(runs: Sequence[tuple[Sequence[Case], Told]]) -> list[Seen]:
+    """What is known of every case that gave a result."""
+    own: dict[str, Evidence] = {}
+    alike: dict[tuple[str, str], Evidence] = {}
+    unheard: dict[str, Evidence] = {}
+    for cases, told in runs:
+        watched = evidence_of(told)
+        ended = watched.get(told.step[len(WATCHING) :]) if told.failure and told.step.startswith(WATCHING) else None
+        for case in cases:
+            evidence = watched.get(case.id)
+            if ended is not None:
+                # Witnesses behind the one in which the process ended were not heard.
+                unheard[case.id] = ended
+            if evidence is not None:
+                own[case.id] = evidence
+                kept = alike.get((case.name, case.type))
+                alike[case.name, case.type] = kept if kept and (kept.cudnn or kept.other) else evidence
+    found = []
     for cases, told in runs:
         answers = answers_of(told)
-        seen.update(evidence_of(told))
         for case in cases:
             answer = answers.get(case.id, {})
             if "y" not in answer or case.kind == "matmul":
                 continue
             calls = answer.get("cudnn")
-            logged = logged or answer.get("logged") is True
-            (used if isinstance(calls, dict) and calls else without).append(case.id)
+            called = isinstance(calls, dict) and bool(calls)
+            # A log that shows this very case at work is not doubted for what was seen of another.
+            evidence = own.get(case.id) or (None if called else alike.get((case.name, case.type), unheard.get(case.id)))
+            silent = answer.get("logged") is True and not called
+            found.append(Seen(id=case.id, must=case.name in MUST_USE, called=called, silent=silent, evidence=evidence))
+    return found
+
+
+def judge_usage(id_: str, framework: str | None, runs: Sequence[tuple[Sequence[Case], Told]], gpu: int | None) -> Check:
+    """One check over all cases that gave a result; a right result without cuDNN is a warning where cuDNN was to be expected."""
 
     def check(status: Status, observed: str, detail: str = "") -> Check:
         expected = "cuDNN's own log, a profiler or the compiled program shows that it computed"
         return Check(id=id_, framework=framework, status=status, expected=expected, observed=observed, detail=detail, gpu=gpu)
 
-    if not used and not without:
+    cases = seen_cases(runs)
+    if not cases:
         return check("skipped", "nothing was computed")
-    # One case of a class was watched; the others of that class go the same way.
-    by_class = {name.partition("/")[0]: one for name, one in seen.items()}
-    shown = {name: by_class[name.partition("/")[0]] for name in without if name.partition("/")[0] in by_class}
-    watched = [name for name, one in shown.items() if one.cudnn]
-    missed = [name for name in without if name.partition("/")[0] in MUST_USE and name not in watched]
-    if not logged and not any(one.cudnn or one.other for one in shown.values()):
-        why = next((one.why for one in shown.values() if one.why), "")
+    if all(one.verdict == "unknown" for one in cases):
+        why = _why(cases)
         detail = "the framework computed without cuDNN, or with one that keeps no log" + (f"; no profiler saw it: {why}" if why else "")
         return check("warning", "cuDNN wrote no log", detail)
-    if missed:
-        by = list(dict.fromkeys(name for one in missed if one in shown for name in shown[one].other))
-        how = next((shown[one].how for one in missed if one in shown and shown[one].other), "")
-        words = f"the numbers are right, but something else gave them{f': {_few(by)} ({how})' if by else ''}"
-        return check("warning", f"computed without cuDNN: {_few(missed)}", words)
-    proof = next((f"{one.how} shows {one.cudnn[0]}" for one in shown.values() if one.cudnn), "")
-    rest = [name for name in without if name not in watched]
-    words = f"in {len(used) + len(watched)} of {len(used) + len(without)} cases"
-    return check("passed", words + (f" ({proof})" if proof else "") + (f"; others without it: {_few(rest)}" if rest else ""))
+    words, details = [], []
+    for verdict, told in _FAULTS.items():
+        group = [one for one in cases if one.must and one.verdict == verdict]
+        if group:
+            words.append(f"{told}: {_few([one.id for one in group])}")
+            details.append(_detail(verdict, group))
+    if words:
+        return check("warning", "; ".join(words), "; ".join(details))
+    used = [one for one in cases if one.verdict == "cudnn"]
+    proof = next((f"{one.evidence.how} shows {one.evidence.cudnn[0]}" for one in used if one.evidence and one.evidence.cudnn), "")
+    rest = [one.id for one in cases if one.verdict != "cudnn"]
+    count = f"in {len(used)} of {len(cases)} cases"
+    return check("passed", count + (f" ({proof})" if proof else "") + (f"; others without it: {_few(rest)}" if rest else ""))
+
+
+_FAULTS = {
+    "other": "computed without cuDNN",
+    "partly": "computed partly without cuDNN",
+    "unknown": "not known who computed",
+}
+
+
+def _detail(verdict: str, group: Sequence[Seen]) -> str:
+    """Who computed instead of cuDNN, or why nobody knows."""
+    if verdict == "unknown":
+        why = _why(group)
+        return f"the numbers are right, and nobody saw whose they are{f': {why}' if why else ''}"
+    by = list(dict.fromkeys(name for one in group if one.evidence for name in one.evidence.other))
+    how = next((one.evidence.how for one in group if one.evidence and one.evidence.other), "")
+    cut = max((one.evidence.cut for one in group if one.evidence), default=0)
+    names = f": {_few(by)} ({how}{f'; {cut} names were left out' if cut else ''})" if by else ": cuDNN's log was on and shows no call"
+    return f"the numbers are right, but something else gave {'them' if verdict == 'other' else 'a part of them'}{names}"
+
+
+def _why(cases: Sequence[Seen]) -> str:
+    """Why a witness saw nothing; "" where none was asked."""
+    found = (one.evidence for one in cases if one.evidence and not one.evidence.cudnn and not one.evidence.other)
+    return next(
+        (
+            one.why or (f"{one.how} shows no name that tells{f', and {one.cut} more than it keeps' if one.cut else ''}" if one.how else "")
+            for one in found
+        ),
+        "",
+    )
 
 
 def _few(names: Sequence[str]) -> str:

@@ -220,7 +220,8 @@ def test_resume_does_again_what_was_stopped(bench: Bench) -> None:
     assert bench("-q").stdout == "nothing to do: the environment is as planned\n"
 
 
-def test_an_index_that_dies_midway_changes_nothing_and_what_came_is_kept(bench: Bench) -> None:
+def test_an_index_that_dies_midway_changes_nothing_and_what_came_is_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_RETRIES", "1")
     with IndexServer() as index:
         lines = ['lock-version = "1.0"', 'created-by = "a test"']
         for name in ("demo", "other"):

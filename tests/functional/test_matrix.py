@@ -131,6 +131,14 @@ def test_show_cudnn_cuda_driver_and_gpu(capsys: pytest.CaptureFixture[str]) -> N
     assert "Tesla T4" in text(capsys, "show", "gpu", "7.5")
 
 
+def test_figures_that_nothing_confirms_are_told_as_such(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    for name, board, confidence in (("B200", "NVIDIA B200", "memory"), ("T4", "Tesla T4", None)):
+        (peak,) = value(capsys, "show", "gpu", name)["peaks"]
+        assert (peak["name"], peak["confidence"]) == (board, confidence)
+        assert f"TFLOP/s ({board}{', from memory' if confidence else ''})\n" in text(capsys, "show", "gpu", name)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -163,8 +171,9 @@ def test_hostile_words_stay_words(capsys: pytest.CaptureFixture[str]) -> None:
         assert "internal" not in error(capsys, "show", "gpu", word)
 
 
-def test_check(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert text(capsys, "check") == "matrices: every row is well formed and every law holds\n"
+    monkeypatch.setattr("cudnn_resolve.host.tables.check_tables", lambda _: ())  # once is enough: it takes seconds
     assert value(capsys, "check") == {"schema": "cudnn-resolve/matrix/1", "status": "ok", "faults": []}
 
 

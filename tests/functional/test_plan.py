@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from cudnn_resolve.lock.model import Asked, Lock, LockedFramework, Stack, Tool
 from cudnn_resolve.lock.proof import with_record
 from cudnn_resolve.lock.read import read
 from cudnn_resolve.lock.write import write
@@ -324,6 +325,22 @@ def test_why(words: tuple[str, ...], code: int, expected: list[str], program: Pr
 
 def test_why_without_a_package_is_a_mistake(program: Program) -> None:
     is_explained(program("why", "-f", "torch", *ELSEWHERE), 2, "PACKAGE")
+
+
+def test_a_plan_from_a_lock_says_that_a_wheel_brings_its_own_cudnn(program: Program) -> None:
+    names = (("torch", "2.5.1+cu121", "cu121", "9.1.0.70"), ("onnxruntime-gpu", "1.18.1", "cuda12", "9"))
+    frameworks = tuple(LockedFramework(name, version, variant, cudnn_built=cudnn) for name, version, variant, cudnn in names)
+    stack = Stack(platform="linux_x86_64", cudnn="9.3.0.75", frameworks=frameworks)
+    lock = Lock(packages=(), tool=Tool(asked=Asked(), python="3.11", matrix=None, stacks=(stack,)))
+    (program.cwd / "pylock.toml").write_text(write(lock), "utf-8")
+    facts = {"python": {"version": "3.11.9"}, "platform": {"system": "linux", "arch": "x86_64", "glibc": "2.39"}, "packages": {"pip": {}}}
+    (program.cwd / "here.json").write_text(json.dumps(facts), "utf-8")
+
+    done = program("plan", "pylock.toml", "--facts", "here.json", "--format", "json", "--offline")
+
+    assert done.returncode == 0, done.stderr
+    found = {one["name"]: (one["cudnn"], one["libraries"]) for one in json.loads(done.stdout)["stack"]["frameworks"]}
+    assert found == {"torch": ("9.1.0.70", "bundled"), "onnxruntime-gpu": ("9.3.0.75", "pip")}
 
 
 def test_a_plan_from_a_lock_names_what_it_would_change_or_why_it_does_not_fit(program: Program) -> None:

@@ -113,7 +113,7 @@ int cudnnSetConvolutionGroupCount(Descriptor *made, int groups) {
 }
 int cudnnSetConvolutionMathType(Descriptor *made, int math) {
     (void)made;
-    return math < 0 || (NUMBER < 8000 && math > 2) ? 3 : 0;
+    return math < 0 || (NUMBER < 8000 && math > 2) ? (NUMBER < 90000 ? 3 : 2000) : 0;
 }
 
 static int heuristics(int count, int *found, Perf *rows) {
@@ -139,7 +139,7 @@ int cudnnGetConvolutionBackwardFilterAlgorithm_v7(void *h, void *a, void *b, voi
 
 static int room(int algo, size_t *size) {
     *size = 256;
-    return algo == 1 ? 0 : 9;
+    return algo == 1 ? 0 : (NUMBER < 90000 ? 9 : 3000);
 }
 int cudnnGetConvolutionForwardWorkspaceSize(void *h, void *a, void *b, void *c, void *d, int algo, size_t *size) {
     (void)h, (void)a, (void)b, (void)c, (void)d;

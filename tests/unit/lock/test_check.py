@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Driver, Facts, Gpu
 from cudnn_resolve.lock.change import changes, with_records
 from cudnn_resolve.lock.check import asked_otherwise, outdated
 from cudnn_resolve.lock.difference import Difference
 from cudnn_resolve.lock.merge import Answer
-from cudnn_resolve.lock.model import Asked, Lock, LockedOverride
+from cudnn_resolve.lock.model import Asked, Lock, LockedApt, LockedEnvironment, LockedOverride
 from cudnn_resolve.lock.proof import proofs, with_record
 from cudnn_resolve.lock.read import read
 from cudnn_resolve.lock.write import write
@@ -214,7 +217,7 @@ def test_a_record_takes_the_place_of_an_older_one_of_the_same_machine_and_is_sho
         (["app==1.0", "lib==2.0"], None),
         (["app==1.1", "lib==2.0"], "app was 1.0+cu124 then and is 1.1 now"),
         (["lib==2.0"], "app is no longer in the lock"),
-        (["app==1.0", "lib==2.1"], "packages or files of the lock are others now"),
+        (["app==1.0", "lib==2.1"], "packages, files or settings of the lock are others now"),
     ],
 )
 def test_a_proof_speaks_of_the_pins_that_were_tested(change: list[str], because: str | None) -> None:
@@ -235,6 +238,26 @@ def test_a_proof_speaks_of_the_pins_that_were_tested(change: list[str], because:
     assert line == f"  {'no longer ' if because else ''}proven on Tesla T4, driver 550.54.15{f': {because}' if because else ''}"
 
 
+STACK: dict[str, Any] = {
+    "cudnn": "8.9.7.29",
+    "apt": (LockedApt("libcudnn9-cuda-12", "9.1.0.70-1", "cuda"),),
+    "environment": (LockedEnvironment("variable", "LD_LIBRARY_PATH=/x", "it is found there"),),
+    "overrides": (LockedOverride("numpy", "north 2.0", "==1.0", "1.26.4", ""),),
+}
+
+
+@pytest.mark.parametrize("name", STACK)
+def test_a_proof_ends_with_the_stack_that_was_tested(name: str) -> None:
+    lock = with_record(lock_of(pinned("app==1.0")), {"gpu": "Tesla T4", "driver": "550.54.15"})
+    assert lock.tool is not None
+    (stack,) = lock.tool.stacks
+    changed = replace(lock, tool=replace(lock.tool, stacks=(replace(stack, **{name: STACK[name]}),)))
+    told = replace(lock, tool=replace(lock.tool, stacks=(replace(stack, driver_min="999.1"),)))
+
+    assert [one.because for one in proofs(changed)] == ["packages, files or settings of the lock are others now"]
+    assert [one.fits for one in proofs(told)] == [True]
+
+
 def test_a_record_that_does_not_say_what_was_tested_is_held_against_versions() -> None:
     lock = lock_of(pinned("app==1.0"))
     assert lock.tool is not None
@@ -242,7 +265,44 @@ def test_a_record_that_does_not_say_what_was_tested_is_held_against_versions() -
     records: tuple[dict[str, object], ...] = ({"gpu": "a", "loaded": {"cudnn": "9.1.0"}}, {"gpu": "b", "loaded": {"cudnn": "8.9.7"}}, {})
     lock = replace(lock, tool=replace(lock.tool, stacks=stacks, validation=records))
 
-    assert [one.because for one in proofs(lock)] == [None, "cuDNN was 8.9.7 then and is 9.1.0.70 now", None]
+    assert [(one.fits, one.is_open, one.because) for one in proofs(lock)] == [
+        (False, True, "for which pins it does not say"),
+        (False, False, "cuDNN was 8.9.7 then and is 9.1.0.70 now"),
+        (False, True, "on which card it does not say"),
+    ]
+    assert render_check(lock, (), "pylock.toml", style=Style(), width=100).splitlines()[1:] == [
+        "  recorded on a: for which pins it does not say",
+        "  no longer proven on b: cuDNN was 8.9.7 then and is 9.1.0.70 now",
+        "  recorded on a machine without a name: on which card it does not say",
+    ]
+    assert [one["fits"] for one in encode_check(lock, ())["proven"]] == [False] * 3
+
+
+@pytest.mark.parametrize(
+    "record", [{"gpu": ["a"]}, {"pins": 7}, {"date": 1.5}, {"driver": True}, {"frameworks": "x"}, {"loaded": [1]}, {"loaded": {"cudnn": 9}}]
+)
+def test_a_record_of_other_types_is_no_record(record: dict[str, object]) -> None:
+    lock = lock_of(pinned("app==1.0"))
+    assert lock.tool is not None
+    (name,) = record
+    text = write(replace(lock, tool=replace(lock.tool, validation=(record,))))
+
+    with pytest.raises(InputError, match=rf"validation\[0\]\.{name} is no "):
+        read(text)
+
+
+def test_what_was_tested_beside_the_lock_is_not_missed_in_it() -> None:
+    old = with_record(lock_of(pinned("app==1.0", "lib==2.0")), {"gpu": "a", "frameworks": {"app": "1.0", "cupy-cuda12x": "13.6.0"}})
+    assert old.tool is not None
+    new = lock_of(pinned("app==1.0", "lib==2.1"))
+    assert new.tool is not None
+    (proof,) = proofs(replace(new, tool=replace(new.tool, validation=old.tool.validation)))
+    told = {"gpu": "a", "frameworks": {"cupy-cuda12x": "13.6.0"}}
+    (open_,) = proofs(replace(new, tool=replace(new.tool, validation=(told,))))
+
+    assert proof.because == "packages, files or settings of the lock are others now"
+    assert proof.record["beside"] == {"cupy-cuda12x": "13.6.0"}
+    assert open_.because == "for which pins it does not say"
 
 
 def test_a_proof_of_this_machine_is_known_by_card_and_driver() -> None:

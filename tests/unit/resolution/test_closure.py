@@ -426,6 +426,15 @@ def test_offline_a_release_whose_requirements_nobody_knows_is_left_to_the_instal
     assert versions(asked(source, "app>=1", machine=here))["lib"] == "2.0"
 
 
+def test_offline_a_package_of_the_tables_may_be_a_release_whose_metadata_the_cache_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = index_of(BOOK, {"numpy": {"1.26.4": Published(), "1.26.9": Published()}})
+    source.offline = True
+    monkeypatch.setattr(source, "metadata", lambda *_: None)  # its page is in the cache, and nothing else
+
+    assert versions(asked(source))["numpy"] == "1.26.4"
+    assert versions(asked(source, "numpy==1.26.9"))["numpy"] == "1.26.9"
+
+
 def test_an_extra_of_a_package_brings_its_requirements() -> None:
     source = index_of(
         BOOK,

@@ -40,10 +40,12 @@ BROKEN = {
 
 
 def test_the_page(tmp_path: Path) -> None:
-    (tmp_path / "default.json").write_text(json.dumps({"name": "default", "words": [], "exit": 0, "seconds": 42.4, "told": TOLD}), "utf-8")
+    (tmp_path / "default.json").write_text(
+        json.dumps({"name": "default", "date": "2026-01-02", "words": [], "exit": 0, "seconds": 42.4, "told": TOLD}), "utf-8"
+    )
     (tmp_path / "missing-cnn.json").write_text(json.dumps(BROKEN), "utf-8")
 
-    assert proven.main([str(tmp_path), "--date", "2026-01-02", "-o", str(tmp_path / "page.md")]) == 0
+    assert proven.main([str(tmp_path), "--date", "2020-12-31", "-o", str(tmp_path / "page.md")]) == 0
     lines = (tmp_path / "page.md").read_text("utf-8").splitlines()
 
     assert "## A Card (compute capability 9.9), driver 1.2.3: `validate`" in lines
@@ -68,3 +70,58 @@ def test_no_page_without_a_run_that_passed_on_a_card(change: dict[str, Any], tmp
 
     assert proven.main([str(tmp_path / "told.json"), "-o", str(page)]) == 1
     assert not page.exists()
+
+
+def staged(name: str, *checks: dict[str, Any], code: int = 0) -> dict[str, Any]:
+    return {"name": name, "words": [], "exit": code, "seconds": 1.0, "told": {**TOLD, "checks": list(checks)}}
+
+
+@pytest.mark.parametrize("name", [name for name in proven.FAULTS if name != "older-first"])
+def test_no_page_where_a_fault_was_not_told(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "default.json").write_text(json.dumps(TOLD), "utf-8")
+    (tmp_path / "fault.json").write_text(json.dumps(staged(name, check("torch/cudnn"))), "utf-8")
+
+    assert proven.main([str(tmp_path), "-o", str(tmp_path / "page.md")]) == 1
+    assert proven.FAULTS[name] in capsys.readouterr().err
+    assert not (tmp_path / "page.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("run", "line"),
+    [
+        (staged("older-first", check("torch/cudnn")), "| 0 | nothing is wrong: no part of it is used |"),
+        (staged("neighbour", check("card", "warning", "200 of 15360 MiB are free")), "| 0 | card: 200 of 15360 MiB are free |"),
+        (
+            staged("older-first", check("torch/cudnn", "failed", "9.0.0 from /tmp/x-1/older0/lib"), code=1),
+            "| 1 | torch/cudnn: 9.0.0 from …/lib |",
+        ),
+    ],
+)
+def test_what_was_said_of_a_fault(run: dict[str, Any], line: str, tmp_path: Path) -> None:
+    (tmp_path / "default.json").write_text(json.dumps(TOLD), "utf-8")
+    (tmp_path / "fault.json").write_text(json.dumps(run), "utf-8")
+
+    assert proven.main([str(tmp_path), "-o", str(tmp_path / "page.md")]) == 0
+    text = (tmp_path / "page.md").read_text("utf-8")
+    assert line in text
+    assert "| day | not recorded |" in text
+    assert "/tmp" not in text
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", "3", '{"told": 3}', '{"status": "passed", "gpus": [], "checks": [1]}', "[" * 100_000])
+def test_what_is_no_recording(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "odd.json").write_text(text, "utf-8")
+
+    assert proven.main([str(tmp_path / "odd.json"), "-o", str(tmp_path / "page.md")]) == 1
+    assert "odd.json" in capsys.readouterr().err
+    assert proven.main([str(tmp_path / "none.json"), "-o", str(tmp_path / "page.md")]) == 1
+
+
+def test_no_page_where_a_test_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "default.json").write_text(json.dumps(TOLD), "utf-8")
+    words = ["--run", "--record", str(tmp_path), "-o", str(tmp_path / "page.md")]
+    monkeypatch.setattr(proven, "run_tests", lambda *_: 1)
+    assert proven.main(words) == 1
+    assert not (tmp_path / "page.md").exists()
+    monkeypatch.setattr(proven, "run_tests", lambda *_: 0)
+    assert proven.main(words) == 0

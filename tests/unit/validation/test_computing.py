@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cudnn_resolve.facts.model import Facts, Gpu, InstalledFramework, Packages, WouldLoad
-from cudnn_resolve.matrix.row import Architecture, Peak
 from cudnn_resolve.record import replace
+from cudnn_resolve.validation import payload_case
 from cudnn_resolve.validation.bench import cases_for
 from cudnn_resolve.validation.case import CLASSES, MATMUL, Case
 from cudnn_resolve.validation.child import Told
@@ -14,10 +14,9 @@ from cudnn_resolve.validation.computing import judge_cases, unanswered
 from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
 from cudnn_resolve.validation.reference import expected
 from cudnn_resolve.validation.run import libraries_of, with_causes
-from cudnn_resolve.validation.speed import WIDE_WORK, WORK, Pace, judge_card, judge_speed, pace_of, question
+from cudnn_resolve.validation.speed import judge_card
 from cudnn_resolve.validation.subject import environment_of, gpus_of, subjects_of
 from cudnn_resolve.validation.usage import judge_usage
-from cudnn_resolve.version import Capability, CudaVersion
 from tests.unit.validation.recordings import recorded, telling
 
 ONE, TWO, THREE = CLASSES[:3]
@@ -101,9 +100,66 @@ def test_the_case_that_ended_the_child_is_named_and_the_rest_is_left_for_another
     checks = judged(told, ONE, TWO, THREE)
 
     assert unanswered((ONE, TWO, THREE), told) == (THREE,)
-    assert [(check.id, check.status) for check in checks] == [(f"torch/{ONE.id}", "passed"), (f"torch/{TWO.id}", "failed")]
+    assert [(check.id, check.status) for check in checks[:2]] == [(f"torch/{ONE.id}", "passed"), (f"torch/{TWO.id}", "failed")]
     assert checks[1].observed == "crashed (SIGABRT)"
     assert checks[1].output == ("last words",)
+
+
+def test_cases_that_no_child_reached_fail_and_those_of_another_child_come_up_once() -> None:
+    first = crashed(("ready", None), ("step", ONE.id))
+    second = crashed(("ready", None), ("step", TWO.id))
+
+    checks = list(judge_cases("torch/", "torch", [((ONE, TWO, THREE), first), ((TWO, THREE), second)], 0))
+
+    assert [(check.id, check.status) for check in checks] == [(f"torch/{case.id}", "failed") for case in (ONE, TWO, THREE)]
+    assert (checks[2].observed, checks[2].detail) == ("not reached", f"crashed (SIGABRT) ({TWO.id})")
+
+
+def test_another_child_that_does_not_start_leaves_no_case_out() -> None:
+    first = crashed(("ready", None), ("step", ONE.id))
+
+    checks = list(judge_cases("torch/", "torch", [((ONE, TWO, THREE), first), ((TWO, THREE), crashed(("step", "import")))], 0))
+
+    assert [(check.id, check.status) for check in checks] == [(f"torch/{case.id}", "failed") for case in (ONE, TWO, THREE)]
+
+
+def test_a_child_that_ends_between_two_cases_fails() -> None:
+    checks = judged(crashed(("ready", None), ("step", ONE.id), ("case", right(ONE))), ONE)
+
+    assert [(check.id, check.status) for check in checks] == [(f"torch/{ONE.id}", "passed"), ("torch/end", "failed")]
+
+
+def test_a_child_that_ends_well_and_leaves_a_case_out_fails() -> None:
+    assert [check.status for check in judged(telling(("ready", None), ("case", right(ONE))), ONE, TWO)] == ["passed", "failed"]
+
+
+def test_a_witness_that_ends_its_child_costs_no_case() -> None:
+    told = crashed(("ready", None), ("step", TWO.id), ("case", right(TWO, cudnn={})), ("step", f"watch {TWO.id}"))
+
+    (check,) = judged(told, TWO)
+
+    assert check.status == "passed"
+    assert judge_usage("x", "torch", [((TWO,), told)], 0).detail.endswith("the process ended while it was watched: crashed (SIGABRT)")
+
+
+def test_witnesses_are_heard_after_all_cases() -> None:
+    told: list[tuple[str, object]] = []
+
+    def ends(case: dict[str, object]) -> dict[str, object]:
+        raise KeyboardInterrupt(case["id"])
+
+    with pytest.raises(KeyboardInterrupt):
+        payload_case.go_through(
+            {"cases": [{"id": "a"}, {"id": "b"}], "witness": ["a"]}, lambda *row: told.append(row), lambda _: {"y": []}, ends
+        )
+
+    assert [(key, value if key == "step" else None) for key, value in told] == [
+        ("step", "a"),
+        ("case", None),
+        ("step", "b"),
+        ("case", None),
+        ("step", "watch a"),
+    ]
 
 
 def test_a_child_that_did_not_come_so_far_fails_once() -> None:
@@ -169,97 +225,6 @@ def test_a_cudnn_without_a_log_is_a_warning() -> None:
 
 def test_where_nothing_was_computed_nothing_is_said() -> None:
     assert judge_usage("x", "torch", [((TWO,), telling())], 0).status == "skipped"
-
-
-# --- was it fast ---
-
-TURING = Architecture(capability=Capability(7, 5), name="Turing", cuda_first=CudaVersion("10.0"), fp32_lanes=64)
-T4 = telling(("card", {"multiprocessors": 40, "clock_khz": 1_590_000, "memory": True, "free_mib": 15_000, "total_mib": 15_360}))
-
-
-def timed(seconds: object, cpu: object = 10.0, pace: Pace | None = None) -> Check:
-    told = telling(("speed", {"type": "float32", "seconds": seconds, "cpu_seconds": cpu}))
-    return judge_speed("torch/speed", "torch", told, pace or pace_of(T4, TURING, None), 0)[0]
-
-
-def test_the_peak_of_a_card_is_its_multiprocessors_times_lanes_times_clock() -> None:
-    assert pace_of(T4, TURING, None).peaks == {"float32": pytest.approx(8.14e12, rel=1e-3)}
-
-
-def test_what_the_matrix_says_of_a_card_goes_before_what_its_driver_does() -> None:
-    peak = Peak(name="Tesla T4", fp32=8.1, fp16=65.0)
-
-    assert pace_of(T4, TURING, peak).peaks == {"float32": 8.1e12, "float16": 65e12}
-    assert pace_of(telling(), TURING, None).peaks == {}
-
-
-def test_each_type_is_set_against_a_peak_of_its_own() -> None:
-    rows = [("float32", WORK.operations / 4e12, 10.0), ("float16", WIDE_WORK.operations / 26e12, None), ("tf32", "x", None)]
-    told = telling(*[("speed", {"type": type_, "seconds": seconds, "cpu_seconds": cpu}) for type_, seconds, cpu in rows])
-
-    first, narrow = judge_speed("torch/speed", "torch", told, pace_of(T4, TURING, Peak(name="Tesla T4", fp32=8.0, fp16=65.0)), 0)
-
-    assert (first.observed or "").startswith("4 TFLOP/s in single precision, 50% of the card's peak of 8 TFLOP/s, ")
-    assert (narrow.id, narrow.status) == ("torch/speed/float16", "passed")
-    assert narrow.observed == "26 TFLOP/s in float16, 40% of the card's peak of 65 TFLOP/s"
-
-
-@pytest.mark.parametrize(("rate", "status"), [(0.049, "warning"), (0.051, "passed")])
-def test_tensor_cores_that_are_not_used_are_seen(rate: float, status: str) -> None:
-    told = telling(("speed", {"type": "float16", "seconds": WIDE_WORK.operations / (rate * 65e12)}))
-
-    _, narrow = judge_speed("torch/speed", "torch", told, pace_of(T4, TURING, Peak(name="Tesla T4", fp32=8.1, fp16=65.0)), 0)
-
-    assert narrow.status == status
-
-
-def test_old_cards_are_not_timed_in_types_that_they_lack() -> None:
-    assert [one["type"] for one in question(("float32", "float16"))] == ["float32", "float16"]
-    assert [one["cpu_batch"] > 0 for one in question(("float32", "float16"))] == [True, False]
-
-
-def test_a_fast_one_passes() -> None:
-    check = timed(WORK.operations / 4e12)
-
-    assert check.status == "passed"
-    assert (check.observed or "").startswith("4 TFLOP/s in single precision, 49% of the card's peak of 8.14 TFLOP/s, ")
-
-
-@pytest.mark.parametrize(("rate", "words"), [(0.3e12, "less than 5% of the peak"), (1e6, "no faster than the CPU")])
-def test_a_slow_one_is_a_warning(rate: float, words: str) -> None:
-    check = timed(WORK.operations / rate)
-
-    assert check.status == "warning"
-    assert words in check.detail
-    assert "PTX" in check.detail
-
-
-@pytest.mark.parametrize(
-    ("facts", "words"),
-    [
-        ({"others": 2}, "2 other processes on the card"),
-        ({"clock_mhz": 300, "most_mhz": 1590}, "the card runs at 300 of 1590 MHz"),
-        ({"throttled": ["heat"]}, "clocks held down by heat"),
-    ],
-)
-def test_what_holds_a_card_back_is_named(facts: dict[str, object], words: str) -> None:
-    told = telling(("card", {"multiprocessors": 40, "clock_khz": 1_590_000, **facts}))
-
-    assert timed(WORK.operations / 0.1e12, pace=pace_of(told, TURING, None)).detail.endswith(words)
-
-
-@pytest.mark.parametrize("value", [None, 0, -1, "x", True, [], 1e300])
-def test_a_time_that_cannot_be_is_none(value: object) -> None:
-    assert timed(value).status == "failed"
-
-
-def test_a_card_with_little_room_is_a_warning_and_one_that_loses_what_is_written_fails() -> None:
-    little = judge_card("card", telling(("card", {"memory": True, "free_mib": 200, "total_mib": 15_360, "others": 3})), 0)
-    broken = judge_card("card", telling(("card", {"memory": False})), 0)
-
-    assert (little.status, little.observed) == ("warning", "200 of 15360 MiB are free")
-    assert little.detail.endswith("3 other processes are on the card")
-    assert broken.status == "failed"
 
 
 # --- what is tested ---
@@ -350,12 +315,14 @@ def test_what_fails_on_a_card_without_room_says_so() -> None:
     card = judge_card("gpu1/card", telling(("card", {"memory": True, "free_mib": 200, "total_mib": 15_360})), 1)
     here, there = Check(id="gpu1/a", status="failed", gpu=1, detail="x"), Check(id="gpu0/a", status="failed", gpu=0)
 
-    found = with_causes(Validation(checks=(card, here, there, replace(here, status="passed"))), lambda _text: "")
+    wrong = replace(here, observed="wrong numbers (result); result: element 7 is 1 instead of 2", detail="")
+    found = with_causes(Validation(checks=(card, here, there, replace(here, status="passed"), wrong)), lambda _text: "")
 
     assert [check.detail for check in found.checks[1:]] == [
         "x; perhaps for lack of memory: 200 of 15360 MiB are free on the card",
         "",
         "x",
+        "",
     ]
 
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from cudnn_resolve.cli.validate_lock import Held, pinned_of
 from cudnn_resolve.cli.validate_plan import read_plan
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Driver, Facts, Packages
 from cudnn_resolve.host.tables import open_book
+from cudnn_resolve.lock.model import Asked, Dependency, Lock, LockedFramework, LockedPackage, Stack, Tool
 from cudnn_resolve.record import replace
 from cudnn_resolve.validation.model import Check
 from cudnn_resolve.validation.pinned import Pinned, judge_against
@@ -81,12 +83,35 @@ def test_another_cudnn_fails_and_is_told_with_its_place() -> None:
 
 def test_each_framework_may_have_a_cudnn_of_its_own() -> None:
     stack = {"cudnn": "8.9.7.29", "frameworks": [{"name": "torch", "cudnn": "9.1.0.70"}, {"name": "tensorflow", "cudnn": "9.3.0.75"}]}
-    pinned = planned(plan({}, stack=stack))
+    pinned = planned(plan(stack=stack))
     told = (recorded("torch"), recorded("tensorflow"))
 
     found = {check.id: check.status for check in judge_against(pinned, with_packages(), (TORCH, TENSORFLOW), told)}
 
-    assert found == {"plan/packages": "passed", "plan/torch": "passed", "plan/tensorflow": "passed"}
+    assert found["plan/torch"] == "passed"
+    wrong = replace(pinned, libraries=(), cudnns={})
+    assert [one.status for one in judge_against(wrong, with_packages(), (TORCH,), told[:1])][-1] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("variant", "needs", "status"),
+    [("cu121", (), "passed"), ("cu121", ("nvidia-cudnn-cu12",), "failed"), ("cu99", (), "failed")],
+    ids=["inside", "beside", "unknown"],
+)
+def test_a_wheel_of_a_lock_may_bring_a_cudnn_of_its_own(variant: str, needs: tuple[str, ...], status: str) -> None:
+    framework = LockedFramework("torch", "2.5.1+cu121", variant, cudnn_built="9.1.0.70")
+    stack = Stack(platform="linux_x86_64", cudnn="9.3.0.75", frameworks=(framework,))
+    torch = LockedPackage(name="torch", version="2.5.1+cu121", dependencies=tuple(map(Dependency, needs)))
+    lock = Lock(packages=(torch,), tool=Tool(asked=Asked(), python="3.11", matrix=None, stacks=(stack,)))
+
+    pinned = pinned_of(Held(path="x", lock=lock, record=False), Facts())
+
+    assert judged(pinned, with_packages())["lock/torch"].status == status
+
+
+@pytest.mark.parametrize(("version", "status"), [("9", "passed"), ("9.1", "passed"), ("9.2", "failed"), ("8", "failed")])
+def test_a_cudnn_of_which_the_beginning_is_known(version: str, status: str) -> None:
+    assert judged(Pinned(packages={}, cudnn=version), with_packages())["lock/torch"].status == status
 
 
 def test_packages_that_differ_lack_or_should_be_gone() -> None:
@@ -127,9 +152,51 @@ def test_the_driver(driver: str, status: str) -> None:
         (plan(pip=3), "plan-invalid"),
         (plan(pip=[{"name": "torch"}]), "plan-invalid"),
         (plan(status="unsatisfiable"), "plan-unsatisfiable"),
+        (plan(status="error"), "plan-invalid"),
+        (plan(status=None), "plan-invalid"),
+        (plan({}), "plan-invalid"),
+        (plan(stack={"cudnn": "rubbish"}), "plan-invalid"),
+        (plan(stack={"cudnn": 9}), "plan-invalid"),
+        (plan(stack={"driver_min": "new"}), "plan-invalid"),
+        (plan(stack={"frameworks": [{"name": "torch", "cudnn": "x"}]}), "plan-invalid"),
     ],
 )
 def test_what_is_no_plan(text: str, code: str) -> None:
     with pytest.raises(InputError) as caught:
         planned(text)
     assert caught.value.code == code
+
+
+def test_what_nobody_knows_is_not_missed() -> None:
+    pinned = planned(plan(apt=[{"name": "libcudnn9-cuda-12", "version": "9.1.0.70-1", "repository": "cuda", "action": "keep"}]))
+
+    checks = judged(pinned, replace(facts(), packages=Packages()))
+
+    assert {name: checks[name].status for name in ("plan/packages", "plan/apt")} == {"plan/packages": "skipped", "plan/apt": "skipped"}
+    assert checks["plan/packages"].observed == "nobody could be asked which packages are installed"
+    assert checks["plan/apt"].observed == "dpkg could not be asked which packages are installed"
+
+
+@pytest.mark.parametrize(
+    ("pinned", "here", "status"),
+    [
+        ("2.6", "2.6.0", "passed"),
+        ("2.6.0", "2.6.0+cu124", "failed"),
+        ("1.0rc1", "1.0.rc.1", "passed"),
+        ("odd version", "odd version", "passed"),
+        ("odd version", "2.6.0", "failed"),
+    ],
+)
+def test_versions_are_those_of_packages(pinned: str, here: str, status: str) -> None:
+    check = judged(Pinned(packages={"torch": pinned}), with_packages(torch=here))["lock/packages"]
+
+    assert (check.status, check.expected) == (status, "the package of the lock")
+
+
+def test_a_lock_whose_cudnn_is_no_version() -> None:
+    stack = Stack(platform="linux_x86_64", cudnn="rubbish")
+    lock = Lock(packages=(), tool=Tool(asked=Asked(), python="3.11", matrix=None, stacks=(stack,)))
+
+    with pytest.raises(InputError) as caught:
+        pinned_of(Held(path="pylock.toml", lock=lock, record=False), Facts())
+    assert (caught.value.code, caught.value.context) == ("lock-invalid", "pylock.toml")

@@ -6,14 +6,17 @@ that it wrote over the years.
 
 from __future__ import annotations
 
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from cudnn_resolve.record import replace
-from cudnn_resolve.validation import payload_log, payload_witness
-from cudnn_resolve.validation.bench import cases_for
+from cudnn_resolve.validation import payload_log, payload_onnxruntime, payload_run, payload_witness
+from cudnn_resolve.validation.bench import cases_for, watched
 from cudnn_resolve.validation.case import CLASSES, Case
+from cudnn_resolve.validation.child import Told
 from cudnn_resolve.validation.model import Check
 from cudnn_resolve.validation.reference import expected
 from cudnn_resolve.validation.usage import MUST_USE, judge_usage, read_names
@@ -45,6 +48,20 @@ CUDNN_KERNELS = (
     "__cudnn$fusion",
     "CUDAExecutionProvider:Conv",
     "CUDAExecutionProvider:ConvTranspose",
+    "CUDAExecutionProvider:FusedConv",
+    "CUDAExecutionProvider:NhwcConv",
+    "CUDAExecutionProvider:NhwcFusedConv",
+    "void im2col4d_kernel<float, int>(im2col4d_params, cudnnConvolutionStruct, cudnnTensor4dStruct, float const*, float*, int)",
+    "void precomputed_convolve_sgemm<float, 1024, 5, 5, 4, 3, 3, 1, false>(int, int, int, float const*, int, float*)",
+    "void cutlass_cudnn_infer::Kernel<cutlass_80_simt_sgemm_128x128_8x4_nn_align1>",
+    "cutlass_80_tensorop_s1688fprop_optimized_tf32_128x64_16x5_nhwc_align4",
+    "void xmma_cudnn_train::gemm::kernel<xmma_cudnn_train::implicit_gemm::wgrad_indexed::Kernel_traits>",
+    "volta_gcgemm_32x32_nt",
+    "void fft2d_c2r_32x32<float, false, false, 1u, false, false>(float*, float2 const*, int, int)",
+    "_ZN5cudnn3cnn15conv2d_grouped_direct_kernelE",
+    "_ZN13cutlass_cudnn6KernelI52cutlass_tensorop_s1688fprop_optimized_tf32_64x64",
+    "cudnn_generated_fort_native_conv_sm90_engine_0",
+    "maxwell_int8x4_icudnn_int8x4_128x128_relu_small_nn_v1",
 )
 OTHERS = (
     "aten::slow_conv2d_forward",
@@ -59,6 +76,10 @@ OTHERS = (
     "triton_convolution2d_0",
     "convolution",
     "CPUExecutionProvider:Conv",
+    "CPUExecutionProvider:FusedConv",
+    "ROCMExecutionProvider:Conv",
+    "aten::miopen_convolution",
+    "volta_cgemm_32x32_nt",
 )
 SILENT = (
     "aten::conv2d",
@@ -67,6 +88,8 @@ SILENT = (
     "xla_gpu_enable_cudnn_frontend",
     "libcudnn.so.9",
     "cudnn_version",
+    "__cudnn$fmhaSoftmax",
+    "__cudnn$norm",
 )
 """Names that say nothing of who did it."""
 
@@ -88,9 +111,50 @@ def test_what_says_nothing(name: str) -> None:
     assert (found.cudnn, found.other) == ((), ())
 
 
+@pytest.mark.parametrize(
+    ("crowd", "name"),
+    [
+        ("Conv2DBackpropInput_{}", "sm80_xmma_fprop_implicit_gemm_x"),
+        ("Conv2DBackpropInput_{}", "void at::native::im2col_kernel"),
+        ("grad_{}", "void cudnn::ops::nchwToNhwc<float>"),
+        ("cudnn::{}", "void at::native::im2col_kernel"),
+        ("cudnn::{}", "ampere_sgemm_128x64_nn"),
+        ("aten::slow_conv_{}", "sm80_xmma_fprop_implicit_gemm_x"),
+    ],
+)
+def test_a_crowd_of_names_hides_none_that_tells(crowd: str, name: str) -> None:
+    names = [crowd.format(number) for number in range(100)] + ["zz_grad"] * 3
+
+    told = payload_witness.answer("x", [*names, name])
+
+    assert name in told["names"]
+    assert len(told["names"]) == 60
+    assert told["cut"] == len({*names, name}) - 60
+    assert payload_witness.answer("x", names[:60])["cut"] == 0
+
+
+def test_names_that_were_left_out_are_told() -> None:
+    right = {name: list(one.values) for name, one in expected(TWO).items()}
+
+    def detail(*names: str) -> str:
+        witness = ("witness", [TWO.id, {"how": "the profiler", "names": names, "cut": 40}])
+        return judge_usage("x", "torch", [((TWO,), telling(("case", {"id": TWO.id, "cudnn": {}, **right}), witness))], 0).detail
+
+    assert detail("thnn_conv2d").endswith("thnn_conv2d (the profiler; 40 names were left out)")
+    assert detail().endswith("the profiler shows no name that tells, and 40 more than it keeps")
+
+
+def test_what_may_help_cudnn_is_not_held_against_it() -> None:
+    helped = read_names("x", ["aten::cudnn_convolution", "ampere_sgemm_128x64_nn", "__triton_gemm"])
+    partly = read_names("x", ["aten::cudnn_convolution", "aten::slow_conv2d_backward", "ampere_sgemm_128x64_nn"])
+
+    assert (helped.cudnn, helped.other) == (("aten::cudnn_convolution",), ())
+    assert (partly.cudnn, partly.other) == (("aten::cudnn_convolution",), ("aten::slow_conv2d_backward",))
+
+
 def test_every_name_that_tells_is_told_by_a_payload() -> None:
-    names = [*CUDNN_KERNELS, *OTHERS]
-    assert set(payload_witness.answer("x", names)["names"]) == {name[:160] for name in names}
+    for names in (CUDNN_KERNELS, OTHERS):
+        assert set(payload_witness.answer("x", names)["names"]) == {name[:160] for name in names}
 
 
 HLO = Path(__file__).resolve().parents[2] / "validation"
@@ -140,18 +204,89 @@ def used(*cases: Case, logged: bool = False, calls: dict[str, int] | None = None
         right = {name: list(one.values) for name, one in expected(case).items()}
         rows.append(("case", {"id": case.id, "seconds": 0.1, "cudnn": calls or {}, "logged": logged, **right}))
     for name, told in names.items():
-        case = next(case for case in cases if case.name == name.replace("_", "-"))
+        class_, _, type_ = name.partition("__")
+        case = next(case for case in cases if case.name == class_.replace("_", "-") and type_ in ("", case.type))
         rows.append(("witness", [case.id, {"how": "torch.profiler", "names": told}]))
     return judge_usage("torch/cudnn-used", "torch", [(cases, telling(*rows))], 0)
 
 
-def test_a_witness_counts_where_the_log_is_silent_and_for_all_cases_of_a_class() -> None:
-    half = replace(TWO, type="float16")
+def test_a_witness_counts_where_the_log_is_silent_and_for_all_cases_of_a_class_and_type() -> None:
+    turned = replace(TWO, layout="nhwc")
 
-    check = used(TWO, half, conv2d=["aten::conv2d", "aten::cudnn_convolution"])
+    check = used(TWO, turned, conv2d=["aten::conv2d", "aten::cudnn_convolution"])
 
     assert check.status == "passed"
     assert check.observed == "in 2 of 2 cases (torch.profiler shows aten::cudnn_convolution)"
+
+
+def test_what_was_seen_of_one_type_says_nothing_of_another() -> None:
+    narrow = replace(TWO, type="bfloat16")
+
+    check = used(TWO, narrow, conv2d=["aten::cudnn_convolution"])
+    seen = used(TWO, narrow, conv2d=["aten::cudnn_convolution"], conv2d__bfloat16=["aten::slow_conv2d_forward"])
+
+    assert (check.status, check.observed) == ("warning", f"not known who computed: {narrow.id}")
+    assert "something else" not in check.detail
+    assert (seen.status, seen.observed) == ("warning", f"computed without cuDNN: {narrow.id}")
+
+
+def test_a_gradient_by_something_else_is_told() -> None:
+    check = used(TWO, conv2d=["__cudnn$convForward", "convolution"])
+    logged = used(TWO, logged=True, calls={"cudnnConvolutionForward": 1}, conv2d=["__cudnn$convForward", "convolution"])
+
+    for one in (check, logged):
+        assert (one.status, one.observed) == ("warning", f"computed partly without cuDNN: {TWO.id}")
+        assert one.detail == "the numbers are right, but something else gave a part of them: convolution (torch.profiler)"
+
+
+def test_a_case_is_judged_by_its_own_witness_first() -> None:
+    def run(case: Case, name: str) -> tuple[tuple[Case], Told]:
+        right = {name: list(one.values) for name, one in expected(case).items()}
+        rows = ("case", {"id": case.id, "cudnn": {}, **right}), ("witness", [case.id, {"how": "torch.profiler", "names": [name]}])
+        return (case,), telling(*rows)
+
+    turned = replace(TWO, layout="nhwc")
+    runs = [run(TWO, "aten::slow_conv2d_forward"), run(turned, "aten::cudnn_convolution")]
+
+    assert judge_usage("x", "torch", runs, 0).observed == f"computed without cuDNN: {TWO.id}"
+
+
+def test_a_witness_that_saw_nothing_accuses_nobody() -> None:
+    right = {name: list(one.values) for name, one in expected(TWO).items()}
+    other = {name: list(one.values) for name, one in expected(STRIDED).items()}
+    broken = ("witness", [STRIDED.id, {"how": "", "names": [], "why": "RuntimeError: profiler broke"}])
+    told = telling(
+        ("case", {"id": TWO.id, "cudnn": {"cudnnBackendExecute": 1}, **right}), ("case", {"id": STRIDED.id, "cudnn": {}, **other}), broken
+    )
+
+    check = judge_usage("x", "torch", [((TWO, STRIDED), told)], 0)
+
+    assert (check.status, check.observed) == ("warning", f"not known who computed: {STRIDED.id}")
+    assert check.detail == "the numbers are right, and nobody saw whose they are: RuntimeError: profiler broke"
+
+
+def test_witnesses_behind_one_that_ended_the_process_have_its_reason() -> None:
+    rows = [("case", {"id": case.id, "cudnn": {}, **{n: list(v.values) for n, v in expected(case).items()}}) for case in (TWO, STRIDED)]
+    seen = ("witness", [TWO.id, {"how": "torch.profiler", "names": ["aten::cudnn_convolution"]}])
+    told = replace(telling(*rows, seen, ("step", f"watch {STRIDED.id}"), end=False), failure="crashed (SIGSEGV)")
+
+    check = judge_usage("x", "torch", [((TWO, STRIDED, DEPTHWISE), told)], 0)
+
+    assert check.observed == f"not known who computed: {STRIDED.id}"
+    assert check.detail.endswith("the process ended while it was watched: crashed (SIGSEGV)")
+
+
+def test_a_log_that_is_on_and_silent_says_that_cudnn_did_nothing() -> None:
+    check = used(TWO, logged=True)
+
+    assert (check.status, check.observed) == ("warning", f"computed without cuDNN: {TWO.id}")
+    assert check.detail.endswith("something else gave them: cuDNN's log was on and shows no call")
+
+
+def test_each_class_is_watched_in_each_type() -> None:
+    cases = (TWO, replace(TWO, layout="nhwc"), replace(TWO, type="float16"), DEPTHWISE)
+
+    assert watched(cases) == [TWO.id, replace(TWO, type="float16").id]
 
 
 def test_a_fallback_is_told_with_what_computed_instead() -> None:
@@ -204,3 +339,29 @@ def test_calls_are_read_from_logs_of_every_generation(release: str) -> None:
 
     assert payload_log.WORK.match(name.decode())
     assert not payload_log.WORK.match("cudnnCreateTensorDescriptor")
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_profile_lies_where_nobody_else_can_have_laid_anything(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:  # noqa: FBT001
+    seen: list[Path] = []
+
+    def compute(_case: object) -> None:
+        path = Path(bench.profile)
+        seen.append(path.parent)
+        assert path.parent.stat().st_mode & 0o077 == 0
+        assert not path.exists()
+        if fails:
+            raise RuntimeError("no")
+        path.write_text('[{"args": {"provider": "CUDAExecutionProvider", "op_name": "Conv"}}]', "utf-8")
+
+    bench = payload_onnxruntime.Bench.__new__(payload_onnxruntime.Bench)
+    monkeypatch.setattr(bench, "compute", compute, raising=False)
+    monkeypatch.setitem(sys.modules, "payload_run", payload_run)
+    monkeypatch.setattr(payload_run, "sibling", lambda _name: payload_witness)
+
+    for _ in range(2):
+        with pytest.raises(RuntimeError) if fails else nullcontext():
+            assert bench.witness({})["names"] == ["CUDAExecutionProvider:Conv"]
+
+    assert len(set(seen)) == 2
+    assert not any(folder.exists() for folder in seen)
