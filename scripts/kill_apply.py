@@ -114,10 +114,9 @@ def main() -> int:
             world.build()
             counts = rounds(world, number, args.during, args.kills, chance)
     finally:
-        if args.apt:
-            subprocess.run(["umount", "-R", "-l", str(home / "root")], check=False, capture_output=True)
-            subprocess.run(["umount", "-R", "-l", str(home / "before")], check=False, capture_output=True)
-        if str(home) in Path("/proc/self/mountinfo").read_text(encoding="utf-8"):  # what is mounted there is not ours to delete
+        for place in reversed([one for one in mounted_below(home) if one.startswith(f"{home}/")]):
+            subprocess.run(["umount", "-l", place], check=False, capture_output=True)
+        if mounted_below(home):  # what is mounted there, this machine's own folders too, is not to be deleted
             print(f"{home} is left: something is still mounted there", file=sys.stderr)
         else:
             shutil.rmtree(home, ignore_errors=True)
@@ -125,6 +124,12 @@ def main() -> int:
     for key, count in sorted(counts.items()):
         print(f"{count:5}  {key}")
     return 1 if any("WRONG" in key for key in counts) else 0
+
+
+def mounted_below(folder: Path) -> list[str]:
+    """Where something is mounted that has to do with the folder, in the order in which it was mounted."""
+    lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
+    return [line.split()[4] for line in lines if str(folder) in line]
 
 
 def rounds(world: KillWorld, number: int, during: str, kills: int, chance: random.Random) -> Counter[str]:
