@@ -5,7 +5,7 @@ usage: bench_apply.py [--rounds N] [--folder DIR] [REQUIREMENT…]
 
 Without requirements: a small lock (`onnxruntime` for CPUs) and a big one (`torch==2.6.0`). The aim is at most 1 s + 10 % more than uv, and
 "nothing to do" in under a second. The machine may be busy with other things, so pairs run one after the other, the load is printed
-beside them, and what counts is the pair with the smallest difference as well as the median one. Processor time (of the program and all
+beside them, and the median of the pairs' differences is judged; the smallest one is told, too. Processor time (of the program and all
 that it starts) is told, too: it does not grow with what others do.
 """
 
@@ -120,7 +120,7 @@ def main() -> int:
             print(f"  the same in processor time: least {min(work):.2f} s, median {statistics.median(work):.2f} s")
             idle = [row[3] for row in rows]
             print(f"  nothing to do: least {min(idle):.2f} s, median {statistics.median(idle):.2f} s (aim: under 1 s)", flush=True)
-            missed = missed or min(over) >= 1 or min(idle) >= 1
+            missed = missed or statistics.median(over) >= 1 or statistics.median(idle) >= 1
     return 1 if missed else 0
 
 

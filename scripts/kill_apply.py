@@ -29,6 +29,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.index_server import IndexServer
 from tests.kill_world import KillWorld
 
+_SAID = {
+    "done: the environment is as planned": "planned",
+    "everything is as it was": "former",
+    "before anything was changed": "former",
+    "undone: the environment is as it was": "former",
+}
+"""What a command may say only where the world is so."""
+_WELL = {"apply": ("done: ", "nothing to do: "), "undo": ("undone: ", "nothing to undo")}
+"""What the next command says where all is well."""
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -78,6 +88,9 @@ class Trial:
             return "a traceback"
         if self.number == signal.SIGKILL:
             return ""
+        for words, state in _SAID.items():
+            if words in output and now != state:
+                return f"said {words!r}, and it is not so"
         return "left in between" if now == "between" or code == 5 else ""
 
 
@@ -101,14 +114,22 @@ def main() -> int:
             world.build()
             counts = rounds(world, number, args.during, args.kills, chance)
     finally:
-        if args.apt:
-            subprocess.run(["umount", "-R", "-l", str(home / "root")], check=False, capture_output=True)
-            subprocess.run(["umount", "-R", "-l", str(home / "before")], check=False, capture_output=True)
-        shutil.rmtree(home, ignore_errors=True)
+        for place in reversed([one for one in mounted_below(home) if one.startswith(f"{home}/")]):
+            subprocess.run(["umount", "-l", place], check=False, capture_output=True)
+        if mounted_below(home):  # what is mounted there, this machine's own folders too, is not to be deleted
+            print(f"{home} is left: something is still mounted there", file=sys.stderr)
+        else:
+            shutil.rmtree(home, ignore_errors=True)
     print(f"{args.kills} x SIG{args.signal} during {args.during} with {args.installer}{' and apt' if args.apt else ''}:")
     for key, count in sorted(counts.items()):
         print(f"{count:5}  {key}")
     return 1 if any("WRONG" in key for key in counts) else 0
+
+
+def mounted_below(folder: Path) -> list[str]:
+    """Where something is mounted that has to do with the folder, in the order in which it was mounted."""
+    lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
+    return [line.split()[4] for line in lines if str(folder) in line]
 
 
 def rounds(world: KillWorld, number: int, during: str, kills: int, chance: random.Random) -> Counter[str]:
@@ -136,7 +157,7 @@ def rounds(world: KillWorld, number: int, during: str, kills: int, chance: rando
         verb = ("undo", "apply")[turn % 2]
         last, said = world.finish(verb)
         wanted, found = (former, world.former()) if verb == "undo" else (planned, world.planned())
-        good = wanted == found and last == 0 and not fault and "Traceback" not in said
+        good = wanted == found and last == 0 and not fault and "Traceback" not in said and said.lstrip().startswith(_WELL[verb])
         counts[f"{now}, then {verb}: {'as it should be' if good else 'WRONG'}"] += 1
         if not good:
             print(f"turn {turn}: {now}, then {verb}; exit code {last}: {said} | first {code}: {output} | {fault}")

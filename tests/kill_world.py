@@ -27,6 +27,8 @@ from tests.index_server import IndexServer, Served
 OLD_DEB = "8.9.6.50-1+cuda12.2"
 NEW_DEB = "8.9.7.29-1+cuda12.2"
 DEBS = {"libcudnn8": NEW_DEB, "libcudnn8-dev": NEW_DEB, "libcudnn9-cuda-12": "9.3.0.75-1", "cuda-libraries-12-2": "12.2.2-1"}
+_NUMBERED = re.compile(r"(\.disabled-by-cudnn-resolve-)[0-9]+$")
+"""A second apply has another number."""
 PINS = {**NEW, "tensorflow": "2.18.0"}  # which takes the place of tensorflow-gpu
 _STALE = "deb https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/ /\n"
 _UNTOLD = re.compile(
@@ -249,7 +251,7 @@ class System:
                 continue
             before, now = _content(old / name), _content(new / name)
             if before != now:
-                found[path] = now
+                found[_NUMBERED.sub(r"\1N", path)] = now
 
 
 def _content(path: Path) -> str:

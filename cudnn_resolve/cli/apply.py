@@ -90,13 +90,12 @@ def run(args: argparse.Namespace) -> int:
         assert plan is not None
         emit(_no_plan(plan, options), options)
         return ExitCode.NO
-    code = _finish(done, plan, options)
     if ways.restart and done.restart is not None:
-        from cudnn_resolve.cli.notebook import restart_kernel
+        from cudnn_resolve.cli.notebook import restart
         from cudnn_resolve.host.linux import LinuxHost
 
-        restart_kernel(LinuxHost())
-    return code
+        done = restart(done, LinuxHost())
+    return _finish(done, plan, options)
 
 
 def _again(words: tuple[str, ...], args: argparse.Namespace) -> int:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.index.download import Downloads
     from cudnn_resolve.index.transport import Transport
     from cudnn_resolve.plan.model import Plan
-    from cudnn_resolve.requirement.source import File
+    from cudnn_resolve.requirement.source import Contents, File
 
 _ORPHAN_SECONDS = 20.0
 """How long an installer is awaited whose own `apply` was killed."""
@@ -133,15 +133,16 @@ def _carry_out(plan: Plan, task: Task, work: Work, options: Options, ways: Ways)
         facts = detect_facts(options)
         return differences(task, facts) or (seen_at_work(task, facts, options) if ways.validate else ())
 
-    from cudnn_resolve.cli.notebook import imported, restart_note
+    from cudnn_resolve.cli.notebook import imported, kernel_is_near, restart_note
+    from cudnn_resolve.execution.check import package_folder
 
     changed = (*(piece.name for piece in task.install if piece.before), *task.remove)
-    modules = imported(work.host, dict.fromkeys((*task.frameworks, *(name.replace("-", "_") for name in changed))))
+    modules = imported(work.host, dict.fromkeys((*task.frameworks, *(package_folder(name) for name in changed))))
     with _downloads(options, plan) as download:
         done = carry_out(task, replace(work, verify=verify, download=download, members=download.members))
     if done.status != "done":
         return done
-    return replace(done, restart=restart_note(modules, at_once=ways.restart))
+    return replace(done, restart=restart_note(modules, notebook=kernel_is_near(work.host)))
 
 
 def seen_at_work(task: Task, facts: Facts, options: Options) -> tuple[str, ...]:
@@ -181,8 +182,8 @@ class _Fetching:
         self._transport = transport
         self._offline = offline
 
-    def members(self, file: File) -> tuple[str, ...] | None:
-        """Names of the files in a wheel; None where they cannot be had without the wheel."""
+    def members(self, file: File) -> Contents | None:
+        """What is in a wheel; None where they cannot be had without the wheel."""
         from cudnn_resolve.execution.fetch import local_members
         from cudnn_resolve.index.address import is_local
         from cudnn_resolve.index.members import members_of

@@ -83,7 +83,7 @@ def apply(words: Mapping[str, Any]) -> Result:
     from cudnn_resolve.cli.applying import Ways
     from cudnn_resolve.cli.applying import apply as carry_out
     from cudnn_resolve.cli.applying import undo as put_back
-    from cudnn_resolve.cli.notebook import restart_kernel
+    from cudnn_resolve.cli.notebook import restart
     from cudnn_resolve.cli.progress import Progress
     from cudnn_resolve.facts.codec import encode
     from cudnn_resolve.host.linux import LinuxHost
@@ -109,8 +109,8 @@ def apply(words: Mapping[str, Any]) -> Result:
     encoded = encode_plan(plan, encode(plan.facts)) if plan is not None else None
     if done is None:
         return Result({"schema": SCHEMA, "status": "unsatisfiable", "plan": encoded})
-    if ways.restart and done.restart is not None:
-        restart_kernel(LinuxHost())
+    if ways.restart:
+        done = restart(done, LinuxHost())
     return Result(encode_result(done, encoded))
 
 

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.plan.preload import IMPORT_NAMES
 from cudnn_resolve.probe.kernel import kernel_above
+from cudnn_resolve.record import replace
 
 if TYPE_CHECKING:
+    from cudnn_resolve.execution.model import Execution
     from cudnn_resolve.host.port import Host
+
+
+_ASKED = "restart the runtime: "
+_BY_ITSELF = " (--restart does it by itself)"
 
 
 def imported_here(frameworks: Iterable[str]) -> tuple[str, ...]:
@@ -44,18 +50,33 @@ def imported(host: Host, names: Iterable[str]) -> tuple[str, ...]:
     return imported_by_kernel(host, pid, names) if pid is not None else ()
 
 
-def restart_note(names: tuple[str, ...], *, at_once: bool = False) -> str | None:
-    """Why the kernel must be restarted that has imported these; None where it has none of them. `at_once`: it is about to be."""
+def kernel_is_near(host: Host) -> bool:
+    """True where this process is a notebook's kernel, or runs in a cell of one: `restart_kernel` can end it."""
+    return in_notebook() or kernel_above(host) is not None
+
+
+def restart_note(names: tuple[str, ...], *, notebook: bool) -> str | None:
+    """Why the kernel must be restarted that has imported these; None where it has none of them."""
     if not names:
         return None
+    if not notebook:
+        return f"this program has imported {', '.join(names)} already, and keeps the old files loaded until it ends: start it anew"
     why = f"this kernel has imported {', '.join(names)} already, and keeps the old files loaded until it ends"
-    if at_once:
-        return f"the runtime is restarted: {why}; run the cell again afterwards, which then changes nothing"
-    return f"restart the runtime: {why}; run the cell again afterwards, which then changes nothing (--restart does it by itself)"
+    return f"{_ASKED}{why}; run the cell again afterwards, which then changes nothing{_BY_ITSELF}"
+
+
+def restart(done: Execution, host: Host) -> Execution:
+    """The same, which says that the kernel is restarted where it is; it ends a moment later."""
+    if done.restart is None or not restart_kernel(host):
+        return done
+    return replace(done, restart=done.restart.removesuffix(_BY_ITSELF).replace(_ASKED, "the runtime is restarted: ", 1))
 
 
 def restart_kernel(host: Host) -> bool:
-    """True where a kernel was asked to end, so that its server starts it anew; the own one or the one whose cell this is."""
+    """True where a kernel was asked to end, so that its server starts it anew; the own one or the one whose cell this is.
+
+    Only where `kernel_is_near`.
+    """
     from cudnn_resolve.host.process import end_process_soon
 
     if in_notebook():

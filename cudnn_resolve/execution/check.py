@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.wheel import Wheel
     from cudnn_resolve.host.port import Host
 
+_NVIDIA = re.compile(r"nvidia-([a-z0-9-]+?)-cu[0-9]{2}", re.ASCII)
 _SPARE_BYTES = 1 << 20
 _MAPS_BYTES = 4 << 20
 
@@ -40,12 +42,7 @@ def _in_use(task: Task, host: Host, environment: Environment) -> Iterator[str]:
     if not leaving:
         return
     root = environment.scheme["platlib"]
-    words = {f"{root}/{name.replace('-', '_')}/" for name in leaving}
-    words |= {
-        f"{root}/nvidia/{name.removeprefix('nvidia-').rpartition('-')[0].replace('-', '_')}/"
-        for name in leaving
-        if name.startswith("nvidia-")
-    }
+    words = {f"{root}/{package_folder(name)}/" for name in leaving}
     for name in host.list_dir("/proc"):
         if not name.isdigit():
             continue
@@ -53,6 +50,12 @@ def _in_use(task: Task, host: Host, environment: Environment) -> Iterator[str]:
         if maps and any(word in maps for word in words):
             who = (host.read_text(f"/proc/{name}/comm") or "a program").strip()
             yield f"{who} (process {name}) has loaded packages that are replaced: restart it afterwards"
+
+
+def package_folder(name: str) -> str:
+    """Where the files of a package lie beside those of others: `nvidia/cudnn` for nvidia-cudnn-cu12."""
+    found = _NVIDIA.fullmatch(name)
+    return f"nvidia/{found[1].replace('-', '_')}" if found else name.replace("-", "_")
 
 
 def installed_outside(task: Task, installed: Mapping[str, Installed]) -> None:

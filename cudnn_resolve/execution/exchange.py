@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.wheel import Wheel
     from cudnn_resolve.host.port import Host
 
-LEFTOVERS = ("~", ".tmp")
-"""How names of files begin that installers make for a moment: pip's renamed packages, uv's unfinished files."""
+_TEMPORARY = re.compile(r"\.tmp[A-Za-z0-9]{6}", re.ASCII)
+"""How uv calls a folder in which it makes a file that then takes the place of another."""
 _COMPILING = re.compile(r"\.pyc\.[0-9]{1,20}$", re.ASCII)
 """How importlib calls a compiled file until it is whole."""
 
@@ -64,12 +64,13 @@ def plan_exchange(
         shared = claimed_by_others(host, kept, set(owned)) - set(coming)
     lock = f"{environment.prefix}/.lock"  # uv makes it in a virtual environment
     add = (*coming, *(() if disk.kind(lock) else (lock,)))
-    made = tuple(_missing_folders((*add, *(f"{wheel.info}/RECORD" for wheel in wheels))))
+    named = (f"{folder}/" for wheel in wheels for folder in wheel.folders)
+    made = tuple(_missing_folders((*add, *(f"{wheel.info}/RECORD" for wheel in wheels), *named)))
     new = set(made)  # nothing can lie there that would have to be saved
     wanted = dict.fromkeys((*(path for path in owned if path not in shared), *coming, *own))
     there = [path for path in wanted if os.path.dirname(path) not in new]
     save = [path for path in dict.fromkeys(with_compiled(there, environment.tag)) if disk.kind(path) in ("file", "link")]
-    for folder in dict.fromkeys(os.path.dirname(path) for path in (*save, *there)):
+    for folder in dict.fromkeys(os.path.dirname(path) for path in (*save, *there, *made)):  # above what is new, too: it may be a link
         if disk.kind(folder) is not None:
             refuse_detour(f"{folder}/", environment)
     return Exchange(
@@ -141,22 +142,28 @@ def _folders_of(paths: Iterable[str], environment: Environment) -> dict[str, Non
     return out
 
 
-def is_leftover(name: str) -> bool:
-    """True for a name that an installer, an interpreter that compiles, or we give to a file that is not finished."""
-    return name.startswith(LEFTOVERS) or name.endswith((".tmp", disk.UNFINISHED)) or _COMPILING.search(name) is not None
+def temporary_folders(environment: Environment) -> Iterator[str]:
+    """Folders beside the packages that are called as uv calls those in which it makes a file that takes another's place."""
+    for root in dict.fromkeys((environment.scheme["purelib"], environment.scheme["platlib"])):
+        for name in disk.names_in(root):
+            if _TEMPORARY.fullmatch(name) and disk.kind(f"{root}/{name}") == "folder":
+                yield f"{root}/{name}"
 
 
-def written_folders(paths: Iterable[str]) -> tuple[str, ...]:
-    """The folders that an installer writes to when it lays down these files, those of compiled files too."""
-    folders = dict.fromkeys(os.path.dirname(path) for path in paths)
-    return (*folders, *(f"{folder}/__pycache__" for folder in folders))
-
-
-def suspicious_names(folders: Iterable[str]) -> dict[str, list[str]]:
-    """Names in folders that look like an installer's half-made files already now: they are somebody else's."""
-    out = {}
-    for folder in dict.fromkeys(folders):
-        found = [name for name in disk.names_in(folder) if is_leftover(name)]
-        if found:
-            out[folder] = found
-    return out
+def half_made(paths: Iterable[str]) -> Iterator[str]:
+    """Files that are there, and that only somebody who was making one of these, or compiling one of them, can have left."""
+    compiling: dict[str, dict[str, list[str]]] = {}
+    for path in paths:
+        if disk.kind(f"{path}{disk.UNFINISHED}") is not None:
+            yield f"{path}{disk.UNFINISHED}"
+        if not path.endswith(".py"):
+            continue
+        folder, name = os.path.split(path)
+        cache = f"{folder}/__pycache__"
+        if cache not in compiling:
+            found: dict[str, list[str]] = {}
+            for entry in disk.names_in(cache):
+                if _COMPILING.search(entry):
+                    found.setdefault(entry.partition(".")[0], []).append(entry)
+            compiling[cache] = found
+        yield from (f"{cache}/{entry}" for entry in compiling[cache].get(name[:-3], ()))

@@ -9,8 +9,9 @@ from urllib.parse import unquote, urlsplit
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.wheel import Wheel, read_wheel, wrong_hash
 from cudnn_resolve.host import disk
-from cudnn_resolve.host.archive import Archive, bad_wheel
+from cudnn_resolve.host.archive import Archive, bad_wheel, is_entry_points
 from cudnn_resolve.host.tool import run_tool
+from cudnn_resolve.requirement.source import Contents
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 STRONG = ("sha256", "sha384", "sha512", "sha3_256", "sha3_384", "sha3_512", "blake2b")
 """Algorithms that a file can be known by."""
+
+
+_MOST_PROGRAMS = 2
+"""Lists of programs that are read of a wheel: it may have one, and whoever has two is refused."""
 
 
 class Download(Protocol):
@@ -98,13 +103,19 @@ def download_by_name(piece: Piece, folder: str, environment: Environment, toolin
     return f"{folder}/{names[0]}"
 
 
-def local_members(file: Any) -> tuple[str, ...] | None:
-    """Names of the files in a wheel on this disk; None for one that is elsewhere."""
+def local_members(file: Any) -> Contents | None:
+    """What is in a wheel on this disk; None for one that is elsewhere."""
     parts = urlsplit(file.url)
     if parts.scheme != "file" or not disk.is_regular(unquote(parts.path)):
         return None
     with Archive(unquote(parts.path)) as archive:
-        return tuple(member.name for member in archive.members())
+        members = archive.members()
+        programs = [member.name for member in members if is_entry_points(member.name)]
+        return Contents(
+            names=tuple(member.name for member in members),
+            unpacked=sum(member.size for member in members),
+            programs=tuple(archive.text(name) or "" for name in programs[:_MOST_PROGRAMS]),
+        )
 
 
 def download_local(file: Any, folder: str, progress: Any) -> str:

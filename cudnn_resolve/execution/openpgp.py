@@ -11,11 +11,23 @@ _PUBLIC_KEY, _PUBLIC_SUBKEY = 6, 14
 
 
 def key_ids(content: bytes) -> tuple[str, ...]:
-    """The last eight digits of each primary key, upper case; empty for what is no keyring. Text in armour is read, too."""
+    """The last eight digits of each primary key, upper case; empty for what is no keyring to its end. Text in armour is read, too.
+
+    A key of another version than 4 is one, too: its name here is `other`.
+    """
+    found = []
     try:
-        return tuple(_fingerprint(body)[-8:] for tag, body in _packets(_dearmoured(content)) if tag == _PUBLIC_KEY and body[:1] == b"\x04")
+        for block in _blocks(content):
+            at = 0
+            for tag, body, after in _spans(block):
+                at = after
+                if tag == _PUBLIC_KEY:
+                    found.append(_fingerprint(body)[-8:] if body[:1] == b"\x04" else "other")
+            if at != len(block):  # what follows might be a key
+                return ()
     except (IndexError, ValueError, binascii.Error):
         return ()
+    return tuple(found)
 
 
 def without_key(content: bytes, end: str) -> bytes:
@@ -30,16 +42,16 @@ def without_key(content: bytes, end: str) -> bytes:
     return bytes(kept) + content[at:]
 
 
-def _dearmoured(content: bytes) -> bytes:
+def _blocks(content: bytes) -> Iterator[bytes]:
+    """The keyring as it is, or each of its blocks in armour without that."""
     if not content.lstrip().startswith(b"-----BEGIN PGP"):
-        return content
-    lines = content.replace(b"\r", b"").split(b"\n\n", 1)[-1].splitlines()
-    return base64.b64decode(b"".join(line for line in lines if line and not line.startswith((b"-----", b"="))))
-
-
-def _packets(content: bytes) -> Iterator[tuple[int, bytes]]:
-    for tag, body, _ in _spans(content):
-        yield tag, body
+        yield content
+        return
+    for part in content.split(b"-----BEGIN PGP")[1:]:
+        lines = [line.strip() for line in part.splitlines()[1:]]
+        begin = lines.index(b"") if b"" in lines else 0  # headers end with an empty line
+        end = next((at for at, line in enumerate(lines) if line.startswith(b"-----END")), len(lines))
+        yield base64.b64decode(b"".join(line for line in lines[begin:end] if not line.startswith(b"=")))
 
 
 def _spans(content: bytes) -> Iterator[tuple[int, bytes, int]]:

@@ -12,7 +12,7 @@ from cudnn_resolve.execution.linkercache import restore_cache
 from cudnn_resolve.execution.model import EXITS, Execution, Status, Trouble
 from cudnn_resolve.execution.restore import put_back
 from cudnn_resolve.execution.shelf import Shelf, find_story
-from cudnn_resolve.execution.system import restore_system
+from cudnn_resolve.execution.system import changed_system, restore_system
 from cudnn_resolve.execution.uvlock import STAGING
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import undisturbed
@@ -41,8 +41,7 @@ def put_all_back(journal: Journal, shelf: Shelf, host: Host, tooling: Tooling, *
             journal.add("left", what=list(left)[:50])
         else:
             _close(journal)
-            shelf.unmark()
-            shelf.prune()
+            shelf.tidy()
     except CudnnResolveError as error:
         left = (*left, *(() if left else (f"the journal cannot be closed: {error.message}",)))
     return left
@@ -71,7 +70,7 @@ def repair(work: Work) -> Execution | None:
         for one in work.shelf.stories():
             if one.state == "begun":
                 Journal.resume(one).add("dropped", why="repair")
-        work.shelf.unmark()
+        work.shelf.tidy()
         return None
     work.reporter.say(f"apply number {story.id} was stopped in the middle ({story.begin.get('at', '')}); putting things back")
     return _put_back(story, work, why="repair")
@@ -113,10 +112,12 @@ def _refuse(story: Story, committed: list[Story], work: Work) -> None:
     changed = changed_since(story, work.environment)
     present = installed_packages(work.host, work.environment)
     gone = [name for name in story.begin.get("remove", ()) if name in present]
-    if changed or gone:
-        names = ", ".join((*changed, *gone))
+    system = changed_system(story, work.host)
+    if changed or gone or system:
+        names = ", ".join((*changed, *gone, *system))
+        where = "environment" if changed or gone else "system"
         raise WorldError(
-            f"the environment was changed by others since apply number {story.id}: {names}",
+            f"the {where} was changed by others since apply number {story.id}: {names}",
             code="changed-since",
             hint="undo that first, or apply what you want anew",
         )

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from cudnn_resolve.host.tool import Tooling
 
 DISABLED = ".disabled-by-cudnn-resolve"
-"""Added to the name of a list or key that is taken out of use: apt reads no file that ends so."""
+"""Added, with a number, to the name of a list or key that is taken out of use: apt reads no file that ends so."""
+_KEYS_BYTES = 1 << 20
 PACKAGE = "cuda-keyring"
 _HOSTS = re.compile(r"developer\.download\.nvidia\.com/compute/(?:cuda|machine-learning)/repos/", re.ASCII)
+_ASIDE = re.compile(re.escape(DISABLED) + r"(?:-[0-9]{1,9}(?:\.[0-9]{1,4})?)?", re.ASCII)
 _MEMBER = re.compile(
     r"\./(?:(?:etc|etc/apt|usr|usr/share|usr/share/keyrings|usr/share/doc|etc/apt/sources\.list\.d|etc/apt/preferences\.d)/"
     r"|usr/share/doc/cuda-keyring/[^\n]*|usr/share/keyrings/[A-Za-z0-9._-]+\.gpg"
@@ -80,6 +82,8 @@ class Outdated:
     path: str
     rest: bytes | None = None
     """What stays of it: the other keys of a keyring."""
+    too_large: bool = False
+    """True where it is left alone, since no keyring is that large."""
 
 
 def outdated(folders: AptFolders, old: str = OLD_KEY) -> Iterator[Outdated]:
@@ -89,7 +93,10 @@ def outdated(folders: AptFolders, old: str = OLD_KEY) -> Iterator[Outdated]:
     """
     names = [f"{folders.keys}/{name}" for name in sorted(disk.names_in(folders.keys)) if name.endswith((".gpg", ".asc"))]
     for path in (folders.keyring, *names):
-        content = disk.content(path, 1 << 20) or b""
+        if disk.kind(path) == "file" and disk.size_of(path) > _KEYS_BYTES:
+            yield Outdated(path=path, too_large=True)
+            continue
+        content = disk.content(path, _KEYS_BYTES) or b""
         found = set(key_ids(content)) if disk.kind(path) == "file" else set()
         if found == {old}:
             yield Outdated(path=path)
@@ -105,13 +112,27 @@ def outdated(folders: AptFolders, old: str = OLD_KEY) -> Iterator[Outdated]:
             yield Outdated(path=path)
 
 
-def take_out_of_use(one: Outdated, apt: Apt, folder: str, tooling: Tooling) -> None:
-    """Nothing; the file has another name, and what stays of it lies in its place. `folder` is for what is not finished."""
-    result = apt.run(tooling, "mv", "-f", "--", one.path, f"{one.path}{DISABLED}")
+def name_aside(path: str, number: int) -> str:
+    """A name that nothing has, for a file that journal `number` takes out of use."""
+    name = f"{path}{DISABLED}-{number}"
+    return next(one for one in (name, *(f"{name}.{more}" for more in range(1, 10_000))) if disk.kind(one) is None)
+
+
+def is_aside(name: str, path: str) -> bool:
+    """True for a name that `name_aside` gives, or that former versions gave."""
+    return name.startswith(path) and _ASIDE.fullmatch(name[len(path) :]) is not None
+
+
+def take_out_of_use(one: Outdated, aside: str, apt: Apt, folder: str, tooling: Tooling) -> None:
+    """Nothing; the file is called `aside`, and what stays of it lies in its place. `folder` is for what is not finished."""
+    result = apt.run(tooling, "mv", "-n", "-T", "--", one.path, aside)
+    if result.ok and disk.kind(one.path) is not None:  # an mv that overwrites nothing says nothing of it
+        raise WorldError(f"{one.path} could not be taken out of use: {aside} is there already", code="keyring", context=tooling.log)
     if result.ok and one.rest is not None:
-        fresh = f"{folder}/{os.path.basename(one.path)}"
+        fresh, beside = f"{folder}/{os.path.basename(one.path)}", f"{one.path}{disk.UNFINISHED}"
         disk.write_whole(fresh, one.rest)
-        result = apt.run(tooling, "install", "-m", "644", "--", fresh, one.path)
+        result = apt.run(tooling, "install", "-m", "644", "--", fresh, beside)
+        result = apt.run(tooling, "mv", "-f", "-T", "--", beside, one.path) if result.ok else result
     if not result.ok:
         raise WorldError(f"{one.path} could not be taken out of use: {result.why()}", code="keyring", context=tooling.log)
 

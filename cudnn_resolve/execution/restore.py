@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.exchange import is_leftover, refuse_detour, written_folders
+from cudnn_resolve.execution.exchange import half_made, refuse_detour, temporary_folders
 from cudnn_resolve.execution.installed import with_compiled
 from cudnn_resolve.execution.journal import inside, tampered
 from cudnn_resolve.host import disk
@@ -29,7 +29,10 @@ class _Written:
     infos: tuple[str, ...]
     made: tuple[str, ...]
     modes: dict[str, int]
-    names: dict[str, list[str]]
+    names: frozenset[str]
+    """What looked half made already before: somebody else's."""
+    moved: bool
+    """True where the files were moved into the environment, and no tool wrote into it."""
 
 
 def put_back(story: Story, shelf: Shelf, environment: Environment) -> tuple[str, ...]:
@@ -41,7 +44,7 @@ def put_back(story: Story, shelf: Shelf, environment: Environment) -> tuple[str,
     finished = any(one["kind"] == "commit" for one in story.records)
     _remove_what_came(written, environment, left)
     if not finished:
-        _remove_leftovers(written_folders(written.add), written.names, left)
+        _remove_leftovers(written, environment, left)
     for folder in sorted({*written.made, *written.infos, *_caches(written)}, key=len, reverse=True):
         disk.remove_empty(folder)
     for number, path in enumerate(written.save):
@@ -63,7 +66,7 @@ def _read(story: Story, shelf: Shelf, environment: Environment) -> _Written | No
         raise tampered(story.folder, "what it saved lies elsewhere")
     extra = [path for one in story.all("installed") for path in inside(one.get("extra", []), environment, story.folder)]
     modes, names = files.get("modes"), files.get("names")
-    if not isinstance(modes, dict) or not isinstance(names, dict):
+    if not isinstance(modes, dict) or not isinstance(names, (list, dict)):
         raise tampered(story.folder, "what it says of folders is not readable")
     written = _Written(
         store=str(store),
@@ -71,8 +74,9 @@ def _read(story: Story, shelf: Shelf, environment: Environment) -> _Written | No
         add=tuple(dict.fromkeys((*inside(files.get("add"), environment, story.folder), *extra))),
         infos=inside(files.get("infos"), environment, story.folder),
         made=inside(files.get("made"), environment, story.folder),
-        modes={folder: mode & 0o777 for folder, mode in modes.items() if isinstance(mode, int) and environment.holds(folder)},
-        names={folder: list(found) for folder, found in names.items() if isinstance(found, list)},
+        modes={folder: mode & 0o3777 for folder, mode in modes.items() if isinstance(mode, int) and environment.holds(folder)},
+        names=_paths(names),
+        moved=files.get("moved") is True,
     )
     checked: set[str] = set()
     for path in (*written.save, *written.add, *written.infos):
@@ -81,6 +85,13 @@ def _read(story: Story, shelf: Shelf, environment: Environment) -> _Written | No
             checked.add(folder)
             refuse_detour(path, environment)
     return written
+
+
+def _paths(names: list[object] | dict[str, object]) -> frozenset[str]:
+    """Paths; journals of former versions have folders with names."""
+    if isinstance(names, list):
+        return frozenset(one for one in names if isinstance(one, str))
+    return frozenset(f"{folder}/{one}" for folder, found in names.items() if isinstance(found, list) for one in found)
 
 
 def _remove_what_came(written: _Written, environment: Environment, left: list[str]) -> None:
@@ -102,16 +113,20 @@ def _caches(written: _Written) -> Iterator[str]:
         yield f"{folder}/__pycache__"
 
 
-def _remove_leftovers(folders: Iterable[str], before: dict[str, list[str]], left: list[str]) -> None:
-    """Half-made files of an installer that was killed: in the folders that it wrote to, with names of its own kind, not there before."""
-    for folder in folders:
-        known = before.get(folder, ())
-        for name in disk.names_in(folder):
-            if name in known or not is_leftover(name):
-                continue
-            path = f"{folder}/{name}"
-            remove = disk.remove_tree if disk.kind(path) == "folder" else disk.remove
-            _try(left, lambda path=path, remove=remove: remove(path))  # type: ignore[misc]
+def _remove_leftovers(written: _Written, environment: Environment, left: list[str]) -> None:
+    """What an installer that was killed had half made: known by the file that it was to become, never by its name alone."""
+    for path in tuple(half_made(written.add)):
+        if path not in written.names:
+            _try(left, lambda path=path: disk.remove(path))  # type: ignore[misc]
+    if written.moved:
+        return  # no tool wrote into the environment
+    coming = {os.path.basename(path) for path in written.add}
+    for folder in temporary_folders(environment):
+        found = disk.names_in(folder)
+        if folder not in written.names and coming.issuperset(found) and all(disk.kind(f"{folder}/{name}") == "file" for name in found):
+            for name in found:
+                _try(left, lambda path=f"{folder}/{name}": disk.remove(path))  # type: ignore[misc]
+            disk.remove_empty(folder)
 
 
 def _try(left: list[str], act: Callable[[], None]) -> None:

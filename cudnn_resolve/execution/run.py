@@ -10,17 +10,18 @@ from urllib.parse import quote
 from cudnn_resolve.errors import CudnnResolveError, IndexUnavailableError, WorldError
 from cudnn_resolve.execution.aptget import require_apt
 from cudnn_resolve.execution.check import check_before, check_room, installed_outside, mib
-from cudnn_resolve.execution.exchange import Exchange, plan_exchange, suspicious_names, take_away, written_folders
+from cudnn_resolve.execution.exchange import Exchange, half_made, plan_exchange, take_away, temporary_folders
 from cudnn_resolve.execution.fetch import Download, check_known, download_by_name, download_local, fetch
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.installer import choose_installer, install_wheels
+from cudnn_resolve.execution.journal import read_story
 from cudnn_resolve.execution.linkercache import cache_change, write_cache
 from cudnn_resolve.execution.loader import activation_change, loaded_by_preload, preload_change
 from cudnn_resolve.execution.model import EXITS, Done, Execution, Reporter, Silent, Status, Trouble
 from cudnn_resolve.execution.recover import put_all_back
 from cudnn_resolve.execution.system import change_system, prepare_system
 from cudnn_resolve.execution.uvlock import can_lock, can_move, install_staged, move_staged, stage, unstage
-from cudnn_resolve.execution.wheel import check_members
+from cudnn_resolve.execution.wheel import check_contents
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import InterruptError, interruptible, undisturbed
 from cudnn_resolve.host.tool import Tooling
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.wheel import Wheel
     from cudnn_resolve.host.hold import Hold
     from cudnn_resolve.host.port import Host
+    from cudnn_resolve.requirement.source import Contents
 
 
 _PARALLEL = 6
@@ -60,8 +62,8 @@ class Work:
     installer: str = "auto"
     managed: bool = False
     """True where an environment that the system manages may be changed."""
-    members: Callable[[Any], tuple[str, ...] | None] | None = None
-    """Names of the files in a wheel that is not here yet; where it can be asked, uv may fetch by itself, into its own cache."""
+    members: Callable[[Any], Contents | None] | None = None
+    """What is in a wheel that is not here yet; where it can be asked, uv may fetch by itself, into its own cache."""
     trusted: bool = False
     """True where files that nobody knows a hash of may be installed."""
 
@@ -83,7 +85,8 @@ def carry_out(task: Task, work: Work) -> Execution:
             installer = choose_installer(work.installer, work.environment)
             journal = work.shelf.open(watch=work.watch)
             journal.add("begin", **_begin(task, work, journal))
-            return replace(_change(task, work, journal, own, installer), notes=notes)
+            done = _change(task, work, journal, own, installer)
+            return replace(done, notes=(*notes, *done.notes))
     except (CudnnResolveError, InterruptError) as error:
         return _retreat_whatever_comes(work, journal, error)
     except BaseException as error:
@@ -128,10 +131,10 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     check_room(wheels, exchange, store, work.environment)
     steps: list[Done] = []
     cached = cache_change(task, work.host)
-    journal.add("files", store=store, **_files(exchange))
+    journal.add("files", store=store, **_files(exchange, work.environment, moved=moved))
     if task.apt:
         work.reporter.begin(f"asking apt-get for {len(task.apt)} packages")
-        apt, packages = prepare_system(task, work.host, journal, work.tooling(journal), work.download)
+        apt, packages = prepare_system(task, work.host, journal, work.tooling(journal), work.download, work.reporter.say)
         work.reporter.begin(f"installing {len(packages)} packages of the system with apt-get")
         steps.append(
             Done(
@@ -169,8 +172,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
         raise DifferenceError(differences)
     with undisturbed():
         journal.add("commit")
-        work.shelf.unmark()
-        work.shelf.prune()
+        notes = work.shelf.tidy()
     return Execution(
         status="done",
         id=journal.id,
@@ -178,6 +180,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
         installed=tuple(piece.pin for piece in task.install),
         removed=task.remove,
         log=journal.log,
+        notes=notes,
     )
 
 
@@ -192,7 +195,7 @@ class DifferenceError(WorldError):
 def _stage(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None:
     """The packages as uv fetched and verified them; None where it is to be done by ourselves.
 
-    The names of the files in them are asked for while uv is at work, which writes to its cache and to a folder of ours only.
+    What is in them is asked for before: an older uv would make a program wherever a wheel says.
     """
     if not (task.install and work.members and can_lock(task.install, work.environment)):
         return None
@@ -202,15 +205,18 @@ def _stage(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None
         jobs = [crew.hand(Job(lambda piece=piece: ask(piece.file), piece.pin)) for piece in task.install]  # type: ignore[misc]
         if jobs[0].value() is None:  # whoever serves them does not tell
             return None
-        wheels = _stage_with_uv(task, work, journal)
+        unpacked = []
         for piece, job in zip(task.install, jobs, strict=True):
-            names = job.value()
-            if names is None:
-                unstage(journal.folder)
+            found = job.value()
+            if found is None:
                 return None
-            check_members(names, piece.file.filename)
+            check_contents(found, piece.file.filename)
+            unpacked.append(found.unpacked)
     finally:
         crew.close()
+    wheels = _stage_with_uv(task, work, journal)
+    if wheels is not None and not can_move(journal.folder, work.environment):  # then it needs its room in the environment, too
+        wheels = tuple(replace(wheel, unpacked=count) for wheel, count in zip(wheels, unpacked, strict=True))
     if wheels is not None:
         journal.add("fetched", files=[], sha256=[wheel.sha256 for wheel in wheels])
     return wheels
@@ -275,14 +281,15 @@ def check_room_for_download(total: int, folder: str) -> None:
         )
 
 
-def _files(exchange: Exchange) -> dict[str, Any]:
+def _files(exchange: Exchange, environment: Environment, *, moved: bool) -> dict[str, Any]:
     return {
         "save": list(exchange.save),
         "add": list(exchange.add),
         "infos": list(exchange.infos),
         "made": list(exchange.made),
         "modes": dict(exchange.modes),
-        "names": suspicious_names(written_folders(exchange.add)),
+        "names": [*half_made(exchange.add), *temporary_folders(environment)],
+        "moved": moved,
     }
 
 
@@ -322,7 +329,7 @@ def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution
         work.reporter.end()
         trouble = _trouble(error)
         differences = error.differences if isinstance(error, DifferenceError) else ()
-        if journal is None:
+        if journal is None or read_story(journal.folder) is None:  # a signal, or a full disk, came before its first record
             work.shelf.unmark()
             if isinstance(error, CudnnResolveError):
                 raise error
@@ -331,8 +338,7 @@ def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution
         log = journal.log if disk.kind(journal.log) else None
         if story.state == "begun":
             journal.add("dropped", why="index-unavailable" if isinstance(error, IndexUnavailableError) else trouble.code)
-            work.shelf.unmark()
-            work.shelf.prune()
+            work.shelf.tidy()
             if isinstance(error, IndexUnavailableError) and not error.hint:
                 error.hint = "nothing was changed; what was fetched is kept, so the same command goes on from there"
             if isinstance(error, CudnnResolveError):

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.errors import WorldError
+from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.execution.journal import FILE, WHEELS, Journal, Story, read_story
 from cudnn_resolve.host import disk
 
@@ -108,6 +108,15 @@ class Shelf:
             spent = one.state != "committed" or one in committed[:-KEPT]
             if files is not None and spent and self.is_store(files.get("store"), one.id) and disk.kind(files["store"]) == "folder":
                 self.drop_store(files["store"])
+
+    def tidy(self) -> tuple[str, ...]:
+        """What could not be tidied up after an end that is written down, in words: that is no failure of what came to its end."""
+        try:
+            self.unmark()
+            self.prune()
+        except CudnnResolveError as error:
+            return (f"what is not needed any more is still there: {error.message}",)
+        return ()
 
     def mark(self, text: str) -> None:
         """Nothing; it is written down that somebody is at work, and how to call it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
@@ -17,6 +17,8 @@ from cudnn_resolve.execution.repository import (
     dpkg_words,
     fetch_keyring,
     install_keyring,
+    is_aside,
+    name_aside,
     outdated,
     take_out_of_use,
 )
@@ -34,7 +36,9 @@ if TYPE_CHECKING:
 _DEBS = "debs"
 
 
-def prepare_system(task: Task, host: Host, journal: Journal, tooling: Tooling, download: Download) -> tuple[Apt, tuple[SystemPackage, ...]]:
+def prepare_system(
+    task: Task, host: Host, journal: Journal, tooling: Tooling, download: Download, say: Callable[[str], None]
+) -> tuple[Apt, tuple[SystemPackage, ...]]:
     """How apt is called, and the packages with the versions that are there now; every .deb is then fetched and verified.
 
     A repository that is not known yet is made known, which the journal tells. WorldError where apt refuses.
@@ -44,7 +48,8 @@ def prepare_system(task: Task, host: Host, journal: Journal, tooling: Tooling, d
     held = aptget.held_packages(apt)
     packages = tuple(replace(one, before=here.get(one.name)) for one in task.apt)
     if task.keyrings:
-        _make_known(task, apt, here, journal, tooling, download)
+        for path in _make_known(task, apt, here, journal, tooling, download):
+            say(f"  {path} is larger than any keyring: nobody has looked whether the revoked key is in it")
     aptget.update(apt, tooling)
     simulation = aptget.simulate(apt, packages, held)
     aptget.download(apt, packages, held, tooling)
@@ -61,17 +66,21 @@ def prepare_system(task: Task, host: Host, journal: Journal, tooling: Tooling, d
     return apt, packages
 
 
-def _make_known(task: Task, apt: Apt, here: Mapping[str, str], journal: Journal, tooling: Tooling, download: Download) -> None:
+def _make_known(task: Task, apt: Apt, here: Mapping[str, str], journal: Journal, tooling: Tooling, download: Download) -> tuple[str, ...]:
+    """Files that were left alone, since no keyring is that large."""
     folder = f"{journal.folder}/{_DEBS}"
     disk.make_folder(folder, 0o755)
     paths = [fetch_keyring(one, folder, apt, download) for one in task.keyrings]
-    moved = list(outdated(apt_folders(apt)))
-    journal.add("keyring", before=here.get(PACKAGE), moved=[one.path for one in moved])
+    found = list(outdated(apt_folders(apt)))
+    moved = [(one, name_aside(one.path, journal.id)) for one in found if not one.too_large]
+    journal.add("keyring", before=here.get(PACKAGE), moved=[[one.path, aside] for one, aside in moved])
     journal.add("change")
-    for one in moved:
-        take_out_of_use(one, apt, folder, tooling)
+    for one, aside in moved:
+        take_out_of_use(one, aside, apt, folder, tooling)
     for path in paths:
         install_keyring(path, apt, tooling)
+    journal.add("known", sums={one.path: _sum(one.path) for one, _ in moved})
+    return tuple(one.path for one in found if one.too_large)
 
 
 def _keep_old(
@@ -198,15 +207,61 @@ def _restore_keyring(record: Mapping[str, Any], story: Story, apt: Apt, tooling:
         done = aptget.purge(apt, dpkg_words(apt), (PACKAGE,), tooling)
         if not done.ok:
             left.append(f"{PACKAGE} could not be removed: {done.why()}")
-    folders = apt_folders(apt)
-    for path in _texts(record.get("moved"), story):
-        if not folders.holds(path):
-            raise tampered(story.folder, "it names a list or key that is none of apt's")
-        if disk.kind(f"{path}{DISABLED}") is not None:
-            done = apt.run(tooling, "mv", "-f", "--", f"{path}{DISABLED}", path)
-            if not done.ok:
-                left.append(f"{path} could not be put back: {done.why()}")
+    sums = _sums(story)
+    for path, aside in _moved(record, story, apt):
+        if disk.kind(f"{path}{disk.UNFINISHED}") is not None:
+            apt.run(tooling, "rm", "-f", "--", f"{path}{disk.UNFINISHED}")
+        if disk.kind(aside) is None:
+            continue
+        if disk.kind(path) is not None and sums.get(path, _sum(path)) != _sum(path):
+            left.append(f"{path} was changed by others; what was there before is in {aside}")
+            continue
+        done = apt.run(tooling, "mv", "-f", "-T", "--", aside, path)
+        if not done.ok:
+            left.append(f"{path} could not be put back: {done.why()}")
     return left
+
+
+def _moved(record: Mapping[str, Any], story: Story, apt: Apt) -> list[tuple[str, str]]:
+    """Each list or key that was taken out of use, and how it is called since; everything of it looked at."""
+    folders, rows = apt_folders(apt), record.get("moved")
+    if not isinstance(rows, list):
+        raise tampered(story.folder, "a list in it is none")
+    out = []
+    for row in rows:
+        path, aside = (row, f"{row}{DISABLED}") if isinstance(row, str) else _texts(row, story) if len(row) == 2 else ("", "")
+        if not folders.holds(path) or not is_aside(aside, path):
+            raise tampered(story.folder, "it names a list or key that is none of apt's")
+        out.append((path, aside))
+    return out
+
+
+def _sums(story: Story) -> Mapping[str, Any]:
+    """What lay in the place of each list or key that was taken out of use, when all was done; empty where it did not come to that."""
+    known = story.last("known")
+    sums = known.get("sums") if known is not None else None
+    return sums if isinstance(sums, dict) else {}
+
+
+def _sum(path: str) -> str | None:
+    return disk.digest(path, "sha256") if disk.kind(path) == "file" else None
+
+
+def changed_system(story: Story, host: Host) -> tuple[str, ...]:
+    """Packages, lists and keys of the system that are not as a committed journal left them; empty where nobody can say."""
+    record, keyring = story.last("apt"), story.last("keyring")
+    apt = aptget.find_apt(host) if record is not None or keyring is not None else None
+    if apt is None:
+        return ()
+    out = []
+    if record is not None:
+        here = aptget.installed_versions(apt)
+        _before(record, story)  # refuses what makes no sense
+        wanted = {row[0]: row[1] for row in record["packages"]} | {name: row[0] for name, row in record["along"].items()}
+        out += [name for name, version in wanted.items() if here.get(name) != version]
+    sums = _sums(story)
+    out += [path for path, _ in (_moved(keyring, story, apt) if keyring else ()) if path in sums and _sum(path) != sums[path]]
+    return tuple(out)
 
 
 def _texts(value: object, story: Story) -> list[str]:

@@ -8,9 +8,12 @@ an index with credentials that only we know), the files are fetched by ourselves
 from __future__ import annotations
 
 import json
+import re
+import stat
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.fetch import strong
 from cudnn_resolve.execution.installer import environment_for
 from cudnn_resolve.execution.wheel import Wheel
@@ -28,6 +31,14 @@ _OWN_LOCK = ".lock"
 _WORDS = ("--no-deps", "--no-config", "--no-build", "--color", "never", "--no-progress", "--preview")
 
 
+_OURS = re.compile(
+    r"pylock|unexpected argument|invalid value|unrecognized|failed to (?:download|fetch|extract)|error sending request|"
+    r"unauthorized|forbidden|hash mismatch|offline",
+    re.IGNORECASE,
+)
+"""What uv says where it cannot read the lock, or cannot get a file: we fetch it then, or can say better what is wrong with it."""
+
+
 def can_lock(pieces: tuple[Piece, ...], environment: Environment) -> bool:
     """True where every piece is a wheel with a hash, and the environment is laid out as any folder would be."""
     short = ".".join(environment.version.split(".")[:2])
@@ -40,7 +51,7 @@ def can_lock(pieces: tuple[Piece, ...], environment: Environment) -> bool:
 def stage(
     pieces: tuple[Piece, ...], folder: str, environment: Environment, tooling: Tooling, environ: Mapping[str, str]
 ) -> tuple[Wheel, ...] | None:
-    """The packages as uv lays them out, fetched and verified; None where uv cannot do that."""
+    """The packages as uv lays them out, fetched and verified; None where uv cannot do that. WorldError where it refuses one of them."""
     path = f"{folder}/{LOCK}"
     staging = f"{folder}/{STAGING}"
     disk.write_whole(path, _text(pieces).encode())
@@ -48,12 +59,19 @@ def stage(
     if not result.ok:
         if disk.kind(staging) == "folder":
             disk.remove_tree(staging)
-        return None
+        said = "\n".join(result.tail)
+        if "No space left on device" in said or "os error 28" in said:
+            hint = "make room where uv has its cache and where the journals are; nothing was changed"
+            raise WorldError("uv: no space left on device", code="disk-full", context=tooling.log, hint=hint)
+        if result.returncode is None or result.returncode < 0 or _OURS.search(said):
+            return None
+        raise WorldError(f"uv refuses: {result.why()}", code="installer-failed", context=tooling.log, hint="nothing was changed")
     site = f"{staging}/lib/python{'.'.join(environment.version.split('.')[:2])}/site-packages"
     infos = {name.lower(): name for name in disk.names_in(site) if name.endswith(".dist-info")}
     found = [infos.get(_info(piece)) for piece in pieces]
     disk.remove(f"{staging}/{_OWN_LOCK}")
     paths = [f"{environment.prefix}{one[len(staging) :]}" for one in disk.files_below(staging)]
+    folders = [f"{environment.prefix}{one[len(staging) :]}" for one in disk.folders_below(staging)]
     if None in found:
         disk.remove_tree(staging)
         return None
@@ -68,20 +86,23 @@ def stage(
                 paths=tuple(paths) if number == 0 else (),
                 info=f"{environment.scheme['purelib']}/{info}",
                 unpacked=0,
+                folders=tuple(folders) if number == 0 else (),
             )
         )
     return tuple(wheels)
 
 
 def can_move(folder: str, environment: Environment) -> bool:
-    """True where what was staged lies on the file system of the environment."""
-    return disk.device_of(f"{folder}/{STAGING}") == disk.device_of(environment.prefix) == disk.device_of(environment.scheme["purelib"])
+    """True where what was staged can be renamed into the environment, and folders there do not hand their group on to new ones."""
+    if any(disk.mode_of(place) & stat.S_ISGID for place in environment.roots):
+        return False
+    return all(disk.can_rename(f"{folder}/{STAGING}", place) for place in (environment.prefix, environment.scheme["purelib"]))
 
 
 def move_staged(folder: str, environment: Environment) -> ToolResult:
     """What became of moving what was staged into the environment: it is what uv would lay down there, file by file."""
     began = clock.seconds()
-    disk.move_tree(f"{folder}/{STAGING}", environment.prefix)
+    disk.move_tree(f"{folder}/{STAGING}", environment.prefix, environment.roots)
     return ToolResult(returncode=0, seconds=clock.seconds() - began)
 
 
@@ -100,7 +121,16 @@ def unstage(folder: str) -> None:
 def _run(path: str, environment: Environment, tooling: Tooling, environ: Mapping[str, str], *more: str) -> ToolResult:
     assert environment.uv is not None
     argv = (environment.uv, "pip", "install", "-r", path, "--python", environment.python, *_WORDS, *more)
-    return run_tool(argv, tooling, env=environment_for(environ))
+    return run_tool(argv, tooling, env=_words_of_user(environ))
+
+
+def _words_of_user(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment for uv, without what would make it fetch everything twice, or leave links into its cache."""
+    out = environment_for(environ)
+    out.pop("UV_NO_CACHE", None)
+    if out.get("UV_LINK_MODE") == "symlink":
+        del out["UV_LINK_MODE"]
+    return out
 
 
 def _info(piece: Piece) -> str:

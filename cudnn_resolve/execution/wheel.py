@@ -16,9 +16,12 @@ from cudnn_resolve.record import dataclass
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
+    from cudnn_resolve.requirement.source import Contents
 
 _SCRIPT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+ -]{0,120}", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\\]")
+_DEEPEST = 60
+"""Folders that a member may lie in: those of real wheels lie in less than twenty."""
 _KINDS = ("purelib", "platlib", "scripts", "data", "headers")
 
 
@@ -36,6 +39,8 @@ class Wheel:
     """Its `.dist-info` folder in the environment."""
     unpacked: int
     """Bytes."""
+    folders: tuple[str, ...] = ()
+    """Folders that it brings by name, empty ones too."""
 
 
 def read_wheel(path: str, name: str, version: str, sha256: str, environment: Environment) -> Wheel:
@@ -49,9 +54,12 @@ def read_wheel(path: str, name: str, version: str, sha256: str, environment: Env
         raise bad_wheel(path, f"it is {said_name} {said_version}, not {name} {version}")
     with Archive(path) as archive:
         members = archive.members()
+        check_members((member.name for member in members), path)
         for member in members:
-            if not is_inside(member.name) or member.is_link:
+            if member.is_link:
                 raise bad_wheel(path, f"its member {member.name[:120]!r} would lie outside of the environment")
+        folders = [name for name in archive.folders() if not name.partition("/")[0].endswith((".data", ".dist-info"))]
+        check_members(folders, path)
         top = _info_folder([member.name for member in members], path, said_name)
         text = archive.text(f"{top}/WHEEL") or ""
         pure = re.search(r"^root-is-purelib:\s*true\s*$", text, re.IGNORECASE | re.MULTILINE) is not None
@@ -72,14 +80,30 @@ def read_wheel(path: str, name: str, version: str, sha256: str, environment: Env
         paths=tuple(dict.fromkeys(paths)),
         info=os.path.join(root, top),
         unpacked=sum(member.size for member in members),
+        folders=tuple(os.path.join(root, one) for one in folders),
     )
 
 
 def check_members(names: Iterable[str], filename: str) -> None:
-    """Nothing; WorldError where a wheel has a member that would lie outside of the environment."""
+    """Nothing; WorldError where a wheel has a member that would lie outside of the environment, or far too deep in it."""
     for name in names:
         if not is_inside(name):
             raise bad_wheel(filename, f"its member {name[:120]!r} would lie outside of the environment")
+        if name.count("/") > _DEEPEST:
+            raise bad_wheel(filename, f"its member {name[:120]!r} lies in more than {_DEEPEST} folders")
+
+
+def check_contents(found: Contents, filename: str) -> None:
+    """Nothing; WorldError where a wheel has a member, or a program, that would lie outside of the environment."""
+    check_members(found.names, filename)
+    for name in found.names:
+        top, _, rest = name.partition("/")
+        if top.endswith(".data"):
+            _kind(name, rest, filename)
+    if len(found.programs) > 1:
+        raise bad_wheel(filename, "it has more than one list of programs")
+    for text in found.programs:
+        tuple(_scripts(text, filename))
 
 
 def _same(one: str, other: str) -> bool:
@@ -110,11 +134,17 @@ def _place(member: str, root: str, name: str, environment: Environment, path: st
     top, _, rest = member.partition("/")
     if not top.endswith(".data"):
         return os.path.join(root, member)
+    kind, inside = _kind(member, rest, path)
+    folder = environment.scheme[kind]
+    return os.path.join(folder, name, inside) if kind == "headers" else os.path.join(folder, inside)
+
+
+def _kind(member: str, rest: str, path: str) -> tuple[str, str]:
+    """The kind of file that a member of the `.data` folder is, and its path among those."""
     kind, _, inside = rest.partition("/")
     if kind not in _KINDS or not inside:
         raise bad_wheel(path, f"its member {member[:120]!r} is of no known kind")
-    folder = environment.scheme[kind]
-    return os.path.join(folder, name, inside) if kind == "headers" else os.path.join(folder, inside)
+    return kind, inside
 
 
 def _scripts(text: str, path: str) -> Iterator[str]:
@@ -122,10 +152,10 @@ def _scripts(text: str, path: str) -> Iterator[str]:
     section = ""
     for raw in text.splitlines():
         line = raw.strip()
-        if line.startswith("[") and line.endswith("]"):
-            section = line[1:-1].strip()
-        elif section in ("console_scripts", "gui_scripts") and "=" in line and not line.startswith(("#", ";")):
-            script = line.partition("=")[0].strip()
+        if line.startswith("["):
+            section = line[1:].partition("]")[0].strip().lower()
+        elif section in ("console_scripts", "gui_scripts") and ("=" in line or ":" in line) and not line.startswith(("#", ";")):
+            script = re.split("[=:]", line, maxsplit=1)[0].strip()  # some readers take a colon, too
             if not _SCRIPT_NAME.fullmatch(script) or script in (".", ".."):
                 raise bad_wheel(path, f"its program {script[:80]!r} has no name that a file may have")
             yield script

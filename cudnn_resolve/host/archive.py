@@ -49,6 +49,10 @@ class Archive:
             if not info.orig_filename.endswith("/")
         )
 
+    def folders(self) -> tuple[str, ...]:
+        """Every folder that has a member of its own."""
+        return tuple(info.orig_filename[:-1] for info in self._zip.infolist() if info.orig_filename.endswith("/"))
+
     def text(self, name: str) -> str | None:
         """A member as text; None where there is none. WorldError where it is damaged or far too large."""
         try:
@@ -61,6 +65,11 @@ class Archive:
         if len(raw) > MOST_TEXT_BYTES:
             raise bad_wheel(self.path, f"{name} is far too large")
         return raw.decode("utf-8", "replace")
+
+
+def is_entry_points(name: str) -> bool:
+    """True for a wheel's list of programs."""
+    return name.count("/") == 1 and name.endswith(".dist-info/entry_points.txt")
 
 
 def bad_wheel(path: str, why: str) -> WorldError:

@@ -11,13 +11,14 @@ import hashlib
 import os
 import shutil
 import stat as modes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from cudnn_resolve.errors import WorldError
 
 UNFINISHED = ".cudnn-resolve-new"
 """How names of files end that take their place only when they are whole."""
 _CHUNK = 1 << 20
+_NOBODY = ".cudnn-resolve-is-not-there"
 
 
 def kind(path: str) -> str | None:
@@ -102,21 +103,52 @@ def _move_across(source: str, target: str) -> None:
         raise refusal(error, target) from None
 
 
-def move_tree(source: str, target: str) -> None:
+def move_tree(source: str, target: str, roots: Sequence[str]) -> None:
     """Nothing; what was in the folder `source` is in the folder `target`, among what was there; folders that are new move as they are.
 
-    Both are on one file system. WorldError where something of another kind is in the way; what has been moved by then stays.
+    WorldError where something of another kind is in the way, or a link that leads out of the `roots`; what has been moved by then stays.
     """
+    inside = tuple(f"{os.path.realpath(root).rstrip('/')}/" for root in roots)
+    waiting = [(source, target)]
     try:
-        with os.scandir(source) as entries:
-            for entry in entries:
-                place = f"{target}/{entry.name}"
-                if entry.is_dir(follow_symlinks=False) and os.path.isdir(place):
-                    move_tree(entry.path, place)
-                else:
-                    os.rename(entry.path, place)
+        while waiting:
+            folder, into = waiting.pop()
+            with os.scandir(folder) as entries:
+                found = list(entries)
+            for entry in found:
+                place = f"{into}/{entry.name}"
+                if not (entry.is_dir(follow_symlinks=False) and os.path.isdir(place)):
+                    _move_entry(entry.path, place)
+                    continue
+                if os.path.islink(place) and not f"{os.path.realpath(place)}/".startswith(inside):
+                    raise WorldError(f"{place} is a link that leads out of the environment", code="link-outside")
+                waiting.append((entry.path, place))
     except OSError as error:
         raise refusal(error, str(error.filename2 or target)) from None
+
+
+def _move_entry(source: str, target: str) -> None:
+    """A file, a link, or a folder with all in it, also to another file system, or another mount of the same."""
+    try:
+        os.rename(source, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        if os.path.isdir(source) and not os.path.islink(source):
+            os.mkdir(target)
+            for name in os.listdir(source):
+                _move_entry(f"{source}/{name}", f"{target}/{name}")
+        else:
+            _move_across(source, target)
+
+
+def can_rename(source: str, target: str) -> bool:
+    """True where a file of one folder can be renamed into the other: two mounts of one disk refuse that, too. Nothing is changed."""
+    try:
+        os.rename(f"{source}/{_NOBODY}", f"{target}/{_NOBODY}")
+    except OSError as error:
+        return error.errno == errno.ENOENT and os.path.isdir(source) and os.path.isdir(target)  # mounts are compared first
+    return True
 
 
 def remove(path: str) -> None:
@@ -144,6 +176,10 @@ def remove_tree(path: str) -> None:
         shutil.rmtree(path)
     except FileNotFoundError:
         return
+    except RecursionError:  # deeper than Python can go by itself
+        for one in (*files_below(path), *folders_below(path)):
+            (os.rmdir if os.path.isdir(one) and not os.path.islink(one) else os.unlink)(one)
+        os.rmdir(path)
     except OSError as error:
         raise refusal(error, path) from None
 
@@ -158,22 +194,32 @@ def names_in(path: str) -> tuple[str, ...]:
 
 def files_below(path: str) -> Iterator[str]:
     """Every file and link below a folder; links to folders are not gone into."""
-    try:
-        with os.scandir(path) as found:
-            entries = list(found)
-    except OSError:
-        return
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            yield from files_below(entry.path)
-        else:
-            yield entry.path
+    waiting = [path]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as found:
+                entries = list(found)
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+            else:
+                yield entry.path
 
 
 def folders_below(path: str) -> Iterator[str]:
     """Every folder below a folder, inner ones first."""
-    for folder, folders, _ in os.walk(path, topdown=False):
-        yield from (os.path.join(folder, name) for name in folders if not os.path.islink(os.path.join(folder, name)))
+    waiting, found = [path], []
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                inner = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            continue
+        waiting += inner
+        found += inner
+    yield from reversed(found)
 
 
 def write_whole(path: str, content: bytes) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import select
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import IO
 
 from cudnn_resolve.host.disk import refusal
 from cudnn_resolve.host.interrupt import held_back, let_through, undisturbed
@@ -18,6 +20,8 @@ TAIL_LINES = 40
 _LINE_BYTES = 4096
 _PR_SET_PDEATHSIG = 1
 _GRACE_SECONDS = 5.0
+_DRAIN_SECONDS = 2.0
+_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,9 +127,7 @@ def _end(process: subprocess.Popen[bytes], keep: Callable[[bytes], object], *, o
         if outlives:
             assert process.stdout is not None
             with contextlib.suppress(OSError, ValueError):
-                while raw := process.stdout.readline(_LINE_BYTES):
-                    with contextlib.suppress(OSError):  # a full disk does not stop the reading
-                        keep(raw)
+                _drain(process, process.stdout, keep)
             process.wait()
         elif process.poll() is None:
             process.terminate()
@@ -137,6 +139,26 @@ def _end(process: subprocess.Popen[bytes], keep: Callable[[bytes], object], *, o
                     process.wait(_GRACE_SECONDS)
         if process.stdout is not None:
             process.stdout.close()
+
+
+def _drain(process: subprocess.Popen[bytes], pipe: IO[bytes], keep: Callable[[bytes], object]) -> None:
+    """Nothing; all that the tool said is kept. A program that it left behind may hold the pipe open: nobody waits for that one."""
+    os.set_blocking(pipe.fileno(), False)
+    ended: float | None = None
+    raw: bytes | None = pipe.read(1 << 20)  # what is in the buffer, too
+    while True:
+        if raw:
+            with contextlib.suppress(OSError):  # a full disk does not stop the reading
+                keep(raw)
+        if ended is None and process.poll() is not None:
+            ended = time.monotonic()
+        if ended is not None and (not raw or time.monotonic() - ended > _DRAIN_SECONDS):
+            return
+        if raw == b"":
+            return  # nobody has it open any more
+        if not raw:
+            select.select([pipe], [], [], _POLL_SECONDS)
+        raw = pipe.read(1 << 20)
 
 
 def _dying_with(parent: int) -> Callable[[], None]:

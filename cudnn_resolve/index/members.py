@@ -1,4 +1,4 @@
-"""Names of the files in a wheel, out of its directory alone: what would be written, before anything is downloaded."""
+"""The files in a wheel, out of its directory, and its programs: what would be written, before anything is downloaded."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.index.refusal import Refusal
 from cudnn_resolve.index.transport import Transport
-from cudnn_resolve.index.wheel import LARGEST_DIRECTORY, TAIL_BYTES, Part, WheelError, member_names
+from cudnn_resolve.index.wheel import LARGEST_DIRECTORY, TAIL_BYTES, Part, WheelError, read_contents
+from cudnn_resolve.requirement.source import Contents
 
 if TYPE_CHECKING:
     from cudnn_resolve.requirement.source import File
 
 
-def members_of(file: File, transport: Transport) -> tuple[str, ...] | None:
-    """The names as the wheel has them, folders left out; None where its server gives no parts of files, or the wheel is damaged."""
+def members_of(file: File, transport: Transport) -> Contents | None:
+    """What is in the wheel; None where its server gives no parts of files, or the wheel is damaged."""
     try:
         answer = transport.ask(file.url, {"Range": f"bytes=-{TAIL_BYTES}"}, limit=TAIL_BYTES, wanted=TAIL_BYTES)
         total = answer.headers.get("content-range", "").rpartition("/")[2]
         if answer.status != 206 or not (total.isascii() and total.isdigit() and len(total) < 16):
             return None
         part = Part(int(total), answer.body, lambda start, count: _read(file, transport, start, count))
-        return tuple(name for name in member_names(part) if not name.endswith("/"))
+        return read_contents(part)
     except (Refusal, WheelError):
         return None
 

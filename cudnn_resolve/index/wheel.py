@@ -11,6 +11,8 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 
+from cudnn_resolve.requirement.source import Contents
+
 TAIL_BYTES = 16384
 _HEAD_BYTES = 4096
 LARGEST_DIRECTORY = 64 << 20
@@ -23,6 +25,8 @@ _LOCAL = struct.Struct("<4s5H3L2H")
 _SLACK = 512
 """Bytes that the extra field of a local header may have without another read."""
 _METADATA = b".dist-info/METADATA"
+_PROGRAMS = ".dist-info/entry_points.txt"
+_LARGEST_PROGRAMS = 4 << 20
 _STORED, _DEFLATED = 0, 8
 
 
@@ -99,11 +103,14 @@ class _Entry:
 
 def read_wheel_metadata(part: Part, limit: int) -> bytes:
     """The METADATA of the wheel; WheelError where there is none, or more than one."""
-    entry = _entry_in_tail(part) or _entry_in_directory(part)
+    return _unpack(part, _entry_in_tail(part) or _entry_in_directory(part), limit, "METADATA")
+
+
+def _unpack(part: Part, entry: _Entry, limit: int, what: str) -> bytes:
     if entry.size > limit or entry.packed > limit:
-        raise WheelError(f"has METADATA of more than {limit >> 20} MB")
+        raise WheelError(f"has {what} of more than {limit >> 20} MB")
     if entry.flags & 1 or entry.method not in (_STORED, _DEFLATED):
-        raise WheelError("has METADATA that is encrypted or packed in an unknown way")
+        raise WheelError(f"has {what} that is encrypted or packed in an unknown way")
     fixed = _LOCAL.size + len(entry.name)
     raw = part.read(entry.start, fixed + _SLACK + entry.packed)
     if len(raw) < fixed or raw[:4] != b"PK\x03\x04":
@@ -116,9 +123,9 @@ def read_wheel_metadata(part: Part, limit: int) -> bytes:
     try:
         found = packed if entry.method == _STORED else zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, entry.size + 1)
     except zlib.error:
-        raise WheelError("has METADATA that cannot be unpacked") from None
+        raise WheelError(f"has {what} that cannot be unpacked") from None
     if len(found) != entry.size or zlib.crc32(found) != entry.crc:
-        raise WheelError("has METADATA that does not match its check sum")
+        raise WheelError(f"has {what} that does not match its check sum")
     return found
 
 
@@ -212,19 +219,28 @@ def _find_end(tail: bytes) -> int:
     return -1
 
 
-def member_names(part: Part) -> tuple[str, ...]:
-    """Names of all members, in order, as the directory has them; WheelError where it is damaged."""
+def read_contents(part: Part) -> Contents:
+    """Names of all members, in order, as the directory has them, and the programs; WheelError where it is damaged."""
     start, size = _directory(part)
     if size > LARGEST_DIRECTORY:
         raise WheelError("has a directory of unbelievable size")
     raw = part.read(start, size) if size else b""
-    names = []
+    names, unpacked, lists = [], 0, []
     at = 0
     while at + _ENTRY.size <= len(raw) and raw[at : at + 4] == b"PK\x01\x02":
         fields = _ENTRY.unpack_from(raw, at)
         stop = at + _ENTRY.size + fields[10]
-        names.append(raw[at + _ENTRY.size : stop].decode("utf-8", "replace"))
+        name = raw[at + _ENTRY.size : stop].decode("utf-8", "replace")
+        entry = _Entry(fields, raw[at + _ENTRY.size : stop], raw[stop : stop + fields[11]])
+        if not name.endswith("/"):
+            names.append(name)
+            unpacked += entry.size
+        if name.count("/") == 1 and name.endswith(_PROGRAMS):
+            lists.append(entry)
         at = stop + fields[11] + fields[12]
     if at != len(raw) or not names:
         raise WheelError("has a damaged directory")
-    return tuple(names)
+    if len(lists) > 1:
+        raise WheelError("has more than one list of programs")
+    programs = tuple(_unpack(part, one, _LARGEST_PROGRAMS, "a list of programs").decode("utf-8", "replace") for one in lists)
+    return Contents(names=tuple(names), unpacked=unpacked, programs=programs)

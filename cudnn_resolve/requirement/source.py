@@ -53,6 +53,18 @@ class File(NamedTuple):
         return "-".join(parts[1:]) if len(parts) == 4 else "unknown-none-unknown"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Contents:
+    """What a wheel would lay down, known before it is unpacked."""
+
+    names: tuple[str, ...]
+    """Its members, folders left out."""
+    unpacked: int
+    """Bytes."""
+    programs: tuple[str, ...] = ()
+    """Its `entry_points.txt`, one for each there is."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Offer:
     """One release of a package on the indexes."""

@@ -8,64 +8,25 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from cudnn_resolve.errors import InputError, WorldError
+from cudnn_resolve.errors import WorldError
+from cudnn_resolve.execution.journal import Journal
 from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import Work, carry_out
 from cudnn_resolve.execution.shelf import Shelf
-from cudnn_resolve.execution.task import Piece, Task, check_task
+from cudnn_resolve.execution.task import Piece, Task
 from cudnn_resolve.host import clock
 from cudnn_resolve.host.interrupt import InterruptError
-from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.plan.preload import MODULE
 from cudnn_resolve.record import replace
-from tests.apply_world import NEW, ApplyWorld, work_in
-from tests.small_wheels import file_of, tree, write_wheel
+from tests.apply_world import NEW, ApplyWorld
+from tests.small_wheels import tree, write_wheel
 
-Build = Callable[[str], ApplyWorld]
 both = pytest.mark.parametrize("installer", ["pip", "uv"])
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """A world for each installer, made once."""
-    worlds: dict[str, ApplyWorld] = {}
-
-    def build(installer: str) -> ApplyWorld:
-        if installer not in worlds:
-            worlds[installer] = ApplyWorld(tmp_path_factory.mktemp(installer), installer)
-            worlds[installer].build()
-        return worlds[installer]
-
-    return build
-
-
-@pytest.fixture
-def installer() -> str:
-    """The faster one, where the other would show nothing new."""
-    return "uv"
-
-
-@pytest.fixture
-def world(built: Build, installer: str, monkeypatch: pytest.MonkeyPatch) -> ApplyWorld:
-    """The world as it was when it was made."""
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    found = built(installer)
-    monkeypatch.setenv("XDG_STATE_HOME", str(found.state))
-    monkeypatch.setenv("UV_CACHE_DIR", str(found.base / "uv-cache"))
-    found.reset()
-    return found
-
-
-@pytest.fixture
-def work(world: ApplyWorld) -> Iterator[Work]:
-    found = work_in(world)
-    yield found
-    found.hold.release()
 
 
 def versions(world: ApplyWorld) -> dict[str, str]:
@@ -125,127 +86,6 @@ def test_what_others_changed_since_is_not_undone(world: ApplyWorld, work: Work) 
     assert world.former() == after
 
 
-def broken(task: Task, name: str, **changes: object) -> Task:
-    pieces = [replace(one, file=one.file._replace(**changes)) if one.name == name else one for one in task.install]
-    return replace(task, install=tuple(pieces))
-
-
-def test_a_wrong_hash_changes_nothing(world: ApplyWorld, work: Work) -> None:
-    former = world.former()
-
-    with pytest.raises(WorldError) as refused:
-        carry_out(broken(world.task(work.environment), "numpy", hashes={"sha256": "0" * 64}), work)
-
-    assert refused.value.code == "hash-mismatch"
-    assert world.former() == former
-
-
-@pytest.mark.parametrize("hashes", [{}, {"md5": "0" * 32}])
-def test_a_file_without_a_hash_that_counts_is_refused_unless_the_user_says_otherwise(
-    world: ApplyWorld, work: Work, hashes: dict[str, str]
-) -> None:
-    task = broken(world.task(work.environment), "numpy", hashes=hashes)
-
-    with pytest.raises(WorldError, match=r"numpy==2\.0\.0"):
-        carry_out(task, work)
-    assert carry_out(task, replace(work, trusted=True)).status == "done"
-
-
-@pytest.mark.parametrize("installer", ["pip"])
-def test_without_a_file_the_targets_pip_is_asked_where_the_user_says_so(
-    world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(world.wheels))
-    asked = replace(work, trusted=True, host=LinuxHost())
-    task = Task(targets=("numpy",), install=(Piece(name="numpy", version="2.0.0"),))
-
-    with pytest.raises(WorldError, match="nobody has said which files these are"):
-        carry_out(task, work)
-    with pytest.raises(WorldError, match="leaves the versions of more open"):
-        carry_out(replace(task, unpinned=("more",)), asked)
-    assert carry_out(task, asked).status == "done"
-    assert versions(world)["numpy"] == "2.0.0"
-
-
-def test_a_source_archive_is_refused(work: Work) -> None:
-    file = file_of(Path(__file__))._replace(filename="numpy-2.0.0.tar.gz")
-
-    with pytest.raises(WorldError, match="only be had as source"):
-        carry_out(Task(targets=(), install=(Piece(name="numpy", version="2.0.0", file=file),)), work)
-
-
-def test_an_index_that_vanishes_midway_changes_nothing(world: ApplyWorld, work: Work) -> None:
-    former = world.former()
-
-    with pytest.raises(WorldError):
-        carry_out(broken(world.task(work.environment), "numpy", url="file:///nowhere/numpy.whl"), work)
-
-    assert world.former() == former
-
-
-def evil(world: ApplyWorld, folder: str, **more: object) -> Task:
-    base = world.base / folder
-    file = write_wheel(base, "evil", "1.0", **more)  # type: ignore[arg-type]
-    return Task(targets=("evil",), install=(Piece(name="evil", version="1.0", file=file),))
-
-
-@pytest.mark.parametrize(
-    "member",
-    [
-        "../../../../escaped.txt",
-        "/tmp/escaped.txt",
-        "evil/../../escaped.txt",
-        "evil-1.0.data/scripts/../../x",
-        "evil-1.0.data/evil/x",
-        "a\\..\\b",
-        "./x",
-        "evil//x",
-    ],
-)
-def test_a_wheel_that_would_write_elsewhere_is_refused(world: ApplyWorld, work: Work, member: str) -> None:
-    former = world.former()
-
-    with pytest.raises(WorldError) as refused:
-        carry_out(evil(world, "evil", raw={member: b"x"}), work)
-
-    assert refused.value.code == "wheel-bad"
-    assert world.former() == former
-
-
-def test_a_program_whose_name_is_a_path_is_refused(world: ApplyWorld, work: Work) -> None:
-    with pytest.raises(WorldError, match="no name that a file may have"):
-        carry_out(evil(world, "scripts", scripts=("../../evil",)), work)
-
-
-def test_a_truncated_wheel_is_refused(world: ApplyWorld, work: Work) -> None:
-    former = world.former()
-    path = world.base / "cut" / "numpy-2.0.0-py3-none-any.whl"
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes((world.wheels / path.name).read_bytes()[:300])
-    task = Task(targets=("numpy",), install=(Piece(name="numpy", version="2.0.0", file=file_of(path)),))
-
-    with pytest.raises(WorldError, match="no wheel that can be installed"):
-        carry_out(task, work)
-
-    assert world.former() == former
-
-
-@pytest.mark.parametrize(
-    "piece",
-    [
-        Piece(name="numpy; rm -rf /", version="1"),
-        Piece(name="--index-url=x", version="1"),
-        Piece(name="numpy", version="1 --pre"),
-        Piece(name="numpy", version="$(id)"),
-        Piece(name="../numpy", version="1"),
-    ],
-)
-def test_names_and_versions_that_a_tool_could_read_as_something_else_are_refused(piece: Piece) -> None:
-    with pytest.raises(InputError):
-        check_task(Task(targets=(), install=(piece,)))
-
-
 @both
 def test_an_installer_that_fails_is_put_back(world: ApplyWorld, work: Work) -> None:
     former = world.former()
@@ -295,6 +135,25 @@ def test_an_interruption_at_any_record_is_put_back(world: ApplyWorld, work: Work
     assert seen[:6] == ["begin", "fetched", "files", "change", "saved", "installed"]
     assert (done.status, done.exit_code) == ("reverted", 4)
     assert world.former() == former
+
+
+def test_what_only_looks_half_made_and_came_meanwhile_stays(world: ApplyWorld, work: Work) -> None:
+    mine = ("my-results.tmp/run1/all.txt", "bin/notes.tmp", "~mine/x.py", ".tmpAbc123/my.txt", "torch/~x.py", "torch/y.pyc.7", ".tmp9")
+    places = [world.venv / one if one.startswith(("my-", "bin")) else world.site / one for one in mine]
+    torn = world.site / ".tmpXyz789" / "cudnn.h"
+
+    def stop(kind: str) -> None:
+        if kind == "installed":
+            for path in (*places, torn):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("mine")
+            raise InterruptError("SIGTERM")
+
+    done = carry_out(world.task(work.environment), replace(work, watch=stop, members=None))  # uv itself writes then
+
+    assert (done.status, done.left) == ("reverted", ())
+    assert [path.read_text() for path in places] == ["mine"] * len(places)
+    assert not torn.parent.exists()
 
 
 def test_a_clock_that_jumps_changes_nothing_of_what_is_done(world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,6 +218,35 @@ def test_a_folder_that_is_a_link_to_elsewhere_is_not_touched(world: ApplyWorld, 
         carry_out(world.task(work.environment), work)
 
     assert tree(elsewhere) == former
+
+
+def test_a_link_above_folders_that_come_is_seen_before_anything_changes(world: ApplyWorld, work: Work, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    (world.site / "fresh").symlink_to(tmp_path)
+    file = write_wheel(world.wheels, "fresh-one", "1.0", {"fresh/deep/er/x.py": ""})
+    former = world.former()
+
+    with pytest.raises(WorldError, match="a link leads to"):
+        carry_out(Task(targets=(), install=(Piece(name="fresh-one", version="1.0", file=file),)), work)
+
+    assert (world.former(), os.listdir(tmp_path)) == (former, ["mine.txt"])
+
+
+def test_a_signal_before_the_first_record_is_no_bug(world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Journal, "add", Mock(side_effect=InterruptError("SIGINT")))
+
+    assert carry_out(world.task(work.environment), work).status == "interrupted"
+
+
+def test_what_cannot_be_cleaned_up_afterwards_is_a_note(world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    former = world.former()
+
+    monkeypatch.setattr(Shelf, "prune", Mock(side_effect=WorldError("busy", code="system")))
+    done = carry_out(world.task(work.environment), work)
+
+    assert (done.status, [story.state for story in work.shelf.stories()]) == ("done", ["committed"])
+    assert any("busy" in note for note in done.notes)
+    assert (undo(work, None).status, world.former()) == ("undone", former)
 
 
 def test_a_second_apply_waits_for_nobody_and_says_who_is_at_work(world: ApplyWorld, work: Work) -> None:

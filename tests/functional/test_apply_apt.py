@@ -91,6 +91,12 @@ def test_a_held_older_package_is_upgraded_because_it_is_named_and_its_hold_comes
 
     assert carry_out(task_for(("libcudnn8", NEW)), work).status == "done"
     assert world.installed() == {"libcudnn8": f"{NEW} hold ok installed"}
+    status = world.root / "var/lib/dpkg/status"
+    now = status.read_text()
+    status.write_text(now.replace(f"Version: {NEW}", f"Version: {OLD}"))
+    with pytest.raises(WorldError, match="the system was changed by others since apply number 1: libcudnn8"):
+        undo(work, None)
+    status.write_text(now)
     assert undo(work, None).left == ()
     assert world.installed() == {"libcudnn8": f"{OLD} hold ok installed"}
 
@@ -162,14 +168,21 @@ def test_the_old_list_without_a_key_makes_room_and_comes_back(world: AptWorld, t
     world.export(world.make_key("somebody else"), keyring)
     other = keyring.read_bytes()
     keyring.write_bytes(revoked + other)
-    before = world.files()
     work = work_on(world, tmp_path)
 
+    mine = old.with_name(f"{old.name}.disabled-by-cudnn-resolve")
+    for path in (mine, mine.with_name(f"{mine.name}-1")):
+        path.write_text("of somebody else")
+    before = world.files()
     done = carry_out(task_for(("libcudnn8", NEW), keyrings=(Keyring(repository="standin", url=deb.as_uri()),)), work)
 
     assert done.status == "done", done
     assert not old.exists()
     assert keyring.read_bytes() == other
+    old.write_text("deb https://repo.example/ mine main\n")
+    with pytest.raises(WorldError, match=r"changed by others since apply number 1: .*cuda\.list"):
+        undo(work, None)
+    old.unlink()
     assert undo(work, None).left == ()
     assert world.files() == before
 

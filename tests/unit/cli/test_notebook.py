@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from cudnn_resolve.cli import notebook
 from cudnn_resolve.cli.notebook import imported, imported_by_kernel, imported_here, restart_note
+from cudnn_resolve.execution.model import Execution
 from cudnn_resolve.probe.kernel import kernel_above
 from tests.fake_host import FakeHost
 
@@ -47,8 +49,20 @@ def test_what_the_kernel_has_imported_is_seen_in_its_maps() -> None:
     assert imported_by_kernel(host, 700, ("tensorflow", "torch")) == ("torch",)
     assert imported(host, ("tensorflow", "torch")) == ("torch",)
     assert imported(machine("python3\0train.py", maps), ("torch",)) == ()
-    assert "this kernel has imported torch already" in (restart_note(("torch",)) or "")
-    assert restart_note(()) is None
+    assert "this kernel has imported torch already" in (restart_note(("torch",), notebook=True) or "")
+    assert "runtime" not in (restart_note(("torch",), notebook=False) or "runtime"), "there is none"
+    assert restart_note((), notebook=True) is None
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_restart_is_said_where_there_is_one(monkeypatch: pytest.MonkeyPatch, *, ends: bool) -> None:
+    monkeypatch.setattr(notebook, "restart_kernel", lambda host: ends and host is not None)
+    done = Execution(status="done", restart=restart_note(("torch",), notebook=True))
+
+    said = notebook.restart(done, FakeHost()).restart or ""
+
+    assert said.startswith("the runtime is restarted: this kernel" if ends else "restart the runtime: this kernel")
+    assert said.endswith("changes nothing" if ends else "(--restart does it by itself)")
 
 
 def test_what_this_process_has_imported() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from cudnn_resolve.errors import InputError, UsageError, WorldError
 from cudnn_resolve.execution.after import differences
+from cudnn_resolve.execution.check import package_folder
 from cudnn_resolve.execution.environment import Environment
 from cudnn_resolve.execution.installer import choose_installer, environment_for
 from cudnn_resolve.execution.loader import activation, preload_change
@@ -56,6 +57,20 @@ def test_a_key_is_known_by_the_end_of_its_fingerprint(key: tuple[bytes, bytes, s
     plain, armoured, end = key
 
     assert key_ids(plain) == key_ids(armoured) == (end,)
+    assert key_ids(REVOKED.read_bytes() + b"\n" + armoured) == ("7FA2AF80", end), "every block of a file in armour"
+    assert key_ids(plain + b"\xcf\xe0" + plain) == (), "what cannot be read to its end is left alone"
+    other = b"\x98\x04\x05abc"
+    assert key_ids(plain + other) == (end, "other")
+
+
+def test_a_keyring_that_is_too_large_is_left_alone(tmp_path: Path) -> None:
+    ring = tmp_path / "trusted.gpg"
+    plain = base64.b64decode("".join(REVOKED.read_text().split("\n\n")[1].splitlines()[:-2]))
+    ring.write_bytes(plain * (1 + (1 << 20) // len(plain)))
+
+    found = list(outdated(AptFolders(lists=str(tmp_path), keys=f"{tmp_path}/none", keyring=str(ring))))
+
+    assert [(one.path, one.rest, one.too_large) for one in found] == [(str(ring), None, True)]
 
 
 @pytest.mark.parametrize(
@@ -190,6 +205,19 @@ def test_nothing_tells_an_installer_where_packages_come_from_or_go_to() -> None:
     assert found["UV_CACHE_DIR"] == "/c"
     assert found["PIP_CONFIG_FILE"] == "/dev/null"
     assert not {"PIP_INDEX_URL", "PIP_TARGET", "UV_INDEX", "PYTHONPATH"} & set(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("nvidia-cudnn-cu12", "nvidia/cudnn"),
+        ("nvidia-cuda-runtime-cu11", "nvidia/cuda_runtime"),
+        ("onnxruntime-gpu", "onnxruntime_gpu"),
+        ("torch", "torch"),
+    ],
+)
+def test_where_the_files_of_a_package_lie(name: str, folder: str) -> None:
+    assert package_folder(name) == folder
 
 
 @pytest.mark.parametrize("path", ["relative", "/a/../b", "/a\n/b", "/a:/b", "/a*"])

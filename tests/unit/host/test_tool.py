@@ -30,6 +30,20 @@ def test_a_tool_that_must_not_be_torn_off_is_awaited_and_its_output_kept(tmp_pat
     assert (tmp_path / "log.txt").read_text().endswith("whole\n") == whole
 
 
+def test_a_program_that_a_tool_leaves_behind_is_not_awaited(tmp_path: Path) -> None:
+    wait = f"import os, time\nfor _ in range(200):\n    os.path.exists({str(tmp_path / 'over')!r}) and os._exit(0)\n    time.sleep(0.1)\n"
+    stays = f"{wait}open({str(tmp_path / 'late')!r}, 'w')"
+    tool = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {stays!r}])\nprint('begun', flush=True)\nprint('whole')"
+    tooling = Tooling(log=str(tmp_path / "log.txt"), on_line=interrupt)
+
+    with interruptible(), pytest.raises(InterruptError, match="SIGTERM"):
+        run_tool((sys.executable, "-c", tool), tooling, env=dict(os.environ), outlives=True)
+
+    (tmp_path / "over").touch()
+    assert (tmp_path / "log.txt").read_text().endswith("whole\n")
+    assert not (tmp_path / "late").exists(), "it held the pipe open all the time"
+
+
 def test_a_tool_that_is_not_there(tmp_path: Path) -> None:
     done = run_tool(("/nonexistent/tool",), Tooling(log=str(tmp_path / "log.txt")), env={})
 

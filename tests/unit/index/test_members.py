@@ -7,19 +7,22 @@ import zipfile
 
 import pytest
 
-from cudnn_resolve.index.wheel import Part, WheelError, member_names
+from cudnn_resolve.index.wheel import Part, WheelError, read_contents
 from tests.small_wheels import wheel_bytes
 
 
 @pytest.mark.parametrize("count", [1, 600])
 @pytest.mark.parametrize("tail", [512, 16384])
 def test_every_name_as_the_zip_module_sees_it(count: int, tail: int) -> None:
-    raw = wheel_bytes("demo", "1.0", {f"demo/m{number}.py": "x" for number in range(count)}, raw={"../evil": b"x"})
+    raw = wheel_bytes("demo", "1.0", {f"demo/m{number}.py": "x" for number in range(count)}, raw={"../evil": b"x"}, scripts=("demo-tool",))
 
-    found = member_names(Part(len(raw), raw[-tail:], lambda start, size: raw[start : start + size]))
+    found = read_contents(Part(len(raw), raw[-tail:], lambda start, size: raw[start : start + size]))
+    infos = zipfile.ZipFile(io.BytesIO(raw)).infolist()
 
-    assert list(found) == zipfile.ZipFile(io.BytesIO(raw)).namelist()
-    assert "../evil" in found
+    assert list(found.names) == [info.filename for info in infos]
+    assert "../evil" in found.names
+    assert found.unpacked == sum(info.file_size for info in infos)
+    assert found.programs == ("[console_scripts]\ndemo-tool = demo:main\n",)
 
 
 @pytest.mark.parametrize(
@@ -29,4 +32,4 @@ def test_a_damaged_directory(spoil: object) -> None:
     raw = spoil(wheel_bytes("demo", "1.0", {"demo.py": "x"}))  # type: ignore[operator]
 
     with pytest.raises(WheelError):
-        member_names(Part(len(raw), raw[-16384:], lambda start, size: raw[start : start + size]))
+        read_contents(Part(len(raw), raw[-16384:], lambda start, size: raw[start : start + size]))

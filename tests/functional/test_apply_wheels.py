@@ -1,0 +1,212 @@
+"""Wheels that are refused before anything changes: unknown, wrong, hostile, or more than there is room for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+from cudnn_resolve.errors import InputError, WorldError
+from cudnn_resolve.execution.recover import repair, undo
+from cudnn_resolve.execution.run import Work, carry_out
+from cudnn_resolve.execution.task import Piece, Task, check_task
+from cudnn_resolve.execution.uvlock import can_move, stage
+from cudnn_resolve.host import disk
+from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.host.tool import Tooling
+from cudnn_resolve.record import replace
+from tests.apply_world import ApplyWorld
+from tests.small_wheels import file_of, write_wheel
+
+
+def broken(task: Task, name: str, **changes: object) -> Task:
+    pieces = [replace(one, file=one.file._replace(**changes)) if one.name == name else one for one in task.install]
+    return replace(task, install=tuple(pieces))
+
+
+def test_a_wrong_hash_changes_nothing(world: ApplyWorld, work: Work) -> None:
+    former = world.former()
+
+    with pytest.raises(WorldError) as refused:
+        carry_out(broken(world.task(work.environment), "numpy", hashes={"sha256": "0" * 64}), work)
+
+    assert refused.value.code == "hash-mismatch"
+    assert world.former() == former
+
+
+@pytest.mark.parametrize("hashes", [{}, {"md5": "0" * 32}])
+def test_a_file_without_a_hash_that_counts_is_refused_unless_the_user_says_otherwise(
+    world: ApplyWorld, work: Work, hashes: dict[str, str]
+) -> None:
+    task = broken(world.task(work.environment), "numpy", hashes=hashes)
+
+    with pytest.raises(WorldError, match=r"numpy==2\.0\.0"):
+        carry_out(task, work)
+    assert carry_out(task, replace(work, trusted=True)).status == "done"
+
+
+@pytest.mark.parametrize("installer", ["pip"])
+def test_without_a_file_the_targets_pip_is_asked_where_the_user_says_so(
+    world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(world.wheels))
+    asked = replace(work, trusted=True, host=LinuxHost())
+    task = Task(targets=("numpy",), install=(Piece(name="numpy", version="2.0.0"),))
+
+    with pytest.raises(WorldError, match="nobody has said which files these are"):
+        carry_out(task, work)
+    with pytest.raises(WorldError, match="leaves the versions of more open"):
+        carry_out(replace(task, unpinned=("more",)), asked)
+    assert carry_out(task, asked).status == "done"
+    assert (world.site / "numpy-2.0.0.dist-info").is_dir()
+
+
+def test_a_source_archive_is_refused(work: Work) -> None:
+    file = file_of(Path(__file__))._replace(filename="numpy-2.0.0.tar.gz")
+
+    with pytest.raises(WorldError, match="only be had as source"):
+        carry_out(Task(targets=(), install=(Piece(name="numpy", version="2.0.0", file=file),)), work)
+
+
+def test_an_index_that_vanishes_midway_changes_nothing(world: ApplyWorld, work: Work) -> None:
+    former = world.former()
+
+    with pytest.raises(WorldError):
+        carry_out(broken(world.task(work.environment), "numpy", url="file:///nowhere/numpy.whl"), work)
+
+    assert world.former() == former
+
+
+def evil(world: ApplyWorld, folder: str, **more: object) -> Task:
+    base = world.base / folder
+    file = write_wheel(base, "evil", "1.0", **more)  # type: ignore[arg-type]
+    return Task(targets=("evil",), install=(Piece(name="evil", version="1.0", file=file),))
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        "../../../../escaped.txt",
+        "/tmp/escaped.txt",
+        "evil/../../escaped.txt",
+        "evil-1.0.data/scripts/../../x",
+        "evil-1.0.data/evil/x",
+        "a\\..\\b",
+        "./x",
+        "evil//x",
+        "evil/" * 1200 + "x",
+    ],
+)
+def test_a_wheel_that_would_write_elsewhere_is_refused(world: ApplyWorld, work: Work, member: str) -> None:
+    former = world.former()
+
+    with pytest.raises(WorldError) as refused:
+        carry_out(evil(world, "evil", raw={member: b"x"}), work)
+
+    assert refused.value.code == "wheel-bad"
+    assert world.former() == former
+
+
+@pytest.mark.parametrize("text", ["[console_scripts]\n../../x = a:b", "[gui_scripts] # x\n/x: a:b", "[Console_Scripts]\n  ../x=a:b"])
+def test_a_program_whose_name_is_a_path_is_refused_before_uv_runs(world: ApplyWorld, work: Work, text: str) -> None:
+    with pytest.raises(WorldError, match="no name that a file may have"):
+        carry_out(evil(world, "scripts", raw={"scripts-1.0.dist-info/entry_points.txt": text.encode()}), work)
+
+    assert not list(world.state.glob("**/log.txt")), "the log of the tools that were run"
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("error: No space left on device (os error 28)", "disk-full"),
+        ("error: strange wheel", "installer-failed"),
+        ("error: unexpected argument '--prefix' found", None),
+        ("error: Failed to fetch: `https://repo.example/x.whl`", None),
+    ],
+)
+def test_what_uv_refuses_is_said_before_anything_changes(tmp_path: Path, work: Work, said: str, code: str | None) -> None:
+    uv = tmp_path / "uv"
+    uv.write_text('#!/bin/sh\necho "$SAID [$UV_NO_CACHE$UV_LINK_MODE]" >&2\nexit 2\n')
+    uv.chmod(0o755)
+    environment, tooling = replace(work.environment, uv=str(uv)), Tooling(log=str(tmp_path / "log"))
+
+    if code is None:
+        assert stage((), str(tmp_path), environment, tooling, {"SAID": said}) is None
+        return
+    with pytest.raises(WorldError, match=r"o space left on device|strange wheel") as refused:
+        stage((), str(tmp_path), environment, tooling, {"SAID": said, "UV_NO_CACHE": "1", "UV_LINK_MODE": "symlink"})
+    assert refused.value.code == code
+    assert "[]" in (tmp_path / "log").read_text(), "what the user says to uv of caches and links"
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_empty_folders_of_a_wheel_go_again(world: ApplyWorld, work: Work, *, asked: bool) -> None:
+    file = write_wheel(world.base / "empty", "hollow", "1.0", raw={"hollow/deep/er/": b"", "beside/": b""})
+    task = Task(targets=(), install=(Piece(name="hollow", version="1.0", file=file),))
+
+    assert carry_out(task, work if asked else replace(work, members=None)).status == "done"
+    assert (world.site / "beside").is_dir()
+    assert undo(work, None).status == "undone"
+    assert not (world.site / "hollow").exists()
+    assert not (world.site / "beside").exists()
+
+
+def test_files_are_not_moved_where_folders_hand_on_their_group(world: ApplyWorld, work: Work) -> None:
+    (world.state / "staging").mkdir(parents=True)
+    assert can_move(str(world.state), work.environment)
+    world.site.chmod(0o2775)
+    assert not can_move(str(world.state), work.environment)
+
+
+def test_what_a_killed_apply_had_laid_out_is_gone_after_a_repair(work: Work) -> None:
+    journal = work.shelf.open()
+    journal.add("begin", schema=1, id=1, prefix=work.environment.prefix)
+    staging = Path(journal.folder) / "staging"
+    staging.mkdir()
+
+    assert repair(work) is None
+    assert not staging.exists()
+
+
+def test_room_for_what_cannot_be_moved_is_looked_for_before_the_change(
+    world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former = world.former()
+    monkeypatch.setattr(disk, "can_rename", Mock(return_value=False))
+    monkeypatch.setattr(disk, "free_bytes", Mock(return_value=(1 << 20) + 1000))
+
+    with pytest.raises(WorldError, match="are needed and") as refused:
+        carry_out(world.task(work.environment), work)
+
+    assert refused.value.code == "disk-full"
+    assert world.former() == former
+
+
+def test_a_truncated_wheel_is_refused(world: ApplyWorld, work: Work) -> None:
+    former = world.former()
+    path = world.base / "cut" / "numpy-2.0.0-py3-none-any.whl"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes((world.wheels / path.name).read_bytes()[:300])
+    task = Task(targets=("numpy",), install=(Piece(name="numpy", version="2.0.0", file=file_of(path)),))
+
+    with pytest.raises(WorldError, match="no wheel that can be installed"):
+        carry_out(task, work)
+
+    assert world.former() == former
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        Piece(name="numpy; rm -rf /", version="1"),
+        Piece(name="--index-url=x", version="1"),
+        Piece(name="numpy", version="1 --pre"),
+        Piece(name="numpy", version="$(id)"),
+        Piece(name="../numpy", version="1"),
+    ],
+)
+def test_names_and_versions_that_a_tool_could_read_as_something_else_are_refused(piece: Piece) -> None:
+    with pytest.raises(InputError):
+        check_task(Task(targets=(), install=(piece,)))
