@@ -13,7 +13,6 @@ import check_wheel
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-pytestmark = pytest.mark.xdist_group("wheel")  # built once, not by every worker
 
 
 @pytest.fixture(scope="module")
