@@ -1,4 +1,4 @@
-"""A real virtual environment to apply changes in, made once for each installer."""
+"""A real virtual environment to apply changes in, made once for each installer, and a project to lock."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from cudnn_resolve.execution.run import Work
 from tests.apply_world import ApplyWorld, work_in
+from tests.lock_project import Project
 
 Build = Callable[[str], ApplyWorld]
 
@@ -51,3 +52,17 @@ def work(world: ApplyWorld) -> Iterator[Work]:
     found = work_in(world)
     yield found
     found.hold.release()
+
+
+@pytest.fixture(scope="session")
+def lock_cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Compiled tables for all projects together."""
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture
+def project(tmp_path: Path, lock_cache: str, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project with an index of small wheels, in which `lock` runs."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", lock_cache)
+    return Project(tmp_path)

@@ -20,19 +20,6 @@ from tests.lock_project import ELSEWHERE, TARGET, Project
 from tests.wheel_maker import made_wheel
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Compiled tables for all tests of this file."""
-    return str(tmp_path_factory.mktemp("cache"))
-
-
-@pytest.fixture
-def project(tmp_path: Path, cache: str, monkeypatch: pytest.MonkeyPatch) -> Project:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", cache)
-    return Project(tmp_path)
-
-
 @pytest.fixture
 def locked(project: Project) -> Project:
     done = project(*TARGET, *ELSEWHERE)

@@ -2,27 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from cudnn_resolve.cli.main import main
 from cudnn_resolve.lock.read import read
 from tests.lock_project import ELSEWHERE, TARGET, Project
 from tests.wheel_maker import made_wheel
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Compiled tables for all tests of this file."""
-    return str(tmp_path_factory.mktemp("cache"))
-
-
-@pytest.fixture
-def project(tmp_path: Path, cache: str, monkeypatch: pytest.MonkeyPatch) -> Project:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", cache)
-    return Project(tmp_path)
 
 
 def test_frameworks_with_markers_are_locked_for_the_platforms_that_they_are_for(project: Project) -> None:
