@@ -23,12 +23,12 @@ def run(_question: "dict[str, Any]", tell: "Any") -> None:
     tell("step", "open the driver's library and make a context")
     card = sibling("payload_cudnn").Card()
     device = ctypes.c_int()
-    card.call("cuDeviceGet", ctypes.byref(device), ctypes.c_int(0))
+    card.call("cuDeviceGet", ctypes.byref(device), 0)
     answer = {}  # type: dict[str, Any]
     numbers = {"multiprocessors": MULTIPROCESSORS, "clock_khz": CLOCK_KHZ, "major": MAJOR, "minor": MINOR}
     for name, attribute in numbers.items():
         value = ctypes.c_int()
-        if card.driver.cuDeviceGetAttribute(ctypes.byref(value), ctypes.c_int(attribute), device) == 0:
+        if card.knows("cuDeviceGetAttribute", ctypes.byref(value), attribute, device):
             answer[name] = value.value
     tell("step", "write to the card's memory and read it back")
     content = bytes(bytearray(range(256))) * 4096
@@ -36,13 +36,12 @@ def run(_question: "dict[str, Any]", tell: "Any") -> None:
     answer["memory"] = card.fetch(pointer, len(content)) == content
     card.free([pointer])
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
-    asker = getattr(card.driver, "cuMemGetInfo_v2", None)
-    if asker is not None and asker(ctypes.byref(free), ctypes.byref(total)) == 0:
+    if card.knows("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total)):
         answer.update(free_mib=free.value >> 20, total_mib=total.value >> 20)
     tell("card", answer)
     tell("step", "ask NVML")
     identity = (ctypes.c_ubyte * 16)()
-    if card.driver.cuDeviceGetUuid(ctypes.byref(identity), device) == 0:
+    if card.knows("cuDeviceGetUuid", ctypes.byref(identity), device):
         answer.update(surroundings(bytes(bytearray(identity)).hex()))
     tell("card", answer)
 
