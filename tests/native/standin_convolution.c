@@ -119,6 +119,8 @@ int cudnnSetFilterNdDescriptor(Descriptor *made, int type, int format, int rank,
 int cudnnSetConvolutionNdDescriptor(Descriptor *made, int rank, const int *pad, const int *step, const int *dilation, int mode, int type) {
     if (made->kind != CONVOLUTION || rank < 2 || rank > 6) return bad("no convolution of 2 to 6 dimensions");
     if (mode != 1) return bad("the kernel is not to be turned round");
+    for (int axis = 0; axis < rank; axis++)
+        if (pad[axis] < 0 || step[axis] < 1 || dilation[axis] < 1) return bad("strides and dilations begin at 1");
     made->type = type;
     made->rank = rank;
     made->groups = 1;
