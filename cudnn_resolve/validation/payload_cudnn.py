@@ -337,7 +337,10 @@ class Work:
         raise refusal or unknown or RuntimeError("cuDNN has no algorithm")
 
     def algorithms(self, direction: str, question: "Sequence[Any]") -> "list[int]":
-        """What cuDNN's heuristics would take, the best first of those that always give the same; none where they refuse the question. Any other fault of theirs is one."""
+        """What cuDNN's heuristics would take, first those that always give the same; none where they refuse the question.
+
+        Any other fault of theirs is one.
+        """
         rows = (Perf * 8)()
         found = ctypes.c_int()
         function = "cudnnGetConvolution{}Algorithm_v7".format(direction)
