@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import combinations
@@ -33,6 +34,8 @@ CHANNELS_FIRST = frozenset({"onnxruntime", "mxnet", "cupy"})
 """Frameworks for which the other layout is the exception."""
 WITHOUT_SWITCH = frozenset({"cupy", "ctranslate2", "mxnet"})
 """Frameworks that cannot be told to leave TF32 alone; the libraries below them can."""
+SWITCH_OF_ONNXRUNTIME = re.compile(r"0\.|1\.1?[0-7]\.|1\.[89]\.")
+"""Its releases up to 1.17, whose CUDA provider has no such switch either."""
 TIMED = frozenset({"torch", "tensorflow", "jax", "cupy", "onnxruntime", "paddle"})
 COMPILES = frozenset({"jax", "tensorflow"})
 """Frameworks that take longest: they compile for each case, or load for long."""
@@ -166,4 +169,5 @@ def _has(gpu: VisibleGpu | None, type_: str) -> bool:
 
 
 def _variables(subject: Subject) -> dict[str, str]:
-    return {"NVIDIA_TF32_OVERRIDE": "0"} if subject.module in WITHOUT_SWITCH else {}
+    older = subject.module == "onnxruntime" and SWITCH_OF_ONNXRUNTIME.match(subject.installed.version) is not None
+    return {"NVIDIA_TF32_OVERRIDE": "0"} if older or subject.module in WITHOUT_SWITCH else {}
