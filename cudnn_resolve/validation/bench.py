@@ -85,12 +85,13 @@ class Bench:
 
     def bare(self, path: str, gpu: VisibleGpu | None) -> tuple[Run, ...]:
         """What one libcudnn computes by itself."""
+        self.progress(f"computing with {path} alone" + _on(gpu))
         cases = _able(bare_cases(), gpu)
         return self._cases({"payload": "payload_cudnn", "library": path}, cases, gpu)
 
     def computed(self, subject: Subject, gpu: VisibleGpu | None) -> tuple[Run, ...]:
         """What one framework computes."""
-        self.progress(f"computing with {subject.name}" + (f" on GPU {gpu.index}" if gpu else ""))
+        self.progress(f"computing with {subject.name}" + _on(gpu))
         cases = _able(cases_for(subject.module, everything=self.everything), gpu)
         return self._cases(self._question(subject), cases, gpu, **_variables(subject))
 
@@ -101,6 +102,7 @@ class Bench:
         """
         if subject.module not in TIMED:
             return None
+        self.progress(f"timing {subject.name}" + _on(gpu))
         question = {**self._question(subject), "speed": speed_question(self.types_timed(gpu)), "turn": gpu.index if gpu else 0}
         return self._child(question, gpu=gpu, seconds=SPEED_SECONDS, **_variables(subject))
 
@@ -153,6 +155,10 @@ def watched(cases: Sequence[Case]) -> list[str]:
         if case.name in MUST_USE:
             first.setdefault((case.name, case.type), case.id)
     return list(first.values())
+
+
+def _on(gpu: VisibleGpu | None) -> str:
+    return f" on GPU {gpu.index}" if gpu else ""
 
 
 def _able(cases: Sequence[Case], gpu: VisibleGpu | None) -> tuple[Case, ...]:

@@ -23,6 +23,7 @@ from cudnn_resolve.validation.subject import Subject, gpus_of, subjects_of
 from cudnn_resolve.validation.usage import judge_usage
 
 _MOST_LIBRARIES = 4
+_NAME_ONE = "--python names another environment; `cudnn-resolve plan -f torch` says what a framework takes"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -200,7 +201,7 @@ def _machine(facts: Facts, subjects: Sequence[Subject], gpus: Sequence[VisibleGp
             )
         )
     if not subjects and not wish.frameworks:
-        checks.append(Check(id="frameworks", status="skipped", observed=f"none is installed in {_where(facts)}"))
+        checks.append(Check(id="frameworks", status="skipped", observed=f"none is installed in {_where(facts)}", detail=_NAME_ONE))
     return checks
 
 
