@@ -100,6 +100,10 @@ def surroundings(*, copy: Path | None = None, first: Path | None = None, **env: 
     """The variables of this machine; `copy` goes before what Python finds, `first` before what the loader finds."""
     found = {**os.environ, **env}
     before = [str(copy)] if copy else []
+    if copy:
+        # A whole cuDNN that the loader is led to would stand in for what is broken in the copy.
+        led = found.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+        found["LD_LIBRARY_PATH"] = os.pathsep.join(one for one in led if one and not list(Path(one).glob("libcudnn*")))
     found["PYTHONPATH"] = os.pathsep.join([*before, str(ROOT), *filter(None, [found.get("PYTHONPATH")])])
     if first:
         found["LD_LIBRARY_PATH"] = os.pathsep.join([str(first), *filter(None, [found.get("LD_LIBRARY_PATH")])])
