@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.facts.model import Facts, InstalledFramework, Unknown, WouldLoad, or_none
 from cudnn_resolve.record import dataclass
+from cudnn_resolve.resolution.release import declared
 from cudnn_resolve.version import CodeTarget, CudaVersion, CudnnVersion
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def installed_of(facts: Facts, book: Book) -> tuple[Installed, ...]:
 
 
 def _installed(facts: Facts, book: Book, name: str, version: str, told: InstalledFramework | None) -> Installed:
-    build = _build(book, name, version, told.variant if told else None)
+    builds = _builds(book, name, version, told.variant if told else None)
+    build = builds[0] if builds else None
     cuda = _cuda(told.cuda_built if told else None) or (build.cuda if build else None)
     pip = or_none(facts.packages.pip) or {}
     if (
@@ -65,35 +67,45 @@ def _installed(facts: Facts, book: Book, name: str, version: str, told: Installe
         targets=targets if cuda is not None else (),
         delivery=build.delivery if build else "none",
         would_load=told.would_load if told else None,
-        requires=facts.packages.requires.get(name) or _declared(book, name, version, build),
+        requires=facts.packages.requires.get(name) or _declared(book, facts, builds, name, version),
         is_cpu=_is_cpu(name, version, told, pip),
     )
 
 
-def _build(book: Book, name: str, version: str, variant: str | None) -> Build | None:
+def _builds(book: Book, name: str, version: str, variant: str | None) -> list[Build]:
+    """The builds that it can be, the likeliest first."""
     framework = book.framework_of(name)
     if framework is None:
-        return None
+        return []
     public, _, local = version.partition("+")
     found = [one for one in book.framework(framework).builds if one.package == name and one.version == public]
     exact = [
         one for one in found if (variant and one.variant == variant) or (local and one.variant == local) or one.wheel_version == version
     ]
     if local and not exact:
-        return None
-    default = [one for one in exact or found if one.index == "default" and one.cuda is not None]
-    return next(iter(default or exact or found), None)
+        return []
+    some = exact or found
+    return sorted(some, key=lambda one: one.index != "default" or one.cuda is None)
 
 
-def _declared(book: Book, name: str, version: str, build: Build | None) -> tuple[str, ...]:
-    """What the wheel of that version requires, extras apart, as far as the matrix knows it."""
-    lines = build.requires if build is not None and build.requires is not None else None
-    if lines is None or (build is not None and build.requires_like):
-        package = book.package(name)
-        public = version.partition("+")[0]
-        release = next((one for one in package.releases if one.version == public), None) if package else None
-        lines = (*(lines or ()), *((release.requires or {}).get("x86_64", ()) if release else ()))
-    return tuple(line for line in lines if "extra ==" not in line)
+def _declared(book: Book, facts: Facts, builds: list[Build], name: str, version: str) -> tuple[str, ...]:
+    """What the wheel of that version requires, extras apart, as far as the matrix knows it; where it may be one of several, what all do."""
+    package = book.package(name)
+    public, _, local = version.partition("+")
+    release = next((one for one in package.releases if one.version == public), None) if package else None
+    arch = facts.platform.arch or "x86_64"
+    harvested = (release.requires or {}).get(arch) or (release.requires or {}).get("x86_64") if release else None
+    python = "".join(("cp", *(facts.python.version or "").split(".")[:2]))
+    fit = [one for one in builds if arch in (one.arch or (arch,)) and (python in (one.pythons or (python,)) or python == "cp")]
+    some = [declared(one.requires, one.requires_like, harvested) or () for one in (fit if local else fit[:1])]
+    first, *others = some or [() if local else harvested or ()]
+    plain = [{_plain(line) for line in lines} for lines in others]
+    return tuple(line for line in first if "extra ==" not in line and all(_plain(line) in one for one in plain))
+
+
+def _plain(line: str) -> str:
+    """A requirement without its marker."""
+    return line.partition(";")[0].strip()
 
 
 def _is_cpu(name: str, version: str, told: InstalledFramework | None, pip: object) -> bool:

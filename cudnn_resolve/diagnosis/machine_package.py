@@ -131,24 +131,6 @@ def _cpu_only(machine: Machine) -> Iterator[Finding]:
             )
 
 
-def _declared(machine: Machine) -> Iterator[Finding]:
-    """NVIDIA's wheels in other versions than a framework declares: a note, since the matrix knows the ABI."""
-    differ = []
-    for one in machine.installed:
-        for wanted in requirements_of(one.requires, machine.facts):
-            version = machine.pip.get(wanted.name)
-            if version and wanted.name.startswith("nvidia-") and not within(str(wanted.specifier), version):
-                differ.append(f"{one.label} declares {wanted.name}{wanted.specifier} and {version} is installed")
-    if differ:
-        yield Finding(
-            cause="harmless",
-            severity="info",
-            summary=f"{len(differ)} NVIDIA packages differ from what a framework declares, within what its libraries accept: {differ[0]}",
-            evidence=tuple(fact("packages.pip", text) for text in differ[:6]),
-            confidence=0.8,
-        )
-
-
 def _toolkits(machine: Machine) -> Iterator[Finding]:
     """CUDA toolkits that play no part, since the wheels bring what they load."""
     toolkits: tuple[Toolkit, ...] = or_none(machine.facts.cuda_toolkits) or ()
@@ -165,4 +147,4 @@ def _toolkits(machine: Machine) -> Iterator[Finding]:
         )
 
 
-CHECKS: tuple[Callable[[Machine], Iterator[Finding]], ...] = (_shared_files, _overwritten, _abi, _cpu_only, _declared, _toolkits)
+CHECKS: tuple[Callable[[Machine], Iterator[Finding]], ...] = (_shared_files, _overwritten, _abi, _cpu_only, _toolkits)

@@ -1,0 +1,190 @@
+"""NVIDIA's wheels among the packages, against each other and against what the frameworks declare: findings from facts alone."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from cudnn_resolve.diagnosis.machine import Machine, cudnn_of, fact
+from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
+from cudnn_resolve.diagnosis.specifier import Required, is_version, requirements_of, within
+from cudnn_resolve.facts.model import Unknown
+from cudnn_resolve.version import CudaVersion
+
+if TYPE_CHECKING:
+    from cudnn_resolve.diagnosis.installed import Installed
+
+
+class Declared(NamedTuple):
+    """A wheel of NVIDIA's that a framework declares, and what is there of it."""
+
+    framework: Installed
+    wanted: Required
+    version: str | None
+    """None where it is not installed."""
+
+    @property
+    def text(self) -> str:
+        """The sentence."""
+        here = f"{self.version} is installed" if self.version else "it is not installed"
+        return f"{self.framework.label} declares {self.wanted.name}{self.wanted.specifier} and {here}"
+
+
+def _cudnn_of_wheels(machine: Machine) -> Iterator[Finding]:
+    """The cuDNN wheel against the one that a framework was built with, where nobody looked which copy would be loaded."""
+    for one in machine.installed:
+        if one.would_load is not None or one.cudnn is None or one.cuda is None or one.delivery != "wheel":
+            continue
+        package = f"nvidia-cudnn-cu{one.cuda.major}"
+        found = cudnn_of(machine.pip.get(package))
+        if found is None or found.serves(one.cudnn) or _is_elsewhere(machine, one, package):
+            continue
+        major = found.major != one.cudnn.major
+        yield Finding(
+            cause="cudnn_major_mismatch" if major else "cudnn_too_old_for_framework",
+            severity="error",
+            summary=f"{one.label} is built with cuDNN {one.cudnn}; the cuDNN of its environment is {package} {found}, "
+            f"which is {'of another major' if major else 'older'}",
+            evidence=(fact("packages.pip", one.label), fact("packages.pip", f"{package} {found}")),
+            remedy=_as_declared(one),
+            confidence=0.9,
+        )
+
+
+def _is_elsewhere(machine: Machine, one: Installed, package: str) -> bool:
+    """True where a framework that does not require the wheel of cuDNN may have another copy that serves it."""
+    if one.cudnn is None or any(required.name == package for required in requirements_of(one.requires, machine.facts)):
+        return False
+    versions = [cudnn_of(copy.version) for copy in machine.cudnn if copy.source != "pip"]
+    return isinstance(machine.facts.cudnn, Unknown) or any(version is None or version.serves(one.cudnn) for version in versions)
+
+
+def _as_declared(one: Installed) -> tuple[Remedy, ...]:
+    """What puts the libraries of a framework that stays right; none for what no command can name."""
+    if not is_version(one.version):
+        return ()
+    public = one.version.partition("+")[0]
+    return (Remedy(text=f"install the libraries that {one.label} can work with", command=f"cudnn-resolve apply -f {one.name}=={public}"),)
+
+
+def _linker(machine: Machine) -> Iterator[Finding]:
+    """An nvJitLink older than a library that links with it, which then lacks its symbols (`__nvJitLinkAddData_12_4`)."""
+    for name, version in sorted(machine.pip.items()):
+        cuda = machine.book.cuda_of(name, version)
+        linker = _linker_of(machine, name, version) if cuda is not None else None
+        there = machine.pip.get(linker) if linker is not None else None
+        own = machine.book.cuda_of(linker, there) if linker is not None and there is not None else None
+        if linker is None or cuda is None or own is None or (own.major, own.minor) >= (cuda.major, cuda.minor):
+            continue
+        yield Finding(
+            cause="nvjitlink_mix",
+            severity="error",
+            summary=f"{name} {version} of CUDA {cuda.line} links with {linker}, of which {there} of CUDA {own.line} is installed: "
+            "it is older and lacks symbols that are asked of it",
+            evidence=(fact("packages.pip", f"{name} {version}"), fact("packages.pip", f"{linker} {there}")),
+            remedy=tuple(_newer(machine, linker, cuda)),
+            confidence=0.9,
+        )
+
+
+def _newer(machine: Machine, linker: str, cuda: CudaVersion) -> Iterator[Remedy]:
+    """The newest nvJitLink of the same CUDA, which serves all older ones of its major, too."""
+    table = machine.book.package(linker)
+    releases = [one.version for one in table.releases if not one.yanked] if table else []
+    same = [one for one in releases if (own := machine.book.cuda_of(linker, one)) is not None and own.line == cuda.line]
+    if same:
+        python = shlex.quote(machine.facts.python.path or "python")
+        newest = max(same, key=CudaVersion)
+        yield Remedy(
+            text=f"install the {linker} of CUDA {cuda.line}; only that package changes",
+            command=f"{python} -m pip install --no-deps {linker}=={newest}",
+        )
+
+
+def _linker_of(machine: Machine, name: str, version: str) -> str | None:
+    """The wheel of nvJitLink that a release of a library requires."""
+    table = machine.book.package(name)
+    release = next((one for one in table.releases if one.version == version), None) if table else None
+    arch = machine.facts.platform.arch or "x86_64"
+    lines = (release.requires or {}).get(arch, ()) if release else ()
+    return next((one.name for one in requirements_of(lines, machine.facts) if one.name.startswith("nvidia-nvjitlink")), None)
+
+
+def _declared(machine: Machine) -> list[Declared]:
+    """NVIDIA's wheels that are not as a framework declares them; cuDNN of another ABI is the matter of `_cudnn_of_wheels`."""
+    found = []
+    for one in machine.installed:
+        for wanted in requirements_of(one.requires, machine.facts):
+            version = machine.pip.get(wanted.name)
+            if wanted.name.startswith("nvidia-") and (version is None or not within(str(wanted.specifier), version)):
+                found.append(Declared(one, wanted, version))
+    return found
+
+
+def _accepts(machine: Machine, one: Declared) -> bool:
+    """True where NVIDIA's ABI promise covers the version that is there."""
+    from packaging.version import Version
+
+    from cudnn_resolve.resolution.package import abi_range
+
+    component = machine.book.component(one.wanted.name)
+    if component is None or one.version is None or not is_version(one.version):
+        return False
+    return abi_range(component, one.wanted.specifier)[1](Version(one.version))
+
+
+def _other_versions(machine: Machine) -> Iterator[Finding]:
+    """NVIDIA's wheels in other versions than a framework declares: a note where the ABI allows it, else a warning."""
+    differ = [one for one in _declared(machine) if one.version is not None]
+    fine = [one for one in differ if _accepts(machine, one)]
+    told = ("nvidia-cudnn", *(("nvidia-nvjitlink",) if any(_linker(machine)) else ()))
+    rest = [one for one in differ if one not in fine and not one.wanted.name.startswith(told)]
+    if fine:
+        some = "1 NVIDIA package differs" if len(fine) == 1 else f"{len(fine)} NVIDIA packages differ"
+        yield Finding(
+            cause="harmless",
+            severity="info",
+            summary=f"{some} from what a framework declares, within what its libraries accept: {_first(fine)}",
+            evidence=_evidence(fine),
+            confidence=0.8,
+        )
+    if rest:
+        yield Finding(
+            cause="cuda_runtime_missing",
+            severity="warning",
+            summary=f"a CUDA library is of a release that the build does not promise to work with: {_first(rest)}",
+            evidence=_evidence(rest),
+            remedy=_as_declared(rest[0].framework),
+            confidence=0.7,
+        )
+
+
+def _lacking(machine: Machine) -> Iterator[Finding]:
+    """NVIDIA's wheels that a framework declares and that are not installed, in an environment of which every package is known."""
+    lacking = [one for one in _declared(machine) if one.version is None and machine.facts.packages.requires.get(one.framework.name)]
+    if not lacking:
+        return
+    names = ", ".join(dict.fromkeys(one.wanted.name for one in lacking))
+    toolkits = machine.facts.cuda_toolkits
+    elsewhere = bool(toolkits) or isinstance(toolkits, Unknown)
+    only_cudnn = all(one.wanted.name.startswith("nvidia-cudnn") for one in lacking)
+    yield Finding(
+        cause="cudnn_missing" if only_cudnn else "cuda_runtime_missing",
+        severity="warning" if elsewhere or machine.driver_absent else "error",
+        summary=f"{lacking[0].framework.label} declares wheels of NVIDIA's that are not installed: {names}",
+        evidence=_evidence(lacking),
+        remedy=_as_declared(lacking[0].framework),
+        confidence=0.8,
+    )
+
+
+def _first(found: list[Declared]) -> str:
+    return found[0].text if len(found) == 1 else f"for one, {found[0].text}"
+
+
+def _evidence(found: list[Declared]) -> tuple[Evidence, ...]:
+    return tuple(fact("packages.pip", one.text) for one in found[:6])
+
+
+CHECKS: tuple[Callable[[Machine], Iterator[Finding]], ...] = (_cudnn_of_wheels, _linker, _lacking, _other_versions)
