@@ -79,7 +79,7 @@ def remedies(findings: Iterable[Finding], situation: Situation, book: Book) -> l
     out = []
     first = True
     for one in findings:
-        own = tuple(_here(remedy, situation) for remedy in one.remedy)
+        own = tuple(each for remedy in one.remedy for each in _here(remedy, situation, book, tried=first))
         every = {remedy.command or remedy.text: remedy for remedy in (*_of(one, situation, book, tried=first), *reversed(own))}
         rest = tuple(remedy for remedy in every.values() if remedy not in own)
         out.append(replace(one, remedy=(*own, *rest)))
@@ -87,11 +87,14 @@ def remedies(findings: Iterable[Finding], situation: Situation, book: Book) -> l
     return out
 
 
-def _here(remedy: Remedy, situation: Situation) -> Remedy:
+def _here(remedy: Remedy, situation: Situation, book: Book, *, tried: bool) -> Iterator[Remedy]:
     """A remedy for this environment and this user."""
     if remedy.command is None:
-        return remedy
-    return replace(remedy, command=repeated(_plainly(remedy.command, situation.facts), situation.wishes))
+        yield remedy
+    elif tried and remedy.command.startswith("cudnn-resolve apply -f ") and situation.facts is not None:
+        yield from planned(remedy.text, remedy.command, situation.facts, book, situation.wishes)
+    else:
+        yield replace(remedy, command=repeated(_plainly(remedy.command, situation.facts), situation.wishes))
 
 
 def _of(finding: Finding, situation: Situation, book: Book, *, tried: bool) -> Iterator[Remedy]:
