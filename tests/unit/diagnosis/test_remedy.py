@@ -321,3 +321,12 @@ def test_what_a_pattern_has_is_let_through_by_an_anchor(line: str) -> None:
 def test_another_python_is_no_remedy_for_a_wheel_of_another_system(tag: str, *, another: bool) -> None:
     found = commands(f"ERROR: msgpack-1.0.8-cp38-cp38-{tag}.whl is not a supported wheel on this platform.\n")
     assert any("--python 3.8" in one for one in found) is another
+
+
+def test_another_build_of_the_same_release_comes_before_another_release() -> None:
+    log, pip = "AssertionError: Torch not compiled with CUDA enabled\n", {"pip": {"torch": "2.6.0+cpu"}}
+    here: dict[str, Any] = {"driver": {"version": "580.82.07"}, "packages": pip}
+    t4, rtx = ({"name": name, "compute_capability": code} for name, code in (("Tesla T4", "7.5"), ("NVIDIA GeForce RTX 5090", "12.0")))
+
+    assert commands(log, gpus=[t4], **here)[0] == "cudnn-resolve apply -f torch==2.6.0"
+    assert commands(log, gpus=[rtx], **here)[0] == "cudnn-resolve apply -f torch", "which has no code for that card"
