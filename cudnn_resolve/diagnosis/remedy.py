@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
+from cudnn_resolve.diagnosis.fitting import is_of_system
 from cudnn_resolve.diagnosis.model import Finding, Remedy
 from cudnn_resolve.diagnosis.place import missing, place_values, wheel_component
 from cudnn_resolve.diagnosis.planned import is_known, planned, repeated
@@ -82,9 +83,15 @@ def remedies(findings: Iterable[Finding], situation: Situation, book: Book) -> l
         own = tuple(_here(remedy, situation) for remedy in one.remedy)
         every = {remedy.command or remedy.text: remedy for remedy in (*_of(one, situation, book, tried=first), *reversed(own))}
         rest = tuple(remedy for remedy in every.values() if remedy not in own)
-        out.append(replace(one, remedy=(*own, *rest)))
+        out.append(replace(one, remedy=_begun((*own, *rest))))
         first = first and one.severity == "info"
     return out
+
+
+def _begun(every: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
+    """The remedies, the first of which is no "or": what stood before it in the table may have been left out."""
+    first = replace(every[0], text=every[0].text.removeprefix("or ")) if every else None
+    return every if first is None else (first, *every[1:])
 
 
 def _here(remedy: Remedy, situation: Situation) -> Remedy:
@@ -100,6 +107,8 @@ def _of(finding: Finding, situation: Situation, book: Book, *, tried: bool) -> I
     matches = situation.matches.get(finding.cause, ())
     values = _values(finding, matches, situation, book)
     features = situation.features | _features(matches, situation)
+    if is_of_system(matches, situation.facts):
+        features = features | {"other-system"}
     vague = []
     for row in book.helps():
         if row.cause != finding.cause or any(one not in features for one in row.needs) or any(one in features for one in row.unless):
