@@ -138,7 +138,8 @@ def is_elsewhere(platform: str, facts: Facts | None) -> bool:
     return (system is not None and of != system) or bool(arch and named and same.get(named, named) != same.get(arch, arch))
 
 
-def wanted_of(matches: list[Match]) -> Wanted | None:
+def wanted_of(matches: Iterable[Match]) -> Wanted | None:
+    """What was asked for, by the first message that names it."""
     for match in matches:
         for name in ("requirement", "wheel", "package"):
             text = match.fields.get(name)

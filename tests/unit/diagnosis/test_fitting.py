@@ -15,7 +15,10 @@ from tests.written_logs import book
 LINUX = {"system": "linux", "arch": "x86_64", "glibc": "2.35"}
 NO_MATCH = "ERROR: No matching distribution found for {}\n"
 REFUSED = "ERROR: {} is not a supported wheel on this platform.\n"
-UV_REFUSED = "error: Distribution `{} @ registry` can't be installed because it doesn't have a source distribution or wheel for the current platform\n"
+UV_REFUSED = (
+    "error: Distribution `{} @ registry` can't be installed because it doesn't have a source distribution "
+    "or wheel for the current platform\n"
+)
 
 
 def first(log: str, python: str | None = None, platform: dict[str, Any] | None = None) -> Finding:

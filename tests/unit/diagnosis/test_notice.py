@@ -6,7 +6,9 @@ import pytest
 
 from tests.written_logs import judged, loud
 
-PIP = 'torch 2.4.1 requires nvidia-cudnn-cu12==9.1.0.70; platform_system == "Linux", but you have nvidia-cudnn-cu12 {} which is incompatible.\n'
+PIP = (
+    'torch 2.4.1 requires nvidia-cudnn-cu12==9.1.0.70; sys_platform == "linux", but you have nvidia-cudnn-cu12 {} which is incompatible.\n'
+)
 CHECK = "tensorflow 2.19.0 has requirement nvidia-cudnn-cu12<10.0,>=9.3.0.75; extra == 'and-cuda', but you have nvidia-cudnn-cu12 {}.\n"
 UV = "The package `torch` requires `nvidia-cudnn-cu12==9.1.0.70 ; sys_platform == 'linux'`, but `{}` is installed\n"
 NOISE = "I tensorflow/core: could not open file to read NUMA node: /sys/bus/pci\n"
