@@ -98,7 +98,10 @@ def _together(log: list[Finding], machine: list[Finding]) -> list[Finding]:
         sure = max([one.confidence, *(other.confidence for other in same)])
         what = tuple(remedy for other in same for remedy in other.remedy)
         open_ = None if same else one.undecided
-        out.append(replace(one, evidence=(*one.evidence, *extra[:4]), remedy=(*one.remedy, *what), confidence=sure, undecided=open_))
+        # What the facts are surer of than the log is said in their words.
+        said = next((other.summary for other in same if other.severity == one.severity and other.confidence > one.confidence), one.summary)
+        whole = replace(one, summary=said, evidence=(*one.evidence, *extra[:4]), remedy=(*one.remedy, *what))
+        out.append(replace(whole, confidence=sure, undecided=open_))
     rest.sort(key=lambda one: (SEVERITIES.index(one.severity), -one.confidence))
     if log and any(one.severity != "info" for one in log):
         rest = [one for one in rest if one.cause != "harmless"]

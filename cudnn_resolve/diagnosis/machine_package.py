@@ -149,6 +149,29 @@ def _declared(machine: Machine) -> Iterator[Finding]:
         )
 
 
+def _lacking(machine: Machine) -> Iterator[Finding]:
+    """NVIDIA's wheels that the metadata of an installed framework declares and that are not there."""
+    for one in machine.installed:
+        lines = machine.facts.packages.requires.get(one.name, ())
+        wanted = {need.name: need.specifier for need in requirements_of(lines, machine.facts) if need.name.startswith("nvidia-")}
+        gone = [name for name in wanted if name not in machine.pip]
+        if one.cuda is None or one.delivery != "wheel" or not gone:
+            continue
+        others = [copy for copy in or_none(machine.facts.cuda_toolkits) or () if copy.version.partition(".")[0] == str(one.cuda.major)]
+        cudnn = all("cudnn" in name for name in gone)
+        if cudnn and one.would_load is not None and one.would_load.version:
+            continue
+        many = f"{len(gone)} NVIDIA packages that are" if len(gone) > 1 else "an NVIDIA package that is"
+        brought = f"; CUDA {others[0].version} in {others[0].path or others[0].source} may bring what they hold" if others else ""
+        yield Finding(
+            cause="cudnn_missing" if cudnn else "cuda_runtime_missing",
+            severity="info" if others and not cudnn else "warning" if machine.driver_absent else "error",
+            summary=f"{one.label} declares {many} not installed: {', '.join(gone)}{brought}",
+            evidence=(fact("packages.pip", one.label), *(fact("packages.requires", f"{name}{wanted[name]}") for name in gone)),
+            confidence=0.8 if others else 0.92,
+        )
+
+
 def _toolkits(machine: Machine) -> Iterator[Finding]:
     """CUDA toolkits that play no part, since the wheels bring what they load."""
     toolkits: tuple[Toolkit, ...] = or_none(machine.facts.cuda_toolkits) or ()
@@ -165,4 +188,4 @@ def _toolkits(machine: Machine) -> Iterator[Finding]:
         )
 
 
-CHECKS: tuple[Callable[[Machine], Iterator[Finding]], ...] = (_shared_files, _overwritten, _abi, _cpu_only, _declared, _toolkits)
+CHECKS: tuple[Callable[[Machine], Iterator[Finding]], ...] = (_shared_files, _overwritten, _abi, _cpu_only, _declared, _lacking, _toolkits)
