@@ -157,7 +157,8 @@ def _lacking(machine: Machine) -> Iterator[Finding]:
         gone = [name for name in wanted if name not in machine.pip]
         if one.cuda is None or one.delivery != "wheel" or not gone:
             continue
-        others = [copy for copy in or_none(machine.facts.cuda_toolkits) or () if copy.version.partition(".")[0] == str(one.cuda.major)]
+        toolkits = or_none(machine.facts.cuda_toolkits) or ()
+        others = [each for each in toolkits if (each.version or "").partition(".")[0] == str(one.cuda.major)]
         cudnn = all("cudnn" in name for name in gone)
         if cudnn and one.would_load is not None and one.would_load.version:
             continue
