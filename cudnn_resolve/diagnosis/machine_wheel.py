@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudnn_resolve.diagnosis.machine import Machine, cudnn_of, fact
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
 from cudnn_resolve.diagnosis.specifier import Required, is_version, requirements_of, within
-from cudnn_resolve.facts.model import Unknown
+from cudnn_resolve.facts.model import Unknown, or_none
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 if TYPE_CHECKING:
@@ -219,22 +219,27 @@ def _other_versions(machine: Machine) -> Iterator[Finding]:
 
 
 def _lacking(machine: Machine) -> Iterator[Finding]:
-    """NVIDIA's wheels that a framework declares and that are not installed, in an environment of which every package is known."""
-    lacking = [one for one in _declared(machine) if one.version is None and machine.facts.packages.requires.get(one.framework.name)]
-    if not lacking:
-        return
-    names = ", ".join(dict.fromkeys(one.wanted.name for one in lacking))
-    toolkits = machine.facts.cuda_toolkits
-    elsewhere = bool(toolkits) or isinstance(toolkits, Unknown)
-    only_cudnn = all(one.wanted.name.startswith("nvidia-cudnn") for one in lacking)
-    yield Finding(
-        cause="cudnn_missing" if only_cudnn else "cuda_runtime_missing",
-        severity="warning" if elsewhere or machine.driver_absent else "error",
-        summary=f"{lacking[0].framework.label} declares wheels of NVIDIA's that are not installed: {names}",
-        evidence=_evidence(lacking),
-        remedy=_as_declared(lacking[0].framework),
-        confidence=0.8,
-    )
+    """NVIDIA's wheels that the metadata of an installed framework declares and that are not there."""
+    for one in machine.installed:
+        lines = machine.facts.packages.requires.get(one.name, ())
+        wanted = {need.name: need.specifier for need in requirements_of(lines, machine.facts) if need.name.startswith("nvidia-")}
+        gone = [name for name in wanted if name not in machine.pip]
+        if one.cuda is None or one.delivery != "wheel" or not gone:
+            continue
+        toolkits = or_none(machine.facts.cuda_toolkits) or ()
+        others = [each for each in toolkits if (each.version or "").partition(".")[0] == str(one.cuda.major)]
+        cudnn = all("cudnn" in name for name in gone)
+        if cudnn and one.would_load is not None and one.would_load.version:
+            continue
+        many = f"{len(gone)} NVIDIA packages that are" if len(gone) > 1 else "an NVIDIA package that is"
+        brought = f"; CUDA {others[0].version} in {others[0].path or others[0].source} may bring what they hold" if others else ""
+        yield Finding(
+            cause="cudnn_missing" if cudnn else "cuda_runtime_missing",
+            severity="info" if others and not cudnn else "warning" if machine.driver_absent else "error",
+            summary=f"{one.label} declares {many} not installed: {', '.join(gone)}{brought}",
+            evidence=(fact("packages.pip", one.label), *(fact("packages.requires", f"{name}{wanted[name]}") for name in gone)),
+            confidence=0.8 if others else 0.92,
+        )
 
 
 def _first(found: list[Declared]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
+from cudnn_resolve.diagnosis.fitting import is_of_system
 from cudnn_resolve.diagnosis.model import Finding, Remedy
 from cudnn_resolve.diagnosis.place import missing, place_values, wheel_component
 from cudnn_resolve.diagnosis.planned import is_known, is_possible, planned, repeated
@@ -84,9 +85,15 @@ def remedies(findings: Iterable[Finding], situation: Situation, book: Book) -> l
         own = tuple(each for remedy in one.remedy for each in _here(remedy, situation, book, tried=first))
         every = {remedy.command or remedy.text: remedy for remedy in (*_of(one, situation, book, tried=first), *reversed(own))}
         rest = tuple(remedy for remedy in every.values() if remedy not in own)
-        out.append(replace(one, remedy=(*own, *rest)))
+        out.append(replace(one, remedy=_begun((*own, *rest))))
         first = first and one.severity == "info"
     return out
+
+
+def _begun(every: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
+    """The remedies, the first of which is no "or": what stood before it in the table may have been left out."""
+    first = replace(every[0], text=every[0].text.removeprefix("or ")) if every else None
+    return every if first is None else (first, *every[1:])
 
 
 def _here(remedy: Remedy, situation: Situation, book: Book, *, tried: bool) -> Iterator[Remedy]:
@@ -105,6 +112,8 @@ def _of(finding: Finding, situation: Situation, book: Book, *, tried: bool) -> I
     matches = situation.matches.get(finding.cause, ())
     values = _values(finding, matches, situation, book)
     features = situation.features | _features(matches, situation)
+    if is_of_system(matches, situation.facts):
+        features = features | {"other-system"}
     vague = []
     for row in book.helps():
         if row.cause != finding.cause or any(one not in features for one in row.needs) or any(one in features for one in row.unless):

@@ -85,17 +85,6 @@ def test_a_library_older_than_the_build_is_a_warning() -> None:
     assert "torch 2.6.0 declares nvidia-cublas-cu12==12.4.5.8 and 12.1.3.1 is installed" in found[0].summary
 
 
-def test_wheels_that_are_declared_and_lacking_are_all_named() -> None:
-    requires = {"torch": ["numpy", "nvidia-cublas-cu12==12.4.5.8", "nvidia-nccl-cu12==2.21.5", "nvidia-cudnn-cu12==9.1.0.70; extra == 'x'"]}
-    pip = {"torch": "2.6.0", "numpy": "1.26.4"}
-    (one,) = findings(pip, packages={"requires": requires}, cuda_toolkits=[])
-    assert (one.severity, one.cause) == ("error", "cuda_runtime_missing")
-    assert one.summary.endswith("nvidia-cublas-cu12, nvidia-nccl-cu12")
-    toolkit = [{"version": "12.4", "path": "/usr/local/cuda-12.4", "source": "apt"}]
-    assert ("warning", "cuda_runtime_missing") in told(pip, packages={"requires": requires}, cuda_toolkits=toolkit), "those may serve"
-    assert not told({**pip, "nvidia-cublas-cu12": "12.4.5.8", "nvidia-nccl-cu12": "2.21.5"}, packages={"requires": requires})
-
-
 @pytest.mark.parametrize("python", ["3.10.12", "3.11.9"])
 def test_of_two_wheels_that_it_may_be_only_what_both_declare_is_held_against_it(python: str) -> None:
     pip = {"torch": "2.8.0+cu126", "nvidia-cuda-nvrtc-cu12": "12.6.77", "nvidia-cudnn-cu12": "9.10.2.21"}
