@@ -26,7 +26,8 @@ CASES_SECONDS = 300.0
 """For all cases of one framework; the first use of a card that is newer than the build compiles for minutes."""
 SPEED_SECONDS = 180.0
 """For the times of one framework, with its wait for its turn."""
-CARD_SECONDS = 30.0
+CARD_SECONDS = 60.0
+"""For a context; without the persistence mode the driver wakes every card of the machine first."""
 MOST_RESTARTS = 3
 """How often the rest of the cases is tried again in a new child after one ended its child."""
 PAYLOADS = frozenset({"torch", "tensorflow", "jax", "cupy", "onnxruntime", "ctranslate2", "paddle", "mxnet"})
