@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from cudnn_resolve.facts.model import CudnnCopy, Facts, Unknown
-from cudnn_resolve.record import dataclass
+from cudnn_resolve.record import dataclass, field, replace
 from cudnn_resolve.validation.child import Told, one_line
 from cudnn_resolve.validation.model import Check, Status
 from cudnn_resolve.validation.subject import Subject
@@ -35,6 +36,8 @@ class Cudnn:
     """Part or descriptor to the status with which cuDNN answered for it; 0 is good."""
     engines: Mapping[str, str]
     """Engine library to why it cannot be opened; "" where it can."""
+    compiler: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """How libnvrtc came, which some engines call; empty where nobody looked."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,6 +99,7 @@ def _cudnn(path: str, answer: Mapping[str, Any]) -> Cudnn:
         version=_version(answer.get("version")),
         checks={part: status for part, status in statuses.items() if isinstance(status, int)},
         engines={name: one_line(str(why)) for name, why in _mapping(answer.get("engines")).items()},
+        compiler=_mapping(answer.get("nvrtc")),
     )
 
 
@@ -216,7 +220,34 @@ def judge_cudnn(prefix: str, subjects: Sequence[Subject], told: Told, facts: Fac
     checks = tuple(_judge_version(f"{prefix}cudnn", subject, seen, told) for subject in subjects)
     if not seen.cudnn_directories and not told.failure:
         return checks
-    return *checks, _judge_parts(f"{prefix}cudnn-parts", subjects, told, facts)
+    return *checks, _judge_parts(f"{prefix}cudnn-parts", subjects, told, facts), *_judge_compiler(f"{prefix}nvrtc", subjects, seen)
+
+
+def _judge_compiler(id_: str, subjects: Sequence[Subject], seen: Seen) -> Iterator[Check]:
+    """Whether the engines that compile at run time have a compiler; most convolutions do without them, and nothing else tells of it."""
+    told = next((one.compiler for one in seen.cudnns if one.compiler), None)
+    if told is None or len(subjects) > 1:
+        return
+    name, how, path = (one_line(str(told.get(key) or ""), 300) for key in ("name", "how", "path"))
+    blank = Check(
+        id=id_,
+        framework=subjects[0].name if subjects else None,
+        status="passed",
+        expected="libnvrtc compiles for cuDNN's engines",
+        observed=f"{path or name} compiles" + (": it is in another wheel, from where the framework must load it" if how == "wheel" else ""),
+    )
+    if not how:
+        why = one_line(str(told.get("why") or ""))
+        yield replace(blank, status="warning", observed=f"{name} cannot be opened: {why}", detail=_WITHOUT_COMPILER)
+    elif told.get("status") != 0:
+        status = one_line(str(told.get("status")), 20)
+        detail = f"at status 7 its libnvrtc-builtins is missing or of another release; {_WITHOUT_COMPILER}"
+        yield replace(blank, status="warning", observed=f"{path or name} compiles nothing (status {status})", detail=detail)
+    else:
+        yield blank
+
+
+_WITHOUT_COMPILER = "engines of cuDNN that compile at run time (fused and attention operations) will fail, all others work"
 
 
 def _judge_version(id_: str, subject: Subject, seen: Seen, told: Told) -> Check:

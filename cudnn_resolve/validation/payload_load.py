@@ -336,6 +336,10 @@ def ask_cudnn(path: str, tell: "Any") -> None:
     tell("cudnn", answer)
     if major >= 9:
         answer["engines"] = open_engines(major, tell)
+        tell("cudnn", answer)
+    if major >= 8 and cuda:
+        tell("step", "libnvrtc compiles a program")
+        answer["nvrtc"] = sys.modules["payload_run"].sibling("payload_nvrtc").ask(cuda // 1000, path, mapped())
     tell("cudnn", answer)
 
 
