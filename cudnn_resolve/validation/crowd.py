@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.validation.child import Told
@@ -11,6 +13,12 @@ MOST = 4
 """More would wait for the same disk."""
 PROCESS_MIB, PROGRAM_MIB = 4 << 10, 4 << 10
 """What a child with a framework is given of the machine's memory, and of a card's, where several run at a time."""
+EXCLUSIVE = (1, 3)
+"""CU_COMPUTEMODE_EXCLUSIVE of old drivers, and CU_COMPUTEMODE_EXCLUSIVE_PROCESS."""
+GREEDY: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"XLA_PYTHON_CLIENT_PREALLOCATE": ("true", "1"), "TF_FORCE_GPU_ALLOW_GROWTH": ("false", "0")}
+)
+"""Variables of the user, which are left as they are, with which a program takes most of a card."""
 _THREADS = re.compile(r"^Cpus_allowed:\s*([0-9a-f,]{1,4000})$", re.MULTILINE)
 _FREE = re.compile(r"^MemAvailable:\s*([0-9]{1,15}) kB$", re.MULTILINE)
 
@@ -26,8 +34,14 @@ def processes_at_once(host: Host) -> int:
     return max(1, min(max(2, processors // 2), (int(free[1]) >> 10) // PROCESS_MIB, MOST))
 
 
-def programs_on(looked: Told) -> int:
-    """How many programs a card has room for at a time, by what it told of its memory; one where it told nothing."""
+def programs_on(looked: Told, environ: Mapping[str, str]) -> int:
+    """How many programs may be on a card at a time, by what it told of itself; one where it told nothing of its memory.
+
+    One, too, on a card that administrators keep for one process at a time, and where the user has JAX or TensorFlow take all memory.
+    """
     answer = looked.last("card")
-    free = answer.get("free_mib") if isinstance(answer, dict) else None
+    facts = answer if isinstance(answer, dict) else {}
+    free = facts.get("free_mib")
+    if facts.get("mode") in EXCLUSIVE or any(environ.get(name, "").lower() in words for name, words in GREEDY.items()):
+        return 1
     return max(1, free // PROGRAM_MIB) if isinstance(free, int) and 0 < free < 1 << 24 else 1

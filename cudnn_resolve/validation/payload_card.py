@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-MULTIPROCESSORS, CLOCK_KHZ, MAJOR, MINOR = 16, 13, 75, 76
+MULTIPROCESSORS, CLOCK_KHZ, MAJOR, MINOR, MODE = 16, 13, 75, 76, 20
 SM_CLOCK = 1
 NVML = "ask NVML"
 TOO_SMALL = 7
@@ -26,7 +26,7 @@ def run(_question: "dict[str, Any]", tell: "Any") -> None:
     device = ctypes.c_int()
     card.call("cuDeviceGet", ctypes.byref(device), 0)
     answer = {}  # type: dict[str, Any]
-    numbers = {"multiprocessors": MULTIPROCESSORS, "clock_khz": CLOCK_KHZ, "major": MAJOR, "minor": MINOR}
+    numbers = {"multiprocessors": MULTIPROCESSORS, "clock_khz": CLOCK_KHZ, "major": MAJOR, "minor": MINOR, "mode": MODE}
     for name, attribute in numbers.items():
         value = ctypes.c_int()
         if card.knows("cuDeviceGetAttribute", ctypes.byref(value), attribute, device):

@@ -128,7 +128,7 @@ class Floor:
             return checks
         is_slice = "MIG" in (gpu.visible or "").upper() or " MIG " in (gpu.name or "")
         pace = pace_of(looked, self.known.architecture(gpu.compute_capability), self.known.peak(gpu.name), is_slice=is_slice)
-        at_once = min(max(self.bench.at_once // cards, 1), programs_on(looked))
+        at_once = min(max(self.bench.at_once // cards, 1), programs_on(looked, self.bench.host.environ))
         able = [one for one in self.subjects if not one.is_cpu_build and one.module in PAYLOADS]
         works = [partial(self._bare, path, gpu, prefix) for path in self.libraries]
         works += [partial(self._computed, one, gpu, prefix) for one in able]

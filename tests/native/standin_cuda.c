@@ -2,6 +2,7 @@
  *
  *   STANDIN_LIBCUDA  works (default) | hang | hang-late | abort | segfault | a status that cuInit returns
  *   STANDIN_CUDA     12040
+ *   STANDIN_MODE     3: only one process at a time may be on a card
  *   STANDIN_GPUS     name|major.minor|MiB|uuid;...     CUDA_VISIBLE_DEVICES  obeyed where it is one digit, empty or -1
  */
 #include <stdio.h>
@@ -64,6 +65,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
     if (sscanf(field(place(device), 1), "%d.%d", &major, &minor) != 2) return 999;
     switch (attribute) {
         case 13: *value = 1590000; return 0;
+        case 20: *value = atoi(setting("STANDIN_MODE", "0")); return 0;
         case 16: *value = 40; return 0;
         case 75: *value = major; return 0;
         case 76: *value = minor; return 0;

@@ -28,4 +28,18 @@ def test_two_where_the_machine_does_not_say() -> None:
 
 @pytest.mark.parametrize(("free", "programs"), [(141_000, 34), (15_000, 3), (200, 1), (None, 1), ("x", 1), (0, 1)])
 def test_as_many_as_a_card_has_room_for(free: object, programs: int) -> None:
-    assert programs_on(telling(("card", {"memory": True, "free_mib": free}))) == programs
+    assert programs_on(telling(("card", {"memory": True, "free_mib": free, "mode": 0})), {}) == programs
+
+
+@pytest.mark.parametrize(
+    ("mode", "environ", "programs"),
+    [
+        (3, {}, 1),
+        (1, {}, 1),
+        (0, {"XLA_PYTHON_CLIENT_PREALLOCATE": "true"}, 1),
+        (0, {"TF_FORCE_GPU_ALLOW_GROWTH": "False"}, 1),
+        (0, {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}, 10),
+    ],
+)
+def test_one_on_a_card_for_one_and_beside_a_program_that_takes_all(mode: int, environ: dict[str, str], programs: int) -> None:
+    assert programs_on(telling(("card", {"memory": True, "free_mib": 40_960, "mode": mode})), environ) == programs

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cudnn_resolve.validation import payload_card, payload_cudnn, payload_load
+from cudnn_resolve.validation.crowd import EXCLUSIVE
 
 CUDNN = (
     ("nvidia-cudnn-cu11", "8.5.0.96"),
@@ -182,10 +183,12 @@ def test_every_function_of_the_driver_takes_what_it_is_given(wheel: tuple[str, s
     attributes = {
         "MULTIPROCESSOR_COUNT": payload_card.MULTIPROCESSORS,
         "CLOCK_RATE": payload_card.CLOCK_KHZ,
+        "COMPUTE_MODE": payload_card.MODE,
         "COMPUTE_CAPABILITY_MAJOR": payload_card.MAJOR,
         "COMPUTE_CAPABILITY_MINOR": payload_card.MINOR,
     }
     assert {name: told.number(f"CU_DEVICE_ATTRIBUTE_{name}") for name in attributes} == attributes
+    assert told.number("CU_COMPUTEMODE_EXCLUSIVE_PROCESS") in EXCLUSIVE
 
 
 @pytest.mark.network
