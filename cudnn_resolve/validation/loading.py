@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from cudnn_resolve.facts.model import CudnnCopy, Facts, Unknown
-from cudnn_resolve.record import dataclass, field, replace
+from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.validation.child import Told, one_line
 from cudnn_resolve.validation.model import Check, Status
 from cudnn_resolve.validation.subject import Subject
@@ -36,8 +35,6 @@ class Cudnn:
     """Part or descriptor to the status with which cuDNN answered for it; 0 is good."""
     engines: Mapping[str, str]
     """Engine library to why it cannot be opened; "" where it can."""
-    compiler: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    """How libnvrtc came, which some engines call; empty where nobody looked."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,7 +96,6 @@ def _cudnn(path: str, answer: Mapping[str, Any]) -> Cudnn:
         version=_version(answer.get("version")),
         checks={part: status for part, status in statuses.items() if isinstance(status, int)},
         engines={name: one_line(str(why)) for name, why in _mapping(answer.get("engines")).items()},
-        compiler=_mapping(answer.get("nvrtc")),
     )
 
 
@@ -211,7 +207,7 @@ def judge_library(id_: str, told: Told, facts: Facts) -> tuple[Check, ...]:
         detail = _PARTS_ELSEWHERE if alone else ""
         return (Check(id=f"{id_}/load", status="failed", expected="it opens", observed=why, detail=detail, output=told.output),)
     opened = Check(id=f"{id_}/load", status="passed", expected="it opens", observed=f"{version} from {seen.homes(version)}")
-    return opened, _judge_parts(f"{id_}/parts", (), told, facts)
+    return opened, _judge_parts(f"{id_}/parts", (), _loaded(told), facts)
 
 
 def judge_cudnn(prefix: str, subjects: Sequence[Subject], told: Told, facts: Facts) -> tuple[Check, ...]:
@@ -220,15 +216,28 @@ def judge_cudnn(prefix: str, subjects: Sequence[Subject], told: Told, facts: Fac
     checks = tuple(_judge_version(f"{prefix}cudnn", subject, seen, told) for subject in subjects)
     if not seen.cudnn_directories and not told.failure:
         return checks
-    return *checks, _judge_parts(f"{prefix}cudnn-parts", subjects, told, facts), *_judge_compiler(f"{prefix}nvrtc", subjects, seen)
+    parts = _judge_parts(f"{prefix}cudnn-parts", subjects, _loaded(told), facts)
+    return *checks, parts, *_judge_compiler(f"{prefix}nvrtc", subjects, told)
 
 
-def _judge_compiler(id_: str, subjects: Sequence[Subject], seen: Seen) -> Iterator[Check]:
+_COMPILES = "libnvrtc compiles a program"
+"""The last step of a child, behind everything that is told of what loads."""
+
+
+def _loaded(told: Told) -> Told:
+    """What was told up to the last step, which is judged by itself."""
+    return replace(told, failure="") if told.step == _COMPILES else told
+
+
+def _judge_compiler(id_: str, subjects: Sequence[Subject], told: Told) -> Iterator[Check]:
     """Whether the engines that compile at run time have a compiler; most convolutions do without them, and nothing else tells of it."""
-    told = next((one.compiler for one in seen.cudnns if one.compiler), None)
-    if told is None or len(subjects) > 1:
+    answer = told.last("compiler")
+    facts: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
+    ended = bool(told.failure) and told.step == _COMPILES
+    if (not facts and not ended) or len(subjects) > 1:
         return
-    name, how, path = (one_line(str(told.get(key) or ""), 300) for key in ("name", "how", "path"))
+    name, how, path, why = (one_line(str(facts.get(key) or ""), 300) for key in ("name", "how", "path", "why"))
+    status = one_line(str(facts.get("status")), 20)
     blank = Check(
         id=id_,
         framework=subjects[0].name if subjects else None,
@@ -236,13 +245,14 @@ def _judge_compiler(id_: str, subjects: Sequence[Subject], seen: Seen) -> Iterat
         expected="libnvrtc compiles for cuDNN's engines",
         observed=f"{path or name} compiles" + (": it is in another wheel, from where the framework must load it" if how == "wheel" else ""),
     )
-    if not how:
-        why = one_line(str(told.get("why") or ""))
-        yield replace(blank, status="warning", observed=f"{name} cannot be opened: {why}", detail=_WITHOUT_COMPILER)
-    elif told.get("status") != 0:
-        status = one_line(str(told.get("status")), 20)
+    warned = replace(blank, status="warning", detail=_WITHOUT_COMPILER)
+    if ended:
+        yield replace(warned, observed=f"{told.step}: {told.failure}", output=told.output)
+    elif not how:
+        yield replace(warned, observed=f"{name} cannot be opened: {why}")
+    elif facts.get("status") != 0:
         detail = f"at status 7 its libnvrtc-builtins is missing or of another release; {_WITHOUT_COMPILER}"
-        yield replace(blank, status="warning", observed=f"{path or name} compiles nothing (status {status})", detail=detail)
+        yield replace(warned, observed=f"{path or name} compiles nothing (status {status})", detail=detail)
     else:
         yield blank
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from cudnn_resolve.record import replace
 from cudnn_resolve.validation import payload_nvrtc
-from cudnn_resolve.validation.loading import judge_loading
+from cudnn_resolve.validation.loading import judge_library, judge_loading
 from cudnn_resolve.validation.model import Check
 from tests.native.template import compile_library
 from tests.unit.validation.recordings import TORCH, facts, telling
@@ -43,9 +44,15 @@ def test_it_is_looked_for_in_the_process_as_the_loader_does_and_in_other_wheels(
     assert next(iter(payload_nvrtc.NAMES[11])) == ask(wheels, 11)["name"] == "libnvrtc.so.11.2"
 
 
+LOADED: tuple[tuple[str, object], ...] = (
+    ("imported", ["torch", "2.6.0", 1.0]),
+    ("cudnn", {"path": "/env/libcudnn.so.9", "version": "9.1.0", "checks": {}}),
+    ("libraries", {"/env/libcudnn.so.9": None}),
+)
+
+
 def judged(**compiler: object) -> Check | None:
-    answer = {"path": "/env/libcudnn.so.9", "version": "9.1.0", "checks": {}, "nvrtc": {"name": "libnvrtc.so.12", **compiler}}
-    told = telling(("imported", ["torch", "2.6.0", 1.0]), ("cudnn", answer), ("libraries", {"/env/libcudnn.so.9": None}))
+    told = telling(*LOADED, ("step", "libnvrtc compiles a program"), ("compiler", {"name": "libnvrtc.so.12", **compiler}))
     return next((one for one in judge_loading(TORCH, told, facts(), has_gpu=False) if one.id == "torch/nvrtc"), None)
 
 
@@ -66,3 +73,14 @@ def test_what_is_said_of_it(compiler: dict[str, object], status: str, words: str
     assert check.status == status
     assert words in (check.observed or "")
     assert ("compile at run time" in check.detail) == (status == "warning")
+
+
+def test_one_that_ends_the_process_is_no_fault_of_cudnn() -> None:
+    told = replace(telling(*LOADED, ("step", "libnvrtc compiles a program"), stderr="last words", end=False), failure="crashed (SIGSEGV)")
+
+    checks = {one.id: one for one in judge_loading(TORCH, told, facts(), has_gpu=False)}
+
+    assert checks["torch/cudnn-parts"].status == "passed"
+    assert (checks["torch/nvrtc"].status, checks["torch/nvrtc"].observed) == ("warning", "libnvrtc compiles a program: crashed (SIGSEGV)")
+    assert checks["torch/nvrtc"].output == ("last words",)
+    assert [one.status for one in judge_library("x", told, facts())] == ["passed", "passed"]
