@@ -387,7 +387,7 @@ def test_what_a_card_tells(stack: str, monkeypatch: pytest.MonkeyPatch, env: dic
     """NVML can be done without: a card whose memory holds what is written is tested on."""
     working_nvml(Path(stack))
     monkeypatch.setattr("cudnn_resolve.validation.bench.CARD_SECONDS", 0.5 if "STANDIN_LIBCUDA" in env else 30)
-    host = LinuxHost(environ={"LD_LIBRARY_PATH": stack, "STANDIN_GPUS": GPU, "STANDIN_OTHERS": "3", **env})
+    host = LinuxHost(environ={"LD_LIBRARY_PATH": stack, "STANDIN_GPUS": GPU, "STANDIN_OTHERS": "3", "STANDIN_MODE": "3", **env})
     told = Bench(host=host, python=sys.executable, progress=lambda _text: None).card(VisibleGpu(index=0))
 
     check = judge_card("card", told, 0)
@@ -395,11 +395,12 @@ def test_what_a_card_tells(stack: str, monkeypatch: pytest.MonkeyPatch, env: dic
     assert (check.status, check.observed) == (status, words)
     if not env:
         card = told.last("card")
-        assert {name: card[name] for name in ("others", "clock_mhz", "most_mhz", "multiprocessors", "major", "minor")} == {
+        assert {name: card[name] for name in ("others", "clock_mhz", "most_mhz", "multiprocessors", "major", "minor", "mode")} == {
             "others": 3,
             "clock_mhz": 1500,
             "most_mhz": 1590,
             "multiprocessors": 40,
             "major": 7,
             "minor": 5,
+            "mode": 3,
         }
