@@ -62,7 +62,7 @@ def context_of(matches: Iterable[Match], book: Book, facts: Facts | None = None)
     matches = list(matches)
     frameworks = tuple(dict.fromkeys((*_frameworks(matches), *(_installed(facts, book) if facts is not None else ()))))
     cards = tuple(dict.fromkeys(one.fields["card"] for one in matches if "card" in one.fields))
-    missing = {one.line for one in matches if one.symptom.cause in ("cudnn_missing", "lib_not_on_path")}
+    missing = {one.line for one in matches if one.symptom.cause in ("cudnn_missing", "lib_not_on_path", "cudnn_too_old_for_framework")}
     return Context(
         capabilities=(*_capabilities(matches, cards, book), *(_gpus(facts) if facts is not None else ())),
         frameworks=frameworks,
@@ -95,7 +95,7 @@ def _is_meant(match: Match, known: dict[str, list[str]]) -> bool:
 
 def _frameworks(matches: list[Match]) -> Iterable[tuple[str, str]]:
     for one in matches:
-        if one.symptom.id == "context-framework":
+        if one.symptom.id in ("context-framework", "context-framework-of-model"):
             name = one.fields["package"].lower().replace("_", "-")
             yield ("torch" if name == "pytorch" else name), one.fields["version"].rstrip(".-+")
 

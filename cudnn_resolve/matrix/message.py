@@ -73,6 +73,7 @@ KINDS: dict[str, FieldKind] = {
     "cudaname": FieldKind(pattern=r"(?:cuBLAS|cuFFT|cuRAND|CUPTI|CUDA|NCCL|nvJitLink)", take=str),
     "cudapath": FieldKind(pattern=r"(?:(?!/nvidia/|site-packages)[^\s'\"]){0,240}libnvJitLink[^\s'\"]{0,30}", take=str),
     "tick": FieldKind(pattern=r"[`']", take=str),
+    "mangled": FieldKind(pattern=r"\w{1,400}", take=str),
     "torchsymbol": FieldKind(
         pattern=r"(?:_ZNK?(?:2at|3c10|5torch|St\w{1,20}torch)\w{1,200}|\w{0,20}(?:caffe2|THCState|PyThread_tss)\w{0,60})", take=str
     ),
