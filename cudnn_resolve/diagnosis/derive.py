@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.diagnosis.context import NEWEST, OLDEST, Context, Present
 from cudnn_resolve.diagnosis.copies import part_loaded, part_outdated
+from cudnn_resolve.diagnosis.fitting import part_wheel
 from cudnn_resolve.diagnosis.model import Match
 from cudnn_resolve.diagnosis.package import part_pip
 from cudnn_resolve.diagnosis.place import missing, place_of
@@ -251,4 +252,5 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     part_loaded,
     part_outdated,
     part_pip,
+    part_wheel,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.diagnosis.specifier import is_version
 from cudnn_resolve.facts.model import Facts, InstalledFramework, Unknown, WouldLoad, or_none
 from cudnn_resolve.record import dataclass
 from cudnn_resolve.resolution.release import declared
@@ -12,6 +13,9 @@ from cudnn_resolve.version import CodeTarget, CudaVersion, CudnnVersion
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build
+
+CPU_PACKAGES = frozenset({"tensorflow-cpu", "paddlepaddle", "onnxruntime"})
+"""Packages without CUDA, of which the one with CUDA has another name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,6 +26,8 @@ class Installed:
     version: str
     cuda: CudaVersion | None = None
     cudnn: CudnnVersion | None = None
+    others: tuple[tuple[CudaVersion | None, CudnnVersion | None], ...] = ()
+    """CUDA and cuDNN of further builds that it can be, where neither the facts nor its version say which."""
     targets: tuple[CodeTarget, ...] = ()
     delivery: str = "none"
     would_load: WouldLoad | None = None
@@ -64,6 +70,7 @@ def _installed(facts: Facts, book: Book, name: str, version: str, told: Installe
         version=version,
         cuda=cuda,
         cudnn=_cudnn(told.cudnn_built if told else None) or (build.cudnn if build else None),
+        others=() if told is not None and told.cuda_built else tuple((one.cuda, one.cudnn) for one in builds[1:]),
         targets=targets if cuda is not None else (),
         delivery=build.delivery if build else "none",
         would_load=told.would_load if told else None,
@@ -78,7 +85,8 @@ def _builds(book: Book, name: str, version: str, variant: str | None) -> list[Bu
     if framework is None:
         return []
     public, _, local = version.partition("+")
-    found = [one for one in book.framework(framework).builds if one.package == name and one.version == public]
+    every = [one for one in book.framework(framework).builds if one.package == name]
+    found = [one for one in every if one.version == public] or _of_same_minor(every, public)
     exact = [
         one for one in found if (variant and one.variant == variant) or (local and one.variant == local) or one.wheel_version == version
     ]
@@ -86,6 +94,17 @@ def _builds(book: Book, name: str, version: str, variant: str | None) -> list[Bu
         return []
     some = exact or found
     return sorted(some, key=lambda one: one.index != "default" or one.cuda is None)
+
+
+def _of_same_minor(every: list[Build], public: str) -> list[Build]:
+    """For a patch release that the tables do not have: the builds of another one of its minor, where all of them are alike."""
+    minor = public.split(".")[:2]
+    near = [one for one in every if one.version.split(".")[:2] == minor] if len(minor) == 2 and is_version(public) else []
+    kinds: dict[str, set[tuple[object, ...]]] = {}
+    for one in near:
+        kinds.setdefault(one.version, set()).add((one.variant, one.index, one.cuda, one.cudnn, one.delivery))
+    alike = all(kind == kinds[near[0].version] for kind in kinds.values())
+    return [one for one in near if one.version == near[0].version] if near and alike else []
 
 
 def _declared(book: Book, facts: Facts, builds: list[Build], name: str, version: str) -> tuple[str, ...]:
@@ -111,7 +130,7 @@ def _plain(line: str) -> str:
 def _is_cpu(name: str, version: str, told: InstalledFramework | None, pip: object) -> bool:
     if told is not None and told.variant is not None:
         return told.variant == "cpu"
-    if version.endswith("+cpu") or name in ("tensorflow-cpu", "paddlepaddle", "onnxruntime"):
+    if version.endswith("+cpu") or name in CPU_PACKAGES:
         return True
     packages = dict(pip)  # type: ignore[call-overload]
     plain = not any(one.startswith(("jax-cuda", "jax-rocm")) for one in packages) and "+cuda" not in packages.get("jaxlib", "")

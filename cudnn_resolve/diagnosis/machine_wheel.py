@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudnn_resolve.diagnosis.machine import Machine, cudnn_of, fact
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
 from cudnn_resolve.diagnosis.specifier import Required, is_version, requirements_of, within
-from cudnn_resolve.facts.model import Unknown
-from cudnn_resolve.version import CudaVersion
+from cudnn_resolve.facts.model import Unknown, or_none
+from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.installed import Installed
@@ -32,32 +32,90 @@ class Declared(NamedTuple):
 
 
 def _cudnn_of_wheels(machine: Machine) -> Iterator[Finding]:
-    """The cuDNN wheel against the one that a framework was built with, where nobody looked which copy would be loaded."""
+    """The cuDNN that there is against the one that a framework was built with, where nobody looked which copy would be loaded."""
     for one in machine.installed:
-        if one.would_load is not None or one.cudnn is None or one.cuda is None or one.delivery != "wheel":
+        if one.would_load is not None or one.cudnn is None or one.cuda is None or one.delivery not in ("wheel", "system"):
             continue
-        package = f"nvidia-cudnn-cu{one.cuda.major}"
-        found = cudnn_of(machine.pip.get(package))
-        if found is None or found.serves(one.cudnn) or _is_elsewhere(machine, one, package):
+        required = {each.name for each in requirements_of(one.requires, machine.facts)}
+        pip = ((name, cudnn_of(text)) for name, text in machine.pip.items() if name.startswith("nvidia-cudnn"))
+        wheels = {f"{name} {version}": version for name, version in pip if version is not None}
+        own = {text: version for text, version in wheels.items() if text.partition(" ")[0] in required}
+        if own:
+            found = own
+        elif isinstance(machine.facts.cudnn, Unknown) or machine.driver_absent:
+            continue  # there may be other copies; and where nothing computes, none is wanted
+        else:
+            versions = [(copy, cudnn_of(copy.version)) for copy in machine.cudnn if copy.source != "pip"]
+            if any(version is None for _, version in versions):
+                continue
+            found = wheels | {f"{version} ({copy.path or copy.source})": version for copy, version in versions if version is not None}
+        builds = [one.cudnn, *(cudnn for _, cudnn in one.others if cudnn is not None)]
+        if any(version.serves(built) for version in found.values() for built in builds):
             continue
-        major = found.major != one.cudnn.major
+        if not found and (_is_lacking(machine, one) or not _has_cuda(machine, one)):
+            continue  # one finding is enough
+        yield _unserved(one, one.cudnn, found)
+
+
+def _unserved(one: Installed, built: CudnnVersion, found: dict[str, CudnnVersion]) -> Finding:
+    """A framework that finds no cuDNN that serves it among those that there are."""
+    what = ", ".join(found)
+    major = all(version.major != built.major for version in found.values())
+    kind = "another major" if major else "an older minor release"
+    return Finding(
+        cause="cudnn_missing" if not found else "cudnn_major_mismatch" if major else "cudnn_too_old_for_framework",
+        severity="error",
+        summary=f"{one.label} is built with cuDNN {built}, and "
+        + (f"what there is of cuDNN is of {kind}: {what}" if found else "no copy of cuDNN was found"),
+        evidence=(fact("packages.pip", one.label), *((fact("cudnn", what),) if found else ())),
+        remedy=_as_declared(one),
+        confidence=0.9,
+    )
+
+
+def _cuda_of_anybody(machine: Machine) -> Iterator[Finding]:
+    """A framework that takes the CUDA libraries from outside where there are none of its major, in a wheel, a toolkit or the cache."""
+    if machine.driver_absent:
+        return
+    for one in machine.installed:
+        served = one.would_load is not None and one.would_load.path is not None
+        if one.cuda is None or served or one.delivery not in ("wheel", "system") or _has_cuda(machine, one):
+            continue
+        if _is_lacking(machine, one):
+            continue
         yield Finding(
-            cause="cudnn_major_mismatch" if major else "cudnn_too_old_for_framework",
+            cause="cuda_runtime_missing",
             severity="error",
-            summary=f"{one.label} is built with cuDNN {one.cudnn}; the cuDNN of its environment is {package} {found}, "
-            f"which is {'of another major' if major else 'older'}",
-            evidence=(fact("packages.pip", one.label), fact("packages.pip", f"{package} {found}")),
+            summary=f"{one.label} is built for CUDA {one.cuda} and brings no libraries of it, and there are none here: "
+            "neither NVIDIA's wheels nor a toolkit",
+            evidence=(fact("packages.pip", one.label), fact("cuda_toolkits", "no CUDA of that major was found")),
             remedy=_as_declared(one),
-            confidence=0.9,
+            confidence=0.85,
         )
 
 
-def _is_elsewhere(machine: Machine, one: Installed, package: str) -> bool:
-    """True where a framework that does not require the wheel of cuDNN may have another copy that serves it."""
-    if one.cudnn is None or any(required.name == package for required in requirements_of(one.requires, machine.facts)):
-        return False
-    versions = [cudnn_of(copy.version) for copy in machine.cudnn if copy.source != "pip"]
-    return isinstance(machine.facts.cudnn, Unknown) or any(version is None or version.serves(one.cudnn) for version in versions)
+def _is_lacking(machine: Machine, one: Installed) -> bool:
+    """True where `_lacking` speaks of a framework."""
+    return any(
+        each.framework is one and each.version is None for each in _declared(machine) if machine.facts.packages.requires.get(one.name)
+    )
+
+
+def _has_cuda(machine: Machine, one: Installed) -> bool:
+    """True where there are CUDA libraries of a major that a framework can use, or nobody looked."""
+    if isinstance(machine.facts.cuda_toolkits, Unknown) or isinstance(machine.facts.packages.pip, Unknown):
+        return True
+    majors = {cuda.major for cuda in (one.cuda, *(cuda for cuda, _ in one.others)) if cuda is not None}
+    components = (machine.book.component(name) for name in machine.pip)
+    there = {component.cuda_major for component in components if component is not None and component.library != "cudnn"}
+    there |= {
+        int(version.partition(".")[0])
+        for toolkit in machine.facts.cuda_toolkits or ()
+        if (version := toolkit.version or "0")[0].isdecimal()
+    }
+    unnamed = any(toolkit.version is None for toolkit in machine.facts.cuda_toolkits or ())
+    cached = any(path.rpartition("/")[2].startswith(("libcublas.so", "libcudart.so")) for path in machine.loader.ldconfig)
+    return unnamed or cached or bool(majors & there)
 
 
 def _as_declared(one: Installed) -> tuple[Remedy, ...]:
@@ -161,22 +219,27 @@ def _other_versions(machine: Machine) -> Iterator[Finding]:
 
 
 def _lacking(machine: Machine) -> Iterator[Finding]:
-    """NVIDIA's wheels that a framework declares and that are not installed, in an environment of which every package is known."""
-    lacking = [one for one in _declared(machine) if one.version is None and machine.facts.packages.requires.get(one.framework.name)]
-    if not lacking:
-        return
-    names = ", ".join(dict.fromkeys(one.wanted.name for one in lacking))
-    toolkits = machine.facts.cuda_toolkits
-    elsewhere = bool(toolkits) or isinstance(toolkits, Unknown)
-    only_cudnn = all(one.wanted.name.startswith("nvidia-cudnn") for one in lacking)
-    yield Finding(
-        cause="cudnn_missing" if only_cudnn else "cuda_runtime_missing",
-        severity="warning" if elsewhere or machine.driver_absent else "error",
-        summary=f"{lacking[0].framework.label} declares wheels of NVIDIA's that are not installed: {names}",
-        evidence=_evidence(lacking),
-        remedy=_as_declared(lacking[0].framework),
-        confidence=0.8,
-    )
+    """NVIDIA's wheels that the metadata of an installed framework declares and that are not there."""
+    for one in machine.installed:
+        lines = machine.facts.packages.requires.get(one.name, ())
+        wanted = {need.name: need.specifier for need in requirements_of(lines, machine.facts) if need.name.startswith("nvidia-")}
+        gone = [name for name in wanted if name not in machine.pip]
+        if one.cuda is None or one.delivery != "wheel" or not gone:
+            continue
+        toolkits = or_none(machine.facts.cuda_toolkits) or ()
+        others = [each for each in toolkits if (each.version or "").partition(".")[0] == str(one.cuda.major)]
+        cudnn = all("cudnn" in name for name in gone)
+        if cudnn and one.would_load is not None and one.would_load.version:
+            continue
+        many = f"{len(gone)} NVIDIA packages that are" if len(gone) > 1 else "an NVIDIA package that is"
+        brought = f"; CUDA {others[0].version} in {others[0].path or others[0].source} may bring what they hold" if others else ""
+        yield Finding(
+            cause="cudnn_missing" if cudnn else "cuda_runtime_missing",
+            severity="info" if others and not cudnn else "warning" if machine.driver_absent else "error",
+            summary=f"{one.label} declares {many} not installed: {', '.join(gone)}{brought}",
+            evidence=(fact("packages.pip", one.label), *(fact("packages.requires", f"{name}{wanted[name]}") for name in gone)),
+            confidence=0.8 if others else 0.92,
+        )
 
 
 def _first(found: list[Declared]) -> str:
@@ -187,4 +250,4 @@ def _evidence(found: list[Declared]) -> tuple[Evidence, ...]:
     return tuple(fact("packages.pip", one.text) for one in found[:6])
 
 
-CHECKS: tuple[Callable[[Machine], Iterator[Finding]], ...] = (_cudnn_of_wheels, _linker, _lacking, _other_versions)
+CHECKS: tuple[Callable[[Machine], Iterator[Finding]], ...] = (_cuda_of_anybody, _cudnn_of_wheels, _linker, _lacking, _other_versions)

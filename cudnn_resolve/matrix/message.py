@@ -104,6 +104,7 @@ KINDS: dict[str, FieldKind] = {
     "word": FieldKind(pattern=r"[\w.+-]{1,80}", take=str),
     "package": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}", take=str),
     "requirement": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]{1,3}[^\s()=<>!~][^\s()]{0,60})?", take=str),
+    "localrequirement": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}==[\w.]{1,20}\+cu\d{2,3}", take=str),
     "number": FieldKind(pattern=r"\d{1,18}", take=int),
     "hex": FieldKind(pattern=r"(?:0x)?[0-9a-f]{1,6}", take=lambda text: int(text, 16)),
     "name": FieldKind(pattern=r"[\w][\w .()/+-]{0,60}?", take=str),

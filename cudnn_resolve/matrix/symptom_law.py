@@ -32,6 +32,7 @@ DERIVED = frozenset(
         "numpy-too-new",
         "protobuf-too-old",
         "nvidia-cuda-key",
+        "other-system",
         "tensorflow",
         "jax",
         "torch",
@@ -43,7 +44,7 @@ FIELDS = frozenset(
     {
         *("python", "targets", "framework", "wheel", "cudnn_wheel", "declared", "major", "built", "next", "numpy_before"),
         *("away", "on_path", "wheels_on_path"),
-        *("name", "wanted", "nearest", "renamed", "same", "here", "line", "index"),
+        *("name", "wanted", "nearest", "nearest_here", "outside", "renamed", "same", "here", "line", "index"),
         *("extension_name", "nvcc", "together", "newest", "in_the_way", "archive", "keyring", "switched_off"),
     }
 )

@@ -85,20 +85,61 @@ def test_a_library_older_than_the_build_is_a_warning() -> None:
     assert "torch 2.6.0 declares nvidia-cublas-cu12==12.4.5.8 and 12.1.3.1 is installed" in found[0].summary
 
 
-def test_wheels_that_are_declared_and_lacking_are_all_named() -> None:
-    requires = {"torch": ["numpy", "nvidia-cublas-cu12==12.4.5.8", "nvidia-nccl-cu12==2.21.5", "nvidia-cudnn-cu12==9.1.0.70; extra == 'x'"]}
-    pip = {"torch": "2.6.0", "numpy": "1.26.4"}
-    (one,) = findings(pip, packages={"requires": requires}, cuda_toolkits=[])
-    assert (one.severity, one.cause) == ("error", "cuda_runtime_missing")
-    assert one.summary.endswith("nvidia-cublas-cu12, nvidia-nccl-cu12")
-    toolkit = [{"version": "12.4", "path": "/usr/local/cuda-12.4", "source": "apt"}]
-    assert ("warning", "cuda_runtime_missing") in told(pip, packages={"requires": requires}, cuda_toolkits=toolkit), "those may serve"
-    assert not told({**pip, "nvidia-cublas-cu12": "12.4.5.8", "nvidia-nccl-cu12": "2.21.5"}, packages={"requires": requires})
-
-
 @pytest.mark.parametrize("python", ["3.10.12", "3.11.9"])
 def test_of_two_wheels_that_it_may_be_only_what_both_declare_is_held_against_it(python: str) -> None:
     pip = {"torch": "2.8.0+cu126", "nvidia-cuda-nvrtc-cu12": "12.6.77", "nvidia-cudnn-cu12": "9.10.2.21"}
     assert not told(pip, python={"version": python}), "the cu128 wheel of the same release declares others"
     with_full = {"torch": "2.5.1+cu121", "nvidia-cuda-nvrtc-cu12": "12.4.127"}
     assert bool(told(with_full, python={"version": python})) == (python == "3.11.9"), "3.10 has a wheel with the libraries inside"
+
+
+TOOLKIT = [{"version": "12.2", "path": "/usr/local/cuda-12.2", "source": "runfile"}]
+SYSTEM = {"soname": 8, "path": "/usr/lib/x86_64-linux-gnu", "source": "apt"}
+
+
+@pytest.mark.parametrize(
+    ("pip", "cudnn", "toolkits", "expected"),
+    [
+        ({"tensorflow": "2.15.1"}, [], [], "cuda_runtime_missing"),
+        ({"tensorflow": "2.15.1"}, [], TOOLKIT, "cudnn_missing"),
+        ({"tensorflow": "2.15.1"}, [{**SYSTEM, "version": "8.9.6.50"}], TOOLKIT, None),
+        ({"tensorflow": "2.15.1"}, [{**SYSTEM, "version": "8.6.0"}], TOOLKIT, "cudnn_too_old_for_framework"),
+        ({"tensorflow": "2.15.1"}, [{**SYSTEM, "version": None}], TOOLKIT, None),
+        ({"tensorflow": "2.15.1", "nvidia-cudnn-cu12": "8.9.4.25", "nvidia-cublas-cu12": "12.2.5.6"}, [], [], None),
+        ({"ctranslate2": "4.5.0"}, [{**SYSTEM, "version": "8.9.7"}], TOOLKIT, "cudnn_major_mismatch"),
+        ({"onnxruntime-gpu": "1.18.0", "nvidia-cudnn-cu12": "9.1.0.70"}, [], TOOLKIT, "cudnn_major_mismatch"),
+        ({"onnxruntime-gpu": "1.18.0"}, [{**SYSTEM, "version": "8.9.7"}], TOOLKIT, None),
+        ({"cupy-cuda12x": "13.0.0"}, [], [], "cuda_runtime_missing"),
+        ({"cupy-cuda12x": "13.0.0"}, [], [{"version": None, "path": "/opt/cuda", "source": "other"}], None),
+    ],
+)
+def test_what_comes_from_outside_is_there_or_it_is_an_error(
+    pip: dict[str, str], cudnn: list[dict[str, Any]], toolkits: list[dict[str, Any]], expected: str | None
+) -> None:
+    found = findings(pip, cudnn=cudnn, cuda_toolkits=toolkits)
+    assert [one.cause for one in found if one.severity == "error"] == ([expected] if expected else [])
+    assert not [one for one in findings(pip) if one.severity == "error"], "nobody looked for copies and toolkits"
+    absent = [one for one in findings(pip, cudnn=cudnn, cuda_toolkits=toolkits, driver=None, gpus=[]) if one.severity == "error"]
+    assert not absent, "without a driver nothing is wanted"
+
+
+def test_a_patch_release_that_the_tables_do_not_have_is_as_the_others_of_its_minor() -> None:
+    told_of = findings({"onnxruntime-gpu": "1.20.99"}, cudnn=[], cuda_toolkits=[])
+    assert [one.cause for one in told_of] == ["cuda_runtime_missing"]
+    assert not findings({"onnxruntime-gpu": "7.1.0"}, cudnn=[], cuda_toolkits=[])
+
+
+@pytest.mark.parametrize(
+    ("pip", "expected"),
+    [
+        ({"tensorflow": "2.15.1", "numpy": "2.1.0"}, ("error", "numpy_abi")),
+        ({"tensorflow": "2.15.1", "numpy": "1.22.0"}, ("warning", "numpy_abi")),
+        ({"tensorflow": "2.15.1", "numpy": "1.26.4", "protobuf": "5.29.1"}, ("warning", "protobuf_abi")),
+        ({"tensorflow": "2.15.1", "numpy": "1.26.4", "protobuf": "4.25.3"}, None),
+        ({"onnxruntime": "1.20.0", "onnxruntime-gpu": "1.20.0"}, ("warning", "framework_pkg_mismatch")),
+        ({"cupy-cuda11x": "13.0.0", "cupy-cuda12x": "13.0.0"}, ("warning", "framework_pkg_mismatch")),
+        ({"tensorflow": "2.4.1", "tensorflow-gpu": "2.4.1"}, ("info", "framework_pkg_mismatch")),
+    ],
+)
+def test_packages_beside_a_framework(pip: dict[str, str], expected: tuple[str, str] | None) -> None:
+    assert told(pip) == ({expected} if expected else set())
