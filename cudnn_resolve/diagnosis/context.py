@@ -23,7 +23,7 @@ NEWEST = Capability(10, 0)
 OLDEST = Capability(7, 5)
 """Below this a GPU is older than what the newest builds hold code for."""
 
-_WANTS = ("cudnn_missing", "lib_not_on_path", "pip_pin_unavailable", "pip_wheel_unavailable_for_python")
+_WANTS = ("cudnn_missing", "cudnn_too_old_for_framework", "lib_not_on_path", "pip_pin_unavailable", "pip_wheel_unavailable_for_python")
 """Causes whose lines name a cuDNN that is wanted, not one that is there."""
 _ASKS = ("noise-pip-notice", "pip-cudnn-other-major")
 """Symptoms whose lines name both."""
@@ -105,7 +105,7 @@ def _is_meant(match: Match, known: dict[str, list[str]]) -> bool:
 
 def _frameworks(matches: list[Match]) -> Iterable[tuple[str, str]]:
     for one in matches:
-        if one.symptom.id == "context-framework":
+        if one.symptom.id in ("context-framework", "context-framework-of-model"):
             name = one.fields["package"].lower().replace("_", "-")
             yield ("torch" if name == "pytorch" else name), one.fields["version"].rstrip(".-+")
 

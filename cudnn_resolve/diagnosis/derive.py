@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.diagnosis.context import NEWEST, OLDEST, Context, Present
+from cudnn_resolve.diagnosis.copies import part_loaded, part_outdated
 from cudnn_resolve.diagnosis.fitting import part_wheel
 from cudnn_resolve.diagnosis.model import Match
 from cudnn_resolve.diagnosis.package import part_pip
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
 
+_OPENED_BY_GRAPH = ("libcudnn_engines_precompiled.so", "libcudnn_engines_runtime_compiled.so", "libcudnn_heuristic.so")
+"""Parts of cuDNN 9 that libcudnn_graph opens once it is loaded itself."""
 _OF_NVML = ("nvml-mismatch", "container-cli-mismatch")
 Suspects = dict[str, Suspect]
 
@@ -144,6 +147,9 @@ def _part_cudnn(found: Suspects, case: Case) -> Suspects:
             f"{lib} is wanted, a file of cuDNN {_words(majors)}; hosted notebooks come with a cuDNN, so theirs is of another major version"
         )
         found["cudnn_major_mismatch"] = _move(absent, "cudnn_major_mismatch", 2, text, found, [])
+    elif lib.startswith(_OPENED_BY_GRAPH):
+        text = f"{lib} is wanted and not found, although libcudnn_graph, which opens it, was: the directory of this cuDNN is not searched"
+        found["lib_not_on_path"] = _move(absent, "lib_not_on_path", 4, text, found, [])
     elif any(one.symptom.id == "loader-cudnn-9-parts" for one in absent.matches):
         text = (
             f"the parts of cuDNN 9 ({lib} and its other names) are not found: an older cuDNN is installed, or its directory is not searched"
@@ -220,13 +226,19 @@ def _part_runtime(found: Suspects, _: Case) -> Suspects:
 
 
 def _part_kernel_image(found: Suspects, case: Case) -> Suspects:
-    """No code for a card that the log does not name: by what the build holds."""
+    """No code for a card that the log does not name: by what the build holds, else by the age of PyTorch that its words tell.
+
+    The hint at TORCH_USE_CUDA_DSA came with 2.0, AcceleratorError with 2.8: between them the cards that builds did not know were mostly
+    new ones (Hopper, Blackwell), from 2.8 on the usual build knows those and has dropped old ones.
+    """
     old, new = found.get("gpu_arch_too_old_for_build"), found.get("gpu_arch_too_new_for_build")
     if old and new and max(old.weight, new.weight) <= 66:
         if "build-lacks-new" in case.features:
             found["gpu_arch_too_new_for_build"] = replace(new, weight=old.weight + 6)
         elif "build-drops-old" in case.features:
             found["gpu_arch_too_old_for_build"] = replace(old, weight=max(old.weight, new.weight) + 6)
+        elif "torch-2" in case.features and "torch-2.8" not in case.features:
+            found["gpu_arch_too_new_for_build"] = replace(new, weight=old.weight + 3)
     return found
 
 
@@ -237,6 +249,8 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _part_on_disk,
     _part_driver,
     _part_kernel_image,
+    part_loaded,
+    part_outdated,
     part_pip,
     part_wheel,
 )

@@ -73,6 +73,7 @@ KINDS: dict[str, FieldKind] = {
     "cudaname": FieldKind(pattern=r"(?:cuBLAS|cuFFT|cuRAND|CUPTI|CUDA|NCCL|nvJitLink)", take=str),
     "cudapath": FieldKind(pattern=r"(?:(?!/nvidia/|site-packages)[^\s'\"]){0,240}libnvJitLink[^\s'\"]{0,30}", take=str),
     "tick": FieldKind(pattern=r"[`']", take=str),
+    "mangled": FieldKind(pattern=r"\w{1,400}", take=str),
     "torchsymbol": FieldKind(
         pattern=r"(?:_ZNK?(?:2at|3c10|5torch|St\w{1,20}torch)\w{1,200}|\w{0,20}(?:caffe2|THCState|PyThread_tss)\w{0,60})", take=str
     ),
@@ -103,6 +104,7 @@ KINDS: dict[str, FieldKind] = {
     "word": FieldKind(pattern=r"[\w.+-]{1,80}", take=str),
     "package": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}", take=str),
     "requirement": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]{1,3}[^\s()=<>!~][^\s()]{0,60})?", take=str),
+    "localrequirement": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}==[\w.]{1,20}\+cu\d{2,3}", take=str),
     "number": FieldKind(pattern=r"\d{1,18}", take=int),
     "hex": FieldKind(pattern=r"(?:0x)?[0-9a-f]{1,6}", take=lambda text: int(text, 16)),
     "name": FieldKind(pattern=r"[\w][\w .()/+-]{0,60}?", take=str),

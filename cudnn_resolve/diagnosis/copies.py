@@ -1,0 +1,74 @@
+"""Two copies of one library in a log: parts of cuDNN that are loaded from two directories, an older CUDA library before the wheel's own."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from cudnn_resolve.diagnosis.weigh import Suspect
+
+if TYPE_CHECKING:
+    from cudnn_resolve.diagnosis.model import Match
+
+_LOADED = "context-cudnn-loaded"
+_WHEEL = "context-cuda-wheel"
+_OLDER = "jax-cuda-older-than-built"
+_SHORT = ("CUDA", "cuFFT", "cuRAND", "cuSOLVER", "cuSPARSE")
+"""These write 12.1.3 as 12103; cuBLAS writes it as 120103."""
+
+
+def part_loaded(found: dict[str, Suspect], case: Any) -> dict[str, Suspect]:
+    """The suspects with the loader's own list understood: parts of one cuDNN that come from two directories."""
+    places: dict[int | None, dict[str, dict[str, Match]]] = {}
+    for match in case.matches:
+        if match.symptom.id == _LOADED:
+            library = match.fields["loadedlib"]
+            places.setdefault(library.major, {}).setdefault(match.fields["loaded"], {})[library.stem] = match
+    for major, directories in places.items():
+        stems = [stem for parts in directories.values() for stem in parts]
+        # A part that is loaded from both is a second whole copy, which another package may bring for itself.
+        if len(directories) > 1 and len(stems) == len(set(stems)):
+            fewest = min(directories, key=lambda one: len(directories[one]))
+            part = next(iter(directories[fewest].values()))
+            name = f"cuDNN {major}" if major is not None else "cuDNN"
+            file = part.fields["loadedlib"].file
+            text = f"{file} comes from {fewest}, the other parts of {name} from elsewhere: they are of two installations"
+            matches = tuple(match for parts in directories.values() for match in parts.values())
+            before = found["cudnn_sublibrary_mix"].matches if "cudnn_sublibrary_mix" in found else ()
+            found["cudnn_sublibrary_mix"] = Suspect(
+                cause="cudnn_sublibrary_mix", weight=86, matches=tuple(dict.fromkeys((part, *matches, *before))), summary=text
+            )
+    return found
+
+
+def part_outdated(found: dict[str, Suspect], case: Any) -> dict[str, Suspect]:
+    """The suspects with a library that JAX calls too old although its wheel is new enough: an older copy is found first."""
+    old = found.get("cuda_runtime_missing")
+    match = next((one for one in old.matches if one.symptom.id == _OLDER), None) if old else None
+    if old is None or match is None:
+        return found
+    component, built = match.fields["component"], match.fields["built"]
+    for one in case.matches:
+        if one.symptom.id == _WHEEL and _wheel_of(one.fields["cudawheel"]) == component.lower():
+            numbers = tuple(int(part) for part in re.findall(r"\d{1,9}", str(one.fields["cudawheelversion"]))[:3])
+            if numbers >= _release(component, built):
+                text = (
+                    f"{component} {match.fields['found']} is loaded although its wheel {one.fields['cudawheelversion']} is installed, "
+                    "which would serve: an older copy is found first"
+                )
+                matches = tuple(dict.fromkeys((*old.matches, one)))
+                found["ld_path_shadowing"] = Suspect(
+                    cause="ld_path_shadowing", weight=min(old.weight + 12, 98), matches=matches, summary=text
+                )
+                return found
+    return found
+
+
+def _wheel_of(package: str) -> str:
+    name = package.lower().replace("_", "-")
+    return {"cuda-cupti": "cupti", "cuda-runtime": "cuda"}.get(name, name)
+
+
+def _release(component: str, encoded: int) -> tuple[int, int, int]:
+    unit = 1000 if component in _SHORT else 10_000
+    return encoded // unit, encoded % unit // 100, encoded % 100
