@@ -221,6 +221,11 @@ def present_packages(apt: Apt) -> set[str]:
     return {name for name, status, _ in _rows(apt) if status not in "nc"}
 
 
+def half_installed(apt: Apt) -> set[str]:
+    """Names of packages that a dpkg which was killed was just unpacking or removing."""
+    return {name for name, status, _ in _rows(apt) if status == "H"}
+
+
 def _rows(apt: Apt) -> Iterator[tuple[str, str, str]]:
     """Name, state and version of every package that dpkg knows; the state is the second letter that `dpkg -l` shows."""
     ok, text = apt.ask("dpkg-query", *_admin(apt), "-W", "-f", "${db:Status-Abbrev}\t${Package}\t${Version}\n")
@@ -229,6 +234,13 @@ def _rows(apt: Apt) -> Iterator[tuple[str, str, str]]:
         name, _, version = rest.partition("\t")
         if len(status) > 1 and APT_NAME.fullmatch(name):
             yield name, status[1], version
+
+
+def archives(apt: Apt) -> str:
+    """The folder into which apt fetches packages."""
+    ok, text = apt.ask("apt-config", "shell", "CACHE", "Dir::Cache::archives/d")
+    found = re.search(r"^CACHE='(/[^'\n]+)'$", text, re.MULTILINE) if ok else None
+    return found[1].rstrip("/") if found else "/var/cache/apt/archives"
 
 
 def _admin(apt: Apt) -> tuple[str, ...]:
@@ -244,6 +256,11 @@ def unfinished_files(apt: Apt) -> tuple[str, ...]:
     found = re.search(r"^STATE='(/[^'\n]+)'$", text, re.MULTILINE) if ok else None
     folder = found[1].rstrip("/") if found else "/var/lib/apt"
     return tuple(f"{folder}/{name}" for name in disk.names_in(folder) if _UNFINISHED.fullmatch(name))
+
+
+def unpack(apt: Apt, words: Sequence[str], paths: Sequence[str], tooling: Tooling) -> ToolResult:
+    """What became of the unpacking of packages, by which dpkg knows again what it had left of them half unpacked."""
+    return apt.run(tooling, "dpkg", *words, "--force-confold", "--force-depends", "--no-triggers", "--unpack", *paths)
 
 
 def purge(apt: Apt, words: Sequence[str], names: Sequence[str], tooling: Tooling) -> ToolResult:

@@ -23,6 +23,13 @@ SCHEMA = 1
 FILE = "journal.jsonl"
 LOG = "log.txt"
 WHEELS = "wheels"
+"""Folder, in that of a journal, of the files that were fetched for pip."""
+STAGING = "staging"
+"""Folder of what uv has laid out."""
+LEAVING = "debs"
+"""Folder of the .deb files of packages that are replaced; also of cuda-keyring, and of lists that are not finished."""
+ARRIVING = "debs-arriving"
+"""Folder of the .deb files of packages that come: needed only as long as the journal is open."""
 _LIMIT_BYTES = 512 << 20
 
 OPEN = ("begun", "changing", "reverting")

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.execution.installed import installed_packages
-from cudnn_resolve.execution.journal import Journal, Story, inside, tampered
+from cudnn_resolve.execution.journal import ARRIVING, STAGING, Journal, Story, inside, tampered
 from cudnn_resolve.execution.linkercache import restore_cache
 from cudnn_resolve.execution.model import EXITS, Execution, Status, Trouble
 from cudnn_resolve.execution.restore import put_back
 from cudnn_resolve.execution.shelf import Shelf, find_story
 from cudnn_resolve.execution.system import changed_system, restore_system
-from cudnn_resolve.execution.uvlock import STAGING
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import undisturbed
 
@@ -52,7 +51,7 @@ def _close(journal: Journal) -> None:
     try:
         journal.add("reverted")
     except CudnnResolveError:
-        for folder in (journal.wheels, f"{journal.folder}/{STAGING}"):
+        for folder in (journal.wheels, f"{journal.folder}/{STAGING}", f"{journal.folder}/{ARRIVING}"):
             if disk.kind(folder) == "folder":
                 disk.remove_tree(folder)
         journal.add("reverted")

@@ -239,7 +239,7 @@ def test_rpm_systems_get_their_names() -> None:
     assert aptget.rpm_name("cuda-libraries-12-2", "12.2.2-1") == "cuda-libraries-12-2-12.2.2-1"
 
 
-@pytest.mark.parametrize("at", ["keyring", "change", "apt", "saved", "installed"])
+@pytest.mark.parametrize("at", ["keyring", "change", "known", "apt", "saved", "installed"])
 def test_an_interruption_at_any_record_is_put_back(world: AptWorld, tmp_path: Path, at: str) -> None:
     put(world, f"libcudnn8={OLD}")
     (world.root / "etc/apt/sources.list.d/cuda-standin.list").unlink()
@@ -248,6 +248,12 @@ def test_an_interruption_at_any_record_is_put_back(world: AptWorld, tmp_path: Pa
     before = (world.files(), world.installed())
 
     def stop(kind: str) -> None:
+        if kind == "known" == at:  # and dpkg was killed while it unpacked
+            status, ours = world.root / "var/lib/dpkg/status", "Package: cuda-keyring\nStatus: install ok installed"
+            assert ours in status.read_text()
+            status.write_text(status.read_text().replace(ours, f"{ours[:-12]}reinstreq half-installed"))
+            (world.root / "var/lib/dpkg/info/cuda-keyring.list").unlink()
+            world.keyring.rename(f"{world.keyring}.dpkg-new")
         if kind == at:
             raise InterruptError("SIGTERM")
 
@@ -281,6 +287,32 @@ def test_what_dpkg_left_half_done_is_put_back(world: AptWorld, tmp_path: Path, s
     assert (world.files(), world.installed(), world.automatic()) == before
     assert [path.name for path in states.parent.glob("extended_states*")].count(earlier.name) == 1
     assert len(list(states.parent.glob("extended_states*"))) == 2
+
+
+def test_files_of_a_dpkg_that_was_killed_while_it_unpacked_are_gone(world: AptWorld, tmp_path: Path) -> None:
+    def files(version: str, *names: str) -> dict[str, str]:
+        return {f"usr/lib/x86_64-linux-gnu/{one}": f"{one} {version}" for one in names}
+
+    world.package("libcudnn9-cuda-12", "9.4.0.1-1", files=files("9.4", "e", "f", "g"))
+    world.package("libcudnn8", "8.9.0-1", files=files("8.9.0", "b", "c", "d"))
+    world.package("libcudnn8", "8.9.1-1", files=files("8.9.1", "a", "b", "c"))
+    world.publish()
+    work = work_on(world, tmp_path)
+    for here, name, version, renamed in (
+        ("8.9.0-1", "libcudnn9-cuda-12", "9.4.0.1-1", 1),
+        ("8.9.0-1", "libcudnn8", "8.9.1-1", 2),
+        ("8.9.1-1", "libcudnn8", "8.9.0-1", 0),
+    ):
+        put(world, f"libcudnn8={here}")
+        former = (world.files(), world.installed())
+        world.tear(name, renamed=renamed)
+
+        done = carry_out(task_for((name, version)), work)
+
+        assert not (world.base / "bin/dpkg-deb").exists()
+        assert (done.status, done.left) == ("reverted", ())
+        assert (world.files(), world.installed()) == former
+        assert not list((tmp_path / "state").rglob("*.deb"))
 
 
 def test_a_user_without_root_is_told_what_to_hand_on(monkeypatch: pytest.MonkeyPatch) -> None:
