@@ -221,15 +221,28 @@ def _managed(environment: Environment) -> WorldError:
     )
 
 
-def stopped_words(options: Options) -> tuple[str, ...] | None:
-    """The words that asked for the `apply` that was stopped last; None where the last one came to its end."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stopped:
+    """An `apply` that was stopped in the middle."""
+
+    words: tuple[str, ...]
+    """The words of a command line that asks for the same."""
+    folder: str
+    """Where it was given: paths in it are relative to that."""
+    python: str
+    """The interpreter of the environment."""
+
+
+def stopped(options: Options) -> Stopped | None:
+    """The `apply` that was stopped last; None where the last one came to its end."""
     from cudnn_resolve.execution.shelf import was_stopped
 
-    stories = Shelf(_environment(options)).stories()
+    environment = _environment(options)
+    stories = Shelf(environment).stories()
     if not stories or not was_stopped(stories[-1]):
         return None
-    words = stories[-1].begin.get("words")
-    return tuple(words) if isinstance(words, list) and all(isinstance(word, str) for word in words) else None
+    begin = stories[-1].begin
+    return Stopped(words=tuple(begin.get("words", ())), folder=begin.get("folder", "."), python=environment.python)
 
 
 def undo(options: Options, ways: Ways, number: int | None) -> Execution:

@@ -16,6 +16,7 @@ from cudnn_resolve.lock.library import bundled_cudnns
 from cudnn_resolve.lock.proof import proofs
 from cudnn_resolve.lock.select import Chosen, select, targets_for
 from cudnn_resolve.plan.model import AptAction, Environment, PipAction, Plan, Proven, Stack, StackFramework, Warning
+from cudnn_resolve.plan.preload import check_frameworks
 from cudnn_resolve.plan.step import steps
 from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.machine import machine_of
@@ -24,7 +25,7 @@ from cudnn_resolve.requirement.source import File
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.lock.difference import Difference
-    from cudnn_resolve.lock.model import Lock, LockedFile
+    from cudnn_resolve.lock.model import Lock, LockedEnvironment, LockedFile
     from cudnn_resolve.lock.model import Stack as LockedStack
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.machine import Machine
@@ -54,9 +55,7 @@ def plan_of_lock(lock: Lock, folder: str, facts: Facts, book: Book) -> tuple[Pla
         stack=_stack(lock, stack, book),
         pip=(*pip, *removals),
         apt=apt,
-        environment=tuple(Environment(kind=one.kind, value=one.value, why=one.why) for one in stack.environment)
-        if stack is not None
-        else (),
+        environment=tuple(_environment(one) for one in stack.environment) if stack is not None else (),
         warnings=tuple(warnings),
         proven=tuple(
             Proven(words=one.words, record=one.record, because=one.because, is_open=one.is_open, here=one.is_of(facts))
@@ -85,6 +84,12 @@ def _action(chosen: Chosen, folder: str, installed: Mapping[str, str]) -> PipAct
         installed=here,
         file=_file(file, folder, package.index),
     )
+
+
+def _environment(one: LockedEnvironment) -> Environment:
+    if one.kind == "preload":
+        check_frameworks(tuple(one.value.split()))
+    return Environment(kind=one.kind, value=one.value, why=one.why)
 
 
 def _file(file: LockedFile, folder: str, index: str | None) -> File:

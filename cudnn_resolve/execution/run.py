@@ -113,6 +113,7 @@ def _begin(task: Task, work: Work, journal: Journal) -> dict[str, Any]:
         "prefix": work.environment.prefix,
         "python": work.environment.python,
         "words": list(work.words),
+        "folder": disk.folder_here(),
         "targets": list(task.targets),
         "install": [[piece.name, piece.version, piece.before] for piece in task.install],
         "remove": list(task.remove),

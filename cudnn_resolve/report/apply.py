@@ -95,8 +95,8 @@ def history(stories: Sequence[Story], undoable: Sequence[int]) -> list[dict[str,
         {
             "id": one.id,
             "at": str(one.begin.get("at", "")),
-            "state": {"begun": "interrupted", "changing": "interrupted", "dropped": "failed before a change"}.get(one.state, one.state),
-            "targets": [str(word) for word in one.begin.get("targets", [])],
+            "state": _state(one),
+            "targets": list(one.begin.get("targets", [])),
             "changes": [_change(row) for row in one.begin.get("install", [])] + [f"- {name}" for name in one.begin.get("remove", [])],
             "can_undo": one.id in undoable,
             "log": one.log,
@@ -105,8 +105,16 @@ def history(stories: Sequence[Story], undoable: Sequence[int]) -> list[dict[str,
     ]
 
 
+def _state(story: Story) -> str:
+    """The state in a user's words."""
+    last = story.last("revert")
+    if story.state == "reverted" and last is not None and last.get("why") == "undo":
+        return "undone"
+    return {"begun": "interrupted", "changing": "interrupted", "dropped": "failed before a change"}.get(story.state, story.state)
+
+
 def _change(row: Any) -> str:
-    name, version, before = (str(one) if one is not None else None for one in row)
+    name, version, before = row
     return f"+ {name} {version}" if before is None else f"{name} {before} -> {version}"
 
 

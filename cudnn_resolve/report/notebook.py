@@ -114,8 +114,9 @@ if not changed:
 else:
     sudo = [] if os.geteuid() == 0 else ["sudo"]
     for url in KEYRINGS:
-        run("curl", "-fsSLo", "/tmp/cuda-keyring.deb", url)
-        run(*sudo, "dpkg", "-i", "/tmp/cuda-keyring.deb")
+        with tempfile.TemporaryDirectory() as private:
+            run("curl", "-fsSLo", private + "/cuda-keyring.deb", url)
+            run(*sudo, "dpkg", "-i", private + "/cuda-keyring.deb")
         run(*sudo, "apt-get", "update")
     for words in APT:
         run(*sudo, *words)

@@ -149,6 +149,23 @@ def test_a_lock_with_a_name_that_is_a_command(bench: Bench) -> None:
     assert path.exists()
 
 
+def test_a_lock_whose_preload_is_a_program(bench: Bench) -> None:
+    path = bench.lock(("demo", "1.0"))
+    program = '"""+open("owned","w").write("x")+"""'
+    tool = 'schema = 1\ntargets = ["torch"]\npython = "{}.{}"\nplatforms = ["linux_{}"]\n'
+    found = tool.format(*sys.version_info[:2], os.uname().machine)
+    path.write_text(
+        f"{path.read_text()}[tool.cudnn-resolve]\n{found}environment = [{{kind = 'preload', value = '{program}', why = 'x'}}]\n"
+    )
+    before = tree(bench.venv)
+
+    done = bench("-q")
+
+    assert done.returncode == 2
+    assert "is no framework" in done.stderr
+    assert tree(bench.venv) == before
+
+
 def test_a_lock_for_other_machines_is_refused(bench: Bench) -> None:
     path = bench.lock(("demo", "1.0"))
     path.write_text(path.read_text().replace('created-by = "a test"', 'created-by = "a test"\nrequires-python = "<3.3"'))
@@ -189,8 +206,10 @@ def test_a_frozen_plan_without_files_is_refused_with_the_reason(bench: Bench) ->
     assert tree(bench.venv) == before
 
 
-def test_resume_does_again_what_was_stopped(bench: Bench) -> None:
-    bench.lock(("demo", "1.0"))
+def test_resume_does_again_what_was_stopped_from_where_it_was_asked_for(bench: Bench) -> None:
+    project = bench.base / "project"
+    project.mkdir()
+    lock = bench.lock(("demo", "1.0"), called="project/pylock.toml", path="../wheels/demo-1.0-py3-none-any.whl")
     assert bench("--resume").stdout.startswith("nothing to resume")
     program = (
         "import os, signal, sys\n"
@@ -201,7 +220,7 @@ def test_resume_does_again_what_was_stopped(bench: Bench) -> None:
         "    if kind == 'installed': os.kill(os.getpid(), signal.SIGKILL)\n"
         "journal.Journal.add = dying\n"
         "from cudnn_resolve.cli.main import main\n"
-        f"main(['apply', 'pylock.toml', '--python', {str(bench.venv)!r}, '-q'])\n"
+        "main(['apply', '--python', '../venv', '-q'])\n"
     )
     environ = {
         **os.environ,
@@ -210,14 +229,14 @@ def test_resume_does_again_what_was_stopped(bench: Bench) -> None:
         "UV_CACHE_DIR": str(bench.base / "uv-cache"),
     }
     environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    killed = subprocess.run([sys.executable, "-c", program], env=environ, cwd=bench.base, check=False)
+    killed = subprocess.run([sys.executable, "-c", program], env=environ, cwd=project, check=False)
     assert killed.returncode == -9
 
     done = bench("--resume", "-q")
 
     assert done.returncode == 0, done
     assert done.stdout.startswith("done: ")
-    assert bench("-q").stdout == "nothing to do: the environment is as planned\n"
+    assert bench(str(lock), "-q").stdout == "nothing to do: the environment is as planned\n"
 
 
 def test_an_index_that_dies_midway_changes_nothing_and_what_came_is_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
