@@ -69,7 +69,7 @@ def repair(work: Work) -> Execution | None:
         for one in work.shelf.stories():
             if one.state == "begun":
                 Journal.resume(one).add("dropped", why="repair")
-        work.shelf.tidy()
+        work.shelf.tidy(ended=False)
         return None
     work.reporter.say(f"apply number {story.id} was stopped in the middle ({story.begin.get('at', '')}); putting things back")
     return _put_back(story, work, why="repair")

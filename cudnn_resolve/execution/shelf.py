@@ -110,10 +110,14 @@ class Shelf:
             if files is not None and spent and self.is_store(files.get("store"), one.id) and disk.kind(files["store"]) == "folder":
                 self.drop_store(files["store"])
 
-    def tidy(self) -> tuple[str, ...]:
-        """What could not be tidied up after an end that is written down, in words: that is no failure of what came to its end."""
+    def tidy(self, *, ended: bool = True) -> tuple[str, ...]:
+        """What could not be tidied up after an end that is written down, in words: that is no failure of what came to its end.
+
+        Without `ended` somebody is still at work.
+        """
         try:
-            self.unmark()
+            if ended:
+                self.unmark()
             self.prune()
         except CudnnResolveError as error:
             return (f"what is not needed any more is still there: {error.message}",)
@@ -150,12 +154,12 @@ class Shelf:
 
 
 def was_stopped(story: Story) -> bool:
-    """True for an `apply` that was killed, also where it has been put back since: it may be resumed."""
+    """True for an `apply` that was killed or interrupted, also where it has been put back since: it may be resumed."""
     last = story.last("revert") or story.last("dropped")
     return (
         story.state == "begun"
         or story.is_open
-        or (story.state in ("reverted", "dropped") and last is not None and last.get("why") == "repair")
+        or (story.state in ("reverted", "dropped") and last is not None and last.get("why") in ("repair", "interrupted"))
     )
 
 

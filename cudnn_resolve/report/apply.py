@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from cudnn_resolve.execution.journal import OPEN
 from cudnn_resolve.report.text import Style, clean, wrap
 
 if TYPE_CHECKING:
@@ -34,10 +35,16 @@ def render(done: Execution, *, style: Style | None = None, width: int = 100, hea
     `head` stands for the first one where what was asked for is not an `apply`; `python` is the interpreter that the user named.
     """
     paint = style or Style()
-    lines = [paint(head or _HEADS[done.status], "bold", _COLORS.get(done.status, "bold"))]
+    said = head or ("interrupted, and everything is as it was" if _is_stopped(done) else _HEADS[done.status])
+    lines = [paint(said, *dict.fromkeys(("bold", _COLORS.get(done.status, "bold"))))]
     for text, first in _details(done, f" --python {shlex.quote(python)}" if python else ""):
         lines.extend(wrap(clean(text), width=width, first=first, rest=" " * len(first)))
     return "\n".join(lines) + "\n"
+
+
+def _is_stopped(done: Execution) -> bool:
+    """True where a signal ended it, and everything could be put back."""
+    return done.status == "reverted" and done.trouble is not None and done.trouble.code == "interrupted"
 
 
 def _details(done: Execution, where: str) -> Iterator[tuple[str, str]]:
@@ -63,6 +70,8 @@ def _next(done: Execution, where: str) -> Iterator[str]:
         yield f"`cudnn-resolve apply --undo {done.id}{where}` puts back what was there before"
     if done.status == "broken":
         yield f"`cudnn-resolve apply --undo{where}` tries again to put everything back"
+    if done.id is not None and (done.status == "interrupted" or _is_stopped(done)):
+        yield f"`cudnn-resolve apply --resume{where}` does it again"
     if done.log and done.status in ("reverted", "broken"):
         yield f"what the tools said: {done.log}"
 
@@ -89,13 +98,13 @@ def encode(done: Execution, plan: Mapping[str, Any] | None = None) -> dict[str, 
     }
 
 
-def history(stories: Sequence[Story], undoable: Sequence[int]) -> list[dict[str, Any]]:
-    """Every `apply` of an environment, the newest first."""
+def history(stories: Sequence[Story], undoable: Sequence[int], *, at_work: bool = False) -> list[dict[str, Any]]:
+    """Every `apply` of an environment, the newest first; `at_work`: the newest one is not over."""
     return [
         {
             "id": one.id,
             "at": str(one.begin.get("at", "")),
-            "state": _state(one),
+            "state": "at work" if at_work and one is stories[-1] and one.state in OPEN else _state(one),
             "targets": list(one.begin.get("targets", [])),
             "changes": [_change(row) for row in one.begin.get("install", [])] + [f"- {name}" for name in one.begin.get("remove", [])],
             "can_undo": one.id in undoable,

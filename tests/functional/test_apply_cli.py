@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -212,12 +213,16 @@ def test_resume_does_again_what_was_stopped_from_where_it_was_asked_for(bench: B
     lock = bench.lock(("demo", "1.0"), called="project/pylock.toml", path="../wheels/demo-1.0-py3-none-any.whl")
     assert bench("--resume").stdout.startswith("nothing to resume")
     program = (
-        "import os, signal, sys\n"
+        "import os, signal, subprocess, sys\n"
         "from cudnn_resolve.execution import journal\n"
         "add = journal.Journal.add\n"
+        "again = [sys.executable, '-m', 'cudnn_resolve', 'apply', '--python', '../venv']\n"
         "def dying(self, kind, **values):\n"
         "    add(self, kind, **values)\n"
-        "    if kind == 'installed': os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    if kind == 'installed':\n"
+        "        print('at', os.getpid(), flush=True)\n"
+        "        for word in ('--history', '--undo'): subprocess.run([*again, word], stderr=subprocess.STDOUT)\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "journal.Journal.add = dying\n"
         "from cudnn_resolve.cli.main import main\n"
         "main(['apply', '--python', '../venv', '-q'])\n"
@@ -229,8 +234,11 @@ def test_resume_does_again_what_was_stopped_from_where_it_was_asked_for(bench: B
         "UV_CACHE_DIR": str(bench.base / "uv-cache"),
     }
     environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    killed = subprocess.run([sys.executable, "-c", program], env=environ, cwd=project, check=False)
+    killed = subprocess.run([sys.executable, "-c", program], env=environ, cwd=project, check=False, capture_output=True, text=True)
     assert killed.returncode == -9
+    number = killed.stdout.split()[1]
+    assert re.search(r"^1  \S+  at work  ", killed.stdout, re.MULTILINE)
+    assert re.search(rf"^error: another apply is at work on \S+ \(process {number}, since ", killed.stdout, re.MULTILINE)
 
     done = bench("--resume", "-q")
 
