@@ -24,7 +24,14 @@ _MAPS_BYTES = 4 << 20
 
 def check_before(task: Task, host: Host, environment: Environment) -> tuple[str, ...]:
     """What the user should know; WorldError where the environment cannot be changed."""
-    for kind in ("purelib", "platlib", "scripts") if task.install or task.remove or task.preload else ():
+    if task.install or task.remove or task.preload:
+        require_writable(environment)
+    return tuple(_in_use(task, host, environment))
+
+
+def require_writable(environment: Environment) -> None:
+    """Nothing; WorldError where this user may not change the environment."""
+    for kind in ("purelib", "platlib", "scripts"):
         folder = environment.scheme[kind]
         if not disk.writable(folder):
             raise WorldError(
@@ -33,7 +40,6 @@ def check_before(task: Task, host: Host, environment: Environment) -> tuple[str,
                 context=folder,
                 hint=f"make an environment of your own: `{environment.python} -m venv .venv`, then add `--python .venv`",
             )
-    return tuple(_in_use(task, host, environment))
 
 
 def _in_use(task: Task, host: Host, environment: Environment) -> Iterator[str]:

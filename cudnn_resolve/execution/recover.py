@@ -6,6 +6,8 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
+from cudnn_resolve.execution.aptget import find_apt
+from cudnn_resolve.execution.check import require_writable
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.journal import ARRIVING, STAGING, Journal, Story, inside, tampered
 from cudnn_resolve.execution.linkercache import restore_cache
@@ -137,7 +139,21 @@ def changed_since(story: Story, environment: Environment) -> tuple[str, ...]:
     return tuple(out)
 
 
+def _require_means(story: Story, work: Work) -> None:
+    """Nothing; WorldError where this user cannot put anything back: that is said before a part of it is."""
+    files = story.last("files")
+    if files is not None and (files.get("save") or files.get("add")):
+        require_writable(work.environment)
+    if (story.last("apt") is not None or story.last("keyring") is not None) and find_apt(work.host) is None:
+        raise WorldError(
+            f"apply number {story.id} changed packages of the system, and putting them back needs root",
+            code="needs-root",
+            hint="nothing was changed; run `sudo -v` first, so that sudo asks for no password meanwhile, then this again",
+        )
+
+
 def _put_back(story: Story, work: Work, *, why: str) -> Execution:
+    _require_means(story, work)
     journal = Journal.resume(story, watch=work.watch)
     with undisturbed():
         left = put_all_back(journal, work.shelf, work.host, work.tooling(journal), why=why)

@@ -26,6 +26,8 @@ _HEADS = {
     "declined": "nothing was changed: the answer was no",
     "dry-run": "nothing was changed (--dry-run)",
 }
+_MOST_LEFT = 10
+"""Things that are left which are named one by one; the rest is counted."""
 _COLORS = {"done": "green", "undone": "green", "reverted": "yellow", "broken": "red", "interrupted": "yellow"}
 
 
@@ -49,12 +51,14 @@ def _is_stopped(done: Execution) -> bool:
 
 def _details(done: Execution, where: str) -> Iterator[tuple[str, str]]:
     """What follows the head: each text with what stands before it."""
-    if done.trouble is not None and done.status not in ("undone", "interrupted"):
+    if done.trouble is not None and done.status not in ("undone", "interrupted") and done.trouble.code != "left":
         yield done.trouble.message, "  "
         if done.trouble.hint:
             yield f"hint: {done.trouble.hint}", "  "
     yield from ((one, "  - ") for one in done.differences)
-    yield from ((one, "  left: ") for one in done.left)
+    yield from ((one, "  left: ") for one in done.left[:_MOST_LEFT])
+    if len(done.left) > _MOST_LEFT:
+        yield f"and {len(done.left) - _MOST_LEFT} more", "  left: "
     for step in done.steps:
         yield (f"{step.what}, {step.seconds:.1f} s" if step.seconds >= 0.05 else step.what), "  "
     if done.removed and done.status == "done":

@@ -18,7 +18,7 @@ from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import Work, carry_out
 from cudnn_resolve.execution.shelf import Shelf
 from cudnn_resolve.execution.task import Piece, Task
-from cudnn_resolve.host import clock
+from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.interrupt import InterruptError
 from cudnn_resolve.plan.preload import MODULE
 from cudnn_resolve.record import replace
@@ -57,7 +57,7 @@ def test_what_is_planned_is_there_and_an_undo_leads_back_byte_for_byte(world: Ap
     assert world.former() == former
 
 
-def test_two_applies_are_undone_one_after_the_other(world: ApplyWorld, work: Work) -> None:
+def test_two_applies_are_undone_one_after_the_other(world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     former = world.former()
     task = world.task(work.environment)
     carry_out(replace(task, install=task.install[:1], remove=(), preload=()), work)
@@ -66,6 +66,10 @@ def test_two_applies_are_undone_one_after_the_other(world: ApplyWorld, work: Wor
 
     with pytest.raises(WorldError, match="is not the last one"):
         undo(work, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(disk, "writable", lambda path: path == "/nowhere")
+        with pytest.raises(WorldError, match="may not write"):
+            undo(work, None)
     assert undo(work, 2).status == "undone"
     assert world.former() == between
     work.shelf.mark("a third one, that is killed before it has a journal")

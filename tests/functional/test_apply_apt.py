@@ -78,6 +78,9 @@ def test_packages_come_with_what_they_need_are_held_and_go_again(world: AptWorld
         "cuda-libraries-12-2": "12.2.2-1 hold ok installed",
         "libcudnn8": f"{NEW} hold ok installed",
     }
+    with pytest.raises(WorldError, match="needs root"):
+        undo(replace(work, host=LinuxHost(environ={**world.environ, "PATH": str(world.base)})), None)
+    assert "libcudnn8" in world.installed()
     back = undo(work, None)
     assert (back.status, back.left) == ("undone", ())
     assert world.installed() == {}
