@@ -272,13 +272,15 @@ def test_an_index_that_dies_midway_changes_nothing_and_what_came_is_kept(bench: 
         assert (again.returncode, index.paths()) == (0, ["/files/other/other-1.0-py3-none-any.whl"]), again
 
 
+MOUNTS = pytest.mark.skipif(
+    subprocess.run(["unshare", "-m", "sh", "-c", "mount -t tmpfs none /mnt"], capture_output=True, check=False).returncode != 0,
+    reason="nothing can be mounted here: that needs root and a mount namespace",
+)
+READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec "$@"'
 SMALL_DISK = 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@"'
 
 
-@pytest.mark.skipif(
-    subprocess.run(["unshare", "-m", "sh", "-c", "mount -t tmpfs none /mnt"], capture_output=True, check=False).returncode != 0,
-    reason="no small disk can be made here: that needs root and a mount namespace",
-)
+@MOUNTS
 @pytest.mark.parametrize("size", ["8k", "24k"])
 def test_a_full_disk_changes_nothing(bench: Bench, size: str) -> None:
     bench.lock(("demo", "1.0"), ("other", "2.0"))
@@ -290,6 +292,55 @@ def test_a_full_disk_changes_nothing(bench: Bench, size: str) -> None:
     assert done.returncode in (3, 4), done
     assert "o space left" in done.stdout + done.stderr or "are free" in done.stderr
     assert tree(bench.venv) == before
+
+
+FILLED = """
+import contextlib, os, sys
+from pathlib import Path
+from cudnn_resolve.cli.main import main
+from cudnn_resolve.execution import journal
+from tests.small_wheels import tree
+
+add, venv = journal.Journal.add, Path("venv")
+
+def filling(self, kind, **values):
+    add(self, kind, **values)
+    if kind == "saved":
+        with contextlib.suppress(OSError), open("venv/filler", "wb", 0) as file:
+            while file.write(bytes(1024)):
+                pass
+
+before = tree(venv)
+journal.Journal.add = filling
+code = main(["apply", "--python", "venv", "-q"])
+os.unlink("venv/filler")
+print(code, [name for name in {*before, *tree(venv)} if before.get(name) != tree(venv).get(name)])
+"""
+
+
+@MOUNTS
+def test_a_disk_that_fills_up_in_the_middle_and_one_that_cannot_be_written(bench: Bench) -> None:
+    bench.lock(("demo", "1.0"), ("other", "2.0"))
+    before = tree(bench.venv)
+
+    refused = bench("-q", below=("unshare", "-m", "sh", "-c", READ_ONLY, "sh", str(bench.venv)))
+
+    assert refused.returncode == 3
+    assert "may not write" in refused.stderr
+    bench.venv.rename(bench.base / "as-it-was")
+    bench.venv.mkdir()
+    words = ["unshare", "-m", "sh", "-c", SMALL_DISK.replace("shift 2", "cp -a as-it-was/. venv && shift 2"), "sh", "4m", str(bench.venv)]
+    environ = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "XDG_STATE_HOME": str(bench.base / "state"),
+        "UV_CACHE_DIR": str(bench.base / "uv-cache"),
+    }
+    environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"
+    done = subprocess.run([*words, sys.executable, "-c", FILLED], env=environ, cwd=bench.base, check=False, capture_output=True, text=True)
+    assert "it failed, and everything is as it was" in done.stdout, done
+    assert done.stdout.endswith("4 []\n"), done
+    assert tree(bench.base / "as-it-was") == before
 
 
 def test_whoever_says_no_is_told_that_nothing_was_changed(bench: Bench) -> None:
