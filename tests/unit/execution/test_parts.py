@@ -168,6 +168,7 @@ def test_another_cudnn_than_planned_is_a_difference() -> None:
     assert differences(Task(targets=(), cudnn={"tensorflow": "8.9.7.29"}), found) == ()
     said = differences(Task(targets=(), cudnn={"tensorflow": "8.9.4.25"}), found)
     assert said == ("tensorflow would load cuDNN 8.9.7 from /usr/lib/libcudnn.so.8, not 8.9.4.25: LD_LIBRARY_PATH comes first",)
+    assert differences(Task(targets=(), cudnn={"tensorflow": "8.9.70.1"}), found)
     unknown = replace(found, frameworks=(replace(framework, would_load=WouldLoad(version=None, because="no driver")),))
     assert differences(Task(targets=(), cudnn={"tensorflow": "8.9.4.25"}), unknown) == ()
 
