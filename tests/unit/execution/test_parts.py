@@ -12,13 +12,13 @@ import pytest
 
 from cudnn_resolve.errors import InputError, UsageError, WorldError
 from cudnn_resolve.execution.after import differences
-from cudnn_resolve.execution.check import package_folder
+from cudnn_resolve.execution.check import check_before, package_folder
 from cudnn_resolve.execution.environment import Environment
 from cudnn_resolve.execution.installer import choose_installer, environment_for
 from cudnn_resolve.execution.loader import activation, preload_change
 from cudnn_resolve.execution.openpgp import key_ids
 from cudnn_resolve.execution.repository import AptFolders, outdated
-from cudnn_resolve.execution.task import Task, check_task
+from cudnn_resolve.execution.task import Piece, Task, check_task
 from cudnn_resolve.facts.model import Facts, InstalledFramework, Packages, WouldLoad
 from cudnn_resolve.plan.preload import MODULE
 from cudnn_resolve.record import replace
@@ -158,6 +158,28 @@ def facts(**packages: str) -> Facts:
 )
 def test_what_is_seen_afterwards(found: Facts, said: tuple[str, ...]) -> None:
     assert differences(Task(targets=(), pinned={"torch": "2.6.0"}, remove=("old",)), found) == said
+
+
+def test_a_program_that_has_what_is_replaced_is_named(tmp_path: Path) -> None:
+    site = str(tmp_path)
+    environment = replace(ENVIRONMENT, prefix=site, scheme=dict.fromkeys(ENVIRONMENT.scheme, site))
+    record = "onnxruntime/capi/libort.so.1,sha256=x,1\nonnxruntime/__init__.py,,\n../../bin/tool.so,,\nlone.so,,\n"
+    host = FakeHost(
+        {
+            f"{site}/onnxruntime_gpu-1.20.2.dist-info/RECORD": record,
+            f"{site}/other-1.0.dist-info/RECORD": "other/a.so,,\n",
+            "/proc/7/maps": f"7f00 r-xp 0 0:0 1 {site}/onnxruntime/capi/libort.so.1\n",
+            "/proc/7/comm": "python\n",
+            "/proc/8/maps": f"7f00 r-xp 0 0:0 1 {site}/other/a.so\n",
+            "/proc/self/maps": f"7f00 r-xp 0 0:0 1 {site}/onnxruntime/capi/libort.so.1\n",
+        }
+    )
+
+    def told(before: str | None) -> tuple[str, ...]:
+        return check_before(Task(targets=(), install=(Piece(name="onnxruntime-gpu", version="1.22.0", before=before),)), host, environment)
+
+    assert told("1.20.2") == ("python (process 7) has loaded packages that are replaced: restart it afterwards",)
+    assert told(None) == ()
 
 
 def test_another_cudnn_than_planned_is_a_difference() -> None:
