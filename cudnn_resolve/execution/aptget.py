@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import WorldError
+from cudnn_resolve.execution.rpm import rpm_commands
 from cudnn_resolve.execution.task import APT_NAME, APT_VERSION
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.port import Host, which
@@ -86,7 +87,7 @@ def require_apt(task: Task, host: Host) -> Apt:
         raise WorldError(
             "this system has no apt-get, and the plan needs packages of the system: " + ", ".join(one.name for one in task.apt),
             code="no-apt",
-            hint="nothing was changed; for packages in RPM form these are the commands:\n  " + "\n  ".join(rpm_commands(task))
+            hint="nothing was changed; for packages in RPM form these are the commands:\n  " + "\n  ".join(rpm_commands(task, host))
             if which(host, "dnf") or which(host, "rpm")
             else "use --channel pip",
         )
@@ -109,20 +110,6 @@ def administrator_commands(task: Task) -> list[str]:
     out.append(shlex.join(["sudo", "apt-get", "install", "-y", "--no-install-recommends", *_pins(task.apt)]))
     out.append(shlex.join(["sudo", "apt-mark", "hold", *(one.name for one in task.apt)]))
     return out
-
-
-def rpm_commands(task: Task) -> list[str]:
-    """The same for a system with RPM packages, by their names there; nobody runs them here."""
-    import shlex
-
-    names = [rpm_name(one.name, one.version) for one in task.apt]
-    return [shlex.join(["sudo", "dnf", "install", *names]), shlex.join(["sudo", "dnf", "versionlock", "add", *names])]
-
-
-def rpm_name(name: str, version: str) -> str:
-    """The RPM package of an apt package, `libcudnn8-8.9.7.29-1.cuda12.2` for `libcudnn8` `8.9.7.29-1+cuda12.2`."""
-    renamed = re.sub(r"-dev(?=-|$)", "-devel", name)
-    return f"{renamed}-{version.replace('+', '.')}"
 
 
 def _pins(packages: Iterable[SystemPackage]) -> list[str]:

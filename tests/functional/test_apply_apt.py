@@ -11,6 +11,7 @@ from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution import aptget
 from cudnn_resolve.execution.environment import ask_environment
 from cudnn_resolve.execution.recover import undo
+from cudnn_resolve.execution.rpm import rpm_name
 from cudnn_resolve.execution.run import Work, carry_out
 from cudnn_resolve.execution.shelf import Shelf
 from cudnn_resolve.execution.task import Keyring, SystemPackage, Task
@@ -238,8 +239,8 @@ def test_who_has_no_root_gets_the_commands() -> None:
 
 
 def test_rpm_systems_get_their_names() -> None:
-    assert aptget.rpm_name("libcudnn8-dev", NEW) == "libcudnn8-devel-8.9.7.29-1.cuda12.2"
-    assert aptget.rpm_name("cuda-libraries-12-2", "12.2.2-1") == "cuda-libraries-12-2-12.2.2-1"
+    assert rpm_name("libcudnn8-dev", NEW) == "libcudnn8-devel-8.9.7.29-1.cuda12.2"
+    assert rpm_name("cuda-libraries-12-2", "12.2.2-1") == "cuda-libraries-12-2-12.2.2-1"
 
 
 @pytest.mark.parametrize("at", ["keyring", "known", "apt", "installed"])
@@ -327,7 +328,9 @@ def test_a_user_without_root_is_told_what_to_hand_on(monkeypatch: pytest.MonkeyP
 
     assert refused.value.hint is not None
     assert f"sudo apt-get install -y --no-install-recommends libcudnn8={NEW}" in refused.value.hint
-    rpm = FakeHost(executables=("/usr/bin/dnf",), environ={"PATH": "/usr/bin"})
+    system = {"/etc/os-release": 'ID="rocky"\nVERSION_ID="9.4"\n'}
+    rpm = FakeHost(system, executables=("/usr/bin/dnf",), environ={"PATH": "/usr/bin"})
     with pytest.raises(WorldError, match="has no apt-get") as other:
         aptget.require_apt(task_for(("libcudnn8", NEW)), rpm)
     assert "sudo dnf install libcudnn8-8.9.7.29-1.cuda12.2" in (other.value.hint or "")
+    assert "/etc/yum.repos.d/cuda-rhel9.repo " in (other.value.hint or "")
