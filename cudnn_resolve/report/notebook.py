@@ -129,7 +129,7 @@ else:
         os.unlink(file.name)
     if FREE:
         run(sys.executable, "-m", "pip", "install", "-q", *FREE)
-    print("done: %d packages changed" % len(changed))
+    print("done: %d package%s changed" % (len(changed), "" if len(changed) == 1 else "s"))
     imported = [name for name in MODULES if name in sys.modules]
     if imported:
         print("RESTART the kernel: it has imported %s already and keeps the old one until then" % ", ".join(imported))
