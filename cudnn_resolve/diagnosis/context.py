@@ -23,6 +23,13 @@ NEWEST = Capability(10, 0)
 OLDEST = Capability(7, 5)
 """Below this a GPU is older than what the newest builds hold code for."""
 
+_WANTS = ("cudnn_missing", "lib_not_on_path", "pip_pin_unavailable", "pip_wheel_unavailable_for_python")
+"""Causes whose lines name a cuDNN that is wanted, not one that is there."""
+_ASKS = ("noise-pip-notice", "pip-cudnn-other-major")
+"""Symptoms whose lines name both."""
+_SHOWS = (("context-cudnn-package", "context-upgraded"), ("pip-cudnn-other-major",))
+"""Symptoms that name a cuDNN that is there; and those that do it as what was found."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Present:
@@ -62,12 +69,15 @@ def context_of(matches: Iterable[Match], book: Book, facts: Facts | None = None)
     matches = list(matches)
     frameworks = tuple(dict.fromkeys((*_frameworks(matches), *(_installed(facts, book) if facts is not None else ()))))
     cards = tuple(dict.fromkeys(one.fields["card"] for one in matches if "card" in one.fields))
-    missing = {one.line for one in matches if one.symptom.cause in ("cudnn_missing", "lib_not_on_path")}
+    wanted = {one.line for one in matches if one.symptom.cause in _WANTS or one.symptom.id in _ASKS}
     return Context(
         capabilities=(*_capabilities(matches, cards, book), *(_gpus(facts) if facts is not None else ())),
         frameworks=frameworks,
         builds=tuple(_builds(frameworks, book)),
-        cudnn=(*_present([one for one in matches if one.line not in missing]), *(_copies(facts, book) if facts is not None else ())),
+        cudnn=(
+            *_present([one for one in matches if one.line not in wanted or one.symptom.id in _ASKS]),
+            *(_copies(facts, book) if facts is not None else ()),
+        ),
         cards=cards,
         driver=next((str(one.fields[name]) for one in matches for name in ("driver", "driver2") if name in one.fields), None),
     )
@@ -128,9 +138,9 @@ def _present(matches: list[Match]) -> Iterable[Present]:
         library = one.fields.get("present")
         if isinstance(library, Library) and library.family == "cudnn" and library.major is not None:
             yield Present(major=library.major, version=_full(library.version), match=one, wheel="site-packages" in one.text)
-        for name in ("wheel", "apt", "version"):
+        for name in ("wheel", "apt", "version", "found"):
             value = one.fields.get(name)
-            if isinstance(value, CudnnVersion) and one.symptom.id in ("context-cudnn-package", "context-upgraded"):
+            if isinstance(value, CudnnVersion) and one.symptom.id in _SHOWS[name == "found"]:
                 yield Present(major=value.major, version=value, match=one, wheel=name == "wheel")
         if one.symptom.id == "context-cudnn-package" and isinstance(one.fields.get("major"), int) and one.fields["major"] < 20:
             yield Present(major=one.fields["major"], version=None, match=one)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.diagnosis.context import NEWEST, OLDEST, Context, Present
+from cudnn_resolve.diagnosis.fitting import part_wheel
 from cudnn_resolve.diagnosis.model import Match
 from cudnn_resolve.diagnosis.package import part_pip
 from cudnn_resolve.diagnosis.place import missing, place_of
@@ -237,4 +238,5 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _part_driver,
     _part_kernel_image,
     part_pip,
+    part_wheel,
 )

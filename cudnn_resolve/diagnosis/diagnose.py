@@ -9,8 +9,9 @@ from cudnn_resolve.diagnosis.context import context_of, speaking
 from cudnn_resolve.diagnosis.derive import Case, derive, features_of
 from cudnn_resolve.diagnosis.machine_check import diagnose_facts
 from cudnn_resolve.diagnosis.model import SEVERITIES, Diagnosis, Evidence, Finding, Match
+from cudnn_resolve.diagnosis.order import outlived
 from cudnn_resolve.diagnosis.remedy import Situation, remedies
-from cudnn_resolve.diagnosis.weigh import FINDING, Suspect, evidence_of, is_active, rank, suspects
+from cudnn_resolve.diagnosis.weigh import FINDING, Suspect, evidence_of, is_active, rank, summary_of, suspects
 from cudnn_resolve.record import replace
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
     matches = list(speaking(matches, context, book))
     features = features_of(matches, context, facts)
     case = Case(matches=tuple(matches), features=features, context=context, book=book, facts=facts)
-    ranked = _ranked(case)
+    ranked = _ranked(case, reader)
     findings = _together(_of_log(reader, ranked, case, facts) if reader is not None else [], machine)
     situation = Situation(
         features=features,
@@ -55,8 +56,10 @@ def diagnose_log(reader: Reader, book: Book) -> Diagnosis:
     return diagnose(reader, None, book)
 
 
-def _ranked(case: Case) -> list[Suspect]:
-    return rank(derive(suspects(case.matches, case.features), case), case.book.causes())
+def _ranked(case: Case, reader: Reader | None) -> list[Suspect]:
+    causes = case.book.causes()
+    ranked = rank(derive(suspects(case.matches, case.features), case), causes)
+    return outlived(ranked, reader.latest, case.features, causes) if reader is not None else ranked
 
 
 def _of_log(reader: Reader, ranked: list[Suspect], case: Case, facts: Facts | None) -> list[Finding]:
@@ -98,7 +101,11 @@ def _together(log: list[Finding], machine: list[Finding]) -> list[Finding]:
         sure = max([one.confidence, *(other.confidence for other in same)])
         what = tuple(remedy for other in same for remedy in other.remedy)
         open_ = None if same else one.undecided
-        out.append(replace(one, evidence=(*one.evidence, *extra[:4]), remedy=(*one.remedy, *what), confidence=sure, undecided=open_))
+        # What the facts are surer of than the log is said in their words.
+        said = next((other.summary for other in same if other.severity == one.severity and other.confidence > one.confidence), one.summary)
+        whole = replace(one, summary=said, evidence=(*one.evidence, *extra[:4]), remedy=(*one.remedy, *what))
+        worst = min((one.severity, *(other.severity for other in same)), key=SEVERITIES.index)
+        out.append(replace(whole, severity=worst, confidence=sure, undecided=open_))
     rest.sort(key=lambda one: (SEVERITIES.index(one.severity), -one.confidence))
     if log and any(one.severity != "info" for one in log):
         rest = [one for one in rest if one.cause != "harmless"]
@@ -120,45 +127,11 @@ def _explained(log: list[Finding], machine: list[Finding]) -> list[Finding]:
 def _finding(suspect: Suspect, cause: Cause, *, strong: bool) -> Finding:
     return Finding(
         cause=suspect.cause,
-        severity=cause.severity if strong else "info",
+        severity=(suspect.severity or cause.severity) if strong else "info",
         summary=summary_of(suspect, cause),
         evidence=tuple(Evidence(source="log", line=one.line, text=one.text) for one in evidence_of(suspect)),
         confidence=round(min(suspect.weight / 100, _CERTAIN), 2),
     )
-
-
-def summary_of(suspect: Suspect, cause: Cause) -> str:
-    """The cause in one sentence, with what the strongest symptom tells."""
-    if suspect.summary is not None:
-        return suspect.summary
-    for match in suspect.matches:
-        if match.symptom.summary is not None:
-            said = fill(match.symptom.summary, match.fields)
-            if said is not None:
-                return said
-    return cause.summary
-
-
-def fill(template: str, fields: object) -> str | None:
-    """A sentence with its fields; None where one of them is not known."""
-    from string import Formatter
-
-    values = dict(fields)  # type: ignore[call-overload]
-    out = []
-    for text, name, _, _ in Formatter().parse(template):
-        out.append(text)
-        if name is not None:
-            if values.get(name) is None:
-                return None
-            out.append(shown(values[name]))
-    return "".join(out)
-
-
-def shown(value: object) -> str:
-    """A field as a sentence shows it."""
-    if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return " ".join(map(str, value))
-    return str(getattr(value, "file", value)).strip().rstrip(".,;:")
 
 
 def _harmless(reader: Reader, matches: Iterable[Match], features: frozenset[str]) -> list[Finding]:

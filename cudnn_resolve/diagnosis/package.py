@@ -5,12 +5,19 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from cudnn_resolve.diagnosis.release import Wanted, parse
+from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.diagnosis.weigh import Suspect
+from cudnn_resolve.record import replace
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Match
 
 _LISTED = "pip-versions-listed"
+_NOTICE, _MAJOR, _TOLD = "pip-cudnn-other-major", "cudnn_major_mismatch", 92
+_PYTHON = "pip_wheel_unavailable_for_python"
+_Key = tuple[tuple[int, ...], str]
+"""The numbers of a version, and its text."""
 
 
 def part_pip(found: dict[str, Suspect], case: Any) -> dict[str, Suspect]:
@@ -23,39 +30,51 @@ def part_pip(found: dict[str, Suspect], case: Any) -> dict[str, Suspect]:
             cause, weight, summary = told
             before = found[cause].matches if cause in found else ()
             found[cause] = Suspect(cause=cause, weight=weight, matches=tuple(dict.fromkeys((match, *before))), summary=summary)
+    if set(found) == {_MAJOR} and all(match.symptom.id == _NOTICE for match in found[_MAJOR].matches):
+        # Beside a failure it may be of another framework; alone it is what pip says it is.
+        found[_MAJOR] = replace(found[_MAJOR], weight=_TOLD)
     return found
 
 
 def _verdict(match: Match) -> tuple[str, float, str] | None:
     requirement, listed = match.fields["requirement"], match.fields["versions"]
-    name, wanted = _wanted(requirement)
-    versions = sorted(filter(None, (_key(one) for one in re.split(r"[,\s]+", listed)[:2000])))
-    if name.startswith("nvidia-"):
+    wanted = parse(requirement)
+    offered = re.split(r"[,\s]+", listed)[:2000]
+    versions = sorted(filter(None, map(_key, offered)))
+    if requirement.lower().startswith("nvidia-"):
         return "pip_pin_unavailable", 92, f"the index that is used does not offer {requirement}; it offers other versions"
     if not versions:
         return None
     low, high = versions[0][1], versions[-1][1]
-    key = _key(wanted) if wanted else None
-    if key is None:
-        return "pip_wheel_unavailable_for_python", 80, f"none of the releases for this Python ({low} to {high}) is {requirement}"
-    if "+" in wanted and versions[0][0] <= key[0] <= versions[-1][0]:
-        local = wanted.partition("+")[2]
-        return "pip_pin_unavailable", 84, f"the index that is used has no {requirement}: builds with +{local} are on another index"
-    if key[0] > versions[-1][0]:
-        return "pip_wheel_unavailable_for_python", 90, f"{requirement} is newer than the last release for this Python, {high}"
-    if key[0] < versions[0][0]:
-        return "pip_wheel_unavailable_for_python", 90, f"{requirement} is older than the first release for this Python, {low}"
-    if any(key[0] == one[0] for one in versions):
-        return "pip_wheel_unavailable_for_python", 66, f"the index lists {requirement}, but no wheel of it fits this Python or platform"
+    key = _key(wanted.version or "") if wanted is not None else None
+    if wanted is None or key is None:
+        return _PYTHON, 80, f"none of the releases for this Python ({low} to {high}) is {requirement}"
+    if wanted.local and versions[0][0] <= key[0] <= versions[-1][0]:
+        return "pip_pin_unavailable", 84, f"the index that is used has no {requirement}: builds with +{wanted.local} are on another index"
+    if any(within(wanted.specifier, one) for one in offered):
+        return _PYTHON, 66, f"the index lists {wanted.text}, but no wheel of it fits this Python or system"
+    least, most = _bounds(wanted)
+    what = f"{requirement} is" if wanted.is_pin else f"{requirement} asks for a release"
+    if least is not None and least[0] >= versions[-1][0]:
+        return _PYTHON, 90, f"{what} newer than the last one for this Python, {high}"
+    if most is not None and most[0] <= versions[0][0]:
+        return _PYTHON, 90, f"{what} older than the first one for this Python, {low}"
     return "pip_pin_unavailable", 80, f"{requirement} is not among the releases that the index offers, {low} to {high}"
 
 
-def _wanted(requirement: str) -> tuple[str, str]:
-    parts = re.match(r"([A-Za-z0-9][\w.-]{0,79}?)(?:\[[^\]]{0,80}\])?(?:[=<>!~]=?=?([\w.+!-]{1,60}))?$", requirement.rstrip(",;"))
-    return (parts[1].lower(), parts[2] or "") if parts else (requirement.lower(), "")
+def _bounds(wanted: Wanted) -> tuple[_Key | None, _Key | None]:
+    """The least and the most of the releases that are wanted; a pin is both."""
+    least, most = [], []
+    for operator, version in re.findall(r"(===?|~=|>=|<=|!=|<|>)([\w.+!*-]{1,40})", wanted.specifier):
+        key = _key(version)
+        if key is not None and operator in ("==", "===", "~=", ">=", ">"):
+            least.append(key)
+        if key is not None and operator in ("==", "===", "~=", "<=", "<"):
+            most.append(key)
+    return max(least, default=None), min(most, default=None)
 
 
-def _key(text: str) -> tuple[tuple[int, ...], str] | None:
+def _key(text: str) -> _Key | None:
     """A version to compare: its numbers; releases that are not final count as the release."""
     numbers = re.match(r"\d{1,6}(?:\.\d{1,6}){0,5}", text)
     return (tuple(int(part) for part in numbers[0].split(".")), text) if numbers else None

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from cudnn_resolve.diagnosis.compare import holds
 from cudnn_resolve.diagnosis.model import Match
-from cudnn_resolve.diagnosis.scan import Index, Line, Scanner, joined, words_of
+from cudnn_resolve.diagnosis.scan import Index, Line, Scanner, joined
+from cudnn_resolve.matrix.anchor import words_of
 from cudnn_resolve.matrix.message import KINDS, expand, fields_of
 from cudnn_resolve.matrix.symptom import Symptom
 
 KEPT = 12
 """Different matches of one symptom that are kept, the first ones; the others are counted."""
+_LATEST = 3
 _MOST_IN_LINE = 8
 _IDLE = 4096
 """Shapes of lines with a symptom that are counted."""
@@ -30,6 +33,8 @@ class Reader:
     def __init__(self, symptoms: Sequence[Symptom]) -> None:
         self.matches: dict[str, list[Match]] = {}
         self.counts: dict[str, int] = {}
+        self.latest: dict[str, deque[Match]] = {}
+        """The last matches of each symptom, on lines of their own."""
         self._often: dict[bytes, int] = {}
         self._forms = [_Form(one) for one in symptoms]
         self._anchors = _by_anchor(self._forms)
@@ -98,9 +103,12 @@ class Reader:
 
     def _keep(self, symptom: Symptom, number: int, text: str, at: int, fields: dict[str, Any]) -> None:
         self.counts[symptom.id] = self.counts.get(symptom.id, 0) + 1
-        kept = self.matches.setdefault(symptom.id, [])
+        kept, latest = self.matches.setdefault(symptom.id, []), self.latest.setdefault(symptom.id, deque(maxlen=_LATEST))
+        match = Match(symptom=symptom, line=number, text=excerpt(text, at), fields=fields)
+        if not latest or latest[-1].line != number:
+            latest.append(match)
         if len(kept) < KEPT and all(one.fields != fields for one in kept):
-            kept.append(Match(symptom=symptom, line=number, text=excerpt(text, at), fields=fields))
+            kept.append(match)
 
 
 class _Form:

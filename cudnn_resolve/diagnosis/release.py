@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Match
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.row import WheelRelease
 
 _LIMIT = r"(?:===?|~=|>=|<=|!=|<|>)[\w.+!*-]{1,40}"
 _REQUIREMENT = re.compile(
@@ -24,6 +25,7 @@ _REQUIREMENT = re.compile(
 _WHEEL = re.compile(r"([A-Za-z0-9][\w.]{0,79})-(\d[\w.+!]{0,59})(?:-\d[\w.]{0,20})?-([\w.]{1,80})-([\w.]{1,80})-([\w.]{1,200})\.whl")
 _TAG = re.compile(r"cp(\d)(\d{1,2})(?!\d)")
 _PYTHON = re.compile(r"(\d)\.(\d{1,2})")
+_BARE = re.compile(r"(3)(\d{1,2})")
 _ONLY = re.compile(rf"\bonly ([A-Za-z0-9][\w.-]{{0,79}})((?:,?{_LIMIT}){{1,6}}) (?:is|are) available")
 _SUFFIX = re.compile(r"-cu(\d\d)$")
 _LINES = tuple((3, minor) for minor in range(15, 5, -1))
@@ -42,6 +44,8 @@ class Wanted:
     """Further limits, `,<2.5`."""
     platform: str = "any"
     """The platform tag of a wheel file, `win_amd64`."""
+    tag: str = ""
+    """The Python and ABI tags of a wheel file, `cp38-cp38`."""
     is_file: bool = False
     """True for a wheel file, which was made for another Python."""
 
@@ -49,6 +53,16 @@ class Wanted:
     def text(self) -> str:
         """As pip is asked for it."""
         return f"{self.name}{self.extras}{self.operator}{self.version}{self.more}" if self.version else f"{self.name}{self.extras}"
+
+    @property
+    def specifier(self) -> str:
+        """The limits on the public part of a version; nothing where there are none."""
+        return f"{self.operator}{(self.version or '').partition('+')[0]}{self.more}" if self.version else ""
+
+    @property
+    def is_pin(self) -> bool:
+        """True where one release is asked for, `==2.4.0`, and not a range."""
+        return self.operator in ("==", "===") and not self.more and "*" not in (self.version or "")
 
     @property
     def local(self) -> str:
@@ -64,24 +78,28 @@ def release_values(matches: Iterable[Match], facts: Facts | None, book: Book) ->
     the options for the index that has that build.
     """
     matches = list(matches)
-    wanted = _wanted(matches)
+    wanted = wanted_of(matches)
     if wanted is None:
         return {}
-    own = _own_line(matches, facts)
-    values = {"name": shlex.quote(wanted.name), "wanted": shlex.quote(wanted.text)}
+    own = own_line(matches, facts)
+    values: dict[str, str] = {"name": shlex.quote(wanted.name), "wanted": shlex.quote(wanted.text)}
     nearest = _nearest(wanted, _offered(wanted, matches, own, book))
     another = bool(wanted.local) and nearest != (wanted.version or "").partition("+")[0]  # of which nobody knows a build for that CUDA
     if nearest is not None and nearest != wanted.version and not another:
-        values["nearest"] = shlex.quote(f"{wanted.name}{wanted.extras}=={nearest}")
+        pin = shlex.quote(f"{wanted.name}{wanted.extras}=={nearest}")
+        if not wanted.is_pin and not wanted.is_file:
+            values["outside"] = pin
+        else:
+            values |= {"nearest": pin} | ({"nearest_here": pin} if own is not None or _is_listed(matches) else {})
     renamed = _renamed(wanted, book)
     if renamed is not None:
         values["renamed"] = shlex.quote(renamed)
-        values.pop("nearest", None)
+        values = {name: value for name, value in values.items() if name not in ("nearest", "nearest_here", "outside")}
     if wanted.is_file and nearest in (None, wanted.version):
         values["here"] = values["wanted"]
     if wanted.version is None:
         values["same"] = values["wanted"]
-    line = None if _is_elsewhere(wanted.platform, facts) else _line(wanted, matches, own, book)
+    line = None if is_elsewhere(wanted.platform, facts) else _line(wanted, matches, own, book)
     if line is not None and line != own:
         values["line"] = ".".join(map(str, line))
     index = _index(wanted, book)
@@ -100,7 +118,16 @@ def parse(text: str) -> Wanted | None:
     return Wanted(name=found[1].lower().replace("_", "-"), operator=found[3], version=version, extras=extras, more=more)
 
 
-def _is_elsewhere(platform: str, facts: Facts | None) -> bool:
+def parse_file(text: str) -> Wanted | None:
+    """What a wheel file is of and for; None where the name is none of a wheel."""
+    file = _WHEEL.fullmatch(text)
+    if file is None:
+        return None
+    name, tag = file[1].lower().replace("_", "-"), f"{file[3]}-{file[4]}"
+    return Wanted(name=name, operator="==", version=file[2], platform=file[5], tag=tag, is_file=True)
+
+
+def is_elsewhere(platform: str, facts: Facts | None) -> bool:
     """True for the platform tag of a wheel that another system or processor is needed for: no other Python takes it here."""
     if platform == "any" or facts is None:
         return False
@@ -111,27 +138,27 @@ def _is_elsewhere(platform: str, facts: Facts | None) -> bool:
     return (system is not None and of != system) or bool(arch and named and same.get(named, named) != same.get(arch, arch))
 
 
-def _wanted(matches: list[Match]) -> Wanted | None:
+def wanted_of(matches: Iterable[Match]) -> Wanted | None:
+    """What was asked for, by the first message that names it."""
     for match in matches:
         for name in ("requirement", "wheel", "package"):
             text = match.fields.get(name)
             if not isinstance(text, str):
                 continue
             if name == "wheel":
-                file = _WHEEL.fullmatch(text)
-                if file is not None:
-                    return Wanted(name=file[1].lower().replace("_", "-"), operator="==", version=file[2], platform=file[5], is_file=True)
+                if (file := parse_file(text)) is not None:
+                    return file
             elif (found := parse(text)) is not None:
                 return found
     return None
 
 
-def _own_line(matches: list[Match], facts: Facts | None) -> tuple[int, int] | None:
+def own_line(matches: Iterable[Match], facts: Facts | None) -> tuple[int, int] | None:
     """The Python that the messages speak of, else that of the facts."""
     for match in matches:
         for name in ("python", "tag"):
             text = str(match.fields.get(name, ""))
-            found = _PYTHON.match(text) or _TAG.match(text)
+            found = _PYTHON.match(text) or _TAG.match(text) or _BARE.fullmatch(text)
             if found:
                 return int(found[1]), int(found[2])
     found = _PYTHON.match(facts.python.version or "") if facts is not None else None
@@ -147,7 +174,7 @@ def _offered(wanted: Wanted, matches: list[Match], own: tuple[int, int] | None, 
         if isinstance(listed, str):
             return re.split(r"[,\s]+", listed)[:2000]
     package = book.package(wanted.name)
-    if package is None:
+    if package is None or (own is None and not wanted.is_pin):
         return []
     releases = (one for one in package.releases if not one.yanked and one.tags != ("sdist",))
     versions = [one.version for one in releases if own is None or _has(one.tags, own)]
@@ -155,9 +182,21 @@ def _offered(wanted: Wanted, matches: list[Match], own: tuple[int, int] | None, 
     return [one for one in versions if all(within(limit, one) for limit in limits)]
 
 
+def _is_listed(matches: Iterable[Match]) -> bool:
+    """True where a message lists the releases that there are for this Python."""
+    return any(isinstance(match.fields.get("versions"), str) for match in matches)
+
+
 def _nearest(wanted: Wanted, offered: list[str]) -> str | None:
-    """The release that shares the most leading numbers with the wanted one; of those the first one after it, else the last before it."""
+    """The release that shares the most leading numbers with the wanted one; of those the first one after it, else the last before it.
+
+    None where one that is offered is what is wanted: then it is not the release that is at fault.
+    """
+    from cudnn_resolve.diagnosis.specifier import within
+
     aim = _version(wanted.version)
+    if not wanted.is_pin and any(within(wanted.specifier, one) for one in offered if (found := _version(one)) and not found.is_prerelease):
+        return None
     versions = {
         one: parsed for one in offered if (parsed := _version(one)) is not None and not parsed.is_prerelease and parsed.local is None
     }
@@ -226,12 +265,29 @@ def _told(match: Match) -> Iterator[tuple[int, int]]:
         yield from (line for line in _LINES if within(wants, f"{line[0]}.{line[1]}.9"))
 
 
-def _known(wanted: Wanted, book: Book) -> set[tuple[int, int]]:
+def releases_within(wanted: Wanted, book: Book) -> list[WheelRelease]:
+    """The releases with wheels that are what is wanted, by the matrix; those that are not final only where one of them is asked for."""
+    from cudnn_resolve.diagnosis.specifier import within
+
     package = book.package(wanted.name)
-    aim = _version(wanted.version)
-    releases = package.releases if package is not None and aim is not None else ()
-    release = next((one for one in releases if _version(one.version) == aim), None)
-    return {line for line in _LINES if _has(release.tags, line)} if release is not None else set()
+    releases = package.releases if package is not None and wanted.version is not None else ()
+    found = [one for one in releases if not one.yanked and one.tags != ("sdist",) and within(wanted.specifier, one.version)]
+    final = [one for one in found if (version := _version(one.version)) is not None and not version.is_prerelease]
+    return final or found
+
+
+def _known(wanted: Wanted, book: Book) -> set[tuple[int, int]]:
+    return {line for one in releases_within(wanted, book) for line, _ in python_tags(one.tags, one.requires_python)}
+
+
+def python_tags(tags: Iterable[str], requires: str | None = None) -> Iterator[tuple[tuple[int, int], str]]:
+    """Every CPython that wheels with these tags are for, with their platforms, within what the release requires of it."""
+    from cudnn_resolve.diagnosis.specifier import within
+
+    lines = [one for one in _LINES if requires is None or within(requires, f"{one[0]}.{one[1]}.99")]
+    for tag in tags:
+        platform = tag.rpartition("-")[2]
+        yield from ((line, platform) for line in lines if _has([tag], line))
 
 
 def _has(tags: Iterable[str], line: tuple[int, int]) -> bool:

@@ -11,6 +11,8 @@ import codecs
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from cudnn_resolve.matrix.anchor import key_of, words_of
+
 LONGEST_LINE = 12_000
 """Bytes of a line that are looked at as one piece; longer lines are looked at in pieces that overlap."""
 _OVERLAP = 600
@@ -24,18 +26,6 @@ _SHAPES = 20_000
 _SHAPE_BYTES = 400
 _SAME = b"0123456789#=>.-"
 """What progress bars and numbers are made of."""
-_DIGITS = b"0123456789"
-_WORDS = bytes(byte if bytes([byte]).isalnum() or byte in b"_+" or byte >= 0x80 else 0x20 for byte in range(256))
-"""What is no part of a word becomes a blank."""
-_COMMON = frozenset(
-    b"all already and another because binary blas but cannot capable command compiled content could create defined device does "
-    b"enabled error failed file find following for found from gpu have ignore initialize installed invalid is kernel launch "
-    b"lib library load loaded loading lost manager match memory module name needed not num number only out package please "
-    b"process public release removed require required requires root running runtime satisfy select should signed size software "
-    b"source string such support symbol system that the this to too unable unknown unsupported using usr value version "
-    b"versions wait was wheels which with you your".split()
-)
-"""Words that are in many a line, and so are no key where an anchor has a better one."""
 _VOCABULARY = 100_000
 """Words without a key that are remembered."""
 _ANSI = re.compile(r"\x1b\[[0-9;:?]{0,40}[A-Za-z]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b[@-Z\\-_]|[\x00-\x08\x0b-\x1f\x7f]")
@@ -203,17 +193,6 @@ class Scanner:
         """True where a line has a word that an anchor may have."""
         anchors = self._index.anchors
         return any(anchors(word) for word in words_of(raw.lower()))
-
-
-def words_of(text: bytes) -> list[bytes]:
-    """The words of a text in lower case, without digits."""
-    return text.translate(_WORDS, _DIGITS).split()
-
-
-def key_of(anchor: str) -> bytes | None:
-    """The word of an anchor that says most: a line that holds the anchor has a word with that in it. None where it has no word."""
-    words = [word for word in words_of(anchor.encode()) if len(word) > 1]
-    return max(words, key=lambda word: (word not in _COMMON and len(word) > 2, len(word))) if words else None
 
 
 class Index:

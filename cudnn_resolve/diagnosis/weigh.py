@@ -30,6 +30,8 @@ class Suspect:
     """Why it is preferred to what looks alike."""
     summary: str | None = None
     """The sentence for it, where no symptom has one."""
+    severity: str | None = None
+    """Where it is not the cause's own."""
 
 
 def is_active(match: Match, features: frozenset[str]) -> bool:
@@ -58,6 +60,40 @@ def suspects(matches: Iterable[Match], features: frozenset[str]) -> dict[str, Su
         if weight > 0:
             out[cause] = Suspect(cause=cause, weight=min(weight, 100), matches=tuple(ordered))
     return out
+
+
+def summary_of(suspect: Suspect, cause: Cause) -> str:
+    """The cause in one sentence, with what the strongest symptom tells."""
+    if suspect.summary is not None:
+        return suspect.summary
+    for match in suspect.matches:
+        if match.symptom.summary is not None:
+            said = fill(match.symptom.summary, match.fields)
+            if said is not None:
+                return said
+    return cause.summary
+
+
+def fill(template: str, fields: object) -> str | None:
+    """A sentence with its fields; None where one of them is not known."""
+    from string import Formatter
+
+    values = dict(fields)  # type: ignore[call-overload]
+    out = []
+    for text, name, _, _ in Formatter().parse(template):
+        out.append(text)
+        if name is not None:
+            if values.get(name) is None:
+                return None
+            out.append(shown(values[name]))
+    return "".join(out)
+
+
+def shown(value: object) -> str:
+    """A field as a sentence shows it."""
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return " ".join(map(str, value))
+    return str(getattr(value, "file", value)).strip().rstrip(".,;:")
 
 
 def rank(found: Mapping[str, Suspect], causes: Mapping[str, Cause]) -> list[Suspect]:

@@ -15,11 +15,13 @@ from typing import Any
 from zlib import crc32
 
 import cudnn_resolve
-from cudnn_resolve.matrix import column, pack, parse, table
+from cudnn_resolve.matrix import column
 from cudnn_resolve.matrix.parse import Compiled
 
 FOLDER = "tables-v1"
 _LARGEST_BYTES = 128 * 1024 * 1024
+_MAKERS = ("anchor", "column", "message", "pack", "parse", "table")
+"""Modules of which what is compiled comes."""
 
 
 def default_cache() -> TableCache | None:
@@ -111,7 +113,7 @@ class TableCache:
 
     def _identity(self, source: str, seen: os.stat_result) -> list[Any]:
         if self._stamp is None:
-            self._stamp = f"{cudnn_resolve.__version__} {' '.join(map(_module_stamp, (column, table, parse, pack)))}"
+            self._stamp = f"{cudnn_resolve.__version__} {' '.join(map(_module_stamp, _MAKERS))}"
         path = os.fsencode(source).decode("ascii", "backslashreplace")
         return [self._stamp, path, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns]
 
@@ -140,10 +142,10 @@ def _ours(seen: os.stat_result) -> bool:
     return modes.S_ISREG(seen.st_mode) and seen.st_uid in (os.geteuid(), 0) and not seen.st_mode & 0o022 and seen.st_size <= _LARGEST_BYTES
 
 
-def _module_stamp(module: Any) -> str:
+def _module_stamp(name: str) -> str:
     """Size and time of a module's file: a checkout changes without its version changing."""
     try:
-        seen = os.stat(module.__file__)
-    except (OSError, TypeError):
+        seen = os.stat(os.path.join(os.path.dirname(column.__file__), f"{name}.py"))
+    except OSError:
         return "-"
     return f"{seen.st_size}.{seen.st_mtime_ns}"

@@ -91,7 +91,7 @@ class Builder:
     def _prepared(self, form: Form) -> dict[str, Any]:
         takers = self._takers.get(id(form))
         if takers is None:
-            takers = self._takers[id(form)] = {column.field: self._taker(column.kind) for column in form.columns}
+            takers = self._takers[id(form)] = {one.field: self._taker(one.kind) for one in (*form.columns, *form.derived)}
         return takers
 
     def _taker(self, kind: Kind) -> Any:

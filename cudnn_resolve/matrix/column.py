@@ -232,13 +232,6 @@ def _check_apt_pattern(value: object) -> str:
     return text
 
 
-def _check_anchor(value: object) -> str:
-    text = _text(value)
-    if text != text.lower() or len(text) < 2:
-        raise ValueError(f"{quote(text)} is not a text in lower case of at least two characters")
-    return text
-
-
 def _check_message(value: object) -> str:
     from cudnn_resolve.matrix.message import check_pattern
 
@@ -318,7 +311,6 @@ METADATA = Kind(
     name="the id of a [[metadata]] entry, or one id for each architecture", check=_check_metadata, show=lambda ids: ids.get("", ids)
 )
 DIRECTORY = Kind(name="a path below site-packages", check=_check_directory)
-ANCHOR = Kind(name="a text in lower case", check=_check_anchor)
 MESSAGE = Kind(name="a regular expression with fields such as {found:cudnn}", check=_check_message)
 LINES = Kind(name="a text of one line or more", check=_check_lines)
 PERCENT = Kind(name="a whole number up to 100", check=_check_percent)

@@ -136,6 +136,7 @@ def expand(pattern: str) -> str:
 
 def check_pattern(pattern: str) -> None:
     """Nothing; ValueError (or re.error) where the pattern is none, or could take more than linear time, or a long constant of it."""
+    from cudnn_resolve.matrix.anchor import anchors_of
     from cudnn_resolve.matrix.steps import MOST_STEPS, most_steps
 
     fields_of(pattern)
@@ -150,3 +151,5 @@ def check_pattern(pattern: str) -> None:
     steps = most_steps(whole)
     if steps > MOST_STEPS:
         raise ValueError(f"could take {steps:.0e} steps from one place of a text: let what repeats begin unlike what follows it")
+    if not anchors_of(whole):
+        raise ValueError("has no text that each line which it finds holds; write one, so that other lines are passed over")

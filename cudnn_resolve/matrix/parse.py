@@ -205,7 +205,7 @@ class _Check:
             plain["remove"] = True
         self._missing(form, place, present, whole=whole, removes=removes)
         self._cited(place, form, plain)
-        return plain
+        return plain if form.derive is None or removes else plain | form.derive(plain)
 
     def _missing(self, form: Form, place: str, present: set[str], *, whole: bool, removes: bool) -> None:
         for column in form.columns:

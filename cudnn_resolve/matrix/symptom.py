@@ -16,14 +16,14 @@ class Symptom:
     """
 
     id: str
-    anchor: tuple[str, ...]
-    """Lower case; a line without any of them is not looked at."""
     pattern: tuple[str, ...]
     """Regular expressions with fields, `{found:cudnn}`; the first that is found counts."""
     role: str
     """`proves`, `suggests`, `excludes`, `effect` (comes after another fault), `context` or `harmless`."""
     sample: tuple[str, ...]
     """Messages that it must find."""
+    anchor: tuple[str, ...] = ()
+    """Read off the patterns, in lower case; a line without any of them is not looked at."""
     cause: str | None = None
     weight: int = 50
     """How much it speaks for its cause, up to 100."""

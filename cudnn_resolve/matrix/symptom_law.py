@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from string import Formatter
 from typing import Any
 
+from cudnn_resolve.matrix.anchor import key_of
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.message import expand, fields_of
 from cudnn_resolve.matrix.parse import Fault
@@ -31,6 +32,7 @@ DERIVED = frozenset(
         "numpy-too-new",
         "protobuf-too-old",
         "nvidia-cuda-key",
+        "other-system",
         "tensorflow",
         "jax",
         "torch",
@@ -42,7 +44,7 @@ FIELDS = frozenset(
     {
         *("python", "targets", "framework", "wheel", "cudnn_wheel", "declared", "major", "built", "next", "numpy_before"),
         *("away", "on_path", "wheels_on_path"),
-        *("name", "wanted", "nearest", "renamed", "same", "here", "line", "index"),
+        *("name", "wanted", "nearest", "nearest_here", "outside", "renamed", "same", "here", "line", "index"),
         *("extension_name", "nvcc", "together", "newest", "in_the_way", "archive", "keyring", "switched_off"),
     }
 )
@@ -51,14 +53,20 @@ _NO_REMEDY = frozenset({"harmless"})
 
 
 def samples_found(book: Book) -> Iterator[Fault]:
-    """Every sample of a symptom holds one of its anchors and is found by one of its patterns."""
+    """Every sample of a symptom is found by one of its patterns."""
     for line, row in _symptoms(book):
         for number, sample in enumerate(row.sample):
             text = " ".join(part.strip() for part in sample.splitlines())
-            if not any(anchor in sample.lower() for anchor in row.anchor):
-                yield line.fault(f"sample[{number}]", "holds none of the anchors")
-            elif not any(re.search(expand(pattern), text) or re.search(expand(pattern), sample) for pattern in row.pattern):
+            if not any(re.search(expand(pattern), text) or re.search(expand(pattern), sample) for pattern in row.pattern):
                 yield line.fault(f"sample[{number}]", "is not found by the patterns")
+
+
+def lines_chosen(book: Book) -> Iterator[Fault]:
+    """Every text by which lines are chosen has a word in it; but what tells of the machine may be found where something else is, too."""
+    for line, row in _symptoms(book):
+        bare = [one for one in row.anchor if key_of(one) is None]
+        if bare and row.role != "context":
+            yield line.fault("pattern", f"{bare[0]!r} is all that is fixed in what one of them finds, and no word of three letters")
 
 
 def causes_known(book: Book) -> Iterator[Fault]:
@@ -150,6 +158,7 @@ def _lines(book: Book, array: str) -> Iterator[tuple[Any, Any]]:
 
 LAWS: tuple[Callable[[Book], Iterable[Fault]], ...] = (
     samples_found,
+    lines_chosen,
     causes_known,
     sentences_filled,
     features_known,

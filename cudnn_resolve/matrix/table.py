@@ -5,6 +5,7 @@ The key is what must be unique in a table, and what a row of an overlay replaces
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cudnn_resolve.matrix import column as kind
@@ -28,6 +29,10 @@ class Form:
     """Fields by which rows of one key may differ in one table; a row of an overlay replaces them all."""
     expands: bool = False
     """True where a row may list several versions and leave out what its framework says."""
+    derived: tuple[Column, ...] = ()
+    """Fields that no file holds: worked out from the others of a row when the table is compiled."""
+    derive: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
+    """Plain fields of a row that was checked to its derived ones."""
 
     def column(self, field: str) -> Column:
         """The column of a field of the row; KeyError where the table has none."""
@@ -402,13 +407,21 @@ def _wheel_table() -> TableForm:
     return TableForm(name="wheel/*", head=head, arrays=(metadata, release))
 
 
+def _anchors(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """The texts by which lines for the patterns of a symptom are chosen."""
+    from cudnn_resolve.matrix.anchor import anchors_of
+    from cudnn_resolve.matrix.message import expand
+
+    found = (anchors_of(expand(one), begins=plain.get("span", 1) > 1) for one in plain.get("pattern", ()))
+    return {"anchor": list(dict.fromkeys(anchor for each in found for anchor in each))}
+
+
 def _symptom_table() -> TableForm:
     message = _form(
         "symptom",
         symptom.Symptom,
         "id",
         _need("id", kind.IDENTIFIER),
-        _need("anchor", many(kind.ANCHOR, lone=True)),
         _need("pattern", many(kind.MESSAGE, lone=True)),
         _need("role", one_of("proves", "suggests", "excludes", "effect", "context", "harmless")),
         _need("sample", many(kind.LINES, lone=True)),
@@ -447,6 +460,7 @@ def _symptom_table() -> TableForm:
         _may("needs", many(kind.IDENTIFIER, lone=True)),
         _may("unless", many(kind.IDENTIFIER, lone=True)),
     )
+    message = replace(message, derived=(_need("anchor", many(kind.TEXT)),), derive=_anchors)
     return TableForm(name="symptom/*", arrays=(message, cause, remedy))
 
 

@@ -123,11 +123,33 @@ def test_a_build_without_cuda_is_named_where_there_is_a_gpu() -> None:
     assert "cpu_only_build" not in causes("warning", **facts, packages={"pip": {"torch": "2.8.0", "jax": "0.7.2", "jaxlib": "0.7.2"}})
 
 
-def test_other_pins_than_torch_declares_are_a_note() -> None:
-    facts = {"driver": {"version": "550.54.15"}, "gpus": [T4], "packages": {"pip": {"torch": "2.6.0", "nvidia-cudnn-cu12": "9.3.0.75"}}}
-    found = findings(**facts)
-    assert any("declares nvidia-cudnn-cu12==9.1.0.70 and 9.3.0.75 is installed" in one.summary for one in found if one.severity == "info")
-    assert all(one.severity == "info" for one in found)
+DECLARED = ["nvidia-cublas-cu12==12.1.3.1", "nvidia-cudnn-cu12==9.1.0.70; platform_system == 'Linux'", "nvidia-nccl-cu12==2.20.5", "sympy"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "severity"),
+    [
+        ({"cuda_toolkits": []}, "error"),
+        ({"cuda_toolkits": [], "driver": None}, "warning"),
+        ({"cuda_toolkits": [{"version": "12.1", "path": "/usr/local/cuda-12.1", "source": "apt"}]}, "info"),
+        ({"cuda_toolkits": [{"version": "11.8", "path": "/usr/local/cuda-11.8", "source": "apt"}]}, "error"),
+    ],
+)
+def test_every_declared_wheel_that_is_lacking_is_named(facts: dict[str, Any], severity: str) -> None:
+    packages = {"pip": {"torch": "2.4.1", "nvidia-nccl-cu12": "2.20.5"}, "requires": {"torch": DECLARED}}
+    [one] = [one for one in findings(packages=packages, **facts) if one.cause == "cuda_runtime_missing"]
+    assert one.severity == severity
+    assert "torch 2.4.1 declares 2 NVIDIA packages that are not installed: nvidia-cublas-cu12, nvidia-cudnn-cu12" in one.summary
+    log = "ImportError: libcublas.so.12: cannot open shared object file: No such file or directory\n"
+    found = _with(log, packages=packages, **facts)[0]
+    assert ("nvidia-cublas-cu12, nvidia-cudnn-cu12" in found.summary) == (severity == "error")
+    assert any("pip install nvidia-cublas-cu12==12.1.3.1 nvidia-cudnn-cu12==9.1.0.70 && " in str(remedy.command) for remedy in found.remedy)
+
+
+def test_what_no_metadata_declares_is_not_lacking() -> None:
+    assert not findings(packages={"pip": {"torch": "2.4.1", "nvidia-nccl-cu12": "2.20.5"}})
+    packages = {"pip": {"torch": "2.4.1"}, "requires": {"torch": DECLARED[1:2]}}
+    assert [one.cause for one in findings(packages=packages)] == ["cudnn_missing"]
 
 
 def test_facts_decide_what_the_log_leaves_open() -> None:

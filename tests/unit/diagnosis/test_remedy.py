@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -321,3 +323,40 @@ def test_what_a_pattern_has_is_let_through_by_an_anchor(line: str) -> None:
 def test_another_python_is_no_remedy_for_a_wheel_of_another_system(tag: str, *, another: bool) -> None:
     found = commands(f"ERROR: msgpack-1.0.8-cp38-cp38-{tag}.whl is not a supported wheel on this platform.\n")
     assert any("--python 3.8" in one for one in found) is another
+
+
+def test_another_build_of_the_same_release_comes_before_another_release() -> None:
+    log, pip = "AssertionError: Torch not compiled with CUDA enabled\n", {"pip": {"torch": "2.6.0+cpu"}}
+    here: dict[str, Any] = {"driver": {"version": "580.82.07"}, "packages": pip}
+    t4, rtx = ({"name": name, "compute_capability": code} for name, code in (("Tesla T4", "7.5"), ("NVIDIA GeForce RTX 5090", "12.0")))
+
+    assert commands(log, gpus=[t4], **here)[0] == "cudnn-resolve apply -f torch==2.6.0"
+    assert commands(log, gpus=[rtx], **here)[0] == "cudnn-resolve apply -f torch", "which has no code for that card"
+
+
+NVIDIA_REPO = "https://developer.example/compute/cuda/repos/ubuntu2204/x86_64"
+OTHER_REPO = "https://deb.example/ubuntu"
+NO_KEY = f"W: GPG error: {NVIDIA_REPO}  InRelease: The following signatures couldn't be verified because NO_PUBKEY A4B469963BF863CC\n"
+
+
+def test_a_repository_goes_out_of_sight_of_apt_in_either_form_of_its_list(tmp_path: Path) -> None:
+    """The command is carried out on lists of both forms: one line each, and paragraphs (deb822), of which no other one is touched."""
+    [command] = [
+        one for one in commands(NO_KEY, platform={"system": "linux", "distribution": "ubuntu", "release": "22.04"}) if "find" in one
+    ]
+    folder = tmp_path / "sources.list.d"
+    folder.mkdir()
+    files = {
+        "cuda.list": f"deb [signed-by=/usr/share/keyrings/x.gpg] {NVIDIA_REPO} /\n",
+        "other.list": f"deb {OTHER_REPO} jammy main\n",
+        "cuda.sources": f"Types: deb\nURIs: {NVIDIA_REPO}\nSuites: /\nSigned-By: /usr/share/keyrings/x.gpg\n",
+        "ubuntu.sources": f"Types: deb\nURIs: {OTHER_REPO}\nSuites: jammy\nComponents: main\n",
+    }
+    for name, text in files.items():
+        (folder / name).write_text(text, "utf-8")
+    edits = command.partition(" && sudo apt-get update")[0]
+    assert edits != command
+    subprocess.run(["sh", "-c", edits.replace("sudo ", "").replace("/etc/apt", str(tmp_path))], check=True)
+    left = {path.name: path.read_text("utf-8") for path in folder.iterdir()}
+    switched = {"cuda.list": f"# {files['cuda.list']}", "cuda.sources.disabled": files["cuda.sources"]}
+    assert left == {name: files[name] for name in ("other.list", "ubuntu.sources")} | switched

@@ -11,7 +11,6 @@ from cudnn_resolve.matrix import symptom_law
 
 ROW = {
     "id": '"own-row"',
-    "anchor": '"something rare"',
     "pattern": '"something rare of {found:cudnn}"',
     "role": '"proves"',
     "cause": '"cudnn_missing"',
@@ -37,7 +36,7 @@ def test_a_row_that_is_right(tmp_path: Path) -> None:
     ("text", "said"),
     [
         (row(sample='"something rare"'), "is not found by the patterns"),
-        (row(sample='"another of 9.1.0"'), "holds none of the anchors"),
+        (row(pattern='"A1 {found:cudnn}"', sample='"A1 9.1.0"'), "no word of three letters"),
         (row(cause='"bad_luck"'), "bad_luck is no [[cause]]"),
         (row(summary='"cuDNN {wanted}"'), "{wanted} is no field"),
         (row(when='"wanted < found"'), "wanted is no field"),

@@ -1,0 +1,145 @@
+"""Why no wheel fits is said as far as the message, the file's name, the facts and the releases of the matrix tell it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cudnn_resolve.diagnosis.diagnose import diagnose
+from cudnn_resolve.diagnosis.model import Finding
+from cudnn_resolve.diagnosis.read import Reader
+from cudnn_resolve.facts.codec import from_mapping
+from tests.written_logs import book
+
+LINUX = {"system": "linux", "arch": "x86_64", "glibc": "2.35"}
+NO_MATCH = "ERROR: No matching distribution found for {}\n"
+REFUSED = "ERROR: {} is not a supported wheel on this platform.\n"
+UV_REFUSED = (
+    "error: Distribution `{} @ registry` can't be installed because it doesn't have a source distribution "
+    "or wheel for the current platform\n"
+)
+
+
+def first(log: str, python: str | None = None, platform: dict[str, Any] | None = None) -> Finding:
+    """The first finding, with the facts of that Python where one is told."""
+    tree = {"platform": platform or LINUX, "python": {"version": python, "path": "/v/bin/python"}} if python else None
+    facts = from_mapping(tree, "test") if tree is not None else None
+    return diagnose(Reader(book().symptoms()).read([log.encode()]), facts, book()).findings[0]
+
+
+def listed(requirement: str, versions: str) -> str:
+    return f"ERROR: Could not find a version that satisfies the requirement {requirement} (from versions: {versions})\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "python", "platform", "said"),
+    [
+        (
+            NO_MATCH.format("torch==2.2.2"),
+            "3.13.1",
+            LINUX,
+            "torch==2.2.2 has no wheel for Python 3.13: its wheels are for Python 3.8 to 3.12",
+        ),
+        (NO_MATCH.format("torch<1.5"), "3.10.12", LINUX, "torch<1.5 has no wheel for Python 3.10: its wheels are for Python 3.6 to 3.8"),
+        (NO_MATCH.format("torch==2.2.2"), "3.11.2", {**LINUX, "arch": "ppc64le"}, "wheels for Python 3.11, but none for Linux on ppc64le"),
+        (NO_MATCH.format("torch==2.15.0"), "3.12.2", {**LINUX, "glibc": "2.17"}, "but none for Linux on x86_64 (glibc 2.17)"),
+        (NO_MATCH.format("torch==2.2.2"), "3.11.2", LINUX, "the index that is used does not offer them, or could not be reached"),
+        (NO_MATCH.format("torch==2.2.2"), None, None, "pip finds no release of torch==2.2.2 for this Python and platform"),
+        (NO_MATCH.format("jax==0.9.0"), "3.10.2", LINUX, "jax==0.9.0 has no wheel for Python 3.10"),
+        (UV_REFUSED.format("torch==2.2.2"), "3.13.0", LINUX, "torch==2.2.2 has no wheel for Python 3.13"),
+        (
+            "Because torch==1.8.0 has no wheels with a matching Python ABI tag (e.g., `cp312`) and you require torch==1.8.0, we\n",
+            None,
+            None,
+            "torch==1.8.0 has no wheel for Python 3.12: its wheels are for Python 3.6 to 3.9",
+        ),
+        (
+            "hint: You're on Linux (`manylinux_2_17_x86_64`), but `torch` (v2.7.0) only has wheels for the following platform: `x`\n",
+            None,
+            None,
+            "torch has no wheel for this system",
+        ),
+        (
+            REFUSED.format("torch-1.8.1-cp38-cp38-linux_x86_64.whl"),
+            "3.11.1",
+            LINUX,
+            "made for Python 3.8 and Linux on x86_64, and this is Python 3.11",
+        ),
+        (REFUSED.format("torch-1.8.1-cp38-cp38-win_amd64.whl"), "3.8.1", LINUX, "and this is Linux on x86_64 (glibc 2.35)"),
+        (REFUSED.format("torch-1.8.1-cp38-cp38-win_amd64.whl"), "3.9.1", LINUX, "and this is Python 3.9 and Linux on x86_64"),
+        (REFUSED.format("torch-1.8.1-cp38-cp38-win_amd64.whl"), None, None, "and this is another Python or another system"),
+        (
+            REFUSED.format("x-1.8-cp37-abi3-win_amd64.whl"),
+            "3.9.1",
+            LINUX,
+            "made for Python 3.7 to 3.15 and Windows on amd64, and this is Linux on",
+        ),
+        (
+            "ERROR: Package 'six' requires a different Python: 3.8.18 not in '>=3.12'\n",
+            None,
+            None,
+            "six is made for Python >=3.12, and this is Python 3.8.18",
+        ),
+    ],
+)
+def test_python_or_system(log: str, python: str | None, platform: dict[str, Any] | None, said: str) -> None:
+    found = first(log, python, platform)
+    assert found.cause == "pip_wheel_unavailable_for_python"
+    assert said in found.summary
+    which = not any(one in found.summary for one in (" or ", "this Python and platform"))
+    assert (found.undecided is None) == (which and "has no wheel for this system" not in found.summary and "six" not in found.summary)
+
+
+@pytest.mark.parametrize(
+    ("requirement", "versions", "cause", "said"),
+    [
+        (
+            "torch<1.5",
+            "1.11.0, 2.0.0",
+            "pip_wheel_unavailable_for_python",
+            "torch<1.5 asks for a release older than the first one for this Python, 1.11.0",
+        ),
+        ("torch<1.11", "1.11.0, 2.0.0", "pip_wheel_unavailable_for_python", "older than the first one"),
+        ("torch>=1.4,<1.5", "1.11.0, 2.0.0", "pip_wheel_unavailable_for_python", "asks for a release older than the first one"),
+        (
+            "torch==1.5.0",
+            "1.11.0, 2.0.0",
+            "pip_wheel_unavailable_for_python",
+            "torch==1.5.0 is older than the first one for this Python, 1.11.0",
+        ),
+        (
+            "torch>2.0",
+            "1.11.0, 2.0",
+            "pip_wheel_unavailable_for_python",
+            "torch>2.0 asks for a release newer than the last one for this Python, 2.0",
+        ),
+        ("torch>=1.13,<2", "1.11.0, 2.0.0", "pip_pin_unavailable", "is not among the releases that the index offers, 1.11.0 to 2.0.0"),
+        ("torch==1.13.*", "1.11.0, 2.0.0", "pip_pin_unavailable", "is not among the releases"),
+    ],
+)
+def test_where_the_wanted_ones_lie_in_the_list(requirement: str, versions: str, cause: str, said: str) -> None:
+    found = first(listed(requirement, versions))
+    assert (found.cause, said in found.summary) == (cause, True), found.summary
+
+
+def test_a_range_is_not_answered_by_a_release_outside_it() -> None:
+    """What keeps the limit comes first, and what gives it up says so."""
+    found = first(listed("torch<1.5", "1.11.0, 2.0.0"), "3.10.1").remedy
+    assert found[0].command is not None
+    assert found[0].command.endswith(".venv-3.8/bin/python -m pip install 'torch<1.5'")
+    outside = [one for one in found if one.command and one.command.endswith("torch==1.11.0")]
+    assert [one.text.startswith("or give the limit up") for one in outside] == [True]
+
+
+def test_without_a_python_no_release_is_said_to_be_for_it() -> None:
+    assert not [one for one in first(NO_MATCH.format("torch<1.5")).remedy if one.command and "torch==" in one.command]
+
+
+def test_another_python_is_no_remedy_where_the_system_is_another() -> None:
+    found = first(
+        "Because onnxruntime-gpu==1.20.0 has no wheels with a matching platform tag (e.g., `manylinux_2_39_aarch64`) and you\n"
+    ).remedy
+    assert not [one for one in found if one.command and "--python" in one.command]
+    assert any("on a system that it has wheels for" in one.text for one in found)
+    assert not found[0].text.startswith("or ")
