@@ -257,10 +257,13 @@ def history(options: Options, ways: Ways) -> list[dict[str, Any]]:
     from cudnn_resolve.report.apply import history as rows
 
     del ways
-    shelf = Shelf(_environment(options))
+    environment = _environment(options)
+    shelf = Shelf(environment)
     stories = shelf.stories()
-    told = _told(shelf)
-    return rows(stories, [one.id for one in stories if shelf.can_undo(one)], at_work=told is not None and alive(told[0]))
+    found = hold(environment.scheme["purelib"])
+    if found is not None:
+        found.release()
+    return rows(stories, [one.id for one in stories if shelf.can_undo(one)], at_work=found is None)
 
 
 def _repair(work: Work, ways: Ways) -> Execution | None:

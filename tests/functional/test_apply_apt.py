@@ -9,7 +9,9 @@ import pytest
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution import aptget
+from cudnn_resolve.execution.debs import keep_arriving
 from cudnn_resolve.execution.environment import ask_environment
+from cudnn_resolve.execution.journal import ARRIVING
 from cudnn_resolve.execution.recover import undo
 from cudnn_resolve.execution.rpm import rpm_name
 from cudnn_resolve.execution.run import Work, carry_out
@@ -19,6 +21,7 @@ from cudnn_resolve.host import disk
 from cudnn_resolve.host.hold import hold
 from cudnn_resolve.host.interrupt import InterruptError
 from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.host.tool import Tooling
 from cudnn_resolve.record import replace
 from tests.apt_world import AptWorld, missing_tools
 from tests.fake_host import FakeHost
@@ -317,6 +320,20 @@ def test_files_of_a_dpkg_that_was_killed_while_it_unpacked_are_gone(world: AptWo
         assert (done.status, done.left) == ("reverted", ())
         assert (world.files(), world.installed()) == former
         assert not list((tmp_path / "state").rglob("*.deb"))
+
+
+def test_what_comes_is_linked_from_the_cache_of_apt_and_fetched_where_it_is_not_there(world: AptWorld, tmp_path: Path) -> None:
+    put(world)
+    name = f"libcudnn8_{NEW}_amd64.deb"
+    cached = world.root / "var/cache/apt/archives" / name
+    cached.write_bytes((world.repository / name).read_bytes())
+    apt = aptget.find_apt(LinuxHost(environ=world.environ))
+    assert apt is not None
+
+    keep_arriving(apt, {"libcudnn8": NEW, "libcudnn9-cuda-12": "9.3.0.75-1"}, str(tmp_path), Tooling(log=str(tmp_path / "log.txt")))
+
+    assert (tmp_path / ARRIVING / name).samefile(cached)
+    assert (tmp_path / ARRIVING / "libcudnn9-cuda-12_9.3.0.75-1_amd64.deb").is_file()
 
 
 def test_a_user_without_root_is_told_what_to_hand_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from cudnn_resolve.errors import InputError, UsageError, WorldError
 from cudnn_resolve.execution.after import differences
 from cudnn_resolve.execution.check import check_before, package_folder
 from cudnn_resolve.execution.environment import Environment
+from cudnn_resolve.execution.installed import Installed, files_of
 from cudnn_resolve.execution.installer import choose_installer, environment_for
 from cudnn_resolve.execution.loader import activation, preload_change
 from cudnn_resolve.execution.openpgp import key_ids
@@ -158,6 +159,13 @@ def facts(**packages: str) -> Facts:
 )
 def test_what_is_seen_afterwards(found: Facts, said: tuple[str, ...]) -> None:
     assert differences(Task(targets=(), pinned={"torch": "2.6.0"}, remove=("old",)), found) == said
+
+
+def test_a_list_of_files_that_nobody_can_read_is_an_error_of_the_world() -> None:
+    host = FakeHost({f"{SITE}/torch-2.6.0.dist-info/RECORD": "x" * 200_000})
+
+    with pytest.raises(WorldError, match=r"the list of files of torch 2\.6\.0 cannot be read"):
+        files_of(Installed(name="torch", version="2.6.0", info=f"{SITE}/torch-2.6.0.dist-info"), host, ENVIRONMENT)
 
 
 def test_a_program_that_has_what_is_replaced_is_named(tmp_path: Path) -> None:
