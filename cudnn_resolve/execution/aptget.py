@@ -104,8 +104,11 @@ def administrator_commands(task: Task) -> list[str]:
 
     out = []
     for one in task.keyrings:
-        name = one.url.rpartition("/")[2]
-        out += [f"curl -fsSLO {shlex.quote(one.url)}", f"sudo dpkg -i {shlex.quote(name)}"]
+        out += [  # a folder of one's own: in /tmp anybody could have put a file of that name
+            "folder=$(mktemp -d)",
+            f'curl -fsSLo "$folder/cuda-keyring.deb" {shlex.quote(one.url)}',
+            'sudo dpkg -i "$folder/cuda-keyring.deb"',
+        ]
     out.append("sudo apt-get update")
     out.append(shlex.join(["sudo", "apt-get", "install", "-y", "--no-install-recommends", *_pins(task.apt)]))
     out.append(shlex.join(["sudo", "apt-mark", "hold", *(one.name for one in task.apt)]))

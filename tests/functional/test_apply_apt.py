@@ -233,8 +233,9 @@ def test_who_has_no_root_gets_the_commands() -> None:
     task = task_for(("libcudnn8", NEW), keyrings=(Keyring(repository="r", url="https://repo.example/cuda-keyring_1.1-1_all.deb"),))
 
     assert aptget.administrator_commands(task) == [
-        "curl -fsSLO https://repo.example/cuda-keyring_1.1-1_all.deb",
-        "sudo dpkg -i cuda-keyring_1.1-1_all.deb",
+        "folder=$(mktemp -d)",
+        'curl -fsSLo "$folder/cuda-keyring.deb" https://repo.example/cuda-keyring_1.1-1_all.deb',
+        'sudo dpkg -i "$folder/cuda-keyring.deb"',
         "sudo apt-get update",
         f"sudo apt-get install -y --no-install-recommends libcudnn8={NEW}",
         "sudo apt-mark hold libcudnn8",
