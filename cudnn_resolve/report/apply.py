@@ -110,7 +110,11 @@ def history(stories: Sequence[Story], undoable: Sequence[int], *, at_work: bool 
             "at": str(one.begin.get("at", "")),
             "state": "at work" if at_work and one is stories[-1] and one.state in OPEN else _state(one),
             "targets": list(one.begin.get("targets", [])),
-            "changes": [_change(row) for row in one.begin.get("install", [])] + [f"- {name}" for name in one.begin.get("remove", [])],
+            "changes": [
+                *(_change(row) for row in one.begin.get("install", [])),
+                *(f"- {name}" for name in one.begin.get("remove", [])),
+                *(f"{_change(row)} (apt)" for row in _system(one)),
+            ],
             "can_undo": one.id in undoable,
             "log": one.log,
         }
@@ -124,6 +128,15 @@ def _state(story: Story) -> str:
     if story.state == "reverted" and last is not None and last.get("why") == "undo":
         return "undone"
     return {"begun": "interrupted", "changing": "interrupted", "dropped": "failed before a change"}.get(story.state, story.state)
+
+
+def _system(story: Story) -> Iterator[tuple[str, str, str | None]]:
+    """Name, new and old version of the system's packages that it changed, as far as that is readable."""
+    record = story.last("apt") or {}
+    rows, along = record.get("packages"), record.get("along")
+    found = [tuple(row) for row in rows if isinstance(row, list)] if isinstance(rows, list) else []
+    found += [(name, *row) for name, row in along.items() if isinstance(row, list)] if isinstance(along, dict) else []
+    yield from (row for row in found if len(row) == 3 and row[1] != row[2])
 
 
 def _change(row: Any) -> str:
