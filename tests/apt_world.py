@@ -28,7 +28,7 @@ class AptWorld:
         self.repository = base / "repository"
         self.keyring = self.root / "usr/share/keyrings/cuda-archive-keyring.gpg"
         self._like = like  # its keys go with it
-        self.gnupg = gpg_home(self) if like is None else like.gnupg
+        self.gnupg: Path = gpg_home(self) if like is None else like.gnupg
         for folder in (
             "etc/apt/apt.conf.d",
             "etc/apt/preferences.d",
