@@ -167,7 +167,8 @@ case "$1 $2" in "--fsys-tarfile "*/{name}_*)
     rm -- "$0"  # once
     {real} "$@" | head -c {4 * 512 + 2 * 1024 + 512}  # four folders, two files, and what stands before the third one
     cd {folder}
-    until [ "$(ls | grep -c dpkg-new)" = 3 ]; do sleep 0.01; done
+    tries=0
+    until [ "$(ls | grep -c dpkg-new)" = 3 ] || [ $tries -gt 3000 ]; do sleep 0.01; tries=$((tries + 1)); done
     for one in $(ls | grep dpkg-new | head -n {renamed}); do mv "$one" "${{one%.dpkg-new}}"; done
     kill -9 $PPID
     exit 1
