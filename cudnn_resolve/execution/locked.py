@@ -10,6 +10,7 @@ from urllib.parse import quote
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.errors import InputError
+from cudnn_resolve.execution.task import check_folders, check_system
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.lock.fit import fit, stack_for
 from cudnn_resolve.lock.library import bundled_cudnns
@@ -89,6 +90,8 @@ def _action(chosen: Chosen, folder: str, installed: Mapping[str, str]) -> PipAct
 def _environment(one: LockedEnvironment) -> Environment:
     if one.kind == "preload":
         check_frameworks(tuple(one.value.split()))
+    if one.kind == "ldconfig":
+        check_folders(one.value.split(":"))
     return Environment(kind=one.kind, value=one.value, why=one.why)
 
 
@@ -120,6 +123,7 @@ def _apt(stack: LockedStack | None, facts: Facts, machine: Machine) -> Iterator[
     known = or_none(facts.packages.apt) or {}
     del machine
     for one in stack.apt if stack is not None else ():
+        check_system(one.name, one.version)
         here = known.get(one.name)
         action = "install" if here is None else "keep" if here == one.version else "upgrade"
         yield AptAction(name=one.name, version=one.version, repository=one.repository, action=action, because=("it is in the lock",))

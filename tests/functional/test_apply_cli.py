@@ -150,21 +150,22 @@ def test_a_lock_with_a_name_that_is_a_command(bench: Bench) -> None:
     assert path.exists()
 
 
-def test_a_lock_whose_preload_is_a_program(bench: Bench) -> None:
-    path = bench.lock(("demo", "1.0"))
-    program = '"""+open("owned","w").write("x")+"""'
-    tool = 'schema = 1\ntargets = ["torch"]\npython = "{}.{}"\nplatforms = ["linux_{}"]\n'
-    found = tool.format(*sys.version_info[:2], os.uname().machine)
-    path.write_text(
-        f"{path.read_text()}[tool.cudnn-resolve]\n{found}environment = [{{kind = 'preload', value = '{program}', why = 'x'}}]\n"
-    )
+def test_a_lock_whose_words_for_the_system_are_programs(bench: Bench) -> None:
+    plain = bench.lock(("demo", "1.0")).read_text()
+    tool = f'[tool.cudnn-resolve]\nschema = 1\ntargets = ["torch"]\nplatforms = ["linux_{os.uname().machine}"]\n'
+    tool += f'python = "{sys.version_info[0]}.{sys.version_info[1]}"\n'
     before = tree(bench.venv)
-
-    done = bench("-q")
-
-    assert done.returncode == 2
-    assert "is no framework" in done.stderr
+    for line, said in (
+        ("""environment = [{kind = "preload", value = '\"\"\"+open("owned","w").name+\"\"\"', why = "x"}]""", "no framework"),
+        ('environment = [{kind = "ldconfig", value = "/usr/lib\\ntouch owned", why = "x"}]', "no folder for the linker cache"),
+        ('apt = [{name = "libcudnn8\\u001b[31m", version = "1", repository = "x"}]', "no name of an apt package"),
+        ('apt = [{name = "libcudnn8", version = "1; touch owned", repository = "x"}]', "no version of libcudnn8"),
+    ):
+        (bench.base / "pylock.toml").write_text(f"{plain}{tool}{line}\n")
+        done = bench("-q")
+        assert (done.returncode, said in done.stderr, "\x1b" in done.stderr) == (2, True, False), done
     assert tree(bench.venv) == before
+    assert not (bench.base / "owned").exists()
 
 
 def test_a_lock_for_other_machines_is_refused(bench: Bench) -> None:
