@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine
 
 
+_KINDS = ("none", "preload", "ldconfig", "env")
+
+
 def plan_of_lock(lock: Lock, folder: str, facts: Facts, book: Book) -> tuple[Plan | None, tuple[Difference, ...]]:
     """The plan that leads to the lock on this machine, or what does not fit; `folder` is where the lock lies, absolute.
 
@@ -88,6 +91,10 @@ def _action(chosen: Chosen, folder: str, installed: Mapping[str, str]) -> PipAct
 
 
 def _environment(one: LockedEnvironment) -> Environment:
+    if one.kind not in _KINDS:
+        raise InputError(
+            f"{one.kind[:80]!r} is no way in which libraries are found", code="lock-invalid", hint=f"one of {', '.join(_KINDS)}"
+        )
     if one.kind == "preload":
         check_frameworks(tuple(one.value.split()))
     if one.kind == "ldconfig":
