@@ -229,7 +229,8 @@ def _moved(record: Mapping[str, Any], story: Story, apt: Apt) -> list[tuple[str,
         raise tampered(story.folder, "a list in it is none")
     out = []
     for row in rows:
-        path, aside = (row, f"{row}{DISABLED}") if isinstance(row, str) else _texts(row, story) if len(row) == 2 else ("", "")
+        names = [row, f"{row}{DISABLED}"] if isinstance(row, str) else _texts(row, story)
+        path, aside = names if len(names) == 2 else ("", "")
         if not folders.holds(path) or not is_aside(aside, path):
             raise tampered(story.folder, "it names a list or key that is none of apt's")
         out.append((path, aside))

@@ -11,11 +11,12 @@ from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution import aptget
 from cudnn_resolve.execution.debs import keep_arriving
 from cudnn_resolve.execution.environment import ask_environment
-from cudnn_resolve.execution.journal import ARRIVING
+from cudnn_resolve.execution.journal import ARRIVING, Story
 from cudnn_resolve.execution.recover import undo
 from cudnn_resolve.execution.rpm import rpm_name
 from cudnn_resolve.execution.run import Work, carry_out
 from cudnn_resolve.execution.shelf import Shelf
+from cudnn_resolve.execution.system import restore_system
 from cudnn_resolve.execution.task import Keyring, SystemPackage, Task
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.hold import hold
@@ -324,6 +325,27 @@ def test_files_of_a_dpkg_that_was_killed_while_it_unpacked_are_gone(world: AptWo
         assert (done.status, done.left) == ("reverted", ())
         assert (world.files(), world.installed()) == former
         assert not list((tmp_path / "state").rglob("*.deb"))
+
+
+def test_a_journal_whose_words_for_apt_are_none_is_not_followed(world: AptWorld, tmp_path: Path) -> None:
+    put(world, f"libcudnn8={OLD}")
+    before = (world.files(), world.installed())
+    aside = "/etc/hostname.disabled-by-cudnn-resolve-1"
+    for kind, said in (
+        ("keyring", {"before": None, "moved": [5]}),
+        ("keyring", {"before": None, "moved": ["/etc/hostname"]}),
+        ("keyring", {"before": None, "moved": [["/etc/hostname", aside]]}),
+        ("apt", {"packages": [["libcudnn8; id", "1", None]], "along": {}, "held": []}),
+        ("apt", {"packages": [["libcudnn8", 5, None]], "along": {}, "held": []}),
+        ("apt", {"packages": [["libcudnn8", "--purge", None]], "along": {}, "held": []}),
+        ("apt", {"packages": [], "along": 5, "held": []}),
+    ):
+        story = Story(folder=str(tmp_path), id=1, state="changing", records=({"kind": kind, **said},))
+
+        left = restore_system(story, LinuxHost(environ=world.environ), Tooling(log=str(tmp_path / "log.txt")))
+
+        assert ["not as it was written" in one for one in left] == [True], (said, left)
+    assert (world.files(), world.installed()) == before
 
 
 def test_what_comes_is_linked_from_the_cache_of_apt_and_fetched_where_it_is_not_there(world: AptWorld, tmp_path: Path) -> None:
