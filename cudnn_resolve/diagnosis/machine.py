@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.diagnosis.installed import Installed, installed_of
-from cudnn_resolve.diagnosis.model import Evidence
+from cudnn_resolve.diagnosis.model import Evidence, Remedy
+from cudnn_resolve.diagnosis.specifier import is_version
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, Loader, Unknown, or_none
 from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import Capability, CudnnVersion, DriverVersion
@@ -88,3 +89,12 @@ def cudnn_of(text: str | None) -> CudnnVersion | None:
         return CudnnVersion(text) if text else None
     except ValueError:
         return None
+
+
+def as_declared(one: Installed, text: str | None = None) -> tuple[Remedy, ...]:
+    """What puts the libraries of a framework that stays right; none for what no command can name."""
+    if not is_version(one.version):
+        return ()
+    public = one.version.partition("+")[0]
+    text = text or f"install the libraries that {one.label} can work with"
+    return (Remedy(text=text, command=f"cudnn-resolve apply -f {one.name}=={public}"),)

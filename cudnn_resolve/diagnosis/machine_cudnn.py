@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator
 
 from cudnn_resolve.diagnosis.installed import Installed
-from cudnn_resolve.diagnosis.machine import Machine, cudnn_of, fact
+from cudnn_resolve.diagnosis.machine import Machine, as_declared, cudnn_of, fact
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
 from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.diagnosis.whole import faults_of
@@ -75,6 +75,9 @@ def _cudnn_absent(machine: Machine, one: Installed, built: CudnnVersion, evidenc
 def _cudnn_broken(machine: Machine) -> Iterator[Finding]:
     """Copies of cuDNN with parts missing or of two releases."""
     for copy in machine.cudnn:
+        if copy.parts == () and copy.owner is not None and not copy.owner.startswith(("nvidia-cudnn", "libcudnn")):
+            yield from _outer_alone(machine, copy)
+            continue
         faults = faults_of(copy, machine.book)
         if faults:
             loaded = any(
@@ -90,6 +93,35 @@ def _cudnn_broken(machine: Machine) -> Iterator[Finding]:
                 remedy=tuple(_again(machine, copy)),
                 confidence=0.9 if loaded else 0.6,
             )
+
+
+def _outer_alone(machine: Machine, copy: CudnnCopy) -> Iterator[Finding]:
+    """A package that brings libcudnn without its parts, which the loader then looks for by name (CTranslate2 4.5 to 4.6.2)."""
+    told = [one for one in machine.facts.problems if "none of its parts can be opened" in one.why and (copy.path or "?") in one.why]
+    if not told:
+        return
+    major = copy.soname or 0
+    others = [one for one in machine.cudnn if one.parts != () and one.path]
+    same = next((one for one in others if one.soname == major), None)
+    what = f"its parts (libcudnn_ops.so.{major} and others)"
+    if same is not None:
+        cause, where = "lib_not_on_path", f"{what} are in {same.path}, where the loader does not look"
+    elif others:
+        cause, where = "cudnn_major_mismatch", f"{what} are not here: cuDNN {others[0].version} in {others[0].path} has other names"
+    else:
+        cause, where = "cudnn_missing", f"{what} are nowhere on this machine"
+    named = next((one for one in machine.installed if one.name == copy.owner), None)
+    yield Finding(
+        cause=cause,
+        severity="warning" if machine.driver_absent else "error",
+        summary=f"{named.label if named else copy.owner} brings libcudnn.so.{major} itself and nothing else of cuDNN; {where}: "
+        "its first convolution on the GPU ends the program",
+        evidence=tuple(fact(one.what, one.why) for one in told),
+        remedy=as_declared(named, f"let {named.name} find them" if same is not None else "install them where it finds them")
+        if named
+        else (),
+        confidence=0.93,
+    )
 
 
 def _again(machine: Machine, copy: CudnnCopy) -> Iterator[Remedy]:

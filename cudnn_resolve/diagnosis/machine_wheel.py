@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from cudnn_resolve.diagnosis.machine import Machine, cudnn_of, fact
+from cudnn_resolve.diagnosis.machine import Machine, as_declared, cudnn_of, fact
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
 from cudnn_resolve.diagnosis.specifier import Required, is_version, requirements_of, within
 from cudnn_resolve.facts.model import Unknown, or_none
@@ -68,7 +68,7 @@ def _unserved(one: Installed, built: CudnnVersion, found: dict[str, CudnnVersion
         summary=f"{one.label} is built with cuDNN {built}, and "
         + (f"what there is of cuDNN is of {kind}: {what}" if found else "no copy of cuDNN was found"),
         evidence=(fact("packages.pip", one.label), *((fact("cudnn", what),) if found else ())),
-        remedy=_as_declared(one),
+        remedy=as_declared(one),
         confidence=0.9,
     )
 
@@ -89,7 +89,7 @@ def _cuda_of_anybody(machine: Machine) -> Iterator[Finding]:
             summary=f"{one.label} is built for CUDA {one.cuda} and brings no libraries of it, and there are none here: "
             "neither NVIDIA's wheels nor a toolkit",
             evidence=(fact("packages.pip", one.label), fact("cuda_toolkits", "no CUDA of that major was found")),
-            remedy=_as_declared(one),
+            remedy=as_declared(one),
             confidence=0.85,
         )
 
@@ -116,14 +116,6 @@ def _has_cuda(machine: Machine, one: Installed) -> bool:
     unnamed = any(toolkit.version is None for toolkit in machine.facts.cuda_toolkits or ())
     cached = any(path.rpartition("/")[2].startswith(("libcublas.so", "libcudart.so")) for path in machine.loader.ldconfig)
     return unnamed or cached or bool(majors & there)
-
-
-def _as_declared(one: Installed) -> tuple[Remedy, ...]:
-    """What puts the libraries of a framework that stays right; none for what no command can name."""
-    if not is_version(one.version):
-        return ()
-    public = one.version.partition("+")[0]
-    return (Remedy(text=f"install the libraries that {one.label} can work with", command=f"cudnn-resolve apply -f {one.name}=={public}"),)
 
 
 def _linker(machine: Machine) -> Iterator[Finding]:
@@ -213,7 +205,7 @@ def _other_versions(machine: Machine) -> Iterator[Finding]:
             severity="warning",
             summary=f"a CUDA library is of a release that the build does not promise to work with: {_first(rest)}",
             evidence=_evidence(rest),
-            remedy=_as_declared(rest[0].framework),
+            remedy=as_declared(rest[0].framework),
             confidence=0.7,
         )
 

@@ -26,6 +26,12 @@ IMPORT_NAMES = {
 }
 """Framework to the module whose import starts the loading."""
 
+LIBRARIES = (
+    *("libcudart.so", "libnvJitLink.so", "libnvrtc.so", "libcublasLt.so", "libcublas.so", "libcufft.so", "libcurand.so"),
+    *("libcusparse.so", "libcusolver.so", "libcupti.so", "libnccl.so", "libcudnn"),
+)
+"""Beginnings of the names of what is loaded, in an order in which each finds what it needs."""
+
 _SOURCE = '''"""Loads the CUDA libraries of this environment's NVIDIA wheels when one of these is imported: {names}.
 
 Made by cudnn-resolve. Delete this file and {module}.pth to undo it.
@@ -34,8 +40,7 @@ import sys
 
 NAMES = {tuple!r}
 LIBRARIES = (
-    "libcudart.so", "libnvJitLink.so", "libnvrtc.so", "libcublasLt.so", "libcublas.so", "libcufft.so", "libcurand.so",
-    "libcusparse.so", "libcusolver.so", "libcupti.so", "libnccl.so", "libcudnn",
+{libraries}
 )
 
 
@@ -91,7 +96,13 @@ def preload_source(frameworks: tuple[str, ...]) -> str:
     """The source of the module for these frameworks; runs on Python 3.6 and newer, costs nothing until one of them is imported."""
     check_frameworks(frameworks)
     names = tuple(IMPORT_NAMES.get(name, name) for name in frameworks)
-    return _SOURCE.replace("{names}", ", ".join(names)).replace("{tuple!r}", repr(names)).replace("{module}", MODULE)
+    quoted = [f'"{name}"' for name in LIBRARIES]
+    libraries = "\n".join(f"    {', '.join(some)}," for some in (quoted[:7], quoted[7:]))
+    parts = {"libraries": libraries, "names": ", ".join(names), "tuple!r": repr(names), "module": MODULE}
+    text = _SOURCE
+    for name, part in parts.items():
+        text = text.replace(f"{{{name}}}", part)
+    return text
 
 
 def preload_pth() -> str:

@@ -13,6 +13,7 @@ from cudnn_resolve.probe.child import answer_of, payload_path
 from cudnn_resolve.probe.cudnn_owner import same_release
 from cudnn_resolve.probe.environment import TargetEnvironment
 from cudnn_resolve.probe.framework_loading import Outcome, Parts, open_parts, start
+from cudnn_resolve.probe.framework_preload import find_preload, with_preload
 from cudnn_resolve.probe.framework_reading import read_framework
 from cudnn_resolve.probe.framework_shelf import Reading, Shelf
 from cudnn_resolve.probe.loader import Loading
@@ -32,6 +33,7 @@ def find_frameworks(
     Nothing is imported: their files are read, and the dynamic loader is simulated. Only JAX's module of versions is asked in a child.
     """
     loading = Loading(host, environment)
+    preload = find_preload(host, environment, loading)
     found: list[InstalledFramework] = []
     wrong: list[Problem] = []
     absent: list[Problem] = []
@@ -39,7 +41,8 @@ def find_frameworks(
         reading = read_framework(Shelf(host, environment, loading, distribution))
         if reading is None:
             continue
-        judgement = _Judgement(environment, loading, copies, _ask(host, environment, reading))
+        reading = with_preload(_ask(host, environment, reading), preload)
+        judgement = _Judgement(environment, loading, copies, reading)
         found.append(judgement.framework())
         # A wrong cuDNN fails in ways that nobody understands; one that is not there says so itself.
         (wrong if judgement.loads else absent).extend(judgement.problems)
@@ -137,6 +140,8 @@ class _Judgement:
     def _reason(self, library: Loaded, other: Loaded | None) -> str:
         """The rule of the loader that led to the library, in words; `other` would come without LD_LIBRARY_PATH and LD_PRELOAD."""
         by = library.by.name if library.by else self._reading.name
+        if library.rule is Rule.PATH and self._reading.preload is not None:
+            return f"the preload of this environment ({self._reading.preload}) opens it before {self._reading.name} is imported"
         if library.rule is Rule.PATH:
             return f"{self._reading.name}'s own code opens it by its path before its libraries ask for it"
         if library.rule is Rule.PRELOAD:

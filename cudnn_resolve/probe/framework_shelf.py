@@ -57,6 +57,8 @@ class Reading:
     """Empty for a build that loads no cuDNN."""
     question: Question | None = None
     """Where a module knows more than the files say."""
+    preload: str | None = None
+    """The file that makes this environment's interpreter open NVIDIA's wheels first, where the framework is one of those it is for."""
 
 
 class Shelf:

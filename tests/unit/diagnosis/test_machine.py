@@ -234,3 +234,43 @@ def test_commands_hold_no_words_that_are_not_names_and_versions(name: str, versi
     for finding in findings(packages={"pip": pip}, problems=problems):
         for remedy in finding.remedy:
             assert all(not set(word) & set(";$ '`") for word in shlex.split(remedy.command or ""))
+
+
+OUTER = {
+    "version": "9.1.0",
+    "soname": 9,
+    "path": "/v/ctranslate2.libs",
+    "source": "pip",
+    "owner": "ctranslate2",
+    "parts": [],
+    "complete": False,
+}
+WHOLE = {"version": "9.3.0.75", "soname": 9, "path": "/v/nvidia/cudnn/lib", "source": "pip", "owner": "nvidia-cudnn-cu12"}
+UNOPENED = (
+    "libcudnn-74a4c495.so.9.1.0 would be loaded from /v/ctranslate2.libs, but none of its parts can be opened, which ends the program"
+)
+
+
+@pytest.mark.parametrize(
+    ("others", "why", "cause"),
+    [
+        ([], UNOPENED, "cudnn_missing"),
+        ([WHOLE], UNOPENED, "lib_not_on_path"),
+        ([{**WHOLE, "version": "8.9.7.29", "soname": 8}], UNOPENED, "cudnn_major_mismatch"),
+        ([WHOLE], None, None),
+    ],
+)
+def test_a_libcudnn_that_comes_without_its_parts_is_served_from_elsewhere_or_not(
+    others: list[dict[str, Any]], why: str | None, cause: str | None
+) -> None:
+    problems = [{"what": "ctranslate2 4.6.0", "why": why}] if why else []
+    packages = {"pip": {"ctranslate2": "4.6.0"}}
+    loads = {"cudnn": {"version": "9.1.0", "path": OUTER["path"]}, "because": "RPATH leads to it"}
+    frameworks = [{"name": "ctranslate2", "version": "4.6.0", "cudnn_built": "9.1.0", "would_load": loads}]
+    common: dict[str, Any] = {"driver": {"version": "580.82.07"}, "gpus": [T4], "packages": packages, "frameworks": frameworks}
+    found = [one for one in findings(cudnn=[OUTER, *others], problems=problems, **common) if one.severity != "info"]
+
+    assert [one.cause for one in found] == ([cause] if cause else [])
+    for one in found:
+        assert "brings libcudnn.so.9 itself and nothing else of cuDNN" in one.summary
+        assert [remedy.command for remedy in one.remedy] == ["cudnn-resolve apply -f ctranslate2==4.6.0"], "which no reinstallation mends"

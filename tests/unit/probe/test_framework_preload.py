@@ -1,0 +1,57 @@
+"""What the preload of an environment opens before a framework asks for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudnn_resolve.plan.preload import MODULE, preload_pth, preload_source
+from tests.elf_writer import write_elf
+from tests.library_tree import SITE, WHEEL, Files, distribution, loaded, look, machine, tells, wheel, whys
+
+SHIM = "libcudnn-74a4c495.so.9.1.0"
+CAPI = f"{SITE}/onnxruntime/capi"
+CASES: dict[str, tuple[str, str, Files]] = {
+    "ctranslate2": (
+        "ctranslate2",
+        "4.6.0",
+        {
+            f"{SITE}/ctranslate2/_ext.cpython-311-x86_64-linux-gnu.so": write_elf(needed=(SHIM,), rpath="$ORIGIN/../ctranslate2.libs"),
+            f"{SITE}/ctranslate2.libs/{SHIM}": write_elf(SHIM, rpath="$ORIGIN"),
+        },
+    ),
+    "onnxruntime": (
+        "onnxruntime-gpu",
+        "1.20.2",
+        {
+            f"{CAPI}/onnxruntime_pybind11_state.cpython-311-x86_64-linux-gnu.so": write_elf(runpath="$ORIGIN"),
+            f"{CAPI}/libonnxruntime_providers_shared.so": write_elf("libonnxruntime_providers_shared.so"),
+            f"{CAPI}/libonnxruntime_providers_cuda.so": write_elf(needed=("libcublas.so.12", "libcudnn.so.9")),
+        },
+    ),
+}
+# libcublas needs libcublasLt and is opened by its path: each is there when the other asks.
+CUBLAS: Files = {
+    f"{SITE}/nvidia/cublas/lib/libcublas.so.12": write_elf("libcublas.so.12", needed=("libcublasLt.so.12",)),
+    f"{SITE}/nvidia/cublas/lib/libcublasLt.so.12": write_elf("libcublasLt.so.12"),
+}
+
+
+def preload(*names: str, link: bool = True) -> Files:
+    files: Files = {f"{SITE}/{MODULE}.py": preload_source(names)}
+    return {**files, f"{SITE}/{MODULE}.pth": preload_pth()} if link else files
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_what_the_preload_opens_serves_the_framework(name: str) -> None:
+    package, version, files = CASES[name]
+    nvidia, cudnn = wheel("9.3.0", "75")
+    said = {f"{WHEEL}/libcudnn.so.9": tells(90300)}
+    own = distribution(package, version)
+    there = {**files, **cudnn, **CUBLAS}
+
+    found = look(machine({**there, **preload("torch", name)}, said), own, nvidia)
+    because = f"the preload of this environment ({SITE}/{MODULE}.py) opens it before {package} is imported"
+    assert loaded(found) == ("9.3.0.75", f"{WHEEL}/libcudnn.so.9", because)
+    assert whys(found) == []
+    for other in (preload("torch"), preload(name, link=False), {f"{SITE}/{MODULE}.py": "NAMES = (", f"{SITE}/{MODULE}.pth": ""}, {}):
+        assert whys(look(machine({**there, **other}, said), own, nvidia)), "nothing opens them for it"
