@@ -155,7 +155,10 @@ def rounds(world: KillWorld, number: int, during: str, kills: int, chance: rando
         now = trial.now()
         fault = trial.fault(code, output, now)
         verb = ("undo", "apply")[turn % 2]
+        began = time.monotonic()
         last, said = world.finish(verb)
+        if verb == during and now == "former":  # a whole one: how busy the machine is just now
+            seconds = (seconds + time.monotonic() - began) / 2
         wanted, found = (former, world.former()) if verb == "undo" else (planned, world.planned())
         good = wanted == found and last == 0 and not fault and "Traceback" not in said and said.lstrip().startswith(_WELL[verb])
         counts[f"{now}, then {verb}: {'as it should be' if good else 'WRONG'}"] += 1

@@ -20,14 +20,15 @@ def missing_tools() -> list[str]:
 
 
 class AptWorld:
-    """A root directory for apt, and repositories beside it."""
+    """A root directory for apt, and repositories beside it; `like` gives its keys and a copy of its repository."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, *, like: AptWorld | None = None) -> None:
         self.base = base
         self.root = base / "root"
         self.repository = base / "repository"
         self.keyring = self.root / "usr/share/keyrings/cuda-archive-keyring.gpg"
-        self._gnupg = gpg_home(self)
+        self._like = like  # its keys go with it
+        self.gnupg: Path = gpg_home(self) if like is None else like.gnupg
         for folder in (
             "etc/apt/apt.conf.d",
             "etc/apt/preferences.d",
@@ -43,27 +44,31 @@ class AptWorld:
         ):
             (self.root / folder).mkdir(parents=True)
         (self.root / "var/lib/dpkg/status").touch()
-        self.repository.mkdir()
+        if like is None:
+            self.repository.mkdir()
+        else:
+            shutil.copytree(like.repository, self.repository)
         self.config = base / "apt.conf"
         self.config.write_text(
             f'Dir "{self.root}/";\nDir::State::status "{self.root}/var/lib/dpkg/status";\nAPT::Sandbox::User "root";\n'
             f'DPkg::Options {{ "--root={self.root}"; "--force-not-root"; "--force-script-chrootless"; "--log={base}/dpkg.log"; }};\n'
             'APT::Architecture "amd64";\nAcquire::Languages "none";\nDebug::NoLocking "true";\n'
         )
-        self.key = self.make_key("NVIDIA stand-in")
+        self.key: str = self.make_key("NVIDIA stand-in") if like is None else like.key
 
     @property
     def environ(self) -> dict[str, str]:
         return {**os.environ, "APT_CONFIG": str(self.config), "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
 
     def make_key(self, name: str) -> str:
-        """The fingerprint of a new key."""
-        self._gpg("--batch", "--passphrase", "", "--quick-generate-key", name, "ed25519", "sign", "never")
+        """The fingerprint of a key of that name, made where there is none yet."""
+        if f":{name}:" not in self._gpg("--list-keys", "--with-colons"):
+            self._gpg("--batch", "--passphrase", "", "--quick-generate-key", name, "ed25519", "sign", "never")
         listed = self._gpg("--list-keys", "--with-colons", name)
         return next(line.split(":")[9] for line in listed.splitlines() if line.startswith("fpr"))
 
     def _gpg(self, *words: str, data: bytes | None = None) -> str:
-        done = subprocess.run(["gpg", "--homedir", str(self._gnupg), *words], input=data, capture_output=True, check=True)
+        done = subprocess.run(["gpg", "--homedir", str(self.gnupg), *words], input=data, capture_output=True, check=True)
         return done.stdout.decode("utf-8", "replace")
 
     def export(self, key: str, path: Path) -> None:
@@ -150,6 +155,30 @@ class AptWorld:
         shutil.copy(path, tree / "usr/share/keyrings/cuda-archive-keyring.gpg")
         subprocess.run(["dpkg-deb", "--root-owner-group", "-b", str(tree), str(target)], check=True, capture_output=True)
         return target
+
+    def tear(self, name: str, *, renamed: int = 0) -> None:
+        """Lets dpkg be killed while it unpacks the third file of that package; `renamed` of them are in their place by then."""
+        tool, folder = self.base / "bin" / "dpkg-deb", self.root / "usr/lib/x86_64-linux-gnu"
+        tool.parent.mkdir(exist_ok=True)
+        real = shutil.which("dpkg-deb")
+        tool.write_text(
+            f"""#!/bin/sh
+case "$1 $2" in "--fsys-tarfile "*/{name}_*)
+    rm -- "$0"  # once
+    {real} "$@" | head -c {4 * 512 + 2 * 1024 + 512}  # four folders, two files, and what stands before the third one
+    cd {folder}
+    tries=0
+    until [ "$(ls | grep -c dpkg-new)" = 3 ] || [ $tries -gt 3000 ]; do sleep 0.01; tries=$((tries + 1)); done
+    for one in $(ls | grep dpkg-new | head -n {renamed}); do mv "$one" "${{one%.dpkg-new}}"; done
+    kill -9 $PPID
+    exit 1
+esac
+exec {real} "$@"
+"""
+        )
+        tool.chmod(0o755)
+        with self.config.open("a") as file:
+            file.write(f'DPkg::Path "{tool.parent}:{os.environ["PATH"]}:/usr/sbin:/sbin";\n')
 
     def apt(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

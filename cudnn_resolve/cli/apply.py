@@ -20,6 +20,7 @@ from cudnn_resolve.cli.printing import emit, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from cudnn_resolve.cli.applying import Stopped
     from cudnn_resolve.execution.model import Execution
     from cudnn_resolve.plan.model import Plan
 
@@ -54,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Carry out, undo, or list; the exit code says what became of it."""
-    from cudnn_resolve.cli.applying import Ways, apply, history, stopped_words, undo
+    from cudnn_resolve.cli.applying import Ways, apply, history, stopped, undo
     from cudnn_resolve.cli.progress import Progress
     from cudnn_resolve.execution.model import Execution
 
@@ -81,10 +82,10 @@ def run(args: argparse.Namespace) -> int:
         heads = {"nothing": "nothing to undo", "broken": "not everything could be put back"}
         return _finish(undone, None, options, head=heads.get(undone.status))
     if args.resume:
-        words = stopped_words(options)
-        if words is None:
+        found = stopped(options)
+        if found is None:
             return _finish(Execution(status="nothing"), None, options, head="nothing to resume: no apply was stopped in the middle")
-        return _again(words, args)
+        return _again(found, args)
     done, plan = apply(options, ways)
     if done is None:
         assert plan is not None
@@ -98,21 +99,24 @@ def run(args: argparse.Namespace) -> int:
     return _finish(done, plan, options)
 
 
-def _again(words: tuple[str, ...], args: argparse.Namespace) -> int:
-    """The command that was stopped, in this command's manner of speaking and asking."""
+def _again(found: Stopped, args: argparse.Namespace) -> int:
+    """The command that was stopped, from where it was given, in this command's manner of speaking and asking."""
     from cudnn_resolve.cli.parser import Parser
+    from cudnn_resolve.host import disk
 
     parser = Parser(prog="cudnn-resolve apply", description="")
     add_arguments(parser)
-    same = parser.parse(
-        [*words, f"--format={args.format}", *(["--yes"] if args.yes else []), *(["-q"] * args.quiet), *(["-v"] * args.verbose)]
-    )
-    if same.resume or same.undo is not None or same.history:
-        raise UsageError("the journal says no command that can be done again", code="resume", hint="give the command anew")
+    same = parser.parse([*found.words])
+    if same.resume or same.undo is not None or same.history or not disk.go_to(found.folder):
+        raise UsageError("the journal says no command that can be done again from here", code="resume", hint="give the command anew")
+    same.python = found.python  # whatever the words say: the environment is the one whose journal this is
+    for name in _SPOKEN:
+        setattr(same, name, getattr(args, name))
     return run(same)
 
 
-_MANNERS = ("resume", "undo", "history", "dry_run", "yes", "format", "output", "quiet", "verbose", "no_color", "restart", "lock")
+_SPOKEN = ("yes", "format", "output", "quiet", "verbose", "no_color", "restart")
+_MANNERS = (*_SPOKEN, "resume", "undo", "history", "dry_run", "lock")
 
 
 def words_of(args: argparse.Namespace) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.cli.options import Options
@@ -63,6 +63,7 @@ def apply(options: Options, ways: Ways) -> tuple[Execution | None, Plan | None]:
         repaired = _repair(work, ways)
         if repaired is not None and repaired.status == "broken":
             return repaired, None
+        _mark(work.shelf, environment)
         plan, task = _plan(options, ways)
         if task is None:
             return None, plan
@@ -118,12 +119,10 @@ def _carry_out(plan: Plan, task: Task, work: Work, options: Options, ways: Ways)
     from cudnn_resolve.execution.run import carry_out, is_done
 
     if is_done(task, work):
-        work.shelf.unmark()
         return Execution(status="nothing")
     if plan.facts.python.externally_managed and not ways.managed:
         raise _managed(work.environment)
     if ways.confirm is not None and not ways.confirm(plan):
-        work.shelf.unmark()
         return Execution(status="declined", exit_code=ExitCode.NO)
 
     def verify() -> tuple[str, ...]:
@@ -221,15 +220,28 @@ def _managed(environment: Environment) -> WorldError:
     )
 
 
-def stopped_words(options: Options) -> tuple[str, ...] | None:
-    """The words that asked for the `apply` that was stopped last; None where the last one came to its end."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stopped:
+    """An `apply` that was stopped in the middle."""
+
+    words: tuple[str, ...]
+    """The words of a command line that asks for the same."""
+    folder: str
+    """Where it was given: paths in it are relative to that."""
+    python: str
+    """The interpreter of the environment."""
+
+
+def stopped(options: Options) -> Stopped | None:
+    """The `apply` that was stopped last; None where the last one came to its end."""
     from cudnn_resolve.execution.shelf import was_stopped
 
-    stories = Shelf(_environment(options)).stories()
+    environment = _environment(options)
+    stories = Shelf(environment).stories()
     if not stories or not was_stopped(stories[-1]):
         return None
-    words = stories[-1].begin.get("words")
-    return tuple(words) if isinstance(words, list) and all(isinstance(word, str) for word in words) else None
+    begin = stories[-1].begin
+    return Stopped(words=tuple(begin.get("words", ())), folder=begin.get("folder", "."), python=environment.python)
 
 
 def undo(options: Options, ways: Ways, number: int | None) -> Execution:
@@ -245,9 +257,13 @@ def history(options: Options, ways: Ways) -> list[dict[str, Any]]:
     from cudnn_resolve.report.apply import history as rows
 
     del ways
-    shelf = Shelf(_environment(options))
+    environment = _environment(options)
+    shelf = Shelf(environment)
     stories = shelf.stories()
-    return rows(stories, [one.id for one in stories if shelf.can_undo(one)])
+    found = hold(environment.scheme["purelib"])
+    if found is not None:
+        found.release()
+    return rows(stories, [one.id for one in stories if shelf.can_undo(one)], at_work=found is None)
 
 
 def _repair(work: Work, ways: Ways) -> Execution | None:
@@ -285,10 +301,8 @@ def _held(environment: Environment, ways: Ways, *, mark: bool = True) -> Iterato
             hint="wait until it has ended",
         )
     try:
-        if mark and disk.writable(folder):
-            before = shelf.marked()
-            stopped = before is not None
-            shelf.mark(json.dumps({"pid": own_pid(), "at": clock.moment(), "stopped": stopped}))
+        if mark:
+            _mark(shelf, environment)
         yield Work(
             host=LinuxHost(),
             environment=environment,
@@ -302,7 +316,17 @@ def _held(environment: Environment, ways: Ways, *, mark: bool = True) -> Iterato
             trusted=ways.trusted,
         )
     finally:
+        if mark:  # whoever is killed leaves it
+            with suppress(WorldError):
+                shelf.unmark()
         found.release()
+
+
+def _mark(shelf: Shelf, environment: Environment) -> None:
+    """Nothing; it is written down who is at work, unless it is already, or nothing can be changed there."""
+    told = _told(shelf)
+    if (told is None or told[0] != own_pid()) and disk.writable(environment.scheme["purelib"]):
+        shelf.mark(json.dumps({"pid": own_pid(), "at": clock.moment()}))
 
 
 def _told(shelf: Shelf) -> tuple[int, str] | None:

@@ -86,5 +86,7 @@ class Progress:
 
 
 def mib(count: float) -> str:
-    """Bytes for people: `812.4 MiB`, `1.2 GiB`."""
+    """Bytes for people: `812.4 MiB`, `1.2 GiB`, `14 KiB`."""
+    if count < 100 << 10:
+        return f"{count / (1 << 10):.0f} KiB"
     return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):.1f} MiB"

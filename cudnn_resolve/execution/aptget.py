@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import WorldError
+from cudnn_resolve.execution.rpm import rpm_commands
 from cudnn_resolve.execution.task import APT_NAME, APT_VERSION
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.port import Host, which
@@ -86,7 +87,7 @@ def require_apt(task: Task, host: Host) -> Apt:
         raise WorldError(
             "this system has no apt-get, and the plan needs packages of the system: " + ", ".join(one.name for one in task.apt),
             code="no-apt",
-            hint="nothing was changed; for packages in RPM form these are the commands:\n  " + "\n  ".join(rpm_commands(task))
+            hint="nothing was changed; for packages in RPM form these are the commands:\n  " + "\n  ".join(rpm_commands(task, host))
             if which(host, "dnf") or which(host, "rpm")
             else "use --channel pip",
         )
@@ -103,26 +104,15 @@ def administrator_commands(task: Task) -> list[str]:
 
     out = []
     for one in task.keyrings:
-        name = one.url.rpartition("/")[2]
-        out += [f"curl -fsSLO {shlex.quote(one.url)}", f"sudo dpkg -i {shlex.quote(name)}"]
+        out += [  # a folder of one's own: in /tmp anybody could have put a file of that name
+            "folder=$(mktemp -d)",
+            f'curl -fsSLo "$folder/cuda-keyring.deb" {shlex.quote(one.url)}',
+            'sudo dpkg -i "$folder/cuda-keyring.deb"',
+        ]
     out.append("sudo apt-get update")
     out.append(shlex.join(["sudo", "apt-get", "install", "-y", "--no-install-recommends", *_pins(task.apt)]))
     out.append(shlex.join(["sudo", "apt-mark", "hold", *(one.name for one in task.apt)]))
     return out
-
-
-def rpm_commands(task: Task) -> list[str]:
-    """The same for a system with RPM packages, by their names there; nobody runs them here."""
-    import shlex
-
-    names = [rpm_name(one.name, one.version) for one in task.apt]
-    return [shlex.join(["sudo", "dnf", "install", *names]), shlex.join(["sudo", "dnf", "versionlock", "add", *names])]
-
-
-def rpm_name(name: str, version: str) -> str:
-    """The RPM package of an apt package, `libcudnn8-8.9.7.29-1.cuda12.2` for `libcudnn8` `8.9.7.29-1+cuda12.2`."""
-    renamed = re.sub(r"-dev(?=-|$)", "-devel", name)
-    return f"{renamed}-{version.replace('+', '.')}"
 
 
 def _pins(packages: Iterable[SystemPackage]) -> list[str]:
@@ -221,6 +211,11 @@ def present_packages(apt: Apt) -> set[str]:
     return {name for name, status, _ in _rows(apt) if status not in "nc"}
 
 
+def half_installed(apt: Apt) -> set[str]:
+    """Names of packages that a dpkg which was killed was just unpacking or removing."""
+    return {name for name, status, _ in _rows(apt) if status == "H"}
+
+
 def _rows(apt: Apt) -> Iterator[tuple[str, str, str]]:
     """Name, state and version of every package that dpkg knows; the state is the second letter that `dpkg -l` shows."""
     ok, text = apt.ask("dpkg-query", *_admin(apt), "-W", "-f", "${db:Status-Abbrev}\t${Package}\t${Version}\n")
@@ -229,6 +224,13 @@ def _rows(apt: Apt) -> Iterator[tuple[str, str, str]]:
         name, _, version = rest.partition("\t")
         if len(status) > 1 and APT_NAME.fullmatch(name):
             yield name, status[1], version
+
+
+def archives(apt: Apt) -> str:
+    """The folder into which apt fetches packages."""
+    ok, text = apt.ask("apt-config", "shell", "CACHE", "Dir::Cache::archives/d")
+    found = re.search(r"^CACHE='(/[^'\n]+)'$", text, re.MULTILINE) if ok else None
+    return found[1].rstrip("/") if found else "/var/cache/apt/archives"
 
 
 def _admin(apt: Apt) -> tuple[str, ...]:
@@ -244,6 +246,11 @@ def unfinished_files(apt: Apt) -> tuple[str, ...]:
     found = re.search(r"^STATE='(/[^'\n]+)'$", text, re.MULTILINE) if ok else None
     folder = found[1].rstrip("/") if found else "/var/lib/apt"
     return tuple(f"{folder}/{name}" for name in disk.names_in(folder) if _UNFINISHED.fullmatch(name))
+
+
+def unpack(apt: Apt, words: Sequence[str], paths: Sequence[str], tooling: Tooling) -> ToolResult:
+    """What became of the unpacking of packages, by which dpkg knows again what it had left of them half unpacked."""
+    return apt.run(tooling, "dpkg", *words, "--force-confold", "--force-depends", "--no-triggers", "--unpack", *paths)
 
 
 def purge(apt: Apt, words: Sequence[str], names: Sequence[str], tooling: Tooling) -> ToolResult:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from packaging.utils import canonicalize_name
+
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.host import disk
 
@@ -20,11 +22,19 @@ if TYPE_CHECKING:
 _NVIDIA = re.compile(r"nvidia-([a-z0-9-]+?)-cu[0-9]{2}", re.ASCII)
 _SPARE_BYTES = 1 << 20
 _MAPS_BYTES = 4 << 20
+_RECORD_BYTES = 64 << 20
 
 
 def check_before(task: Task, host: Host, environment: Environment) -> tuple[str, ...]:
     """What the user should know; WorldError where the environment cannot be changed."""
-    for kind in ("purelib", "platlib", "scripts") if task.install or task.remove or task.preload else ():
+    if task.install or task.remove or task.preload:
+        require_writable(environment)
+    return tuple(_in_use(task, host, environment))
+
+
+def require_writable(environment: Environment) -> None:
+    """Nothing; WorldError where this user may not change the environment."""
+    for kind in ("purelib", "platlib", "scripts"):
         folder = environment.scheme[kind]
         if not disk.writable(folder):
             raise WorldError(
@@ -33,16 +43,15 @@ def check_before(task: Task, host: Host, environment: Environment) -> tuple[str,
                 context=folder,
                 hint=f"make an environment of your own: `{environment.python} -m venv .venv`, then add `--python .venv`",
             )
-    return tuple(_in_use(task, host, environment))
 
 
 def _in_use(task: Task, host: Host, environment: Environment) -> Iterator[str]:
     """A line for each process that has libraries of packages loaded that are about to be replaced."""
-    leaving = [piece.name for piece in task.install if piece.before] + list(task.remove)
-    if not leaving:
+    leaving = {piece.name for piece in task.install if piece.before} | set(task.remove)
+    roots = dict.fromkeys((environment.scheme["purelib"], environment.scheme["platlib"])) if leaving else ()
+    words = tuple(dict.fromkeys(word for root in roots for word in _library_folders(leaving, root, host)))
+    if not words:
         return
-    root = environment.scheme["platlib"]
-    words = {f"{root}/{package_folder(name)}/" for name in leaving}
     for name in host.list_dir("/proc"):
         if not name.isdigit():
             continue
@@ -50,6 +59,17 @@ def _in_use(task: Task, host: Host, environment: Environment) -> Iterator[str]:
         if maps and any(word in maps for word in words):
             who = (host.read_text(f"/proc/{name}/comm") or "a program").strip()
             yield f"{who} (process {name}) has loaded packages that are replaced: restart it afterwards"
+
+
+def _library_folders(names: set[str], root: str, host: Host) -> Iterator[str]:
+    """Folders in which libraries of these packages lie: a package and what it is imported as may have two names."""
+    for entry in host.list_dir(root):
+        stem, _, suffix = entry.rpartition(".")
+        if suffix == "dist-info" and canonicalize_name(stem.partition("-")[0]) in names:
+            for line in (host.read_text(f"{root}/{entry}/RECORD", _RECORD_BYTES) or "").splitlines():
+                folder, _, file = line.partition(",")[0].strip('"').rpartition("/")
+                if folder and not folder.startswith((".", "/")) and (file.endswith(".so") or ".so." in file):
+                    yield f"{root}/{folder}/"
 
 
 def package_folder(name: str) -> str:

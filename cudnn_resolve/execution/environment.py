@@ -65,7 +65,9 @@ def ask_environment(host: Host, python: str) -> Environment:
     told = answer_line(result)
     if told is None:
         raise WorldError(
-            f"the interpreter {python} does not say where it installs to: {result.why()}", code="python-broken", context=python
+            f"{python} does not say where it installs packages to: {result.why() or 'it does not answer as a Python interpreter does'}",
+            code="python-broken",
+            hint="pass --python with the path of an interpreter or of a virtual environment",
         )
     try:
         scheme = {kind: os.path.normpath(str(told["scheme"][kind])) for kind in KINDS}

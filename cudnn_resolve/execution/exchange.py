@@ -162,7 +162,7 @@ def half_made(paths: Iterable[str]) -> Iterator[str]:
         cache = f"{folder}/__pycache__"
         if cache not in compiling:
             found: dict[str, list[str]] = {}
-            for entry in disk.names_in(cache):
+            for entry in disk.names_in(cache) if disk.kind(cache) == "folder" else ():  # a link leads to files of others
                 if _COMPILING.search(entry):
                     found.setdefault(entry.partition(".")[0], []).append(entry)
             compiling[cache] = found

@@ -71,7 +71,7 @@ def files_of(one: Installed, host: Host, environment: Environment) -> tuple[str,
         )
     root = os.path.dirname(one.info)
     out = []
-    for row in csv.reader(text.splitlines()):
+    for row in _rows(text, one):
         if not row or not row[0]:
             continue
         path = os.path.normpath(os.path.join(root, row[0]))
@@ -87,6 +87,14 @@ def files_of(one: Installed, host: Host, environment: Environment) -> tuple[str,
     return tuple(dict.fromkeys(out))
 
 
+def _rows(text: str, one: Installed) -> list[list[str]]:
+    try:
+        return list(csv.reader(text.splitlines()))
+    except csv.Error as error:
+        who = f"the list of files of {one.name} {one.version} cannot be read: {error}"
+        raise WorldError(who, code="no-record", context=f"{one.info}/RECORD", hint="reinstall that package first") from None
+
+
 def with_compiled(paths: Iterable[str], tag: str) -> Iterator[str]:
     """The paths, and the compiled files of the modules among them that are there, listed or not."""
     listings: dict[str, Mapping[str, list[str]]] = {}
@@ -99,7 +107,7 @@ def with_compiled(paths: Iterable[str], tag: str) -> Iterator[str]:
         cache = f"{folder}/__pycache__"
         if cache not in listings:
             stems: dict[str, list[str]] = {}
-            for entry in disk.names_in(cache):
+            for entry in disk.names_in(cache) if disk.kind(cache) == "folder" else ():  # a link leads to files of others
                 stems.setdefault(entry.partition(".")[0], []).append(entry)
             listings[cache] = stems
         for entry in listings[cache].get(name[:-3], ()):

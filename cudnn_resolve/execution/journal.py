@@ -23,6 +23,13 @@ SCHEMA = 1
 FILE = "journal.jsonl"
 LOG = "log.txt"
 WHEELS = "wheels"
+"""Folder, in that of a journal, of the files that were fetched for pip."""
+STAGING = "staging"
+"""Folder of what uv has laid out."""
+LEAVING = "debs"
+"""Folder of the .deb files of packages that are replaced; also of cuda-keyring, and of lists that are not finished."""
+ARRIVING = "debs-arriving"
+"""Folder of the .deb files of packages that come: needed only as long as the journal is open."""
 _LIMIT_BYTES = 512 << 20
 
 OPEN = ("begun", "changing", "reverting")
@@ -127,7 +134,22 @@ def read_story(folder: str) -> Story | None:
     first = records[0]
     if first.get("kind") != "begin" or first.get("schema") != SCHEMA or not isinstance(first.get("id"), int):
         raise tampered(folder, "it begins as none of this program does")
+    if not _is_readable(first):
+        raise tampered(folder, "what it says was asked for is not readable")
     return Story(folder=folder, id=first["id"], state=_state(records), records=tuple(records))
+
+
+def _is_readable(first: Mapping[str, Any]) -> bool:
+    """True where the first record holds what it should, as far as it is told or done again."""
+    rows = first.get("install", [])
+    if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 3 for row in rows):
+        return False
+    lists = [first.get(name, []) for name in ("words", "targets", "remove")]
+    if not all(isinstance(one, list) for one in lists):
+        return False
+    texts = [first.get("folder", "."), first.get("at", ""), *(row[0] for row in rows), *(row[1] for row in rows)]
+    texts += [row[2] for row in rows if row[2] is not None]
+    return all(isinstance(one, str) for one in (*texts, *lists[0], *lists[1], *lists[2]))
 
 
 def _state(records: list[Mapping[str, Any]]) -> str:

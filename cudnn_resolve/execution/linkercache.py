@@ -50,7 +50,7 @@ def restore_cache(story: Story, tooling: Tooling) -> tuple[str, ...]:
         if before is None:
             disk.remove(FILE)
         else:
-            disk.write_whole(FILE, before.encode())
+            disk.write_whole(FILE, before.encode("utf-8", "replace"))
     except WorldError as error:
         return (error.message,)
     done = run_tool((_LDCONFIG,), tooling, env=_environ())

@@ -10,12 +10,14 @@ from urllib.parse import quote
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.errors import InputError
+from cudnn_resolve.execution.task import check_folders, check_system
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.lock.fit import fit, stack_for
 from cudnn_resolve.lock.library import bundled_cudnns
 from cudnn_resolve.lock.proof import proofs
 from cudnn_resolve.lock.select import Chosen, select, targets_for
 from cudnn_resolve.plan.model import AptAction, Environment, PipAction, Plan, Proven, Stack, StackFramework, Warning
+from cudnn_resolve.plan.preload import check_frameworks
 from cudnn_resolve.plan.step import steps
 from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.machine import machine_of
@@ -24,10 +26,13 @@ from cudnn_resolve.requirement.source import File
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.lock.difference import Difference
-    from cudnn_resolve.lock.model import Lock, LockedFile
+    from cudnn_resolve.lock.model import Lock, LockedEnvironment, LockedFile
     from cudnn_resolve.lock.model import Stack as LockedStack
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.machine import Machine
+
+
+_KINDS = ("none", "preload", "ldconfig", "env")
 
 
 def plan_of_lock(lock: Lock, folder: str, facts: Facts, book: Book) -> tuple[Plan | None, tuple[Difference, ...]]:
@@ -54,9 +59,7 @@ def plan_of_lock(lock: Lock, folder: str, facts: Facts, book: Book) -> tuple[Pla
         stack=_stack(lock, stack, book),
         pip=(*pip, *removals),
         apt=apt,
-        environment=tuple(Environment(kind=one.kind, value=one.value, why=one.why) for one in stack.environment)
-        if stack is not None
-        else (),
+        environment=tuple(_environment(one) for one in stack.environment) if stack is not None else (),
         warnings=tuple(warnings),
         proven=tuple(
             Proven(words=one.words, record=one.record, because=one.because, is_open=one.is_open, here=one.is_of(facts))
@@ -87,6 +90,18 @@ def _action(chosen: Chosen, folder: str, installed: Mapping[str, str]) -> PipAct
     )
 
 
+def _environment(one: LockedEnvironment) -> Environment:
+    if one.kind not in _KINDS:
+        raise InputError(
+            f"{one.kind[:80]!r} is no way in which libraries are found", code="lock-invalid", hint=f"one of {', '.join(_KINDS)}"
+        )
+    if one.kind == "preload":
+        check_frameworks(tuple(one.value.split()))
+    if one.kind == "ldconfig":
+        check_folders(one.value.split(":"))
+    return Environment(kind=one.kind, value=one.value, why=one.why)
+
+
 def _file(file: LockedFile, folder: str, index: str | None) -> File:
     url = file.url or f"file://{quote(os.path.normpath(os.path.join(folder, file.path or '')))}"
     return File(filename=file.name, url=url, hashes=dict(file.hashes), size=file.size, origin=index)
@@ -115,6 +130,7 @@ def _apt(stack: LockedStack | None, facts: Facts, machine: Machine) -> Iterator[
     known = or_none(facts.packages.apt) or {}
     del machine
     for one in stack.apt if stack is not None else ():
+        check_system(one.name, one.version)
         here = known.get(one.name)
         action = "install" if here is None else "keep" if here == one.version else "upgrade"
         yield AptAction(name=one.name, version=one.version, repository=one.repository, action=action, because=("it is in the lock",))

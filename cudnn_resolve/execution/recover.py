@@ -6,14 +6,15 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
+from cudnn_resolve.execution.aptget import find_apt
+from cudnn_resolve.execution.check import require_writable
 from cudnn_resolve.execution.installed import installed_packages
-from cudnn_resolve.execution.journal import Journal, Story, inside, tampered
+from cudnn_resolve.execution.journal import ARRIVING, STAGING, Journal, Story, inside, tampered
 from cudnn_resolve.execution.linkercache import restore_cache
 from cudnn_resolve.execution.model import EXITS, Execution, Status, Trouble
 from cudnn_resolve.execution.restore import put_back
 from cudnn_resolve.execution.shelf import Shelf, find_story
 from cudnn_resolve.execution.system import changed_system, restore_system
-from cudnn_resolve.execution.uvlock import STAGING
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import undisturbed
 
@@ -52,7 +53,7 @@ def _close(journal: Journal) -> None:
     try:
         journal.add("reverted")
     except CudnnResolveError:
-        for folder in (journal.wheels, f"{journal.folder}/{STAGING}"):
+        for folder in (journal.wheels, f"{journal.folder}/{STAGING}", f"{journal.folder}/{ARRIVING}"):
             if disk.kind(folder) == "folder":
                 disk.remove_tree(folder)
         journal.add("reverted")
@@ -70,7 +71,7 @@ def repair(work: Work) -> Execution | None:
         for one in work.shelf.stories():
             if one.state == "begun":
                 Journal.resume(one).add("dropped", why="repair")
-        work.shelf.tidy()
+        work.shelf.tidy(ended=False)
         return None
     work.reporter.say(f"apply number {story.id} was stopped in the middle ({story.begin.get('at', '')}); putting things back")
     return _put_back(story, work, why="repair")
@@ -138,7 +139,21 @@ def changed_since(story: Story, environment: Environment) -> tuple[str, ...]:
     return tuple(out)
 
 
+def _require_means(story: Story, work: Work) -> None:
+    """Nothing; WorldError where this user cannot put anything back: that is said before a part of it is."""
+    files = story.last("files")
+    if files is not None and (files.get("save") or files.get("add")):
+        require_writable(work.environment)
+    if (story.last("apt") is not None or story.last("keyring") is not None) and find_apt(work.host) is None:
+        raise WorldError(
+            f"apply number {story.id} changed packages of the system, and putting them back needs root",
+            code="needs-root",
+            hint="nothing was changed; run `sudo -v` first, so that sudo asks for no password meanwhile, then this again",
+        )
+
+
 def _put_back(story: Story, work: Work, *, why: str) -> Execution:
+    _require_means(story, work)
     journal = Journal.resume(story, watch=work.watch)
     with undisturbed():
         left = put_all_back(journal, work.shelf, work.host, work.tooling(journal), why=why)

@@ -34,11 +34,16 @@ _MEMBER = re.compile(
 )
 
 
+def is_keyring(name: str) -> bool:
+    """True for the name of a file of the keyring package."""
+    return re.fullmatch(r"cuda-keyring_[A-Za-z0-9.+~-]{1,40}_all\.deb", name) is not None
+
+
 def fetch_keyring(one: Keyring, folder: str, apt: Apt, download: Download) -> str:
     """Path of the keyring package in the folder, looked into; WorldError where it is not what it should be."""
     parts = urlsplit(one.url)
     name = os.path.basename(parts.path)
-    if parts.scheme not in ("https", "file") or not re.fullmatch(r"cuda-keyring_[A-Za-z0-9.+~-]{1,40}_all\.deb", name):
+    if parts.scheme not in ("https", "file") or not is_keyring(name):
         raise WorldError(f"{one.url[:200]} is no keyring package that can be trusted", code="keyring", hint="nothing was changed")
     path = download(File(filename=name, url=one.url, hashes={}), folder, _silent)
     ok, said = apt.ask("dpkg-deb", "--field", path, "Package")

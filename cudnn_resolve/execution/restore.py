@@ -79,7 +79,7 @@ def _read(story: Story, shelf: Shelf, environment: Environment) -> _Written | No
         moved=files.get("moved") is True,
     )
     checked: set[str] = set()
-    for path in (*written.save, *written.add, *written.infos):
+    for path in (*written.save, *written.add, *written.infos, *written.made, *written.modes):
         folder = os.path.dirname(path)
         if folder not in checked:
             checked.add(folder)
@@ -99,7 +99,7 @@ def _remove_what_came(written: _Written, environment: Environment, left: list[st
     for path in with_compiled(written.add, environment.tag):
         if path not in kept and disk.kind(path) in ("file", "link"):
             _try(left, lambda path=path: disk.remove(path))  # type: ignore[misc]
-    for info in written.infos:
+    for info in (one for one in written.infos if disk.kind(one) == "folder"):  # a link leads to files of others
         for path in tuple(disk.files_below(info)):
             if path not in kept:
                 _try(left, lambda path=path: disk.remove(path))  # type: ignore[misc]

@@ -113,6 +113,7 @@ def _begin(task: Task, work: Work, journal: Journal) -> dict[str, Any]:
         "prefix": work.environment.prefix,
         "python": work.environment.python,
         "words": list(work.words),
+        "folder": disk.folder_here(),
         "targets": list(task.targets),
         "install": [[piece.name, piece.version, piece.before] for piece in task.install],
         "remove": list(task.remove),
@@ -133,12 +134,12 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     cached = cache_change(task, work.host)
     journal.add("files", store=store, **_files(exchange, work.environment, moved=moved))
     if task.apt:
-        work.reporter.begin(f"asking apt-get for {len(task.apt)} packages")
+        work.reporter.begin(f"asking apt-get for {_many(len(task.apt), 'package')}")
         apt, packages = prepare_system(task, work.host, journal, work.tooling(journal), work.download, work.reporter.say)
-        work.reporter.begin(f"installing {len(packages)} packages of the system with apt-get")
+        work.reporter.begin(f"installing {_many(len(packages), 'package')} of the system with apt-get")
         steps.append(
             Done(
-                what=f"{len(packages)} packages installed with apt-get",
+                what=f"{_many(len(packages), 'package')} installed with apt-get",
                 seconds=change_system(apt, packages, journal, work.tooling(journal)),
             )
         )
@@ -148,7 +149,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     take_away(exchange, store)
     journal.add("saved", count=len(exchange.save))
     if wheels:
-        work.reporter.begin(f"installing {len(wheels)} packages with {installer}")
+        work.reporter.begin(f"installing {_many(len(wheels), 'package')} with {installer}")
         tooling, environ = work.tooling(journal), work.host.environ
         if moved:
             result = move_staged(journal.folder, work.environment)
@@ -159,7 +160,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
         work.reporter.end()
         if not result.ok:
             raise WorldError(f"{installer} failed: {result.why()}", code="installer-failed", context=journal.log)
-        steps.append(Done(what=f"{len(wheels)} packages installed with {installer}", seconds=result.seconds))
+        steps.append(Done(what=f"{_many(len(wheels), 'package')} installed with {installer}", seconds=result.seconds))
     for path, content in own.items():
         if content is not None:
             disk.write_whole(path, content)
@@ -182,6 +183,10 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
         log=journal.log,
         notes=notes,
     )
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 class DifferenceError(WorldError):
@@ -223,11 +228,16 @@ def _stage(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None
 
 
 def _stage_with_uv(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None:
-    work.reporter.begin(f"fetching {len(task.install)} files with uv", sum(piece.file.size or 0 for piece in task.install) or None)
+    work.reporter.begin(f"fetching {_many(len(task.install), 'file')} with uv", sum(piece.file.size or 0 for piece in task.install) or None)
+
+    sizes = {piece.name: piece.file.size or 0 for piece in task.install}
 
     def show(line: str) -> None:
-        if line.startswith("Downloading "):
+        what, _, name = line.strip().partition(" ")
+        if what == "Downloading":
             work.reporter.say(f"  {line}")
+        elif what == "Downloaded":
+            work.reporter.advance(sizes.get(name, 0))
 
     tooling = replace(work.tooling(journal), on_line=show)
     wheels = stage(task.install, journal.folder, work.environment, tooling, work.host.environ)
@@ -240,7 +250,7 @@ def _fetch_all(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...]:
     if not task.install:
         return ()
     check_room_for_download(total, journal.wheels)
-    work.reporter.begin(f"fetching {len(task.install)} files", total or None)
+    work.reporter.begin(f"fetching {_many(len(task.install), 'file')}", total or None)
     pieces = tuple(_named(piece, work, journal) for piece in task.install)
     crew = Crew(_PARALLEL)
     try:

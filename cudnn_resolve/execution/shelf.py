@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
-from cudnn_resolve.execution.journal import FILE, WHEELS, Journal, Story, read_story
+from cudnn_resolve.execution.journal import ARRIVING, FILE, LEAVING, STAGING, WHEELS, Journal, Story, read_story
 from cudnn_resolve.host import disk
 
 if TYPE_CHECKING:
@@ -92,27 +92,32 @@ class Shelf:
         if os.path.basename(above).startswith(_BESIDE):
             disk.remove_empty(above)
 
-    def prune(self, *, working: int | None = None) -> None:
-        """Nothing; wheels and saved files that nobody can need any more are gone, the journals stay; `working` is still needed."""
+    def prune(self) -> None:
+        """Nothing; wheels, packages and saved files that nobody can need any more are gone, the journals stay."""
         stories = self.stories()
         committed = [one for one in stories if one.state == "committed"]
         for one in stories:
             if one.is_open:
                 continue
             awaited = one is stories[-1] and (was_stopped(one) or keeps_fetched(one))
-            if disk.kind(f"{one.folder}/{WHEELS}") == "folder" and not awaited and one.id != working:
+            if disk.kind(f"{one.folder}/{WHEELS}") == "folder" and not awaited:
                 disk.remove_tree(f"{one.folder}/{WHEELS}")
-            if disk.kind(f"{one.folder}/staging") == "folder" and one.id != working:
-                disk.remove_tree(f"{one.folder}/staging")
             files = one.last("files")
             spent = one.state != "committed" or one in committed[:-KEPT]
+            for name in (STAGING, ARRIVING, *((LEAVING,) if spent else ())):
+                if disk.kind(f"{one.folder}/{name}") == "folder":
+                    disk.remove_tree(f"{one.folder}/{name}")
             if files is not None and spent and self.is_store(files.get("store"), one.id) and disk.kind(files["store"]) == "folder":
                 self.drop_store(files["store"])
 
-    def tidy(self) -> tuple[str, ...]:
-        """What could not be tidied up after an end that is written down, in words: that is no failure of what came to its end."""
+    def tidy(self, *, ended: bool = True) -> tuple[str, ...]:
+        """What could not be tidied up after an end that is written down, in words: that is no failure of what came to its end.
+
+        Without `ended` somebody is still at work.
+        """
         try:
-            self.unmark()
+            if ended:
+                self.unmark()
             self.prune()
         except CudnnResolveError as error:
             return (f"what is not needed any more is still there: {error.message}",)
@@ -149,12 +154,12 @@ class Shelf:
 
 
 def was_stopped(story: Story) -> bool:
-    """True for an `apply` that was killed, also where it has been put back since: it may be resumed."""
+    """True for an `apply` that was killed or interrupted, also where it has been put back since: it may be resumed."""
     last = story.last("revert") or story.last("dropped")
     return (
         story.state == "begun"
         or story.is_open
-        or (story.state in ("reverted", "dropped") and last is not None and last.get("why") == "repair")
+        or (story.state in ("reverted", "dropped") and last is not None and last.get("why") in ("repair", "interrupted"))
     )
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.execution import aptget
 from cudnn_resolve.execution.aptget import Apt
-from cudnn_resolve.execution.journal import tampered
+from cudnn_resolve.execution.debs import deb_files, keep_arriving, keep_leaving
+from cudnn_resolve.execution.journal import ARRIVING, LEAVING, tampered
 from cudnn_resolve.execution.repository import (
     DISABLED,
     PACKAGE,
@@ -18,6 +18,7 @@ from cudnn_resolve.execution.repository import (
     fetch_keyring,
     install_keyring,
     is_aside,
+    is_keyring,
     name_aside,
     outdated,
     take_out_of_use,
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.task import Task
     from cudnn_resolve.host.port import Host
     from cudnn_resolve.host.tool import Tooling
-
-_DEBS = "debs"
 
 
 def prepare_system(
@@ -53,7 +52,9 @@ def prepare_system(
     aptget.update(apt, tooling)
     simulation = aptget.simulate(apt, packages, held)
     aptget.download(apt, packages, held, tooling)
-    _keep_old(apt, packages, simulation, here, journal, tooling)
+    replaced = {one.name for one in packages if one.before not in (None, one.version)}
+    keep_leaving(apt, replaced | (set(simulation.install) & set(here)), here, journal.folder, tooling)
+    keep_arriving(apt, simulation.install, journal.folder, tooling)
     named = {one.name for one in packages}
     journal.add(
         "apt",
@@ -68,7 +69,7 @@ def prepare_system(
 
 def _make_known(task: Task, apt: Apt, here: Mapping[str, str], journal: Journal, tooling: Tooling, download: Download) -> tuple[str, ...]:
     """Files that were left alone, since no keyring is that large."""
-    folder = f"{journal.folder}/{_DEBS}"
+    folder = f"{journal.folder}/{LEAVING}"
     disk.make_folder(folder, 0o755)
     paths = [fetch_keyring(one, folder, apt, download) for one in task.keyrings]
     found = list(outdated(apt_folders(apt)))
@@ -81,24 +82,6 @@ def _make_known(task: Task, apt: Apt, here: Mapping[str, str], journal: Journal,
         install_keyring(path, apt, tooling)
     journal.add("known", sums={one.path: _sum(one.path) for one, _ in moved})
     return tuple(one.path for one in found if one.too_large)
-
-
-def _keep_old(
-    apt: Apt,
-    packages: tuple[SystemPackage, ...],
-    simulation: aptget.Simulation,
-    here: Mapping[str, str],
-    journal: Journal,
-    tooling: Tooling,
-) -> None:
-    """The packages that are replaced, as .deb files where a repository still has them, so that they can be laid back."""
-    folder = f"{journal.folder}/{_DEBS}"
-    disk.make_folder(folder, 0o755)
-    changed = {one.name for one in packages if one.before not in (None, one.version)} | {
-        name for name in simulation.install if name in here
-    }
-    for name in sorted(changed):
-        apt.run(replace(tooling, cwd=folder), apt.program, "download", "-q", f"{name}={here[name]}")
 
 
 def change_system(apt: Apt, packages: tuple[SystemPackage, ...], journal: Journal, tooling: Tooling) -> float:
@@ -128,6 +111,8 @@ def restore_system(story: Story, host: Host, tooling: Tooling) -> tuple[str, ...
         return ("packages of the system: putting them back needs root",)
     left: list[str] = []
     try:
+        if keyring is not None:
+            _unpack_keyring(story, apt, tooling)
         aptget.mend(apt, dpkg_words(apt), tooling)
         if record is not None:
             aptget.forget_unfinished(apt, _texts(record.get("unfinished", []), story), tooling)
@@ -142,6 +127,7 @@ def restore_system(story: Story, host: Host, tooling: Tooling) -> tuple[str, ...
 def _restore_packages(record: Mapping[str, Any], story: Story, apt: Apt, tooling: Tooling) -> list[str]:
     before = _before(record, story)
     held = [name for name in _texts(record.get("held"), story) if APT_NAME.fullmatch(name)]
+    _unpack_again(record, story, apt, tooling)
     here = aptget.installed_versions(apt)
     present = aptget.present_packages(apt)
     new = [name for name, version in before.items() if version is None and name in present]
@@ -152,7 +138,8 @@ def _restore_packages(record: Mapping[str, Any], story: Story, apt: Apt, tooling
     if names and (new or old or set(names) & set(aptget.held_packages(apt)) - set(held)):
         apt.run(tooling, "apt-mark", "unhold", *names)
     if old:
-        debs = _debs(old, story)
+        folder = f"{story.folder}/{LEAVING}"
+        debs = [f"{folder}/{name}" for name in deb_files({one.name: one.version for one in old}, folder).values()]
         words = ("dpkg", *dpkg_words(apt), "--force-confold", "-i", *debs) if len(debs) == len(old) else ()
         done = apt.run(tooling, *words) if words else aptget.install(apt, old, (), tooling)
         if not done.ok:
@@ -173,31 +160,44 @@ def _restore_packages(record: Mapping[str, Any], story: Story, apt: Apt, tooling
     return left
 
 
+def _unpack_again(record: Mapping[str, Any], story: Story, apt: Apt, tooling: Tooling) -> None:
+    """Nothing; dpkg knows every file again that it, killed, had left of these packages, as far as they are still at hand."""
+    folder = f"{story.folder}/{ARRIVING}"
+    torn = aptget.half_installed(apt)
+    arriving = {name: version for name, (version, _) in _changes(record, story).items() if name in torn}
+    for name in deb_files(arriving, folder).values():  # one at a time: each that can be is
+        aptget.unpack(apt, dpkg_words(apt), (f"{folder}/{name}",), tooling)
+
+
+def _unpack_keyring(story: Story, apt: Apt, tooling: Tooling) -> None:
+    """Nothing; the same for the package that makes a repository known."""
+    folder = f"{story.folder}/{LEAVING}"
+    if PACKAGE in aptget.half_installed(apt):
+        found = [f"{folder}/{name}" for name in disk.names_in(folder) if is_keyring(name)]
+        aptget.unpack(apt, dpkg_words(apt), found[:1], tooling)
+
+
 def _before(record: Mapping[str, Any], story: Story) -> dict[str, str | None]:
-    """Each package that was touched with the version that was there, None for none; everything of it looked at."""
-    out: dict[str, str | None] = {}
+    """Each package that was touched with the version that was there, None for none."""
+    return {name: before for name, (_, before) in _changes(record, story).items()}
+
+
+def _changes(record: Mapping[str, Any], story: Story) -> dict[str, tuple[str, str | None]]:
+    """Each package that was touched with the version that was to come and the one that was there; everything of it looked at."""
+    out: dict[str, tuple[str, str | None]] = {}
     rows = record.get("packages")
     along = record.get("along")
     if not isinstance(rows, list) or not isinstance(along, dict):
         raise tampered(story.folder, "what it says of apt is not readable")
-    pairs = [(row[0], row[2]) for row in rows if isinstance(row, list) and len(row) == 3]
-    pairs += [(name, row[1]) for name, row in along.items() if isinstance(row, list) and len(row) == 2]
-    for name, version in pairs:
+    found = [tuple(row) for row in rows if isinstance(row, list) and len(row) == 3]
+    found += [(name, *row) for name, row in along.items() if isinstance(row, list) and len(row) == 2]
+    for name, version, before in found:
         if not isinstance(name, str) or not APT_NAME.fullmatch(name):
             raise tampered(story.folder, "a name of a package in it is none")
-        if version is not None and (not isinstance(version, str) or not APT_VERSION.fullmatch(version)):
-            raise tampered(story.folder, "a version of a package in it is none")
-        out[name] = version
-    return out
-
-
-def _debs(old: list[SystemPackage], story: Story) -> list[str]:
-    """Saved files of these packages, one for each where there is one."""
-    folder = f"{story.folder}/{_DEBS}"
-    out = []
-    for one in old:
-        wanted = re.compile(re.escape(f"{one.name}_{one.version.replace(':', '%3a')}_") + r"[a-z0-9]+\.deb")
-        out += [f"{folder}/{name}" for name in disk.names_in(folder) if wanted.fullmatch(name)][:1]
+        for one in (version, *(() if before is None else (before,))):
+            if not isinstance(one, str) or not APT_VERSION.fullmatch(one):
+                raise tampered(story.folder, "a version of a package in it is none")
+        out[name] = (version, before)
     return out
 
 
@@ -229,7 +229,8 @@ def _moved(record: Mapping[str, Any], story: Story, apt: Apt) -> list[tuple[str,
         raise tampered(story.folder, "a list in it is none")
     out = []
     for row in rows:
-        path, aside = (row, f"{row}{DISABLED}") if isinstance(row, str) else _texts(row, story) if len(row) == 2 else ("", "")
+        names = [row, f"{row}{DISABLED}"] if isinstance(row, str) else _texts(row, story)
+        path, aside = names if len(names) == 2 else ("", "")
         if not folders.holds(path) or not is_aside(aside, path):
             raise tampered(story.folder, "it names a list or key that is none of apt's")
         out.append((path, aside))
@@ -256,9 +257,7 @@ def changed_system(story: Story, host: Host) -> tuple[str, ...]:
     out = []
     if record is not None:
         here = aptget.installed_versions(apt)
-        _before(record, story)  # refuses what makes no sense
-        wanted = {row[0]: row[1] for row in record["packages"]} | {name: row[0] for name, row in record["along"].items()}
-        out += [name for name, version in wanted.items() if here.get(name) != version]
+        out += [name for name, (version, _) in _changes(record, story).items() if here.get(name) != version]
     sums = _sums(story)
     out += [path for path, _ in (_moved(keyring, story, apt) if keyring else ()) if path in sums and _sum(path) != sums[path]]
     return tuple(out)

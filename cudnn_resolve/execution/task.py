@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.errors import InputError
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,120}[a-z0-9])?", re.ASCII)
 """A normalized name of a pip package."""
 VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!_-]{0,120}", re.ASCII)
+_NO_FOLDER = re.compile(r"[\x00-\x1f\x7f:*?]")
+"""What no folder of the linker cache has in its name: its files have lines, and patterns."""
 APT_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{1,120}", re.ASCII)
 APT_VERSION = re.compile(r"[0-9][A-Za-z0-9.+~:-]{0,120}", re.ASCII)
 
@@ -123,10 +125,20 @@ def check_task(task: Task) -> None:
     for name in task.remove:
         _check(NAME, name, "name of a package")
     for one in task.apt:
-        _check(APT_NAME, one.name, "name of an apt package")
-        _check(APT_VERSION, one.version, f"version of {one.name}")
-    for path in task.cached:
-        if not path.startswith("/") or any(character in path for character in "\n\r\0:*?") or "/../" in f"{path}/":
+        check_system(one.name, one.version)
+    check_folders(task.cached)
+
+
+def check_system(name: str, version: str) -> None:
+    """Nothing; InputError where these are no name and version of an apt package."""
+    _check(APT_NAME, name, "name of an apt package")
+    _check(APT_VERSION, version, f"version of {name}")
+
+
+def check_folders(paths: Iterable[str]) -> None:
+    """Nothing; InputError where a path is none that the linker cache could have."""
+    for path in paths:
+        if not path.startswith("/") or _NO_FOLDER.search(path) or "/../" in f"{path}/":
             raise InputError(f"{path!r} is no folder for the linker cache", code="task-invalid")
 
 

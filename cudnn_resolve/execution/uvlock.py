@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.fetch import strong
 from cudnn_resolve.execution.installer import environment_for
+from cudnn_resolve.execution.journal import STAGING
 from cudnn_resolve.execution.wheel import Wheel
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.tool import Tooling, ToolResult, run_tool
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.execution.task import Piece
 
-STAGING = "staging"
 LOCK = "pylock.toml"
 _OWN_LOCK = ".lock"
 """What uv holds while it works in a folder."""

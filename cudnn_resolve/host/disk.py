@@ -339,7 +339,7 @@ def state_folder() -> str:
     if not os.path.isabs(home):  # the XDG base directory specification: a relative path counts as unset
         home = os.path.expanduser("~/.local/state")
     if not os.path.isabs(home):
-        home = f"/var/tmp/cudnn-resolve-{os.geteuid()}"  # noqa: S108 - `private_folder` refuses what belongs to others
+        return f"/var/tmp/cudnn-resolve-{os.geteuid()}"  # noqa: S108 - `private_folder` refuses what belongs to others
     return os.path.join(home, "cudnn-resolve")
 
 
@@ -372,6 +372,23 @@ def content(path: str, limit_bytes: int) -> bytes | None:
             return file.read(limit_bytes)
         except OSError:
             return None
+
+
+def folder_here() -> str:
+    """The folder that relative paths start from; `.` where it is gone."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return "."
+
+
+def go_to(path: str) -> bool:
+    """True where relative paths start from that folder from now on."""
+    try:
+        os.chdir(path)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def real(path: str) -> str:

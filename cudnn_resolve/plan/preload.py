@@ -7,6 +7,10 @@ Setting LD_LIBRARY_PATH at that moment would have no effect: the loader reads it
 
 from __future__ import annotations
 
+import re
+
+from cudnn_resolve.errors import InputError
+
 MODULE = "_cudnn_resolve_preload"
 """Name of the module in site-packages; `MODULE.pth` beside it imports it at start."""
 
@@ -78,8 +82,19 @@ sys.meta_path.insert(0, Finder())
 '''
 
 
+_FRAMEWORK = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,60}", re.ASCII)
+
+
+def check_frameworks(names: tuple[str, ...]) -> None:
+    """Nothing; InputError where one is no name of a framework: they become part of a program, and a lock comes from anywhere."""
+    for name in names:
+        if not _FRAMEWORK.fullmatch(name):
+            raise InputError(f"{name[:80]!r} is no framework that libraries could be loaded for", code="preload-invalid")
+
+
 def preload_source(frameworks: tuple[str, ...]) -> str:
     """The source of the module for these frameworks; runs on Python 3.6 and newer, costs nothing until one of them is imported."""
+    check_frameworks(frameworks)
     names = tuple(IMPORT_NAMES.get(name, name) for name in frameworks)
     quoted = [f'"{name}"' for name in LIBRARIES]
     libraries = "\n".join(f"    {', '.join(some)}," for some in (quoted[:7], quoted[7:]))

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from cudnn_resolve.execution.journal import OPEN
 from cudnn_resolve.report.text import Style, clean, wrap
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ _HEADS = {
     "declined": "nothing was changed: the answer was no",
     "dry-run": "nothing was changed (--dry-run)",
 }
+_MOST_LEFT = 10
+"""Things that are left which are named one by one; the rest is counted."""
 _COLORS = {"done": "green", "undone": "green", "reverted": "yellow", "broken": "red", "interrupted": "yellow"}
 
 
@@ -34,20 +37,28 @@ def render(done: Execution, *, style: Style | None = None, width: int = 100, hea
     `head` stands for the first one where what was asked for is not an `apply`; `python` is the interpreter that the user named.
     """
     paint = style or Style()
-    lines = [paint(head or _HEADS[done.status], "bold", _COLORS.get(done.status, "bold"))]
+    said = head or ("interrupted, and everything is as it was" if _is_stopped(done) else _HEADS[done.status])
+    lines = [paint(said, *dict.fromkeys(("bold", _COLORS.get(done.status, "bold"))))]
     for text, first in _details(done, f" --python {shlex.quote(python)}" if python else ""):
         lines.extend(wrap(clean(text), width=width, first=first, rest=" " * len(first)))
     return "\n".join(lines) + "\n"
 
 
+def _is_stopped(done: Execution) -> bool:
+    """True where a signal ended it, and everything could be put back."""
+    return done.status == "reverted" and done.trouble is not None and done.trouble.code == "interrupted"
+
+
 def _details(done: Execution, where: str) -> Iterator[tuple[str, str]]:
     """What follows the head: each text with what stands before it."""
-    if done.trouble is not None and done.status not in ("undone", "interrupted"):
+    if done.trouble is not None and done.status not in ("undone", "interrupted") and done.trouble.code != "left":
         yield done.trouble.message, "  "
         if done.trouble.hint:
             yield f"hint: {done.trouble.hint}", "  "
     yield from ((one, "  - ") for one in done.differences)
-    yield from ((one, "  left: ") for one in done.left)
+    yield from ((one, "  left: ") for one in done.left[:_MOST_LEFT])
+    if len(done.left) > _MOST_LEFT:
+        yield f"and {len(done.left) - _MOST_LEFT} more", "  left: "
     for step in done.steps:
         yield (f"{step.what}, {step.seconds:.1f} s" if step.seconds >= 0.05 else step.what), "  "
     if done.removed and done.status == "done":
@@ -63,6 +74,8 @@ def _next(done: Execution, where: str) -> Iterator[str]:
         yield f"`cudnn-resolve apply --undo {done.id}{where}` puts back what was there before"
     if done.status == "broken":
         yield f"`cudnn-resolve apply --undo{where}` tries again to put everything back"
+    if done.id is not None and (done.status == "interrupted" or _is_stopped(done)):
+        yield f"`cudnn-resolve apply --resume{where}` does it again"
     if done.log and done.status in ("reverted", "broken"):
         yield f"what the tools said: {done.log}"
 
@@ -89,15 +102,19 @@ def encode(done: Execution, plan: Mapping[str, Any] | None = None) -> dict[str, 
     }
 
 
-def history(stories: Sequence[Story], undoable: Sequence[int]) -> list[dict[str, Any]]:
-    """Every `apply` of an environment, the newest first."""
+def history(stories: Sequence[Story], undoable: Sequence[int], *, at_work: bool = False) -> list[dict[str, Any]]:
+    """Every `apply` of an environment, the newest first; `at_work`: the newest one is not over."""
     return [
         {
             "id": one.id,
             "at": str(one.begin.get("at", "")),
-            "state": {"begun": "interrupted", "changing": "interrupted", "dropped": "failed before a change"}.get(one.state, one.state),
-            "targets": [str(word) for word in one.begin.get("targets", [])],
-            "changes": [_change(row) for row in one.begin.get("install", [])] + [f"- {name}" for name in one.begin.get("remove", [])],
+            "state": "at work" if at_work and one is stories[-1] and one.state in OPEN else _state(one),
+            "targets": list(one.begin.get("targets", [])),
+            "changes": [
+                *(_change(row) for row in one.begin.get("install", [])),
+                *(f"- {name}" for name in one.begin.get("remove", [])),
+                *(f"{_change(row)} (apt)" for row in _system(one)),
+            ],
             "can_undo": one.id in undoable,
             "log": one.log,
         }
@@ -105,8 +122,25 @@ def history(stories: Sequence[Story], undoable: Sequence[int]) -> list[dict[str,
     ]
 
 
+def _state(story: Story) -> str:
+    """The state in a user's words."""
+    last = story.last("revert")
+    if story.state == "reverted" and last is not None and last.get("why") == "undo":
+        return "undone"
+    return {"begun": "interrupted", "changing": "interrupted", "dropped": "failed before a change"}.get(story.state, story.state)
+
+
+def _system(story: Story) -> Iterator[tuple[str, str, str | None]]:
+    """Name, new and old version of the system's packages that it changed, as far as that is readable."""
+    record = story.last("apt") or {}
+    rows, along = record.get("packages"), record.get("along")
+    found = [tuple(row) for row in rows if isinstance(row, list)] if isinstance(rows, list) else []
+    found += [(name, *row) for name, row in along.items() if isinstance(row, list)] if isinstance(along, dict) else []
+    yield from (row for row in found if len(row) == 3 and row[1] != row[2])
+
+
 def _change(row: Any) -> str:
-    name, version, before = (str(one) if one is not None else None for one in row)
+    name, version, before = row
     return f"+ {name} {version}" if before is None else f"{name} {before} -> {version}"
 
 

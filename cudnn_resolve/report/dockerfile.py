@@ -89,9 +89,10 @@ def _system_base(plan: Plan, minor: str) -> tuple[str, list[str]]:
     for step in plan.steps:
         if step.kind == "apt-repository":
             commands += [
-                f"curl -fsSLo /tmp/keyring.deb {shlex.quote(clean(step.url or ''))}",
-                "dpkg -i /tmp/keyring.deb",
-                "rm /tmp/keyring.deb",
+                "FOLDER=$(mktemp -d)",
+                f'curl -fsSLo "$FOLDER/cuda-keyring.deb" {shlex.quote(clean(step.url or ""))}',
+                'dpkg -i "$FOLDER/cuda-keyring.deb"',
+                'rm -r "$FOLDER"',
             ]
     commands.append("apt-get update")
     commands += [clean(shlex.join(step.argv)) for step in plan.steps if step.kind == "apt" and step.argv is not None]

@@ -22,14 +22,16 @@ _SIGNS = {"install": "+", "upgrade": "↑", "downgrade": "↓", "remove": "-"}
 def render(result: Mapping[str, Any]) -> str:
     """The HTML of what `apply` gives; every text in it is escaped."""
     color, head = _STATUS.get(str(result.get("status")), ("#57606a", str(result.get("status"))))
+    error = result.get("error") or {}
+    if result.get("status") == "reverted" and error.get("code") == "interrupted":
+        head = "interrupted, and everything is as it was"
     plan = result.get("plan") or {}
     parts = [f'<div><b style="color:{color}">{escape(head)}</b>']
     parts += _stack(plan.get("stack") or {})
     rows = [one for one in plan.get("pip", ()) if one.get("action") != "keep"]
     if rows:
         cells = "".join(_row(one) for one in rows)
-        parts.append(f"<details><summary>{len(rows)} packages</summary><table>{cells}</table></details>")
-    error = result.get("error")
+        parts.append(f"<details><summary>{len(rows)} package{'' if len(rows) == 1 else 's'}</summary><table>{cells}</table></details>")
     if error:
         parts.append(f"<p>{escape(str(error.get('message')))}</p>")
         if error.get("hint"):

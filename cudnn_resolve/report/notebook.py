@@ -114,8 +114,9 @@ if not changed:
 else:
     sudo = [] if os.geteuid() == 0 else ["sudo"]
     for url in KEYRINGS:
-        run("curl", "-fsSLo", "/tmp/cuda-keyring.deb", url)
-        run(*sudo, "dpkg", "-i", "/tmp/cuda-keyring.deb")
+        with tempfile.TemporaryDirectory() as private:
+            run("curl", "-fsSLo", private + "/cuda-keyring.deb", url)
+            run(*sudo, "dpkg", "-i", private + "/cuda-keyring.deb")
         run(*sudo, "apt-get", "update")
     for words in APT:
         run(*sudo, *words)
@@ -128,7 +129,7 @@ else:
         os.unlink(file.name)
     if FREE:
         run(sys.executable, "-m", "pip", "install", "-q", *FREE)
-    print("done: %d packages changed" % len(changed))
+    print("done: %d package%s changed" % (len(changed), "" if len(changed) == 1 else "s"))
     imported = [name for name in MODULES if name in sys.modules]
     if imported:
         print("RESTART the kernel: it has imported %s already and keeps the old one until then" % ", ".join(imported))

@@ -6,7 +6,6 @@ import itertools
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from unittest.mock import Mock
@@ -19,7 +18,7 @@ from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import Work, carry_out
 from cudnn_resolve.execution.shelf import Shelf
 from cudnn_resolve.execution.task import Piece, Task
-from cudnn_resolve.host import clock
+from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.interrupt import InterruptError
 from cudnn_resolve.plan.preload import MODULE
 from cudnn_resolve.record import replace
@@ -58,7 +57,7 @@ def test_what_is_planned_is_there_and_an_undo_leads_back_byte_for_byte(world: Ap
     assert world.former() == former
 
 
-def test_two_applies_are_undone_one_after_the_other(world: ApplyWorld, work: Work) -> None:
+def test_two_applies_are_undone_one_after_the_other(world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     former = world.former()
     task = world.task(work.environment)
     carry_out(replace(task, install=task.install[:1], remove=(), preload=()), work)
@@ -67,8 +66,15 @@ def test_two_applies_are_undone_one_after_the_other(world: ApplyWorld, work: Wor
 
     with pytest.raises(WorldError, match="is not the last one"):
         undo(work, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(disk, "writable", lambda path: path == "/nowhere")
+        with pytest.raises(WorldError, match="may not write"):
+            undo(work, None)
     assert undo(work, 2).status == "undone"
     assert world.former() == between
+    work.shelf.mark("a third one, that is killed before it has a journal")
+    assert repair(work) is None
+    assert undo(work, None).status == "nothing"
     assert undo(work, None).id == 1
     assert world.former() == former
     assert undo(work, None).status == "nothing"
@@ -247,15 +253,6 @@ def test_what_cannot_be_cleaned_up_afterwards_is_a_note(world: ApplyWorld, work:
     assert (done.status, [story.state for story in work.shelf.stories()]) == ("done", ["committed"])
     assert any("busy" in note for note in done.notes)
     assert (undo(work, None).status, world.former()) == ("undone", former)
-
-
-def test_a_second_apply_waits_for_nobody_and_says_who_is_at_work(world: ApplyWorld, work: Work) -> None:
-    del work
-    argv = [sys.executable, "-m", "cudnn_resolve", "apply", "--python", world.python, "-f", "torch==2.6.0", "--offline"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=world.environ())
-
-    assert done.returncode == 3
-    assert "another apply is at work" in done.stderr
 
 
 _PLANNED: dict[Path, dict[str, str]] = {}

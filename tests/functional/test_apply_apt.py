@@ -9,15 +9,20 @@ import pytest
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution import aptget
+from cudnn_resolve.execution.debs import keep_arriving
 from cudnn_resolve.execution.environment import ask_environment
+from cudnn_resolve.execution.journal import ARRIVING, Story
 from cudnn_resolve.execution.recover import undo
+from cudnn_resolve.execution.rpm import rpm_name
 from cudnn_resolve.execution.run import Work, carry_out
 from cudnn_resolve.execution.shelf import Shelf
+from cudnn_resolve.execution.system import restore_system
 from cudnn_resolve.execution.task import Keyring, SystemPackage, Task
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.hold import hold
 from cudnn_resolve.host.interrupt import InterruptError
 from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.host.tool import Tooling
 from cudnn_resolve.record import replace
 from tests.apt_world import AptWorld, missing_tools
 from tests.fake_host import FakeHost
@@ -31,9 +36,10 @@ OLD = "8.9.6.50-1+cuda12.2"
 NEW = "8.9.7.29-1+cuda12.2"
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> AptWorld:
-    world = AptWorld(tmp_path / "apt")
+@pytest.fixture(scope="module")
+def stocked(tmp_path_factory: pytest.TempPathFactory) -> AptWorld:
+    """A signed repository, made once."""
+    world = AptWorld(tmp_path_factory.mktemp("stocked"))
     world.package("libcudnn8", OLD)
     world.package("libcudnn8", NEW)
     world.package("libcudnn8-dev", OLD, depends=f"libcudnn8 (= {OLD})")
@@ -43,6 +49,11 @@ def world(tmp_path: Path) -> AptWorld:
     world.package("rival", "1.0", conflicts="libcudnn9-cuda-12")
     world.publish()
     return world
+
+
+@pytest.fixture
+def world(stocked: AptWorld, tmp_path: Path) -> AptWorld:
+    return AptWorld(tmp_path / "apt", like=stocked)
 
 
 def work_on(world: AptWorld, tmp_path: Path) -> Work:
@@ -78,13 +89,18 @@ def test_packages_come_with_what_they_need_are_held_and_go_again(world: AptWorld
         "cuda-libraries-12-2": "12.2.2-1 hold ok installed",
         "libcudnn8": f"{NEW} hold ok installed",
     }
+    with pytest.raises(WorldError, match="needs root"):
+        undo(replace(work, host=LinuxHost(environ={**world.environ, "PATH": str(world.base)})), None)
+    assert "libcudnn8" in world.installed()
     back = undo(work, None)
     assert (back.status, back.left) == ("undone", ())
     assert world.installed() == {}
     assert world.files() == before
 
 
-def test_a_held_older_package_is_upgraded_because_it_is_named_and_its_hold_comes_back(world: AptWorld, tmp_path: Path) -> None:
+def test_a_held_older_package_is_upgraded_because_it_is_named_and_downgraded_and_its_hold_comes_back(
+    world: AptWorld, tmp_path: Path
+) -> None:
     put(world, f"libcudnn8={OLD}")
     world.apt("apt-mark", "hold", "libcudnn8")
     work = work_on(world, tmp_path)
@@ -97,18 +113,12 @@ def test_a_held_older_package_is_upgraded_because_it_is_named_and_its_hold_comes
     with pytest.raises(WorldError, match="the system was changed by others since apply number 1: libcudnn8"):
         undo(work, None)
     status.write_text(now)
-    assert undo(work, None).left == ()
-    assert world.installed() == {"libcudnn8": f"{OLD} hold ok installed"}
-
-
-def test_a_downgrade(world: AptWorld, tmp_path: Path) -> None:
-    put(world, f"libcudnn8={NEW}")
-    work = work_on(world, tmp_path)
-
     assert carry_out(task_for(("libcudnn8", OLD)), work).status == "done"
     assert world.installed() == {"libcudnn8": f"{OLD} hold ok installed"}
     assert undo(work, None).left == ()
-    assert world.installed() == {"libcudnn8": f"{NEW} install ok installed"}
+    assert world.installed() == {"libcudnn8": f"{NEW} hold ok installed"}
+    assert undo(work, None).left == ()
+    assert world.installed() == {"libcudnn8": f"{OLD} hold ok installed"}
 
 
 @pytest.mark.parametrize(
@@ -226,8 +236,9 @@ def test_who_has_no_root_gets_the_commands() -> None:
     task = task_for(("libcudnn8", NEW), keyrings=(Keyring(repository="r", url="https://repo.example/cuda-keyring_1.1-1_all.deb"),))
 
     assert aptget.administrator_commands(task) == [
-        "curl -fsSLO https://repo.example/cuda-keyring_1.1-1_all.deb",
-        "sudo dpkg -i cuda-keyring_1.1-1_all.deb",
+        "folder=$(mktemp -d)",
+        'curl -fsSLo "$folder/cuda-keyring.deb" https://repo.example/cuda-keyring_1.1-1_all.deb',
+        'sudo dpkg -i "$folder/cuda-keyring.deb"',
         "sudo apt-get update",
         f"sudo apt-get install -y --no-install-recommends libcudnn8={NEW}",
         "sudo apt-mark hold libcudnn8",
@@ -235,11 +246,11 @@ def test_who_has_no_root_gets_the_commands() -> None:
 
 
 def test_rpm_systems_get_their_names() -> None:
-    assert aptget.rpm_name("libcudnn8-dev", NEW) == "libcudnn8-devel-8.9.7.29-1.cuda12.2"
-    assert aptget.rpm_name("cuda-libraries-12-2", "12.2.2-1") == "cuda-libraries-12-2-12.2.2-1"
+    assert rpm_name("libcudnn8-dev", NEW) == "libcudnn8-devel-8.9.7.29-1.cuda12.2"
+    assert rpm_name("cuda-libraries-12-2", "12.2.2-1") == "cuda-libraries-12-2-12.2.2-1"
 
 
-@pytest.mark.parametrize("at", ["keyring", "change", "apt", "saved", "installed"])
+@pytest.mark.parametrize("at", ["keyring", "known", "apt", "installed"])
 def test_an_interruption_at_any_record_is_put_back(world: AptWorld, tmp_path: Path, at: str) -> None:
     put(world, f"libcudnn8={OLD}")
     (world.root / "etc/apt/sources.list.d/cuda-standin.list").unlink()
@@ -248,6 +259,12 @@ def test_an_interruption_at_any_record_is_put_back(world: AptWorld, tmp_path: Pa
     before = (world.files(), world.installed())
 
     def stop(kind: str) -> None:
+        if kind == "known" == at:  # and dpkg was killed while it unpacked
+            status, ours = world.root / "var/lib/dpkg/status", "Package: cuda-keyring\nStatus: install ok installed"
+            assert ours in status.read_text()
+            status.write_text(status.read_text().replace(ours, f"{ours[:-12]}reinstreq half-installed"))
+            (world.root / "var/lib/dpkg/info/cuda-keyring.list").unlink()
+            world.keyring.rename(f"{world.keyring}.dpkg-new")
         if kind == at:
             raise InterruptError("SIGTERM")
 
@@ -259,8 +276,7 @@ def test_an_interruption_at_any_record_is_put_back(world: AptWorld, tmp_path: Pa
     assert (world.files(), world.installed()) == before
 
 
-@pytest.mark.parametrize("state", ["reinstreq half-installed", "ok unpacked"])
-def test_what_dpkg_left_half_done_is_put_back(world: AptWorld, tmp_path: Path, state: str) -> None:
+def test_what_dpkg_left_half_done_is_put_back(world: AptWorld, tmp_path: Path) -> None:
     put(world, f"libcudnn8={OLD}")
     assert world.apt("apt-mark", "auto", "libcudnn8").returncode == 0
     before = (world.files(), world.installed(), world.automatic())
@@ -270,7 +286,9 @@ def test_what_dpkg_left_half_done_is_put_back(world: AptWorld, tmp_path: Path, s
 
     def torn(kind: str) -> None:
         if kind == "saved":
-            stanzas = status.read_text().replace("install ok installed", f"install {state}").replace("hold ok installed", f"hold {state}")
+            stanzas = (
+                status.read_text().replace("install ok installed", "install ok unpacked").replace("hold ok installed", "hold ok unpacked")
+            )
             status.write_text(stanzas)
             (states.parent / "extended_states.a1B2c3").write_text("half written")
             raise InterruptError("SIGTERM")
@@ -283,6 +301,67 @@ def test_what_dpkg_left_half_done_is_put_back(world: AptWorld, tmp_path: Path, s
     assert len(list(states.parent.glob("extended_states*"))) == 2
 
 
+def test_files_of_a_dpkg_that_was_killed_while_it_unpacked_are_gone(world: AptWorld, tmp_path: Path) -> None:
+    def files(version: str, *names: str) -> dict[str, str]:
+        return {f"usr/lib/x86_64-linux-gnu/{one}": f"{one} {version}" for one in names}
+
+    world.package("libcudnn9-cuda-12", "9.4.0.1-1", files=files("9.4", "e", "f", "g"))
+    world.package("libcudnn8", "8.9.0-1", files=files("8.9.0", "b", "c", "d"))
+    world.package("libcudnn8", "8.9.1-1", files=files("8.9.1", "a", "b", "c"))
+    world.publish()
+    work = work_on(world, tmp_path)
+    for here, name, version, renamed in (
+        ("8.9.0-1", "libcudnn9-cuda-12", "9.4.0.1-1", 1),
+        ("8.9.0-1", "libcudnn8", "8.9.1-1", 2),
+        ("8.9.1-1", "libcudnn8", "8.9.0-1", 0),
+    ):
+        put(world, f"libcudnn8={here}")
+        former = (world.files(), world.installed())
+        world.tear(name, renamed=renamed)
+
+        done = carry_out(task_for((name, version)), work)
+
+        assert not (world.base / "bin/dpkg-deb").exists()
+        assert (done.status, done.left) == ("reverted", ())
+        assert (world.files(), world.installed()) == former
+        assert not list((tmp_path / "state").rglob("*.deb"))
+
+
+def test_a_journal_whose_words_for_apt_are_none_is_not_followed(world: AptWorld, tmp_path: Path) -> None:
+    put(world, f"libcudnn8={OLD}")
+    before = (world.files(), world.installed())
+    aside = "/etc/hostname.disabled-by-cudnn-resolve-1"
+    for kind, said in (
+        ("keyring", {"before": None, "moved": [5]}),
+        ("keyring", {"before": None, "moved": ["/etc/hostname"]}),
+        ("keyring", {"before": None, "moved": [["/etc/hostname", aside]]}),
+        ("apt", {"packages": [["libcudnn8; id", "1", None]], "along": {}, "held": []}),
+        ("apt", {"packages": [["libcudnn8", 5, None]], "along": {}, "held": []}),
+        ("apt", {"packages": [["libcudnn8", "--purge", None]], "along": {}, "held": []}),
+        ("apt", {"packages": [], "along": 5, "held": []}),
+    ):
+        story = Story(folder=str(tmp_path), id=1, state="changing", records=({"kind": kind, **said},))
+
+        left = restore_system(story, LinuxHost(environ=world.environ), Tooling(log=str(tmp_path / "log.txt")))
+
+        assert ["not as it was written" in one for one in left] == [True], (said, left)
+    assert (world.files(), world.installed()) == before
+
+
+def test_what_comes_is_linked_from_the_cache_of_apt_and_fetched_where_it_is_not_there(world: AptWorld, tmp_path: Path) -> None:
+    put(world)
+    name = f"libcudnn8_{NEW}_amd64.deb"
+    cached = world.root / "var/cache/apt/archives" / name
+    cached.write_bytes((world.repository / name).read_bytes())
+    apt = aptget.find_apt(LinuxHost(environ=world.environ))
+    assert apt is not None
+
+    keep_arriving(apt, {"libcudnn8": NEW, "libcudnn9-cuda-12": "9.3.0.75-1"}, str(tmp_path), Tooling(log=str(tmp_path / "log.txt")))
+
+    assert (tmp_path / ARRIVING / name).samefile(cached)
+    assert (tmp_path / ARRIVING / "libcudnn9-cuda-12_9.3.0.75-1_amd64.deb").is_file()
+
+
 def test_a_user_without_root_is_told_what_to_hand_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "is_root", lambda: False)
     host = FakeHost(executables=("/usr/bin/apt-get",), environ={"PATH": "/usr/bin"})
@@ -292,7 +371,9 @@ def test_a_user_without_root_is_told_what_to_hand_on(monkeypatch: pytest.MonkeyP
 
     assert refused.value.hint is not None
     assert f"sudo apt-get install -y --no-install-recommends libcudnn8={NEW}" in refused.value.hint
-    rpm = FakeHost(executables=("/usr/bin/dnf",), environ={"PATH": "/usr/bin"})
+    system = {"/etc/os-release": 'ID="rocky"\nVERSION_ID="9.4"\n'}
+    rpm = FakeHost(system, executables=("/usr/bin/dnf",), environ={"PATH": "/usr/bin"})
     with pytest.raises(WorldError, match="has no apt-get") as other:
         aptget.require_apt(task_for(("libcudnn8", NEW)), rpm)
     assert "sudo dnf install libcudnn8-8.9.7.29-1.cuda12.2" in (other.value.hint or "")
+    assert "/etc/yum.repos.d/cuda-rhel9.repo " in (other.value.hint or "")

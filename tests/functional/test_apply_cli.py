@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -149,6 +150,25 @@ def test_a_lock_with_a_name_that_is_a_command(bench: Bench) -> None:
     assert path.exists()
 
 
+def test_a_lock_whose_words_for_the_system_are_programs(bench: Bench) -> None:
+    plain = bench.lock(("demo", "1.0")).read_text()
+    tool = f'[tool.cudnn-resolve]\nschema = 1\ntargets = ["torch"]\nplatforms = ["linux_{os.uname().machine}"]\n'
+    tool += f'python = "{sys.version_info[0]}.{sys.version_info[1]}"\n'
+    before = tree(bench.venv)
+    for line, said in (
+        ("""environment = [{kind = "preload", value = '\"\"\"+open("owned","w").name+\"\"\"', why = "x"}]""", "no framework"),
+        ('environment = [{kind = "ldconfig", value = "/usr/lib\\ntouch owned", why = "x"}]', "no folder for the linker cache"),
+        ('environment = [{kind = "$(touch owned)", value = "", why = "x"}]', "no way in which libraries are found"),
+        ('apt = [{name = "libcudnn8\\u001b[31m", version = "1", repository = "x"}]', "no name of an apt package"),
+        ('apt = [{name = "libcudnn8", version = "1; touch owned", repository = "x"}]', "no version of libcudnn8"),
+    ):
+        (bench.base / "pylock.toml").write_text(f"{plain}{tool}{line}\n")
+        done = bench("-q")
+        assert (done.returncode, said in done.stderr, "\x1b" in done.stderr) == (2, True, False), done
+    assert tree(bench.venv) == before
+    assert not (bench.base / "owned").exists()
+
+
 def test_a_lock_for_other_machines_is_refused(bench: Bench) -> None:
     path = bench.lock(("demo", "1.0"))
     path.write_text(path.read_text().replace('created-by = "a test"', 'created-by = "a test"\nrequires-python = "<3.3"'))
@@ -189,19 +209,25 @@ def test_a_frozen_plan_without_files_is_refused_with_the_reason(bench: Bench) ->
     assert tree(bench.venv) == before
 
 
-def test_resume_does_again_what_was_stopped(bench: Bench) -> None:
-    bench.lock(("demo", "1.0"))
+def test_resume_does_again_what_was_stopped_from_where_it_was_asked_for(bench: Bench) -> None:
+    project = bench.base / "project"
+    project.mkdir()
+    lock = bench.lock(("demo", "1.0"), called="project/pylock.toml", path="../wheels/demo-1.0-py3-none-any.whl")
     assert bench("--resume").stdout.startswith("nothing to resume")
     program = (
-        "import os, signal, sys\n"
+        "import os, signal, subprocess, sys\n"
         "from cudnn_resolve.execution import journal\n"
         "add = journal.Journal.add\n"
+        "again = [sys.executable, '-m', 'cudnn_resolve', 'apply', '--python', '../venv']\n"
         "def dying(self, kind, **values):\n"
         "    add(self, kind, **values)\n"
-        "    if kind == 'installed': os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    if kind == 'installed':\n"
+        "        print('at', os.getpid(), flush=True)\n"
+        "        for word in ('--history', '--undo'): subprocess.run([*again, word], stderr=subprocess.STDOUT)\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "journal.Journal.add = dying\n"
         "from cudnn_resolve.cli.main import main\n"
-        f"main(['apply', 'pylock.toml', '--python', {str(bench.venv)!r}, '-q'])\n"
+        "main(['apply', '--python', '../venv', '-q'])\n"
     )
     environ = {
         **os.environ,
@@ -210,14 +236,17 @@ def test_resume_does_again_what_was_stopped(bench: Bench) -> None:
         "UV_CACHE_DIR": str(bench.base / "uv-cache"),
     }
     environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    killed = subprocess.run([sys.executable, "-c", program], env=environ, cwd=bench.base, check=False)
+    killed = subprocess.run([sys.executable, "-c", program], env=environ, cwd=project, check=False, capture_output=True, text=True)
     assert killed.returncode == -9
+    number = killed.stdout.split()[1]
+    assert re.search(r"^1  \S+  at work  ", killed.stdout, re.MULTILINE)
+    assert re.search(rf"^error: another apply is at work on \S+ \(process {number}, since ", killed.stdout, re.MULTILINE)
 
     done = bench("--resume", "-q")
 
     assert done.returncode == 0, done
     assert done.stdout.startswith("done: ")
-    assert bench("-q").stdout == "nothing to do: the environment is as planned\n"
+    assert bench(str(lock), "-q").stdout == "nothing to do: the environment is as planned\n"
 
 
 def test_an_index_that_dies_midway_changes_nothing_and_what_came_is_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,13 +274,15 @@ def test_an_index_that_dies_midway_changes_nothing_and_what_came_is_kept(bench: 
         assert (again.returncode, index.paths()) == (0, ["/files/other/other-1.0-py3-none-any.whl"]), again
 
 
+MOUNTS = pytest.mark.skipif(
+    subprocess.run(["unshare", "-m", "sh", "-c", "mount -t tmpfs none /mnt"], capture_output=True, check=False).returncode != 0,
+    reason="nothing can be mounted here: that needs root and a mount namespace",
+)
+READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec "$@"'
 SMALL_DISK = 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@"'
 
 
-@pytest.mark.skipif(
-    subprocess.run(["unshare", "-m", "sh", "-c", "mount -t tmpfs none /mnt"], capture_output=True, check=False).returncode != 0,
-    reason="no small disk can be made here: that needs root and a mount namespace",
-)
+@MOUNTS
 @pytest.mark.parametrize("size", ["8k", "24k"])
 def test_a_full_disk_changes_nothing(bench: Bench, size: str) -> None:
     bench.lock(("demo", "1.0"), ("other", "2.0"))
@@ -263,6 +294,55 @@ def test_a_full_disk_changes_nothing(bench: Bench, size: str) -> None:
     assert done.returncode in (3, 4), done
     assert "o space left" in done.stdout + done.stderr or "are free" in done.stderr
     assert tree(bench.venv) == before
+
+
+FILLED = """
+import contextlib, os, sys
+from pathlib import Path
+from cudnn_resolve.cli.main import main
+from cudnn_resolve.execution import journal
+from tests.small_wheels import tree
+
+add, venv = journal.Journal.add, Path("venv")
+
+def filling(self, kind, **values):
+    add(self, kind, **values)
+    if kind == "saved":
+        with contextlib.suppress(OSError), open("venv/filler", "wb", 0) as file:
+            while file.write(bytes(1024)):
+                pass
+
+before = tree(venv)
+journal.Journal.add = filling
+code = main(["apply", "--python", "venv", "-q"])
+os.unlink("venv/filler")
+print(code, [name for name in {*before, *tree(venv)} if before.get(name) != tree(venv).get(name)])
+"""
+
+
+@MOUNTS
+def test_a_disk_that_fills_up_in_the_middle_and_one_that_cannot_be_written(bench: Bench) -> None:
+    bench.lock(("demo", "1.0"), ("other", "2.0"))
+    before = tree(bench.venv)
+
+    refused = bench("-q", below=("unshare", "-m", "sh", "-c", READ_ONLY, "sh", str(bench.venv)))
+
+    assert refused.returncode == 3
+    assert "may not write" in refused.stderr
+    bench.venv.rename(bench.base / "as-it-was")
+    bench.venv.mkdir()
+    words = ["unshare", "-m", "sh", "-c", SMALL_DISK.replace("shift 2", "cp -a as-it-was/. venv && shift 2"), "sh", "4m", str(bench.venv)]
+    environ = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "XDG_STATE_HOME": str(bench.base / "state"),
+        "UV_CACHE_DIR": str(bench.base / "uv-cache"),
+    }
+    environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"
+    done = subprocess.run([*words, sys.executable, "-c", FILLED], env=environ, cwd=bench.base, check=False, capture_output=True, text=True)
+    assert "it failed, and everything is as it was" in done.stdout, done
+    assert done.stdout.endswith("4 []\n"), done
+    assert tree(bench.base / "as-it-was") == before
 
 
 def test_whoever_says_no_is_told_that_nothing_was_changed(bench: Bench) -> None:

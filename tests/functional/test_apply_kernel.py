@@ -114,3 +114,32 @@ def test_a_kernel_is_restarted_when_told_to_and_the_cell_is_a_no_op_then(kernel:
     assert "done: the environment is as planned" in applied
     assert "this kernel has imported torch already" in applied
     assert "nothing to do: the environment is as planned" in again
+
+
+EXECUTE = """
+import json, sys
+import nbformat
+from nbclient import NotebookClient
+
+book = nbformat.read("plan.ipynb", 4)
+nbformat.validate(book)
+for _ in range(2):
+    NotebookClient(book, timeout=120, kernel_name="python3").execute()
+    print(json.dumps([one["text"] for cell in book.cells if cell.cell_type == "code" for one in cell.outputs]))
+"""
+
+
+def test_the_notebook_of_a_plan_is_executed(kernel: Path, project: Path) -> None:
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "IPYTHONDIR": str(project / "ipython"), "PATH": f"{kernel}/bin:{os.environ['PATH']}"}
+    python = str(kernel / "bin/python")
+    words = [python, "-m", "cudnn_resolve", "plan", "pylock.toml", "--python", python, "--format", "notebook", "-o", "plan.ipynb"]
+    subprocess.run(words, cwd=project, env=environ, check=True, capture_output=True)
+    environ = {name: value for name, value in environ.items() if not name.startswith(("PIP_", "PYTHONPATH"))}
+    environ |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(project / "2.6.0")}
+
+    done = subprocess.run([python, "-c", EXECUTE], cwd=project, env=environ, capture_output=True, text=True, check=False, timeout=300)
+
+    assert done.returncode == 0, done.stderr
+    first, second = (json.loads(line) for line in done.stdout.splitlines())
+    assert first == ["done: 1 package changed\n", "the environment is as planned\n"]
+    assert second == ["nothing to do: the environment is as planned\n", "the environment is as planned\n"]

@@ -91,6 +91,18 @@ def test_the_state_is_that_of_the_last_word(tmp_path: Path, kinds: tuple[str, ..
     assert story.is_open == (state in ("changing", "reverting", "broken"))
 
 
+@pytest.mark.parametrize(
+    "said",
+    [{"install": [["torch"]]}, {"install": "torch"}, {"install": [["torch", 2, None]]}, {"targets": "x"}, {"words": [1]}, {"folder": None}],
+)
+def test_a_beginning_that_nobody_can_read_is_refused(tmp_path: Path, said: dict[str, object]) -> None:
+    journal = Journal(str(tmp_path), 1)
+    journal.add("begin", **{**BEGIN, **said})
+
+    with pytest.raises(WorldError, match="not as it was written"):
+        journal.story()
+
+
 def environment() -> Environment:
     scheme = {
         "purelib": "/env/lib/site-packages",

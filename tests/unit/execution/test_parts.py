@@ -12,13 +12,14 @@ import pytest
 
 from cudnn_resolve.errors import InputError, UsageError, WorldError
 from cudnn_resolve.execution.after import differences
-from cudnn_resolve.execution.check import package_folder
+from cudnn_resolve.execution.check import check_before, package_folder
 from cudnn_resolve.execution.environment import Environment
+from cudnn_resolve.execution.installed import Installed, files_of
 from cudnn_resolve.execution.installer import choose_installer, environment_for
 from cudnn_resolve.execution.loader import activation, preload_change
 from cudnn_resolve.execution.openpgp import key_ids
 from cudnn_resolve.execution.repository import AptFolders, outdated
-from cudnn_resolve.execution.task import Task, check_task
+from cudnn_resolve.execution.task import Piece, Task, check_task
 from cudnn_resolve.facts.model import Facts, InstalledFramework, Packages, WouldLoad
 from cudnn_resolve.plan.preload import MODULE
 from cudnn_resolve.record import replace
@@ -160,6 +161,35 @@ def test_what_is_seen_afterwards(found: Facts, said: tuple[str, ...]) -> None:
     assert differences(Task(targets=(), pinned={"torch": "2.6.0"}, remove=("old",)), found) == said
 
 
+def test_a_list_of_files_that_nobody_can_read_is_an_error_of_the_world() -> None:
+    host = FakeHost({f"{SITE}/torch-2.6.0.dist-info/RECORD": "x" * 200_000})
+
+    with pytest.raises(WorldError, match=r"the list of files of torch 2\.6\.0 cannot be read"):
+        files_of(Installed(name="torch", version="2.6.0", info=f"{SITE}/torch-2.6.0.dist-info"), host, ENVIRONMENT)
+
+
+def test_a_program_that_has_what_is_replaced_is_named(tmp_path: Path) -> None:
+    site = str(tmp_path)
+    environment = replace(ENVIRONMENT, prefix=site, scheme=dict.fromkeys(ENVIRONMENT.scheme, site))
+    record = "onnxruntime/capi/libort.so.1,sha256=x,1\nonnxruntime/__init__.py,,\n../../bin/tool.so,,\nlone.so,,\n"
+    host = FakeHost(
+        {
+            f"{site}/onnxruntime_gpu-1.20.2.dist-info/RECORD": record,
+            f"{site}/other-1.0.dist-info/RECORD": "other/a.so,,\n",
+            "/proc/7/maps": f"7f00 r-xp 0 0:0 1 {site}/onnxruntime/capi/libort.so.1\n",
+            "/proc/7/comm": "python\n",
+            "/proc/8/maps": f"7f00 r-xp 0 0:0 1 {site}/other/a.so\n",
+            "/proc/self/maps": f"7f00 r-xp 0 0:0 1 {site}/onnxruntime/capi/libort.so.1\n",
+        }
+    )
+
+    def told(before: str | None) -> tuple[str, ...]:
+        return check_before(Task(targets=(), install=(Piece(name="onnxruntime-gpu", version="1.22.0", before=before),)), host, environment)
+
+    assert told("1.20.2") == ("python (process 7) has loaded packages that are replaced: restart it afterwards",)
+    assert told(None) == ()
+
+
 def test_another_cudnn_than_planned_is_a_difference() -> None:
     loads = WouldLoad(version="8.9.7", path="/usr/lib/libcudnn.so.8", because="LD_LIBRARY_PATH comes first")
     framework = InstalledFramework(name="tensorflow", version="2.15.0", would_load=loads)
@@ -168,6 +198,7 @@ def test_another_cudnn_than_planned_is_a_difference() -> None:
     assert differences(Task(targets=(), cudnn={"tensorflow": "8.9.7.29"}), found) == ()
     said = differences(Task(targets=(), cudnn={"tensorflow": "8.9.4.25"}), found)
     assert said == ("tensorflow would load cuDNN 8.9.7 from /usr/lib/libcudnn.so.8, not 8.9.4.25: LD_LIBRARY_PATH comes first",)
+    assert differences(Task(targets=(), cudnn={"tensorflow": "8.9.70.1"}), found)
     unknown = replace(found, frameworks=(replace(framework, would_load=WouldLoad(version=None, because="no driver")),))
     assert differences(Task(targets=(), cudnn={"tensorflow": "8.9.4.25"}), unknown) == ()
 

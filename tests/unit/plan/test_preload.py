@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cudnn_resolve.errors import InputError
 from cudnn_resolve.plan.preload import MODULE, preload_pth, preload_source
 
 C = "int {name}_answer(void) {{ return {value}; }}\n"
@@ -29,6 +30,15 @@ def test_the_names_are_those_of_modules() -> None:
 
     assert "NAMES = ('paddle', 'tensorflow')\n" in source
     assert "NAMES = ('jax',)\n" in preload_source(("jax",))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ['"""+str(__import__("os").system("id"))+"""', 'torch"', "torch\\", "t'),('", "torch\nimport os", "{tuple!r}", "--torch", "törch", ""],
+)
+def test_what_is_no_name_becomes_no_program(name: str) -> None:
+    with pytest.raises(InputError, match="is no framework"):
+        preload_source(("torch", name))
 
 
 def site(tmp_path: Path, *frameworks: str) -> Path:

@@ -69,12 +69,22 @@ def test_json_has_every_field_and_can_be_printed() -> None:
 def test_history() -> None:
     begin = {"kind": "begin", "at": "2026-11-21T12:00:00Z", "targets": ["torch"], "remove": ["old"]}
     install = [["torch", "2.6.0", None], ["numpy", "2.0.0", "1.26.4"]]
-    stories = [Story(folder="/j/000001", id=1, state="committed", records=({**begin, "install": install},))]
+    apt = {"kind": "apt", "packages": [["libcudnn9-cuda-12", "9.3.0.75-1", None], ["same", "1", "1"]], "along": {"cudart": ["2", "1"]}}
+    stories = [Story(folder="/j/000001", id=1, state="committed", records=({**begin, "install": install}, apt))]
     stories.append(Story(folder="/j/000002", id=2, state="changing", records=({**begin, "install": []},)))
 
     rows = history(stories, [1])
 
     assert [(row["id"], row["state"], row["can_undo"]) for row in rows] == [(2, "interrupted", False), (1, "committed", True)]
-    assert rows[1]["changes"] == ["+ torch 2.6.0", "numpy 1.26.4 -> 2.0.0", "- old"]
+    assert rows[1]["changes"] == [
+        "+ torch 2.6.0",
+        "numpy 1.26.4 -> 2.0.0",
+        "- old",
+        "+ libcudnn9-cuda-12 9.3.0.75-1 (apt)",
+        "cudart 1 -> 2 (apt)",
+    ]
+    assert history(stories, [1], at_work=True)[0]["state"] == "at work"
+    undone = Story(folder="/j/000001", id=1, state="reverted", records=({**begin}, {"kind": "revert", "why": "undo"}))
+    assert [row["state"] for row in history([undone], [])] == ["undone"]
     assert "cannot be undone" in render_history(history(stories, []))
     assert render_history([]) == "no apply has been carried out in this environment\n"
