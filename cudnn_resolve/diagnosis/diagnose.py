@@ -48,7 +48,12 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
         python=facts.python.path if facts is not None else None,
         matches={one.cause: one.matches for one in ranked},
     )
-    return Diagnosis(findings=tuple(remedies(findings, situation, book)), lines=reader.lines if reader is not None else 0)
+    bare = facts is not None and facts.driver is None and not findings
+    return Diagnosis(
+        findings=tuple(remedies(findings, situation, book)),
+        lines=reader.lines if reader is not None else 0,
+        note="there is no NVIDIA driver here, and no framework that wants one" if bare else None,
+    )
 
 
 def diagnose_log(reader: Reader, book: Book) -> Diagnosis:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _SHOWN = 5
 _ROUNDS = 300
 """Steps of the search for a plan that is only proposed; `apply` searches on."""
+_ALL_ROUNDS = 900
+"""The same for all such searches: several families of majors, and each installed companion, are tried."""
 _EXPLAINED = 200
 """A search that failed after more steps is not explained: each explanation takes many such searches."""
 
@@ -74,11 +76,15 @@ def _plan(targets: list[str], facts: Facts, book: Book, wishes: Request | None) 
     from cudnn_resolve.resolution.conflict import explain
     from cudnn_resolve.resolution.model import Resolution
     from cudnn_resolve.resolution.resolve import attempt
+    from cudnn_resolve.resolution.universe import Budget
 
     try:
         request = replace(wishes or Request(targets=()), targets=tuple(parse_target(one, book) for one in targets))
         machine = machine_of(facts, book)
-        found = attempt(book, machine, request, rounds=_ROUNDS)
+        budget = Budget(_ALL_ROUNDS)
+        found = attempt(book, machine, request, rounds=_ROUNDS, budget=budget)
+        if budget.left <= 0:
+            return None  # what was found may not be the best, and what was not may be there
         if isinstance(found, Resolution):
             return make_plan(facts, found, book)
         long = found.exhausted or found.rounds > _EXPLAINED

@@ -78,7 +78,7 @@ def test_harmless_lines_end_with_exit_code_0() -> None:
     done = run("doctor", "-", "--no-facts", input=noise, stdin=None)
     assert done.returncode == 0
     assert "harmless" in done.stdout
-    assert run("doctor", "-", "--no-facts", input="epoch 1\n", stdin=None).stdout == "Nothing wrong was found.\n"
+    assert run("doctor", "-", "--no-facts", input="epoch 1\n", stdin=None).stdout == "Nothing wrong was found in 1 line of the log.\n"
 
 
 def test_a_warning_that_stands_alone_is_mentioned_and_beside_a_failure_it_is_the_cause(tmp_path: Path) -> None:

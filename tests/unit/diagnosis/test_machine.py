@@ -241,3 +241,30 @@ def test_commands_hold_no_words_that_are_not_names_and_versions(name: str, versi
     for finding in findings(packages={"pip": pip}, problems=problems):
         for remedy in finding.remedy:
             assert all(not set(word) & set(";$ '`") for word in shlex.split(remedy.command or ""))
+
+
+def test_a_plan_that_takes_long_is_proposed_without_what_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All searches for it have one bound together; what they found before it may not be the best, and is not told."""
+    from cudnn_resolve.diagnosis import planned
+
+    facts = {"driver": {"version": "550.54.15"}, "gpus": [T4], "packages": {"pip": {"torch": "2.11.0"}}}
+    for rounds, text in ((10_000, "torch 2."), (1, "")):
+        monkeypatch.setattr(planned, "_ALL_ROUNDS", rounds)
+        first = diagnose(None, from_mapping({**LINUX, **facts}, "test"), book()).findings[0].remedy[0]
+        assert first.command == "cudnn-resolve apply -f torch"
+        assert text in first.text
+        assert (": " in first.text) == bool(text)
+
+
+@pytest.mark.parametrize(
+    ("container", "cause"), [(None, "driver_not_loaded"), ("docker", "container_gpu_not_passed"), ("colab", "no_gpu_runtime")]
+)
+def test_a_driver_that_is_not_there_is_looked_for_where_it_would_come_from(container: str | None, cause: str) -> None:
+    packages = {"pip": {"torch": "2.4.1+cu121", "jax": "0.4.30", "jaxlib": "0.4.30+cuda12.cudnn91"}}
+    [one] = [one for one in findings(driver=None, gpus=[], container={"kind": container}, packages=packages) if "driver" in one.summary]
+    assert (one.cause, one.severity) == (cause, "warning")
+
+
+def test_where_nothing_wants_a_driver_none_is_missed() -> None:
+    found = diagnose(None, from_mapping({**LINUX, "driver": None, "gpus": []}, "test"), book())
+    assert (found.findings, found.note) == ((), "there is no NVIDIA driver here, and no framework that wants one")
