@@ -11,7 +11,7 @@ from cudnn_resolve.diagnosis.machine_check import diagnose_facts
 from cudnn_resolve.diagnosis.model import SEVERITIES, Diagnosis, Evidence, Finding, Match
 from cudnn_resolve.diagnosis.order import outlived
 from cudnn_resolve.diagnosis.remedy import Situation, remedies
-from cudnn_resolve.diagnosis.weigh import FINDING, Suspect, evidence_of, is_active, rank, summary_of, suspects
+from cudnn_resolve.diagnosis.weigh import FINDING, Suspect, evidence_of, fill, is_active, rank, summary_of, suspects
 from cudnn_resolve.record import replace
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _harmless(reader: Reader, matches: Iterable[Match], features: frozenset[str]
     if not noise:
         return []
     noise.sort(key=lambda one: one.line)
-    reasons = list(dict.fromkeys(one.symptom.summary for one in noise if one.symptom.summary))
+    reasons = list(dict.fromkeys(said for one in noise if one.symptom.summary and (said := fill(one.symptom.summary, one.fields))))
     count = sum(reader.counts[name] for name in {one.symptom.id for one in noise})
     lines = "one line looks" if count == 1 else f"{count} lines look"
     return [

@@ -106,9 +106,7 @@ def _of(finding: Finding, situation: Situation, book: Book, *, tried: bool) -> I
         return
     matches = situation.matches.get(finding.cause, ())
     values = _values(finding, matches, situation, book)
-    features = situation.features | _features(matches, situation)
-    if is_of_system(matches, situation.facts):
-        features = features | {"other-system"}
+    features = situation.features | _features(matches, situation) | _at_fault(matches, situation.facts)
     vague = []
     for row in book.helps():
         if row.cause != finding.cause or any(one not in features for one in row.needs) or any(one in features for one in row.unless):
@@ -149,6 +147,13 @@ def _filled(template: str, values: Mapping[str, str]) -> str | None:
     return "".join(out)
 
 
+def _at_fault(matches: Iterable[Match], facts: Facts | None) -> set[str]:
+    """What is at fault where other remedies help then: the system, for which there are no wheels, or a library of the driver."""
+    matches = list(matches)
+    found = {"other-system"} if is_of_system(matches, facts) else set()
+    return found | {"driver-library" for one in matches if one.symptom.id == "libcuda-in-wsl"}
+
+
 def _features(matches: Iterable[Match], situation: Situation) -> set[str]:
     found = {name.partition("-")[0] if name.startswith("tensorflow") else name for name, _ in situation.frameworks}
     for match in matches:
@@ -182,7 +187,8 @@ def _values(finding: Finding, matches: Iterable[Match], situation: Situation, bo
     for match in matches:
         for name, value in match.fields.items():
             values.setdefault(name, _shown(value))
-    built = next((one.fields["built"] for one in matches if isinstance(one.fields.get("built"), CudnnVersion)), None)
+    wanted = [one.fields[name] for one in matches for name in ("built", "least") if isinstance(one.fields.get(name), CudnnVersion)]
+    built = max(wanted[:2], default=None)
     if built is not None:
         values["built"], values["next"] = f"{built.major}.{built.minor}", str(built.major + 1)
     alias = next((one.fields["alias"] for one in matches if "alias" in one.fields), None)

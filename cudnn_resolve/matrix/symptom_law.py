@@ -28,6 +28,7 @@ DERIVED = frozenset(
         "windows",
         "no-driver",
         "driver-seen",
+        "driver-library",
         "hosted-notebook",
         "numpy-too-new",
         "protobuf-too-old",
