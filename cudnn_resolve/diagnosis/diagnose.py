@@ -99,7 +99,7 @@ def _together(log: list[Finding], machine: list[Finding]) -> list[Finding]:
     out: list[Finding] = []
     rest = list(machine)
     for one in log:
-        same = [other for other in rest if other.cause == one.cause and one.cause != "harmless"]
+        same = [other for other in rest if other.cause == one.cause and "info" not in (other.severity, one.severity)]
         for other in same:
             rest.remove(other)
         extra = tuple(evidence for other in same for evidence in other.evidence)

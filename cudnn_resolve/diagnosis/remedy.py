@@ -12,7 +12,7 @@ from cudnn_resolve.diagnosis.fitting import is_of_system
 from cudnn_resolve.diagnosis.model import Finding, Remedy
 from cudnn_resolve.diagnosis.place import missing, place_values, wheel_component
 from cudnn_resolve.diagnosis.planned import is_known, planned, repeated
-from cudnn_resolve.diagnosis.release import release_values
+from cudnn_resolve.diagnosis.release import release_values, wanted_of
 from cudnn_resolve.diagnosis.specifier import is_version, requirements_of
 from cudnn_resolve.diagnosis.system import system_values
 from cudnn_resolve.facts.model import Facts, or_none
@@ -119,7 +119,8 @@ def _of(finding: Finding, situation: Situation, book: Book, *, tried: bool) -> I
         elif not is_known(command):
             vague.append(Remedy(text=f"{text} (FRAMEWORK: the one that the program uses)", command=command))
         elif tried and command.startswith("cudnn-resolve apply -f ") and situation.facts is not None:
-            yield from planned(text, command, situation.facts, book, situation.wishes)
+            brings = frozenset(shlex.split(values.get("wheel", ""))) if finding.cause == "cuda_runtime_missing" else frozenset()
+            yield from planned(text, command, situation.facts, book, situation.wishes, brings=brings)
         else:
             yield Remedy(text=text, command=repeated(_plainly(command, situation.facts), situation.wishes))
     if not finding.remedy:
@@ -271,7 +272,7 @@ def _built_for(situation: Situation, book: Book) -> Iterator[str]:
     for name, version in situation.frameworks:
         framework = book.framework_of(name)
         for build in book.framework(framework).builds if framework else ():
-            if build.cuda is not None and build.version == version.partition("+")[0] and build.index == "default":
+            if build.cuda is not None and build.package == name and build.version == version.partition("+")[0] and build.index == "default":
                 yield f"cu{build.cuda.major}"
 
 
@@ -307,7 +308,7 @@ def _targets(finding: Finding, matches: Iterable[Match], situation: Situation, b
     named = [one.symptom.framework for one in matches if one.symptom.framework]
     told = {framework: version for name, version in reversed(situation.frameworks) if (framework := book.framework_of(name))}
     asked = [framework for name in named if (framework := _framework(name, book))]
-    chosen = list(dict.fromkeys((*asked, *told))) or _guess(matches)
+    chosen = _meant(finding, matches, told, book) or list(dict.fromkeys((*asked, *told))) or _guess(matches)
     free = finding.cause in _FREE
     out = []
     for framework in chosen[:4]:
@@ -315,6 +316,16 @@ def _targets(finding: Finding, matches: Iterable[Match], situation: Situation, b
         version = told.get(framework)
         out.append(f"{_plain(package, framework)}=={version.partition('+')[0]}" if version and not free else _plain(package, framework))
     return out
+
+
+def _meant(finding: Finding, matches: Iterable[Match], told: Mapping[str, str], book: Book) -> list[str]:
+    """The one framework that a finding about packages is about, where it can be told: the others there have no part in it."""
+    matches = list(matches)
+    if finding.cause == "framework_pkg_mismatch":
+        return [one for one in _guess(matches) if one in told]
+    wanted = wanted_of(matches) if finding.cause in ("pip_wheel_unavailable_for_python", "pip_pin_unavailable") else None
+    framework = book.framework_of(wanted.name) if wanted is not None else None
+    return [framework] if framework is not None else []
 
 
 def _plain(package: str, framework: str) -> str:
