@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cudnn_resolve.diagnosis import planned
 from cudnn_resolve.diagnosis.diagnose import diagnose
 from cudnn_resolve.diagnosis.machine_check import diagnose_facts
 from cudnn_resolve.diagnosis.model import Finding
@@ -149,7 +150,8 @@ def test_every_declared_wheel_that_is_lacking_is_named(facts: dict[str, Any], se
     assert "torch 2.4.1 declares 2 NVIDIA packages that are not installed: nvidia-cublas-cu12, nvidia-cudnn-cu12" in one.summary
 
 
-def test_every_declared_wheel_that_is_lacking_is_in_the_remedy() -> None:
+def test_every_declared_wheel_that_is_lacking_is_in_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planned, "_ALL_ROUNDS", 1)
     log = "ImportError: libcublas.so.12: cannot open shared object file: No such file or directory\n"
     packages = {"pip": {"torch": "2.4.1", "nvidia-nccl-cu12": "2.20.5"}, "requires": {"torch": DECLARED}}
     found = _with(log, packages=packages, cuda_toolkits=[])[0]
@@ -249,8 +251,6 @@ def test_commands_hold_no_words_that_are_not_names_and_versions(name: str, versi
 
 def test_a_plan_that_takes_long_is_proposed_without_what_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     """All searches for it have one bound together; what they found before it may not be the best, and is not told."""
-    from cudnn_resolve.diagnosis import planned
-
     facts = {"driver": {"version": "550.54.15"}, "gpus": [T4], "packages": {"pip": {"torch": "2.11.0"}}}
     for rounds, text in ((10_000, "torch 2."), (1, "")):
         monkeypatch.setattr(planned, "_ALL_ROUNDS", rounds)
