@@ -47,6 +47,10 @@ def gather_question(options: Options, *, fresh: bool = False, verb: str = "plan"
     facts = gather_facts(options, book)
     source = open_packages(options, wishes, facts)
     direct, extras = direct_of(wishes, source)
+    if verb != "lock" and options.given is None and options.facts is None and not options.assumptions.elsewhere:
+        from cudnn_resolve.cli.constraint import configured
+
+        extras = (*extras, *configured(source.settings.constraints, source.notes))
     anew = _reinstalled(options, facts)
     there = or_none(facts.packages.pip) or {}
     extras = (*extras, *(Extra(text=f"{name}=={there[name]}", origin="--reinstall-package") for name in anew))

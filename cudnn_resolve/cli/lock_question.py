@@ -71,7 +71,15 @@ def sitting_of(args: argparse.Namespace, remembered: Mapping[str, Any] | None) -
         for name in ("python-version", "platform", "driver", "gpu", "glibc", "os"):
             below.pop(name, None)
         plain.platform, platforms = args.platform[0] if args.platform else None, tuple(args.platform or ())
-    return Sitting(options=replace(options_of(plain, below), given=given), platforms=platforms)
+    return Sitting(options=replace(options_of(plain, below), given=given, repeated=_repeated(args)), platforms=platforms)
+
+
+def _repeated(args: argparse.Namespace) -> tuple[tuple[str, str], ...]:
+    """What is said of the old lock, for a lock that is proposed instead."""
+    return (
+        *((("--upgrade", ""),) if args.upgrade else ()),
+        *(("--upgrade-package", name) for name in args.upgrade_package or ()),
+    )
 
 
 def locked_settings(lock: Lock, path: str, args: argparse.Namespace) -> dict[str, Any]:

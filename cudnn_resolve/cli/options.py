@@ -71,6 +71,8 @@ class Options:
     """False where the user wants none; a terminal without colours decides for itself."""
     matrices: tuple[str, ...] = ()
     """Folders with further or changed rows, the last one on top."""
+    repeated: tuple[tuple[str, str], ...] = ()
+    """Options of one command alone, as they were given: the same command, when it is proposed, repeats them."""
 
 
 def add_target_options(parser: argparse.ArgumentParser) -> None:

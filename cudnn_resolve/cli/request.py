@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.file import Line, Reference, Setting
     from cudnn_resolve.requirement.source import Direct, Source
 
+_ADDRESSES = frozenset({"--index-url", "--extra-index-url", "--find-links"})
+_FIRST = frozenset({"--index-url", "--pre"})
+"""Options of which the command line's own counts, else the first of the files."""
+_OF_FILES = frozenset({"--no-index", "--trusted-host"})
+"""Settings that only files have."""
 SIZE = 4 * 1024 * 1024
 """Largest requirements file, in bytes."""
 
@@ -59,6 +64,7 @@ def request_of(options: Options, book: Book, wishes: Wishes, source: Source | No
         extras=tuple(extras),
         source=source,
         direct={one.name: one for one in direct},
+        settings=tuple(_settings(wishes, options)),
     )
 
 
@@ -90,8 +96,18 @@ def wishes_of(options: Options) -> Wishes:
     return Wishes(
         extras=tuple(one for one in lines if isinstance(one, Extra)),
         references=tuple(one for one in lines if isinstance(one, Reference)),
-        settings=tuple(one for one in lines if isinstance(one, Setting)),
+        settings=tuple(_placed(one) for one in lines if isinstance(one, Setting)),
     )
+
+
+def _placed(setting: Setting) -> Setting:
+    """A setting with its folder seen from here: pip reads `--find-links` relative to the file where that exists."""
+    from cudnn_resolve.host.files import beside, exists
+
+    if setting.option != "--find-links" or "://" in setting.value or setting.value.startswith("file:"):
+        return setting
+    near = beside(setting.value, setting.origin.rpartition(":")[0])
+    return replace(setting, value=near) if exists(near) else setting
 
 
 def _lines(options: Options) -> Iterator[Line]:
@@ -156,8 +172,20 @@ def _context(options: Options) -> tuple[tuple[str, str], ...]:
         *(("--matrix", path) for path in options.matrices),
         *_index_context(options),
         ("--offline", "" if options.offline else None),
+        *options.repeated,
     ]
     return tuple((name, value) for name, value in pairs if value is not None)
+
+
+def _settings(wishes: Wishes, options: Options) -> Iterator[tuple[str, str]]:
+    """What files set of where packages come from, as options, credentials left out: for a command that leaves the files out."""
+    from cudnn_resolve.index.address import level
+
+    said = {name for name, _ in _context(options)}
+    for option, value in dict.fromkeys((one.option, one.value) for one in wishes.settings if one.option not in _OF_FILES):
+        if option not in _FIRST or option not in said:
+            said.add(option)
+            yield option, level(value) if option in _ADDRESSES else value
 
 
 def _index_context(options: Options) -> Iterator[tuple[str, str | None]]:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.diagnosis.specifier import is_version
 from cudnn_resolve.facts.model import Facts, InstalledFramework, Unknown, WouldLoad, or_none
 from cudnn_resolve.record import dataclass
+from cudnn_resolve.resolution.release import declared
 from cudnn_resolve.version import CodeTarget, CudaVersion, CudnnVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build
+
+CPU_PACKAGES = frozenset({"tensorflow-cpu", "paddlepaddle", "onnxruntime"})
+"""Packages without CUDA, of which the one with CUDA has another name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,6 +26,8 @@ class Installed:
     version: str
     cuda: CudaVersion | None = None
     cudnn: CudnnVersion | None = None
+    others: tuple[tuple[CudaVersion | None, CudnnVersion | None], ...] = ()
+    """CUDA and cuDNN of further builds that it can be, where neither the facts nor its version say which."""
     targets: tuple[CodeTarget, ...] = ()
     delivery: str = "none"
     would_load: WouldLoad | None = None
@@ -46,7 +53,8 @@ def installed_of(facts: Facts, book: Book) -> tuple[Installed, ...]:
 
 
 def _installed(facts: Facts, book: Book, name: str, version: str, told: InstalledFramework | None) -> Installed:
-    build = _build(book, name, version, told.variant if told else None)
+    builds = _builds(book, name, version, told.variant if told else None)
+    build = builds[0] if builds else None
     cuda = _cuda(told.cuda_built if told else None) or (build.cuda if build else None)
     pip = or_none(facts.packages.pip) or {}
     if (
@@ -62,44 +70,67 @@ def _installed(facts: Facts, book: Book, name: str, version: str, told: Installe
         version=version,
         cuda=cuda,
         cudnn=_cudnn(told.cudnn_built if told else None) or (build.cudnn if build else None),
+        others=() if told is not None and told.cuda_built else tuple((one.cuda, one.cudnn) for one in builds[1:]),
         targets=targets if cuda is not None else (),
         delivery=build.delivery if build else "none",
         would_load=told.would_load if told else None,
-        requires=facts.packages.requires.get(name) or _declared(book, name, version, build),
+        requires=facts.packages.requires.get(name) or _declared(book, facts, builds, name, version),
         is_cpu=_is_cpu(name, version, told, pip),
     )
 
 
-def _build(book: Book, name: str, version: str, variant: str | None) -> Build | None:
+def _builds(book: Book, name: str, version: str, variant: str | None) -> list[Build]:
+    """The builds that it can be, the likeliest first."""
     framework = book.framework_of(name)
     if framework is None:
-        return None
+        return []
     public, _, local = version.partition("+")
-    found = [one for one in book.framework(framework).builds if one.package == name and one.version == public]
+    every = [one for one in book.framework(framework).builds if one.package == name]
+    found = [one for one in every if one.version == public] or _of_same_minor(every, public)
     exact = [
         one for one in found if (variant and one.variant == variant) or (local and one.variant == local) or one.wheel_version == version
     ]
     if local and not exact:
-        return None
-    default = [one for one in exact or found if one.index == "default" and one.cuda is not None]
-    return next(iter(default or exact or found), None)
+        return []
+    some = exact or found
+    return sorted(some, key=lambda one: one.index != "default" or one.cuda is None)
 
 
-def _declared(book: Book, name: str, version: str, build: Build | None) -> tuple[str, ...]:
-    """What the wheel of that version requires, extras apart, as far as the matrix knows it."""
-    lines = build.requires if build is not None and build.requires is not None else None
-    if lines is None or (build is not None and build.requires_like):
-        package = book.package(name)
-        public = version.partition("+")[0]
-        release = next((one for one in package.releases if one.version == public), None) if package else None
-        lines = (*(lines or ()), *((release.requires or {}).get("x86_64", ()) if release else ()))
-    return tuple(line for line in lines if "extra ==" not in line)
+def _of_same_minor(every: list[Build], public: str) -> list[Build]:
+    """For a patch release that the tables do not have: the builds of another one of its minor, where all of them are alike."""
+    minor = public.split(".")[:2]
+    near = [one for one in every if one.version.split(".")[:2] == minor] if len(minor) == 2 and is_version(public) else []
+    kinds: dict[str, set[tuple[object, ...]]] = {}
+    for one in near:
+        kinds.setdefault(one.version, set()).add((one.variant, one.index, one.cuda, one.cudnn, one.delivery))
+    alike = all(kind == kinds[near[0].version] for kind in kinds.values())
+    return [one for one in near if one.version == near[0].version] if near and alike else []
+
+
+def _declared(book: Book, facts: Facts, builds: list[Build], name: str, version: str) -> tuple[str, ...]:
+    """What the wheel of that version requires, extras apart, as far as the matrix knows it; where it may be one of several, what all do."""
+    package = book.package(name)
+    public, _, local = version.partition("+")
+    release = next((one for one in package.releases if one.version == public), None) if package else None
+    arch = facts.platform.arch or "x86_64"
+    harvested = (release.requires or {}).get(arch) or (release.requires or {}).get("x86_64") if release else None
+    python = "".join(("cp", *(facts.python.version or "").split(".")[:2]))
+    fit = [one for one in builds if arch in (one.arch or (arch,)) and (python in (one.pythons or (python,)) or python == "cp")]
+    some = [declared(one.requires, one.requires_like, harvested) or () for one in (fit if local else fit[:1])]
+    first, *others = some or [() if local else harvested or ()]
+    plain = [{_plain(line) for line in lines} for lines in others]
+    return tuple(line for line in first if "extra ==" not in line and all(_plain(line) in one for one in plain))
+
+
+def _plain(line: str) -> str:
+    """A requirement without its marker."""
+    return line.partition(";")[0].strip()
 
 
 def _is_cpu(name: str, version: str, told: InstalledFramework | None, pip: object) -> bool:
     if told is not None and told.variant is not None:
         return told.variant == "cpu"
-    if version.endswith("+cpu") or name in ("tensorflow-cpu", "paddlepaddle", "onnxruntime"):
+    if version.endswith("+cpu") or name in CPU_PACKAGES:
         return True
     packages = dict(pip)  # type: ignore[call-overload]
     plain = not any(one.startswith(("jax-cuda", "jax-rocm")) for one in packages) and "+cuda" not in packages.get("jaxlib", "")

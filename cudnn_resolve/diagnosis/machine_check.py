@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.diagnosis import machine_cudnn, machine_driver, machine_kernel, machine_package, machine_pair
+from cudnn_resolve.diagnosis import machine_cudnn, machine_driver, machine_kernel, machine_package, machine_pair, machine_wheel
 from cudnn_resolve.diagnosis.machine import machine_of
 
 if TYPE_CHECKING:
@@ -19,5 +19,5 @@ if TYPE_CHECKING:
 def diagnose_facts(facts: Facts, book: Book) -> list[Finding]:
     """Every finding of the facts, unsorted."""
     machine = machine_of(facts, book)
-    rooms = (machine_driver, machine_cudnn, machine_package, machine_pair, machine_kernel)
+    rooms = (machine_driver, machine_cudnn, machine_wheel, machine_package, machine_pair, machine_kernel)
     return [finding for room in rooms for check in room.CHECKS for finding in check(machine)]

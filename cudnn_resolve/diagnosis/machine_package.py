@@ -5,11 +5,17 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
+from cudnn_resolve.diagnosis.installed import CPU_PACKAGES, Installed
 from cudnn_resolve.diagnosis.machine import Machine, fact
 from cudnn_resolve.diagnosis.model import Finding, Remedy
-from cudnn_resolve.diagnosis.specifier import is_version, requirements_of, within
+from cudnn_resolve.diagnosis.specifier import Required, is_version, requirements_of, within
 from cudnn_resolve.facts.model import Toolkit, or_none
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]{0,98}[A-Za-z0-9])?", re.ASCII)
 
@@ -21,15 +27,19 @@ def _shared_files(machine: Machine) -> Iterator[Finding]:
         slot = machine.book.slot(name)
         if slot is not None:
             slots.setdefault(slot, []).append(name)
+    cuda = {one.name: one.cuda for one in machine.installed}
+    cpu = CPU_PACKAGES | {one.name for one in machine.installed if one.is_cpu}
     told = {problem.what.removeprefix("packages.pip.") for problem in machine.facts.problems if "overwritten" in problem.why}
     for names in slots.values():
-        if told & set(names) or len(names) < 2 or not any(name.startswith(("nvidia-", "cupy-")) for name in names):
+        if told & set(names) or len(names) < 2:
             continue
         each = " and ".join(f"{name} {machine.pip[name]}" for name in sorted(names))
         cudnn = any("cudnn" in name for name in names)
+        unlike = len({(machine.pip[name], name in cpu, cuda.get(name)) for name in names}) > 1
+        ours = any(machine.book.framework_of(name) is not None for name in names)
         yield Finding(
             cause="cudnn_sublibrary_mix" if cudnn else "framework_pkg_mismatch",
-            severity="warning" if cudnn or (len({machine.pip[name] for name in names}) > 1 and "cupy" in each) else "info",
+            severity="warning" if cudnn or (ours and unlike) else "info",
             summary=f"{each} install the same files: whichever was unpacked last is there, and removing one takes them from the other",
             evidence=tuple(fact("packages.pip", f"{name} {machine.pip[name]}") for name in sorted(names)),
             confidence=0.8,
@@ -93,26 +103,48 @@ def _is_required(machine: Machine, name: str) -> bool:
     return any(one.name == name for each in machine.installed for one in requirements_of(each.requires, machine.facts))
 
 
+_ABI = {"numpy": "numpy_abi", "protobuf": "protobuf_abi"}
+
+
 def _abi(machine: Machine) -> Iterator[Finding]:
-    """NumPy and protobuf that an installed framework cannot use, by bounds that its metadata does not say."""
+    """NumPy and protobuf that an installed framework cannot use: by bounds that its metadata does not say, and by those that it does."""
     from packaging.requirements import Requirement
 
     for one in machine.installed:
         framework = machine.book.framework_of(one.name)
+        silent = []
         for bound in machine.book.framework(framework).bounds if framework else ():
             requirement = Requirement(bound.requirement)
             version = machine.pip.get(requirement.name)
-            cause = {"numpy": "numpy_abi", "protobuf": "protobuf_abi"}.get(requirement.name)
+            cause = _ABI.get(requirement.name)
             if cause is None or version is None or (bound.package and bound.package != one.name) or not within(bound.versions, one.version):
                 continue
             if not within(str(requirement.specifier), version):
-                yield Finding(
-                    cause=cause,
-                    severity="error",
-                    summary=f"{one.label} wants {bound.requirement} and {requirement.name} {version} is installed: {bound.reason}",
-                    evidence=(fact("packages.pip", f"{requirement.name} {version}"), fact("packages.pip", one.label)),
-                    confidence=0.92,
-                )
+                silent.append(requirement.name)
+                yield _unusable(machine, one, requirement, f"{one.label} wants {bound.requirement}", f": {bound.reason}")
+        for declared in requirements_of(one.requires, machine.facts):
+            version = machine.pip.get(declared.name)
+            if declared.name in _ABI and declared.name not in silent and version and not within(str(declared.specifier), version):
+                yield _unusable(machine, one, declared, f"{one.label} declares {declared.name}{declared.specifier}", "")
+
+
+def _unusable(machine: Machine, one: Installed, wanted: Requirement | Required, who: str, why: str) -> Finding:
+    """A package that a framework was not built for; one of a newer major than it allows, or than it bears, will not do at all."""
+    version = machine.pip[wanted.name]
+    tops = [bound.version for bound in wanted.specifier if bound.operator in ("<", "<=", "~=", "==")]
+    over = any(_major(version) >= _major(top) for top in tops) and not why and wanted.name == "numpy"
+    return Finding(
+        cause=_ABI[wanted.name],
+        severity="error" if why or over else "warning",
+        summary=f"{who} and {wanted.name} {version} is installed{why}",
+        evidence=(fact("packages.pip", f"{wanted.name} {version}"), fact("packages.pip", one.label)),
+        confidence=0.92 if why or over else 0.7,
+    )
+
+
+def _major(version: str) -> int:
+    number = version.partition(".")[0]
+    return int(number) if number.isdecimal() else 0
 
 
 def _cpu_only(machine: Machine) -> Iterator[Finding]:
@@ -131,48 +163,6 @@ def _cpu_only(machine: Machine) -> Iterator[Finding]:
             )
 
 
-def _declared(machine: Machine) -> Iterator[Finding]:
-    """NVIDIA's wheels in other versions than a framework declares: a note, since the matrix knows the ABI."""
-    differ = []
-    for one in machine.installed:
-        for wanted in requirements_of(one.requires, machine.facts):
-            version = machine.pip.get(wanted.name)
-            if version and wanted.name.startswith("nvidia-") and not within(str(wanted.specifier), version):
-                differ.append(f"{one.label} declares {wanted.name}{wanted.specifier} and {version} is installed")
-    if differ:
-        yield Finding(
-            cause="harmless",
-            severity="info",
-            summary=f"{len(differ)} NVIDIA packages differ from what a framework declares, within what its libraries accept: {differ[0]}",
-            evidence=tuple(fact("packages.pip", text) for text in differ[:6]),
-            confidence=0.8,
-        )
-
-
-def _lacking(machine: Machine) -> Iterator[Finding]:
-    """NVIDIA's wheels that the metadata of an installed framework declares and that are not there."""
-    for one in machine.installed:
-        lines = machine.facts.packages.requires.get(one.name, ())
-        wanted = {need.name: need.specifier for need in requirements_of(lines, machine.facts) if need.name.startswith("nvidia-")}
-        gone = [name for name in wanted if name not in machine.pip]
-        if one.cuda is None or one.delivery != "wheel" or not gone:
-            continue
-        toolkits = or_none(machine.facts.cuda_toolkits) or ()
-        others = [each for each in toolkits if (each.version or "").partition(".")[0] == str(one.cuda.major)]
-        cudnn = all("cudnn" in name for name in gone)
-        if cudnn and one.would_load is not None and one.would_load.version:
-            continue
-        many = f"{len(gone)} NVIDIA packages that are" if len(gone) > 1 else "an NVIDIA package that is"
-        brought = f"; CUDA {others[0].version} in {others[0].path or others[0].source} may bring what they hold" if others else ""
-        yield Finding(
-            cause="cudnn_missing" if cudnn else "cuda_runtime_missing",
-            severity="info" if others and not cudnn else "warning" if machine.driver_absent else "error",
-            summary=f"{one.label} declares {many} not installed: {', '.join(gone)}{brought}",
-            evidence=(fact("packages.pip", one.label), *(fact("packages.requires", f"{name}{wanted[name]}") for name in gone)),
-            confidence=0.8 if others else 0.92,
-        )
-
-
 def _toolkits(machine: Machine) -> Iterator[Finding]:
     """CUDA toolkits that play no part, since the wheels bring what they load."""
     toolkits: tuple[Toolkit, ...] = or_none(machine.facts.cuda_toolkits) or ()
@@ -189,4 +179,4 @@ def _toolkits(machine: Machine) -> Iterator[Finding]:
         )
 
 
-CHECKS: tuple[Callable[[Machine], Iterator[Finding]], ...] = (_shared_files, _overwritten, _abi, _cpu_only, _declared, _lacking, _toolkits)
+CHECKS: tuple[Callable[[Machine], Iterator[Finding]], ...] = (_shared_files, _overwritten, _abi, _cpu_only, _toolkits)

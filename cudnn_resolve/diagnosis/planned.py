@@ -45,6 +45,12 @@ def planned(
             yield Remedy(text=f"{relaxation.change}: {relaxation.result}", command=relaxation.command)
 
 
+def is_possible(command: str, facts: Facts, book: Book, wishes: Request | None = None) -> bool:
+    """True where there is a plan for what a command asks for, and it is found soon."""
+    plan = _plan(_targets(command), facts, book, wishes)
+    return plan is not None and plan.conflict is None
+
+
 def _targets(command: str) -> list[str]:
     words = shlex.split(command)
     return [words[place + 1] for place, word in enumerate(words[:-1]) if word == "-f"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cudnn_resolve.diagnosis.fitting import is_of_system
 from cudnn_resolve.diagnosis.model import Finding, Remedy
 from cudnn_resolve.diagnosis.place import missing, place_values, wheel_component
-from cudnn_resolve.diagnosis.planned import is_known, planned, repeated
+from cudnn_resolve.diagnosis.planned import is_known, is_possible, planned, repeated
 from cudnn_resolve.diagnosis.release import release_values, wanted_of
 from cudnn_resolve.diagnosis.specifier import is_version, requirements_of
 from cudnn_resolve.diagnosis.system import system_values
@@ -39,6 +39,8 @@ _FREE = frozenset(
     }
 )
 """Causes that the installed version itself may be at fault for: any version of the framework will do."""
+_BY_BUILD = frozenset({"cpu_only_build", "cudnn_major_mismatch"})
+"""Of these, those that another build of the same version, or other libraries, may mend: the version stays where it can."""
 _OLD_NAMES = {
     **dict.fromkeys(("bool", "object", "int", "float", "complex", "str", "typeDict", "long", "unicode"), "1.24"),
     "asscalar": "1.23",
@@ -80,7 +82,7 @@ def remedies(findings: Iterable[Finding], situation: Situation, book: Book) -> l
     out = []
     first = True
     for one in findings:
-        own = tuple(_here(remedy, situation) for remedy in one.remedy)
+        own = tuple(each for remedy in one.remedy for each in _here(remedy, situation, book, tried=first))
         every = {remedy.command or remedy.text: remedy for remedy in (*_of(one, situation, book, tried=first), *reversed(own))}
         rest = tuple(remedy for remedy in every.values() if remedy not in own)
         out.append(replace(one, remedy=_begun((*own, *rest))))
@@ -94,11 +96,14 @@ def _begun(every: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
     return every if first is None else (first, *every[1:])
 
 
-def _here(remedy: Remedy, situation: Situation) -> Remedy:
+def _here(remedy: Remedy, situation: Situation, book: Book, *, tried: bool) -> Iterator[Remedy]:
     """A remedy for this environment and this user."""
     if remedy.command is None:
-        return remedy
-    return replace(remedy, command=repeated(_plainly(remedy.command, situation.facts), situation.wishes))
+        yield remedy
+    elif tried and remedy.command.startswith("cudnn-resolve apply -f ") and situation.facts is not None:
+        yield from planned(remedy.text, remedy.command, situation.facts, book, situation.wishes)
+    else:
+        yield replace(remedy, command=repeated(_plainly(remedy.command, situation.facts), situation.wishes))
 
 
 def _of(finding: Finding, situation: Situation, book: Book, *, tried: bool) -> Iterator[Remedy]:
@@ -119,8 +124,10 @@ def _of(finding: Finding, situation: Situation, book: Book, *, tried: bool) -> I
         elif not is_known(command):
             vague.append(Remedy(text=f"{text} (FRAMEWORK: the one that the program uses)", command=command))
         elif tried and command.startswith("cudnn-resolve apply -f ") and situation.facts is not None:
+            same = command.replace(values["targets"], values["same_targets"])
+            stays = same != command and is_possible(same, situation.facts, book, situation.wishes)
             brings = frozenset(shlex.split(values.get("wheel", ""))) if finding.cause == "cuda_runtime_missing" else frozenset()
-            yield from planned(text, command, situation.facts, book, situation.wishes, brings=brings)
+            yield from planned(text, same if stays else command, situation.facts, book, situation.wishes, brings=brings)
         else:
             yield Remedy(text=text, command=repeated(_plainly(command, situation.facts), situation.wishes))
     if not finding.remedy:
@@ -204,8 +211,10 @@ def _values(finding: Finding, matches: Iterable[Match], situation: Situation, bo
     values |= place_values(matches, situation.facts, python, book)
     values |= release_values(matches, situation.facts, book)
     values |= system_values(matches, situation.facts, book)
-    targets = _targets(finding, matches, situation, book)
+    targets = _targets(finding.cause, matches, situation, book, free=finding.cause in _FREE)
     values["targets"] = " ".join(f"-f {shlex.quote(one)}" for one in targets) or "-f FRAMEWORK"
+    same = _targets(finding.cause, matches, situation, book, free=False) if finding.cause in _BY_BUILD else targets
+    values["same_targets"] = " ".join(f"-f {shlex.quote(one)}" for one in same) or values["targets"]
     values["framework"] = targets[0].split("=")[0] if targets else "FRAMEWORK"
     return values
 
@@ -303,13 +312,15 @@ def _is_soname(book: Book, library: Library, major: int) -> bool:
     return library.major in (None, major) if soname is None else library.version is None or soname == library.file
 
 
-def _targets(finding: Finding, matches: Iterable[Match], situation: Situation, book: Book) -> list[str]:
-    """The frameworks to plan for: those that the messages name, else those that are installed or that the log shows."""
+def _targets(cause: str, matches: Iterable[Match], situation: Situation, book: Book, *, free: bool) -> list[str]:
+    """The frameworks to plan for: those that the messages name, else those that are installed or that the log shows.
+
+    `free`: in any version, else in the one that is told.
+    """
     named = [one.symptom.framework for one in matches if one.symptom.framework]
     told = {framework: version for name, version in reversed(situation.frameworks) if (framework := book.framework_of(name))}
     asked = [framework for name in named if (framework := _framework(name, book))]
-    chosen = _meant(finding, matches, told, book) or list(dict.fromkeys((*asked, *told))) or _guess(matches)
-    free = finding.cause in _FREE
+    chosen = _meant(cause, matches, told, book) or list(dict.fromkeys((*asked, *told))) or _guess(matches)
     out = []
     for framework in chosen[:4]:
         package = next((name for name, _ in situation.frameworks if book.framework_of(name) == framework), framework)
@@ -318,12 +329,12 @@ def _targets(finding: Finding, matches: Iterable[Match], situation: Situation, b
     return out
 
 
-def _meant(finding: Finding, matches: Iterable[Match], told: Mapping[str, str], book: Book) -> list[str]:
+def _meant(cause: str, matches: Iterable[Match], told: Mapping[str, str], book: Book) -> list[str]:
     """The one framework that a finding about packages is about, where it can be told: the others there have no part in it."""
     matches = list(matches)
-    if finding.cause == "framework_pkg_mismatch":
+    if cause == "framework_pkg_mismatch":
         return [one for one in _guess(matches) if one in told]
-    wanted = wanted_of(matches) if finding.cause in ("pip_wheel_unavailable_for_python", "pip_pin_unavailable") else None
+    wanted = wanted_of(matches) if cause in ("pip_wheel_unavailable_for_python", "pip_pin_unavailable") else None
     framework = book.framework_of(wanted.name) if wanted is not None else None
     return [framework] if framework is not None else []
 

@@ -126,6 +126,11 @@ def beside(path: str, base: str | None) -> str:
     return os.path.join(os.path.dirname(base), path)
 
 
+def exists(path: str) -> bool:
+    """True where a file or folder of that name can be reached."""
+    return os.path.exists(path)
+
+
 def folder_of(path: str, *, is_folder: bool = False) -> str:
     """The absolute folder that a file is in, or which `path` itself names."""
     where = os.path.abspath(path)

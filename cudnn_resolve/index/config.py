@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cudnn_resolve.errors import UsageError
@@ -84,6 +84,7 @@ def read_settings(
         exclude_newer=_moment(options, pip, uv, uses_uv=uses_uv, notes=notes),
         no_binary=_names(options.no_binary) or _binary("no-binary", pip, uv, uses_uv=uses_uv),
         only_binary=_names(options.only_binary) or _binary("only-binary", pip, uv, uses_uv=uses_uv),
+        constraints=tuple(_constraints(pip, environ)),
         certificate=_certificate(pip, environ),
         client_certificate=pip["client-cert"].text if "client-cert" in pip else environ.get("SSL_CLIENT_CERT") or None,
         trusted_hosts=(*trusted, *uv.options.get("allow-insecure-host", ())),
@@ -95,6 +96,13 @@ def read_settings(
         patience=Patience(read=timeout, answer=max(30.0, 2 * timeout)),
         notes=tuple(notes),
     )
+
+
+def _constraints(pip: Mapping[str, Value], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The files of limits that the environment hands to pip and uv; NVIDIA's containers pin their packages in this way."""
+    if "constraint" in pip:
+        yield from ((word, pip["constraint"].said_by) for word in pip["constraint"].words)
+    yield from ((word, "UV_CONSTRAINT") for word in environ.get("UV_CONSTRAINT", "").split())
 
 
 def _of_pip(pip: Mapping[str, Value], notes: list[str]) -> _Places:

@@ -65,6 +65,8 @@ class Settings:
     """Names of packages whose wheels do not count, or `:all:`."""
     only_binary: frozenset[str] = frozenset()
     """Names of packages whose source archives do not count, or `:all:`."""
+    constraints: tuple[tuple[str, str], ...] = ()
+    """Files that limit what pip or uv installs, by path or address, each with where it was named: `PIP_CONSTRAINT`, `/etc/pip.conf`."""
     certificate: str | None = None
     client_certificate: str | None = None
     trusted_hosts: tuple[str, ...] = ()

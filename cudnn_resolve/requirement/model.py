@@ -96,6 +96,8 @@ class Request:
     """The command that asks: the one that is proposed where it cannot be answered."""
     context: tuple[tuple[str, str], ...] = ()
     """Options that describe the machine, as the user gave them (`("--driver", "535.104.05")`): commands that are proposed repeat them."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """What files set of where packages come from, as options: a proposed command that leaves the files out says it itself."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -228,6 +228,7 @@ def _separate(book: Book, machine: Machine, request: Request) -> Iterator[Relaxa
 def _apart(rest: Request, alone: Request, name: str) -> tuple[str, str]:
     """The commands for two environments instead of one; what files ask for stays in the first."""
     less: dict[str, str | None] = {"--requirement": None, "--group": None}
+    alone = replace(alone, context=(*alone.context, *alone.settings))
     if rest.verb == "lock":
         return command(rest), command(alone, change={**less, "--output": f"pylock.{name}.toml"})
     return command(replace(rest, verb="plan")), command(replace(alone, verb="plan"), change={**less, "--python": None})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.resolution.tag import Fit
@@ -115,6 +116,24 @@ def parse_requirement(line: str) -> Requirement | None:
 
 
 @lru_cache(maxsize=16384)
+def declared(own: tuple[str, ...] | None, like: str | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """The requirements of a build: its own, and where `like` says so those of the default index's wheel but for the NVIDIA part.
+
+    None where they are not known.
+    """
+    if own is None and like is None:
+        return other
+    if like is None or other is None:
+        return own
+    return (*(own or ()), *(line for line in other if not _is_of_variant(line)))
+
+
+def _is_of_variant(line: str) -> bool:
+    """True for a requirement that differs from variant to variant: NVIDIA's libraries and the compiler built for them."""
+    requirement = parse_requirement(line)
+    return requirement is not None and canonicalize_name(requirement.name).startswith(("nvidia-", "cuda-", "triton", "pytorch-triton"))
+
+
 def parse_version(text: str) -> Version | None:
     """The PEP 440 version, None for text that is none."""
     try:

@@ -15,7 +15,7 @@ from cudnn_resolve.requirement.source import Metadata, Offer, Place
 from cudnn_resolve.resolution.accepted import accepted_hashes, with_hashes
 from cudnn_resolve.resolution.environment import marker_environment
 from cudnn_resolve.resolution.kept import Kept
-from cudnn_resolve.resolution.release import SDIST, Details, Release, parse_requirement, parse_version
+from cudnn_resolve.resolution.release import SDIST, Details, Release, declared, parse_requirement, parse_version
 from cudnn_resolve.resolution.tag import Fit, Target, best_file, fit
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ class Shelf:
 
         def look() -> Details:
             tags = _tags(extra.pythons, extra.arch, extra.glibc)
-            requires = self._like(extra.requires, extra.requires_like, self._requires(base) if base else None)
+            requires = declared(extra.requires, extra.requires_like, self._requires(base) if base else None)
             floor = extra.requires_python or (base.requires_python if base else None)
             return Details(fit(tags, self._target), tags, requires or (), floor, extra.yanked)
 
@@ -368,7 +368,7 @@ class Shelf:
         offer = offers.get(build.wheel_version) if offers is not None and index == "default" else None
 
         def look() -> Details:
-            requires = self._like(build.requires, build.requires_like, self._requires(row) if row else None)
+            requires = declared(build.requires, build.requires_like, self._requires(row) if row else None)
             tags = _tags(build.pythons, build.arch, build.glibc)
             if row is not None and build.index == "default":
                 tags = tuple(tag for tag in row.tags if not build.pythons or _python_of(tag) & set(build.pythons))
@@ -422,23 +422,6 @@ class Shelf:
             if compiled:
                 return not fit(compiled, self._target).python
         return False
-
-    def _like(self, own: tuple[str, ...] | None, like: str | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        """The requirements of a release: its own, and where it says so those of the default index's wheel but for the NVIDIA part."""
-        if own is None and like is None:
-            return other
-        if like is None or other is None:
-            return own
-        return (*(own or ()), *(line for line in other if not self._of_variant(line)))
-
-    @staticmethod
-    def _of_variant(line: str) -> bool:
-        """True for a requirement that differs from variant to variant: NVIDIA's libraries and the compiler built for them."""
-        requirement = parse_requirement(line)
-        if requirement is None:
-            return False
-        name = canonicalize_name(requirement.name)
-        return name.startswith(("nvidia-", "cuda-", "triton", "pytorch-triton"))
 
     def _requires(self, row: WheelRelease) -> tuple[str, ...] | None:
         if row.requires is None:

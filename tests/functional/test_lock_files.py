@@ -65,3 +65,24 @@ def test_a_requirements_file_may_leave_indexes_out_and_ask_for_prereleases(proje
     assert project.pins["app"] == "2.0rc1"
     assert lock.tool is not None
     assert ("pre", ("true",)) in lock.tool.asked.stated
+
+
+def test_what_is_proposed_instead_of_a_lock_keeps_the_settings_of_files_and_the_wish_to_upgrade(project: Project) -> None:
+    below = project.folder / "sub"
+    below.mkdir()
+    made_wheel(below, "app", "1.0rc1")
+    settings = "--extra-index-url https://name:word@index.invalid/simple\n--find-links .\n--pre\n"
+    (below / "requirements.txt").write_text(f"{settings}app\n", "utf-8")
+    apart = ("-f", "jax==0.9.0", "--driver", "580.65.06", "--gpu", "T4", "--offline")
+    done = project("-r", "sub/requirements.txt", "-f", "ctranslate2==4.4.0", *apart, *ELSEWHERE, "-U", "-P", "numpy")
+
+    assert done.returncode == 1
+    (way,) = (line for line in done.stdout.splitlines() if " && " in line)
+    first, _, second = way.partition(" && ")
+    assert "--requirement sub/requirements.txt" in first
+    assert "--requirement" not in second
+    assert all("--upgrade --upgrade-package numpy" in one for one in (first, second))
+    assert second.endswith("--extra-index-url https://index.invalid/simple --find-links sub/. --pre")
+    (below / "requirements.txt").write_text("--find-links .\n--pre\napp\n", "utf-8")
+    assert project("-r", "sub/requirements.txt", *TARGET, *ELSEWHERE).returncode == 0
+    assert project.pins["app"] == "1.0rc1", "a folder is meant relative to the file that names it"

@@ -124,13 +124,6 @@ def test_a_build_without_cuda_is_named_where_there_is_a_gpu() -> None:
     assert "cpu_only_build" not in causes("warning", **facts, packages={"pip": {"torch": "2.8.0", "jax": "0.7.2", "jaxlib": "0.7.2"}})
 
 
-def test_other_pins_than_torch_declares_are_a_note() -> None:
-    facts = {"driver": {"version": "550.54.15"}, "gpus": [T4], "packages": {"pip": {"torch": "2.6.0", "nvidia-cudnn-cu12": "9.3.0.75"}}}
-    found = findings(**facts)
-    assert any("declares nvidia-cudnn-cu12==9.1.0.70 and 9.3.0.75 is installed" in one.summary for one in found if one.severity == "info")
-    assert all(one.severity == "info" for one in found)
-
-
 DECLARED = ["nvidia-cublas-cu12==12.1.3.1", "nvidia-cudnn-cu12==9.1.0.70; platform_system == 'Linux'", "nvidia-nccl-cu12==2.20.5", "sympy"]
 
 

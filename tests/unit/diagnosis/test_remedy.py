@@ -326,6 +326,15 @@ def test_another_python_is_no_remedy_for_a_wheel_of_another_system(tag: str, *, 
     assert any("--python 3.8" in one for one in found) is another
 
 
+def test_another_build_of_the_same_release_comes_before_another_release() -> None:
+    log, pip = "AssertionError: Torch not compiled with CUDA enabled\n", {"pip": {"torch": "2.6.0+cpu"}}
+    here: dict[str, Any] = {"driver": {"version": "580.82.07"}, "packages": pip}
+    t4, rtx = ({"name": name, "compute_capability": code} for name, code in (("Tesla T4", "7.5"), ("NVIDIA GeForce RTX 5090", "12.0")))
+
+    assert commands(log, gpus=[t4], **here)[0] == "cudnn-resolve apply -f torch==2.6.0"
+    assert commands(log, gpus=[rtx], **here)[0] == "cudnn-resolve apply -f torch", "which has no code for that card"
+
+
 NVIDIA_REPO = "https://developer.example/compute/cuda/repos/ubuntu2204/x86_64"
 OTHER_REPO = "https://deb.example/ubuntu"
 NO_KEY = f"W: GPG error: {NVIDIA_REPO}  InRelease: The following signatures couldn't be verified because NO_PUBKEY A4B469963BF863CC\n"

@@ -311,3 +311,12 @@ def test_an_index_that_pip_leaves_out_is_noted(home: Path) -> None:
     assert not read(home, PIP_INDEX_URL="http://a.invalid/simple", PIP_TRUSTED_HOST="a.invalid").notes
     assert not read(home, PIP_INDEX_URL="http://localhost/simple").notes
     assert not read(home, PIP_INDEX_URL=A).notes
+
+
+def test_limits_are_named_by_pip_and_by_uv(home: Path) -> None:
+    assert not read(home).constraints
+    write(home / "etc" / "pip" / "pip.conf", "[install]\nconstraint = /etc/pip/constraint.txt other.txt\n")
+    said_by = str(home / "etc" / "pip" / "pip.conf")
+    assert read(home).constraints == (("/etc/pip/constraint.txt", said_by), ("other.txt", said_by))
+    both = read(home, PIP_CONSTRAINT="c.txt", UV_CONSTRAINT="u.txt v.txt").constraints
+    assert both == (("c.txt", "PIP_CONSTRAINT"), ("u.txt", "UV_CONSTRAINT"), ("v.txt", "UV_CONSTRAINT"))

@@ -307,3 +307,13 @@ def test_two_environments_are_two_plans_or_two_locks() -> None:
     assert ways["lock"].startswith("cudnn-resolve lock -f north==3.0 --requirement r.txt && ")
     assert ways["apply"] == ways["plan"], "neither changes the one environment twice"
     assert ways["plan"].endswith("cudnn-resolve plan -f south==2.0")
+
+
+def test_the_environment_apart_keeps_what_a_file_says_of_where_packages_come_from() -> None:
+    options = {"context": (("--requirement", "r.txt"),), "settings": (("--find-links", "sub/wheels"), ("--pre", ""))}
+    found = refused("north==3.0", "south==2.0", options=options, driver={"version": "580.65.06"})
+
+    (way,) = (one.command for one in found.relaxations if " && " in one.command)
+    first, _, second = way.partition(" && ")
+    assert first.endswith("--requirement r.txt"), "the file says it itself"
+    assert second == "cudnn-resolve plan -f south==2.0 --find-links sub/wheels --pre"
