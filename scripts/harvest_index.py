@@ -212,6 +212,11 @@ class _RangeFile(io.RawIOBase):
         return self._parts[-1][1][:length]
 
 
+def remote_archive(index: Index, file: RemoteFile) -> zipfile.ZipFile:
+    """A wheel on the index, of which only what is read is fetched."""
+    return zipfile.ZipFile(_RangeFile(index, file.url))
+
+
 def _metadata_member(file: _RangeFile) -> bytes:
     """The METADATA of a wheel; KeyError where it has none, BadZipFile where it is no zip."""
     with zipfile.ZipFile(file) as archive:

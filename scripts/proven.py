@@ -86,7 +86,8 @@ def run_tests(python: str, record: Path) -> int:
     """The exit code of the tests on this GPU, whose runs are recorded."""
     env = {**os.environ, "CUDNN_RESOLVE_TEST_PYTHON": python, "CUDNN_RESOLVE_TEST_RECORD": str(record)}
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [env.get("PYTHONPATH")])])
-    argv = [sys.executable, "-m", "pytest", "-q", "-n0", "-m", "gpu", TESTS]
+    # Without what the project adds: pytest alone, and `packaging`, are enough here.
+    argv = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=--import-mode=importlib", "-m", "gpu", TESTS]
     return subprocess.run(argv, cwd=ROOT, env=env, check=False).returncode
 
 

@@ -10,18 +10,22 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
 
 if TYPE_CHECKING:
     from tests.index_server import IndexServer
 
-settings.register_profile("developer", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, database=None)
-settings.load_profile("ci" if os.environ.get("CI") else "developer")
+# A machine with a card may have pytest and nothing else: the tests marked gpu need no more.
+with suppress(ImportError):
+    from hypothesis import settings
+
+    settings.register_profile("developer", deadline=None)
+    settings.register_profile("ci", deadline=None, derandomize=True, database=None)
+    settings.load_profile("ci" if os.environ.get("CI") else "developer")
 
 INDEX_PREFIXES = ("PIP_", "UV_")
 """What tells pip and uv where packages come from."""

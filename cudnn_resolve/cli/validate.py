@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.cli.options import Options, add_output_options, options_of
-from cudnn_resolve.cli.printing import emit, say, style_of, width_of
+from cudnn_resolve.cli.printing import emit, say, style_of, tell, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.record import replace
 
@@ -103,8 +103,16 @@ def validation_of(options: Options, wish: Wish, facts: Facts) -> Validation:
     from cudnn_resolve.validation.run import validate, with_causes
 
     book = open_book(())
-    found = validate(LinuxHost(), facts, wish, _known(book), lambda text: say(text, options, least=1))
+    found = validate(LinuxHost(), facts, wish, _known(book), lambda text: _show(text, options))
     return with_causes(found, lambda text: explained(text, facts, book))
+
+
+def _show(text: str, options: Options) -> None:
+    """Nothing; what is being done, a line for each with -v, else on the last line of a terminal."""
+    if options.verbose > options.quiet:
+        say(text, options, least=1)
+    else:
+        tell(text, options)
 
 
 def explained(text: str, facts: Facts, book: Book) -> str:

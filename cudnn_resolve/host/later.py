@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -30,3 +31,45 @@ class Later(Generic[T]):
         for error in self._errors:
             raise error
         return self._values[0]
+
+
+class Gate:
+    """Holds back whoever comes until it is opened, or until it is clear that it never will be."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._is_open = False
+
+    def open(self) -> None:
+        """Let everybody through."""
+        self._is_open = True
+        self._event.set()
+
+    def give_up(self) -> None:
+        """Send everybody away where it is not open."""
+        self._event.set()
+
+    def wait(self) -> bool:
+        """True once it is open; False where it never will be."""
+        self._event.wait()
+        return self._is_open
+
+
+def gather(calls: Sequence[Callable[[], T]], at_once: int) -> list[T]:
+    """The values of the calls in their order; so many of them run at any time, and what is begun comes in that order, too."""
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for index in range(len(calls)):
+        waiting.put(index)
+    found: dict[int, T] = {}
+
+    def work() -> None:
+        while True:
+            try:
+                index = waiting.get_nowait()
+            except queue.Empty:
+                return
+            found[index] = calls[index]()
+
+    for worker in [Later(work) for _ in range(min(max(at_once, 1), len(calls)))]:
+        worker.value()
+    return [found[index] for index in range(len(calls))]

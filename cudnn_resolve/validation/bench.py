@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import combinations
 from typing import Any
 
-from cudnn_resolve.host.later import Later
+from cudnn_resolve.host.later import gather
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.record import dataclass
 from cudnn_resolve.validation.case import LEAST_CAPABILITY, Case, Type, bare_cases, default_cases, encoder_cases, every_case
@@ -23,8 +24,10 @@ LOAD_SECONDS = 120.0
 """For an import with all its libraries; on a cold network disk TensorFlow takes a minute."""
 CASES_SECONDS = 300.0
 """For all cases of one framework; the first use of a card that is newer than the build compiles for minutes."""
-SPEED_SECONDS = 120.0
-CARD_SECONDS = 30.0
+SPEED_SECONDS = 180.0
+"""For the times of one framework, with its wait for its turn."""
+CARD_SECONDS = 60.0
+"""For a context; without the persistence mode the driver wakes every card of the machine first."""
 MOST_RESTARTS = 3
 """How often the rest of the cases is tried again in a new child after one ended its child."""
 PAYLOADS = frozenset({"torch", "tensorflow", "jax", "cupy", "onnxruntime", "ctranslate2", "paddle", "mxnet"})
@@ -32,7 +35,11 @@ CHANNELS_FIRST = frozenset({"onnxruntime", "mxnet", "cupy"})
 """Frameworks for which the other layout is the exception."""
 WITHOUT_SWITCH = frozenset({"cupy", "ctranslate2", "mxnet"})
 """Frameworks that cannot be told to leave TF32 alone; the libraries below them can."""
+SWITCH_OF_ONNXRUNTIME = re.compile(r"0\.|1\.1?[0-7]\.|1\.[89]\.")
+"""Its releases up to 1.17, whose CUDA provider has no such switch either."""
 TIMED = frozenset({"torch", "tensorflow", "jax", "cupy", "onnxruntime", "paddle"})
+COMPILES = frozenset({"jax", "tensorflow"})
+"""Frameworks that take longest: they compile for each case, or load for long."""
 ONLY_FORWARD = frozenset({"onnxruntime", "ctranslate2"})
 
 Progress = Callable[[str], None]
@@ -50,15 +57,17 @@ class Bench:
     """`cpu` where the tests prove the mathematics of a payload."""
     everything: bool = False
     """Every case instead of the default ones."""
+    at_once: int = 2
+    """How many children that import frameworks may run at any time."""
 
     def load(self, subjects: Sequence[Subject]) -> tuple[Told, ...]:
-        """What the processes hold in which each framework is alone; two at a time."""
-        return in_pairs([partial(self._loaded, (one,)) for one in subjects])
+        """What the processes hold in which each framework is alone."""
+        return tuple(gather([partial(self._loaded, (one,)) for one in subjects], self.at_once))
 
     def orders(self, subjects: Sequence[Subject]) -> tuple[tuple[tuple[Subject, Subject], Told], ...]:
         """What the processes hold in which two frameworks are, for each pair in both orders."""
         pairs = [pair for one, two in combinations(subjects, 2) for pair in ((one, two), (two, one))]
-        return tuple(zip(pairs, in_pairs([partial(self._loaded, pair) for pair in pairs]), strict=True))
+        return tuple(zip(pairs, gather([partial(self._loaded, pair) for pair in pairs], self.at_once), strict=True))
 
     def library(self, path: str) -> Told:
         """What a process holds that opened one libcudnn and nothing else."""
@@ -77,20 +86,25 @@ class Bench:
 
     def bare(self, path: str, gpu: VisibleGpu | None) -> tuple[Run, ...]:
         """What one libcudnn computes by itself."""
+        self.progress(f"computing with {path} alone" + _on(gpu))
         cases = _able(bare_cases(), gpu)
         return self._cases({"payload": "payload_cudnn", "library": path}, cases, gpu)
 
     def computed(self, subject: Subject, gpu: VisibleGpu | None) -> tuple[Run, ...]:
         """What one framework computes."""
-        self.progress(f"computing with {subject.name}" + (f" on GPU {gpu.index}" if gpu else ""))
+        self.progress(f"computing with {subject.name}" + _on(gpu))
         cases = _able(cases_for(subject.module, everything=self.everything), gpu)
         return self._cases(self._question(subject), cases, gpu, **_variables(subject))
 
     def timed(self, subject: Subject, gpu: VisibleGpu | None) -> Told | None:
-        """How long one framework takes; None where nothing can be timed with it."""
+        """How long one framework takes; None where nothing can be timed with it.
+
+        Those of one card start side by side, for starting takes longest, and take their times in turn.
+        """
         if subject.module not in TIMED:
             return None
-        question = {**self._question(subject), "speed": speed_question(self.types_timed(gpu))}
+        self.progress(f"timing {subject.name}" + _on(gpu))
+        question = {**self._question(subject), "speed": speed_question(self.types_timed(gpu)), "turn": gpu.index if gpu else 0}
         return self._child(question, gpu=gpu, seconds=SPEED_SECONDS, **_variables(subject))
 
     def types_timed(self, gpu: VisibleGpu | None) -> tuple[Type, ...]:
@@ -144,6 +158,10 @@ def watched(cases: Sequence[Case]) -> list[str]:
     return list(first.values())
 
 
+def _on(gpu: VisibleGpu | None) -> str:
+    return f" on GPU {gpu.index}" if gpu else ""
+
+
 def _able(cases: Sequence[Case], gpu: VisibleGpu | None) -> tuple[Case, ...]:
     """The cases whose type the card has; all where its capability is not known."""
     return tuple(case for case in cases if _has(gpu, case.type))
@@ -158,13 +176,5 @@ def _has(gpu: VisibleGpu | None, type_: str) -> bool:
 
 
 def _variables(subject: Subject) -> dict[str, str]:
-    return {"NVIDIA_TF32_OVERRIDE": "0"} if subject.module in WITHOUT_SWITCH else {}
-
-
-def in_pairs(calls: Sequence[Callable[[], Told]]) -> tuple[Told, ...]:
-    """The values of the calls in their order, two of which run at any time."""
-    found: list[Told] = []
-    for index in range(0, len(calls), 2):
-        later = [Later(call) for call in calls[index : index + 2]]
-        found += [one.value() for one in later]
-    return tuple(found)
+    older = subject.module == "onnxruntime" and SWITCH_OF_ONNXRUNTIME.match(subject.installed.version) is not None
+    return {"NVIDIA_TF32_OVERRIDE": "0"} if older or subject.module in WITHOUT_SWITCH else {}

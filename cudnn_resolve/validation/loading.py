@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cudnn_resolve.facts.model import CudnnCopy, Facts, Unknown
-from cudnn_resolve.record import dataclass
+from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.validation.child import Told, one_line
 from cudnn_resolve.validation.model import Check, Status
 from cudnn_resolve.validation.subject import Subject
@@ -202,9 +203,11 @@ def judge_library(id_: str, told: Told, facts: Facts) -> tuple[Check, ...]:
     version = seen.cudnns[0].version if seen.cudnns else None
     if version is None:
         why = f"{told.step}: {told.failure}" if told.step else told.failure or "it does not say its version"
-        return (Check(id=f"{id_}/load", status="failed", expected="it opens", observed=why, output=told.output),)
+        alone = _is_outer([path.rpartition("/")[2] for path in seen.libraries if path.rpartition("/")[2].startswith("libcudnn")])
+        detail = _PARTS_ELSEWHERE if alone else ""
+        return (Check(id=f"{id_}/load", status="failed", expected="it opens", observed=why, detail=detail, output=told.output),)
     opened = Check(id=f"{id_}/load", status="passed", expected="it opens", observed=f"{version} from {seen.homes(version)}")
-    return opened, _judge_parts(f"{id_}/parts", (), told, facts)
+    return opened, _judge_parts(f"{id_}/parts", (), _loaded(told), facts)
 
 
 def judge_cudnn(prefix: str, subjects: Sequence[Subject], told: Told, facts: Facts) -> tuple[Check, ...]:
@@ -213,7 +216,48 @@ def judge_cudnn(prefix: str, subjects: Sequence[Subject], told: Told, facts: Fac
     checks = tuple(_judge_version(f"{prefix}cudnn", subject, seen, told) for subject in subjects)
     if not seen.cudnn_directories and not told.failure:
         return checks
-    return *checks, _judge_parts(f"{prefix}cudnn-parts", subjects, told, facts)
+    parts = _judge_parts(f"{prefix}cudnn-parts", subjects, _loaded(told), facts)
+    return *checks, parts, *_judge_compiler(f"{prefix}nvrtc", subjects, told)
+
+
+_COMPILES = "libnvrtc compiles a program"
+"""The last step of a child, behind everything that is told of what loads."""
+
+
+def _loaded(told: Told) -> Told:
+    """What was told up to the last step, which is judged by itself."""
+    return replace(told, failure="") if told.step == _COMPILES else told
+
+
+def _judge_compiler(id_: str, subjects: Sequence[Subject], told: Told) -> Iterator[Check]:
+    """Whether the engines that compile at run time have a compiler; most convolutions do without them, and nothing else tells of it."""
+    answer = told.last("compiler")
+    facts: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
+    ended = bool(told.failure) and told.step == _COMPILES
+    if (not facts and not ended) or len(subjects) > 1:
+        return
+    name, how, path, why = (one_line(str(facts.get(key) or ""), 300) for key in ("name", "how", "path", "why"))
+    status = one_line(str(facts.get("status")), 20)
+    blank = Check(
+        id=id_,
+        framework=subjects[0].name if subjects else None,
+        status="passed",
+        expected="libnvrtc compiles for cuDNN's engines",
+        observed=f"{path or name} compiles" + (": it is in another wheel, from where the framework must load it" if how == "wheel" else ""),
+    )
+    warned = replace(blank, status="warning", detail=_WITHOUT_COMPILER)
+    if ended:
+        yield replace(warned, observed=f"{told.step}: {told.failure}", output=told.output)
+    elif not how:
+        yield replace(warned, observed=f"{name} cannot be opened: {why}")
+    elif facts.get("status") != 0:
+        detail = f"at status 7 its libnvrtc-builtins is missing or of another release; {_WITHOUT_COMPILER}"
+        yield replace(warned, observed=f"{path or name} compiles nothing (status {status})", detail=detail)
+    else:
+        yield blank
+
+
+_WITHOUT_COMPILER = "engines of cuDNN that compile at run time (fused and attention operations) will fail, all others work"
 
 
 def _judge_version(id_: str, subject: Subject, seen: Seen, told: Told) -> Check:
@@ -235,7 +279,8 @@ def _judge_version(id_: str, subject: Subject, seen: Seen, told: Told) -> Check:
         return check("warning" if goes_on else "failed", unopened, _WITHOUT.get(subject.module, "cuDNN cannot be loaded"))
     if found is None:
         if told.failure:
-            return check("failed", f"{told.step}: {told.failure}", "cuDNN does not come up")
+            alone = _is_outer([name for there in seen.cudnn_directories.values() for names in there.values() for name in names])
+            return check("failed", f"{told.step}: {told.failure}", _PARTS_ELSEWHERE if alone else "cuDNN does not come up")
         return check(
             "skipped", "not loaded", "it opens cuDNN only once it uses a GPU" if subject.installed.would_load else "it uses no cuDNN"
         )
@@ -287,16 +332,38 @@ _SAME = "the same release twice"
 def _split(seen: Seen, facts: Facts) -> Iterator[str]:
     """The directories from which one cuDNN comes where they are several, with the release of each where it is known."""
     copies: dict[str, CudnnCopy] = {} if isinstance(facts.cudnn, Unknown) else {copy.path: copy for copy in facts.cudnn if copy.path}
-    for directories in seen.cudnn_directories.values():
+    for there in seen.cudnn_directories.values():
+        releases = {directory: copies[directory].version if directory in copies else None for directory in there}
+        directories = _without_outer(there, releases)
         if len(directories) < 2:
             continue
-        releases = {directory: copies[directory].version if directory in copies else None for directory in directories}
         words = []
         for directory, names in directories.items():
             named = ", ".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} other parts"
             words.append(f"{named} ({releases[directory] or 'release unknown'}) from {directory}")
-        one = _is_one_release(list(releases.values()))
+        one = _is_one_release([releases[directory] for directory in directories])
         yield f"{_SAME if one else 'cuDNN is split'}: {'; '.join(words)}"
+
+
+_OUTER = re.compile(r"libcudnn-[0-9a-f]{6,}\.so\.\d+((?:\.\d+)*)")
+"""cuDNN's outer library as a wheel renames it; of some wheels (CTranslate2 up to 4.6.2) it is all of cuDNN that they bring."""
+_PARTS_ELSEWHERE = (
+    "this wheel brings cuDNN's outer library only: the directory of a whole cuDNN of the same major, no older than it,"
+    " must be on LD_LIBRARY_PATH before Python starts"
+)
+
+
+def _is_outer(names: Sequence[str]) -> bool:
+    return bool(names) and all(_OUTER.fullmatch(name) for name in names)
+
+
+def _without_outer(directories: dict[str, tuple[str, ...]], releases: Mapping[str, str | None]) -> dict[str, tuple[str, ...]]:
+    """The directories without those of an outer library alone, whose parts come from elsewhere by design, and are no older."""
+    parts = {directory: names for directory, names in directories.items() if not _is_outer(names)}
+    told = [version for directory in parts if (version := _version(releases[directory]))]
+    least = [_version(names[0].partition(".so.")[2]) for directory, names in directories.items() if directory not in parts]
+    older = any(one.parts[:2] < two.parts[:2] for one in told for two in least if two)
+    return parts if parts and not older else directories
 
 
 def _is_one_release(releases: Sequence[str | None]) -> bool:
@@ -313,6 +380,8 @@ def _remedy(directories: Mapping[str, tuple[str, ...]], facts: Facts, seen: Seen
     led = [path for path in (loader.ld_library_path if loader else ()) if path.rstrip("/") in directories]
     if split and led:
         return f"LD_LIBRARY_PATH leads to {', '.join(led)}: take that out of it; cuDNN's own version call does not see the mixture"
+    if _is_outer([name for names in directories.values() for name in names]):
+        return _PARTS_ELSEWHERE
     if split:
         return "cuDNN's own version call does not see the mixture, only the paths do; `cudnn-resolve detect` says which rule leads where"
     return "a part is missing or of another release: install this copy of cuDNN anew"

@@ -4,6 +4,8 @@ Tells for each case `step` and then `case`, an object with `id` and either the t
 `unsupported`. Python 3.6 grammar, standard library only.
 """
 
+import os
+import socket
 import sys
 import time
 
@@ -14,7 +16,8 @@ if TYPE_CHECKING:
 
 BYTES = {"float32": 4, "tf32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
 
-
+PATIENCE = 60.0
+"""Seconds after which the turn of a neighbour is not waited for any more: it may hang."""
 WATCHING = "watch "
 """Stands before a case in the step in which a witness watches it."""
 NOT_MADE = ("No OpKernel was registered", "not implemented for '", "is not registered", "Could not find an implementation for")
@@ -69,7 +72,42 @@ def verdict(error: Exception) -> str:
 
 
 def go_through_work(question: "dict[str, Any]", tell: "Any", measure: "Callable[[dict[str, Any]], dict[str, Any]]") -> None:
-    """Tells of every work how long it takes; an exception is told, and the next one begins."""
+    """Tells of every work how long it takes, while nobody beside it takes a time; an exception is told, and the next one begins."""
+    tell("step", "wait for its turn")
+    turn = wait_for_turn(question["turn"], PATIENCE) if "turn" in question else None
+    try:
+        take_times(question, tell, measure)
+    finally:
+        if turn is not None:
+            turn.close()
+
+
+def wait_for_turn(number: int, seconds: float) -> "socket.socket | None":
+    """What only one of the children of whoever asked can have for that number; None where none could be had in that time.
+
+    A name that is no file: it is given back however the process ends, and nothing is left behind.
+    """
+    turn, deadline = socket.socket(socket.AF_UNIX), time.monotonic() + seconds
+    name = "\0cudnn-resolve-{}-{}".format(os.getppid(), number)
+    while not has_bound(turn, name):
+        if time.monotonic() >= deadline:
+            turn.close()
+            return None
+        time.sleep(0.02)
+    return turn
+
+
+def has_bound(turn: "socket.socket", name: str) -> bool:
+    """True where the socket has the name now; False where another one has it."""
+    try:
+        turn.bind(name)
+    except OSError:
+        return False
+    return True
+
+
+def take_times(question: "dict[str, Any]", tell: "Any", measure: "Callable[[dict[str, Any]], dict[str, Any]]") -> None:
+    """Tells of every work how long it takes."""
     for work in question["speed"]:
         tell("step", "time a convolution in {}".format(work["type"]))
         try:

@@ -34,7 +34,7 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
     module = __import__(question["module"])
     bench = Bench(module, __import__(question["numpy"]), question["device"], shared)
     tell("ready")
-    shared.go_through(question, tell, bench.compute)
+    shared.go_through(question, tell, bench.compute, bench.witness)
 
 
 def text(words: str) -> bytes:
@@ -92,6 +92,14 @@ class Bench:
     def __init__(self, module: "Any", numpy: "Any", device: str, shared: "Any") -> None:
         self.module, self.numpy, self.shared = module, numpy, shared
         self.device = "cpu" if device == "cpu" else "cuda"
+        # A build with cuDNN is linked against it; from 4.6.3 on there is none.
+        self.has_cudnn = bool(sys.modules["payload_run"].sibling("payload_load").cudnn_paths())
+        self.before = sys.modules["payload_run"].sibling("payload_witness").parts()
+
+    def witness(self, _case: "dict[str, Any]") -> "dict[str, Any]":
+        """Which parts of cuDNN came with the convolutions."""
+        witness = sys.modules["payload_run"].sibling("payload_witness")
+        return witness.answer("/proc/self/maps", ["loaded " + name for name in witness.parts() - self.before])  # type: ignore[no-any-return]
 
     def compute(self, case: "dict[str, Any]") -> "dict[str, Any]":
         """What comes out of the encoder."""
@@ -111,7 +119,10 @@ class Bench:
         out = whisper.encode(self.module.StorageView.from_array(array), to_cpu=True)
         if kind != "float32":
             out = out.to(self.module.DataType.float32)
-        return {"y": self.shared.flat(self.numpy.array(out)), "forward_only": True}
+        answer = {"y": self.shared.flat(self.numpy.array(out)), "forward_only": True}
+        if not self.has_cudnn:
+            answer["own"] = "CTranslate2 {} has convolutions of its own".format(self.module.__version__)
+        return answer
 
     def write(self, folder: str, name: str, content: "Any") -> None:
         """A file of JSON beside the model."""

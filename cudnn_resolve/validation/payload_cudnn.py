@@ -26,8 +26,46 @@ NEIGHBOURS = ("libcublasLt.so.*", "libcublas.so.*", "libnvrtc.so.*")
 """What cuDNN needs of CUDA; a framework has it in the process by the time when it opens cuDNN."""
 BAD_PARAM = 3
 """Up to cuDNN 8."""
-ALGORITHMS = {"Forward": 8, "BackwardData": 6, "BackwardFilter": 7}
-"""How many each direction has; the numbers are the same in 7, 8 and 9."""
+ALGORITHMS = {"Forward": (0, 1, 2, 3, 4, 5, 6, 7), "BackwardData": (1, 2, 3, 4, 5, 0), "BackwardFilter": (1, 2, 4, 5, 6, 0, 3)}
+"""Those of each direction, the same in 7, 8 and 9; last those that add in an order that changes from call to call."""
+DETERMINISTIC = 1
+
+POINTER, INT, SIZE = "p", "i", "n"
+KINDS_OF_ARGUMENTS = {POINTER: ctypes.c_void_p, INT: ctypes.c_int, SIZE: ctypes.c_size_t}
+DIRECTIONS = ("Forward", "BackwardData", "BackwardFilter")
+PROTOTYPES = {
+    "cudnnGetVersion": "",
+    "cudnnGetErrorString": "i",
+    "cudnnCreate": "p",
+    "cudnnSetTensorNdDescriptor": "piipp",
+    "cudnnSetFilterNdDescriptor": "piiip",
+    "cudnnSetConvolutionNdDescriptor": "pipppii",
+    "cudnnSetConvolutionGroupCount": "pi",
+    "cudnnSetConvolutionMathType": "pi",
+}  # type: dict[str, str]
+"""The arguments of every function of cuDNN that is called: pointers, ints and enumerations, sizes."""
+for _kind in ("Tensor", "Filter", "Convolution"):
+    PROTOTYPES.update({"cudnn{}{}Descriptor".format(verb, _kind): "p" for verb in ("Create", "Destroy")})
+for _direction in DIRECTIONS:
+    PROTOTYPES["cudnnGetConvolution{}Algorithm_v7".format(_direction)] = "pppppipp"
+    PROTOTYPES["cudnnGetConvolution{}WorkspaceSize".format(_direction)] = "pppppip"
+    PROTOTYPES["cudnnConvolution{}".format(_direction)] = "pppppppipnppp"
+DRIVER_PROTOTYPES = {
+    "cuInit": "i",
+    "cuDeviceGet": "pi",
+    "cuDevicePrimaryCtxRetain": "pi",
+    "cuCtxSetCurrent": "p",
+    "cuCtxSynchronize": "",
+    "cuGetErrorName": "ip",
+    "cuMemAlloc_v2": "pn",
+    "cuMemFree_v2": "p",
+    "cuMemcpyHtoD_v2": "ppn",
+    "cuMemcpyDtoH_v2": "ppn",
+    "cuMemGetInfo_v2": "pp",
+    "cuDeviceGetAttribute": "pii",
+    "cuDeviceGetUuid": "pi",
+}
+"""The same of the driver; an address on the card is as wide as a pointer."""
 
 
 REFUSALS = (6, 9)
@@ -66,6 +104,13 @@ def neighbours(path: str) -> "list[str]":
     return [found for pattern in NEIGHBOURS for found in sorted(glob.glob(os.path.join(folder, pattern)))]
 
 
+def function_of(library: "Any", name: str, prototypes: "dict[str, str]") -> "Any":
+    """A function of a library that takes what its prototype says and nothing else; AttributeError where the library has none."""
+    function = getattr(library, name)
+    function.argtypes = [KINDS_OF_ARGUMENTS[letter] for letter in prototypes[name]]
+    return function
+
+
 def quietly_open(path: str) -> None:
     """Opens a library for those that come later; one that cannot be opened is missed later, by those that need it."""
     with contextlib.suppress(OSError):
@@ -77,40 +122,49 @@ class Card:
 
     def __init__(self) -> None:
         self.driver = ctypes.CDLL("libcuda.so.1")
-        self.call("cuInit", ctypes.c_uint(0))
+        self.call("cuInit", 0)
         device, context = ctypes.c_int(), ctypes.c_void_p()
-        self.call("cuDeviceGet", ctypes.byref(device), ctypes.c_int(0))
+        self.call("cuDeviceGet", ctypes.byref(device), 0)
         # The context that CUDA's runtime inside cuDNN uses as well.
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self.call("cuCtxSetCurrent", context)
 
+    def ask(self, name: str, *arguments: "Any") -> int:
+        """The status of a call of the driver; AttributeError where it has no such function."""
+        return int(function_of(self.driver, name, DRIVER_PROTOTYPES)(*arguments))
+
+    def knows(self, name: str, *arguments: "Any") -> bool:
+        """True where the driver has the function and it succeeds: for what one can do without."""
+        try:
+            return self.ask(name, *arguments) == 0
+        except AttributeError:
+            return False
+
     def call(self, name: str, *arguments: "Any") -> None:
         """Calls a function of the driver; RuntimeError where it does not succeed."""
-        status = getattr(self.driver, name)(*arguments)
+        status = self.ask(name, *arguments)
         if status != 0:
             words = ctypes.c_char_p()
-            namer = getattr(self.driver, "cuGetErrorName", None)
-            if namer is not None:
-                namer(ctypes.c_int(status), ctypes.byref(words))
+            self.knows("cuGetErrorName", status, ctypes.byref(words))
             raise RuntimeError("{}: {} ({})".format(name, (words.value or b"error").decode("ascii", "replace"), status))
 
     def allocate(self, size: int) -> "ctypes.c_void_p":
         """So many bytes on the card."""
         pointer = ctypes.c_void_p()
-        self.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(max(size, 1)))
+        self.call("cuMemAlloc_v2", ctypes.byref(pointer), max(size, 1))
         return pointer
 
     def store(self, content: bytes) -> "ctypes.c_void_p":
         """The bytes on the card."""
         pointer = self.allocate(len(content))
-        self.call("cuMemcpyHtoD_v2", pointer, content, ctypes.c_size_t(len(content)))
+        self.call("cuMemcpyHtoD_v2", pointer, content, len(content))
         return pointer
 
     def fetch(self, pointer: "ctypes.c_void_p", size: int) -> bytes:
         """Bytes from the card, once it has computed them."""
         self.call("cuCtxSynchronize")
         content = ctypes.create_string_buffer(size)
-        self.call("cuMemcpyDtoH_v2", content, pointer, ctypes.c_size_t(size))
+        self.call("cuMemcpyDtoH_v2", content, pointer, size)
         return content.raw
 
     def free(self, pointers: "Sequence[ctypes.c_void_p]") -> None:
@@ -141,7 +195,7 @@ class Bench:
         self.cudnn = ctypes.CDLL(path)
         self.cudnn.cudnnGetVersion.restype = ctypes.c_size_t
         self.cudnn.cudnnGetErrorString.restype = ctypes.c_char_p
-        self.version = int(self.cudnn.cudnnGetVersion())
+        self.version = int(function_of(self.cudnn, "cudnnGetVersion", PROTOTYPES)())
         self.handle = ctypes.c_void_p()
 
     def start(self) -> None:
@@ -150,9 +204,9 @@ class Bench:
 
     def call(self, name: str, *arguments: "Any") -> None:
         """Calls a function of cuDNN; RuntimeError where it does not succeed."""
-        status = getattr(self.cudnn, name)(*arguments)
+        status = function_of(self.cudnn, name, PROTOTYPES)(*arguments)
         if status != 0:
-            words = self.cudnn.cudnnGetErrorString(ctypes.c_int(status)) or b"error"
+            words = function_of(self.cudnn, "cudnnGetErrorString", PROTOTYPES)(status) or b"error"
             raise self.kind_of(status)("{}: {} ({})".format(name, words.decode("ascii", "replace"), status))
 
     def kind_of(self, status: int) -> "type[RuntimeError]":
@@ -271,7 +325,7 @@ class Work:
         likely = self.algorithms(direction, words[0])
         refusal = None  # type: Refused | None
         unknown = None  # type: Unknown | None
-        for algorithm in [*likely, *(one for one in range(ALGORITHMS[direction]) if one not in likely)]:
+        for algorithm in [*likely, *(one for one in ALGORITHMS[direction] if one not in likely)]:
             try:
                 return self.directed(name, direction, algorithm, words), algorithm
             except Refused as error:  # noqa: PERF203 - seldom more than one is tried
@@ -283,7 +337,10 @@ class Work:
         raise refusal or unknown or RuntimeError("cuDNN has no algorithm")
 
     def algorithms(self, direction: str, question: "Sequence[Any]") -> "list[int]":
-        """What cuDNN's heuristics would take, the best first; none where they refuse the question. Any other fault of theirs is one."""
+        """What cuDNN's heuristics would take, first those that always give the same; none where they refuse the question.
+
+        Any other fault of theirs is one.
+        """
         rows = (Perf * 8)()
         found = ctypes.c_int()
         function = "cudnnGetConvolution{}Algorithm_v7".format(direction)
@@ -291,7 +348,9 @@ class Work:
             self.bench.call(function, self.bench.handle, question[0], question[1], question[2], question[3], 8, ctypes.byref(found), rows)
         except (Refused, Unknown):
             return []
-        return [int(row.algo) for row in rows[: found.value] if row.status == 0]
+        useful = [row for row in rows[: found.value] if row.status == 0]
+        # One and the same number each time: what differs from yesterday is then a change of the stack.
+        return [int(row.algo) for row in sorted(useful, key=lambda row: row.determinism != DETERMINISTIC)]
 
     def directed(self, name: str, direction: str, algorithm: int, words: "tuple[Any, Any, Any]") -> "list[float]":
         """The result of one direction."""

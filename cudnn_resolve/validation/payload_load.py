@@ -26,6 +26,7 @@ CHECKS = {
 }
 DESCRIPTORS = ["Tensor", "Convolution", "RNN"]
 """Each is made by another part of cuDNN, which is loaded for it; none needs a GPU."""
+COMPILES = "libnvrtc compiles a program"
 ENGINES = ["engines_precompiled", "engines_runtime_compiled", "heuristic"]
 
 
@@ -52,6 +53,19 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
     for path in cudnn_paths():
         ask_cudnn(path, tell)
     tell("libraries", {one: version_of(one, tell) for one in mapped()})
+    # Last, for it calls what else may crash: newer ones open the driver's library.
+    for path in cudnn_paths()[:1]:
+        compile_for(path, tell)
+
+
+def compile_for(path: str, tell: "Any") -> None:
+    """Tells whether libnvrtc compiles, of the CUDA that this cuDNN was built with; up to 7 it calls none."""
+    library = handle_of(path)
+    number, cuda = size_of(library, "cudnnGetVersion"), size_of(library, "cudnnGetCudartVersion")
+    if number and cuda and number >= 8000:
+        tell("step", COMPILES)
+        tell("compiler", sys.modules["payload_run"].sibling("payload_nvrtc").ask(cuda // 1000, path, mapped()))
+        tell("libraries", {one: version_of(one, tell) for one in mapped()})
 
 
 def load(framework: "dict[str, Any]", tell: "Any") -> None:

@@ -145,8 +145,10 @@ class Bench:
             self.device = before
             binding, place = session.io_binding(), "cpu" if device == "cpu" else "cuda"
             random = self.numpy.random.RandomState(0)
-            for name, one in (("x", shape), ("w", work["w"])):
-                value = self.runtime.OrtValue.ortvalue_from_numpy(random.randn(*one).astype(kind), place, 0)
+            # On the CPU a value is the array itself, which lives no longer than somebody holds the value.
+            given = {name: random.randn(*one).astype(kind) for name, one in (("x", shape), ("w", work["w"]))}
+            values = {name: self.runtime.OrtValue.ortvalue_from_numpy(array, place, 0) for name, array in given.items()}
+            for name, value in values.items():
                 binding.bind_ortvalue_input(name, value)
             binding.bind_output("y", place)
 

@@ -23,7 +23,7 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
     if question.get("speed"):
         shared.go_through_work(question, tell, bench.speed)
         return
-    shared.go_through(question, tell, bench.compute)
+    shared.go_through(question, tell, bench.compute, bench.witness)
 
 
 class Bench:
@@ -43,6 +43,12 @@ class Bench:
             if self.device == "cpu" and any(words in str(error) for words in ONLY_GPU):
                 raise self.shared.Unsupported("on the CPU: {}".format(str(error).strip().splitlines()[-1][:200])) from error
             raise
+
+    def witness(self, case: "dict[str, Any]") -> "dict[str, Any]":
+        """What PaddlePaddle's profiler sees of a case."""
+        witness = sys.modules["payload_run"].sibling("payload_witness")
+        names = witness.paddle_names(self.paddle, lambda: self.compute(case), self.device)
+        return witness.answer("paddle.profiler", names)  # type: ignore[no-any-return]
 
     def allow_tf32(self, kind: str) -> None:
         """Whether the card may round the factors of products of single precision."""

@@ -28,6 +28,7 @@ RANKS = (
 TARGET = re.compile(r'custom_call_target="([^"\n]{1,120})"')
 FUSION = re.compile(r'kind"?: ?"(__[^"\n]{1,120})"')
 PLAIN = re.compile(r"= [^=\n]{1,400}? (convolution)\(")
+PART = re.compile(r"libcudnn_\w{1,40}(-[0-9a-f]{1,16})?\.so[.0-9]{0,20}$")
 PRINTABLE = re.compile(rb"[\x20-\x7e]{4,2000}")
 MOST_NAMES = 60
 MOST_LETTERS = 160
@@ -86,6 +87,58 @@ def tensorflow_names(tensorflow: "Any", once: "Callable[[], Any]") -> "list[str]
         return sorted(names)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def paddle_names(paddle: "Any", once: "Callable[[], Any]", device: str) -> "list[str]":
+    """What PaddlePaddle's profiler saw: its operations, and on a GPU the kernels; a time stands behind each name, which is cut off."""
+    profiler = paddle.profiler
+    targets = [profiler.ProfilerTarget.CPU] + ([profiler.ProfilerTarget.GPU] if device != "cpu" else [])
+    folder = tempfile.mkdtemp(prefix="cudnn-resolve-")
+    path = os.path.join(folder, "trace.json")
+    try:
+        with profiler.Profiler(targets=targets, on_trace_ready=lambda seen: seen.export(path, format="json")):
+            once()
+        with open(path, encoding="utf-8", errors="replace") as file:
+            events = json.loads(file.read(MOST_BYTES)).get("traceEvents") or []
+        return sorted({str(event["name"]).partition("[")[0] for event in events if isinstance(event, dict) and event.get("name")})
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def mxnet_names(mxnet: "Any", once: "Callable[[], Any]") -> "list[str]":
+    """What MXNet 1 says of it: its convolutions are cuDNN's where it was built with it, and it warns of each that is not.
+
+    Source: src/operator/nn/convolution.cu of MXNet 1.9.1.
+    """
+    if not mxnet.runtime.Features().is_enabled("CUDNN"):
+        return ["MXNet: built without cuDNN"]
+    warned = [line for line in printed_by(once).splitlines() if "not supported by cudnn" in line]
+    if warned:
+        return ["MXNet: " + line.rpartition("] ")[2].rpartition(": ")[2] for line in warned]
+    return ["MXNet: built with cuDNN, and no warning that it was not used"] if str(mxnet.__version__).startswith("1.") else []
+
+
+def printed_by(once: "Callable[[], Any]") -> str:
+    """What libraries print to standard error meanwhile; it is printed there afterwards all the same."""
+    with tempfile.TemporaryFile() as file:
+        sys.stderr.flush()
+        kept = os.dup(2)
+        try:
+            os.dup2(file.fileno(), 2)
+            once()
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            file.seek(0)
+            content = file.read(1 << 20)
+            os.write(2, content)
+    return content.decode("utf-8", "replace")
+
+
+def parts() -> "set[str]":
+    """The parts of cuDNN that this process holds; those that compute come with the first convolution."""
+    with open("/proc/self/maps", errors="surrogateescape") as lines:
+        return {match.group(0) for line in lines for match in [PART.search(line.rstrip())] if match}
 
 
 def onnxruntime_names(path: str) -> "list[str]":

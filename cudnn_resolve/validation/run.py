@@ -7,13 +7,14 @@ from functools import partial
 from types import MappingProxyType
 
 from cudnn_resolve.facts.model import Driver, Facts, InstalledFramework, Unknown
-from cudnn_resolve.host.later import Later
+from cudnn_resolve.host.later import Gate, Later, gather
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.matrix.row import Architecture, Peak
 from cudnn_resolve.record import dataclass, replace
-from cudnn_resolve.validation.bench import PAYLOADS, Bench, Progress, Run
+from cudnn_resolve.validation.bench import COMPILES, PAYLOADS, Bench, Progress, Run
 from cudnn_resolve.validation.child import Told
 from cudnn_resolve.validation.computing import WRONG, judge_cases
+from cudnn_resolve.validation.crowd import processes_at_once, programs_on
 from cudnn_resolve.validation.loading import judge_library, judge_loading, judge_order, seen_in
 from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
 from cudnn_resolve.validation.pinned import Pinned, judge_against
@@ -22,6 +23,7 @@ from cudnn_resolve.validation.subject import Subject, gpus_of, subjects_of
 from cudnn_resolve.validation.usage import judge_usage
 
 _MOST_LIBRARIES = 4
+_NAME_ONE = "--python names another environment; `cudnn-resolve plan -f torch` says what a framework takes"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,26 +58,31 @@ def validate(host: Host, facts: Facts, wish: Wish, known: Known, progress: Progr
     wanted = [one for one in subjects_of(facts) if not wish.frameworks or known.framework(one.name) in wish.frameworks]
     subjects = tuple(_completed(one, known) for one in wanted)
     gpus = tuple(one for one in gpus_of(facts) if wish.gpu is None or one.index == wish.gpu)
-    bench = Bench(host=host, python=facts.python.path or host.python, progress=progress, everything=wish.everything)
+    python = facts.python.path or host.python
+    bench = Bench(host=host, python=python, progress=progress, everything=wish.everything, at_once=processes_at_once(host))
     libraries = libraries_of(facts, subjects)
     floor = Floor(bench=bench, subjects=subjects, libraries=libraries, known=known)
     facts = with_real_places(host, facts)
-    # Every card works from the start, side by side, while it is seen what loads.
-    loading = Later(partial(bench.load, subjects))
-    working = [Later(partial(floor.on_card, gpu, f"gpu{gpu.index}/" if len(gpus) > 1 else "", loading)) for gpu in gpus]
-    told = loading.value()
+    # Every card works from the start, side by side, while it is seen what loads; times are taken once nothing loads any more.
+    quiet = Gate()
+    working = [Later(partial(floor.on_card, gpu, f"gpu{gpu.index}/" if len(gpus) > 1 else "", quiet, len(gpus))) for gpu in gpus]
     checks = [*_machine(facts, subjects, gpus, wish, host.environ)]
     there = {known.framework(one.name) for one in subjects}
     checks += [_not_installed(name, facts) for name in wish.frameworks if name not in there]
-    for subject, one in zip(subjects, told, strict=True):
-        checks += judge_loading(subject, one, facts, has_gpu=bool(gpus), is_asked=bool(wish.frameworks))
-    if wish.pinned is not None:
-        checks += judge_against(wish.pinned, facts, subjects, told)
-    broken = {check.framework for check in checks if check.status == "failed"}
-    # What fails alone fails in company, too: that is said once.
-    whole = [one for one in subjects if not one.is_cpu_build and one.name not in broken]
-    checks += [judge_order(pair, one, facts) for pair, one in bench.orders(whole)]
-    opened = {path: bench.library(path) for path in libraries}
+    try:
+        told = bench.load(subjects)
+        for subject, one in zip(subjects, told, strict=True):
+            checks += judge_loading(subject, one, facts, has_gpu=bool(gpus), is_asked=bool(wish.frameworks))
+        if wish.pinned is not None:
+            checks += judge_against(wish.pinned, facts, subjects, told)
+        broken = {check.framework for check in checks if check.status == "failed"}
+        # What fails alone fails in company, too: that is said once.
+        whole = [one for one in subjects if not one.is_cpu_build and one.name not in broken]
+        checks += [judge_order(pair, one, facts) for pair, one in bench.orders(whole)]
+        opened = {path: bench.library(path) for path in libraries}
+        quiet.open()
+    finally:
+        quiet.give_up()
     for path, one in opened.items():
         checks += judge_library(f"cudnn/{floor.label(path)}", one, facts)
     for later in working:
@@ -113,25 +120,31 @@ class Floor:
     libraries: tuple[str, ...]
     known: Known
 
-    def on_card(self, gpu: VisibleGpu, prefix: str, loading: Later[tuple[Told, ...]]) -> list[Check]:
-        """All checks of one card: the card itself, each cuDNN, each framework; time is taken once nothing loads any more."""
+    def on_card(self, gpu: VisibleGpu, prefix: str, quiet: Gate, cards: int = 1) -> list[Check]:
+        """All checks of one card: the card itself, each cuDNN, each framework; time is taken once it is quiet."""
         looked = self.bench.card(gpu)
         checks = [judge_card(f"{prefix}card", looked, gpu.index)]
         if checks[0].status == "failed":
             return checks
         is_slice = "MIG" in (gpu.visible or "").upper() or " MIG " in (gpu.name or "")
         pace = pace_of(looked, self.known.architecture(gpu.compute_capability), self.known.peak(gpu.name), is_slice=is_slice)
-        for path in self.libraries:
-            runs = self.bench.bare(path, gpu)
-            checks += self._judged(f"{prefix}cudnn/{self.label(path)}/", None, runs, gpu)
-        for subject in self.subjects:
-            if not subject.is_cpu_build and subject.module in PAYLOADS:
-                checks += self._computed(subject, gpu, prefix)
-        loading.value()
-        for subject in self.subjects:
-            if any(check.framework == subject.name and check.status == "passed" for check in checks):
-                checks += self._timed(subject, gpu, prefix, pace)
-        return checks
+        at_once = min(max(self.bench.at_once // cards, 1), programs_on(looked, self.bench.host.environ))
+        able = [one for one in self.subjects if not one.is_cpu_build and one.module in PAYLOADS]
+        works = [partial(self._bare, path, gpu, prefix) for path in self.libraries]
+        works += [partial(self._computed, one, gpu, prefix) for one in able]
+        # What takes longest begins first; what is told stays in the order in which one would look for a fault.
+        slow = [len(self.libraries) + index for index, one in enumerate(able) if one.module in COMPILES]
+        order = [*slow, *(index for index in range(len(works)) if index not in slow)]
+        done = dict(zip(order, gather([works[index] for index in order], at_once), strict=True))
+        checks += [check for index in range(len(works)) for check in done[index]]
+        if not quiet.wait():
+            return checks
+        sound = [one for one in able if any(check.framework == one.name and check.status == "passed" for check in checks)]
+        timed = gather([partial(self._timed, one, gpu, prefix, pace) for one in sound], at_once)
+        return [*checks, *(check for group in timed for check in group)]
+
+    def _bare(self, path: str, gpu: VisibleGpu, prefix: str) -> list[Check]:
+        return self._judged(f"{prefix}cudnn/{self.label(path)}/", None, self.bench.bare(path, gpu), gpu)
 
     def label(self, path: str) -> str:
         """A short name for a libcudnn, `libcudnn.so.9`; with a number behind it where several have one name."""
@@ -188,7 +201,7 @@ def _machine(facts: Facts, subjects: Sequence[Subject], gpus: Sequence[VisibleGp
             )
         )
     if not subjects and not wish.frameworks:
-        checks.append(Check(id="frameworks", status="skipped", observed=f"none is installed in {_where(facts)}"))
+        checks.append(Check(id="frameworks", status="skipped", observed=f"none is installed in {_where(facts)}", detail=_NAME_ONE))
     return checks
 
 

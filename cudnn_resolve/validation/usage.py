@@ -26,13 +26,14 @@ _CUDNN = re.compile(
     r"|cutlass_(\d\d\d?_)?(tensorop|simt|wmma)\w*_\w*(fprop|dgrad|wgrad)"
     r"|\bfft[123]d_[rc]2[rc]_"
     r"|RNN_blockPersist|LSTM_elementWise|elemWiseRNNcell"
-    r"|^CUDAExecutionProvider:(Nhwc)?(Fused)?Conv",  # which has no other way
+    r"|^CUDAExecutionProvider:(Nhwc)?(Fused)?Conv|^cupyx?\.cudnn\.convolution_forward"  # which have no other way
+    r"|^loaded libcudnn_(cnn|engines)|^MXNet: built with cuDNN",  # and what else frameworks show
     re.IGNORECASE,
 )
 """Kernels and operations that are cuDNN's."""
 _OTHER = re.compile(
     r"slow_conv|thnn_conv|mkldnn_conv|nnpack|miopen_conv|conv_depthwise|DepthwiseConv|im2col|im2vol|vol2col|triton\w{0,40}conv"
-    r"|^convolution$|^(?!CUDA)\w{1,30}ExecutionProvider:(Nhwc)?(Fused)?Conv",
+    r"|^convolution$|^MXNet: (built without cuDNN|.{0,80}not supported by cudnn)|^(?!CUDA)\w{1,30}ExecutionProvider:(Nhwc)?(Fused)?Conv",
     re.IGNORECASE,
 )
 """What computes convolutions where cuDNN does not."""
@@ -123,7 +124,7 @@ def seen_cases(runs: Sequence[tuple[Sequence[Case], Told]]) -> list[Seen]:
         answers = answers_of(told)
         for case in cases:
             answer = answers.get(case.id, {})
-            if "y" not in answer or case.kind == "matmul":
+            if "y" not in answer or case.kind == "matmul" or "own" in answer:
                 continue
             calls = answer.get("cudnn")
             called = isinstance(calls, dict) and bool(calls)
@@ -143,7 +144,9 @@ def judge_usage(id_: str, framework: str | None, runs: Sequence[tuple[Sequence[C
 
     cases = seen_cases(runs)
     if not cases:
-        return check("skipped", "nothing was computed")
+        own = next((answer["own"] for _, told in runs for answer in answers_of(told).values() if "y" in answer and "own" in answer), None)
+        # What was built without cuDNN has not fallen back.
+        return check("skipped", f"{one_line(str(own))}: no libcudnn is in the process" if own else "nothing was computed")
     if all(one.verdict == "unknown" for one in cases):
         why = _why(cases)
         detail = "the framework computed without cuDNN, or with one that keeps no log" + (f"; no profiler saw it: {why}" if why else "")

@@ -18,10 +18,12 @@ from cudnn_resolve.lock.model import Asked, Lock, LockedFile, LockedPackage, Sta
 from cudnn_resolve.lock.read import read
 from cudnn_resolve.lock.write import write
 from cudnn_resolve.validation.bench import Bench
+from cudnn_resolve.validation.case import CLASSES as CLASSES_OF_CASES
 from cudnn_resolve.validation.computing import judge_cases
 from cudnn_resolve.validation.model import Check, VisibleGpu
+from cudnn_resolve.validation.speed import judge_card
 from tests.functional.interpreters import interpreter, interpreters, make_environment
-from tests.native.convolution import GPU, computing_cudnn, working_libcuda
+from tests.native.convolution import GPU, computing_cudnn, working_libcuda, working_nvml
 
 THIS = f"{sys.version_info[0]}.{sys.version_info[1]}"
 CLASSES = ("conv1d", "conv2d", "conv3d", "conv2d-grouped", "conv2d-depthwise", "conv2d-strided", "conv2d-dilated", "conv2d-wide")
@@ -130,13 +132,13 @@ def test_the_table_shows_cases_that_passed_together(command: Command, stack: str
         ("segfault", "crashed (SIGSEGV)"),
     ],
 )
-def test_a_wrong_cudnn_is_told(stack: str, how: str, words: str) -> None:
+def test_a_wrong_cudnn_is_told(stack: str, monkeypatch: pytest.MonkeyPatch, how: str, words: str) -> None:
     library = Path(stack) / "libcudnn.so.7"
+    monkeypatch.setattr("cudnn_resolve.validation.bench.bare_cases", lambda: CLASSES_OF_CASES[1:2])
 
-    checks = bare(library, sys.executable, STANDIN_GPUS=GPU, STANDIN_CUDNN=how, STANDIN_OFF="0.001")
+    (check,) = bare(library, sys.executable, STANDIN_GPUS=GPU, STANDIN_CUDNN=how, STANDIN_OFF="0.001")
 
-    check = next(check for check in checks if check.id == "conv2d/float32/nchw")
-    assert check.status == "failed"
+    assert (check.id, check.status) == ("conv2d/float32/nchw", "failed")
     assert words in (check.observed or "")
 
 
@@ -370,3 +372,35 @@ def test_two_locks_at_once_and_one_that_is_none(command: Command, tmp_path: Path
 
     assert "--lock and --record name two locks" in command("--lock", str(lock), "--record", str(tmp_path / "x.toml"))[2]
     assert command("--lock", str(tmp_path / "broken.toml"))[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("env", "status", "words"),
+    [
+        ({}, "passed", "it does, 3814 of 3814 MiB free"),
+        ({"STANDIN_FREE": "1000000000"}, "warning", "953 of 953 MiB are free"),
+        ({"STANDIN_CLOCKS": "crash"}, "warning", "it does; ask NVML: crashed (SIGSEGV)"),
+        ({"STANDIN_LIBCUDA": "hang"}, "failed", "open the driver's library and make a context: did not end within 0.5 s and was stopped"),
+    ],
+)
+def test_what_a_card_tells(stack: str, monkeypatch: pytest.MonkeyPatch, env: dict[str, str], status: str, words: str) -> None:
+    """NVML can be done without: a card whose memory holds what is written is tested on."""
+    working_nvml(Path(stack))
+    monkeypatch.setattr("cudnn_resolve.validation.bench.CARD_SECONDS", 0.5 if "STANDIN_LIBCUDA" in env else 30)
+    host = LinuxHost(environ={"LD_LIBRARY_PATH": stack, "STANDIN_GPUS": GPU, "STANDIN_OTHERS": "3", "STANDIN_MODE": "3", **env})
+    told = Bench(host=host, python=sys.executable, progress=lambda _text: None).card(VisibleGpu(index=0))
+
+    check = judge_card("card", told, 0)
+
+    assert (check.status, check.observed) == (status, words)
+    if not env:
+        card = told.last("card")
+        assert {name: card[name] for name in ("others", "clock_mhz", "most_mhz", "multiprocessors", "major", "minor", "mode")} == {
+            "others": 3,
+            "clock_mhz": 1500,
+            "most_mhz": 1590,
+            "multiprocessors": 40,
+            "major": 7,
+            "minor": 5,
+            "mode": 3,
+        }

@@ -104,6 +104,13 @@ def test_real_frameworks_compute_every_case_on_the_cpu(tmp_path: Path, name: str
 
     assert [(check.id, check.observed) for check in checks if check.status not in ("passed", "skipped")] == []
     assert sum(check.status == "passed" for check in checks) >= (1 if name == "ctranslate2" else 25)
+    told = bench.timed(subjects_of(facts)[0], None)
+    if name != "ctranslate2":
+        assert told is not None
+        assert (told.failure, [(row["type"], row["seconds"] > 0, row["cpu_seconds"] > 0) for row in told.every("speed")]) == (
+            "",
+            [("float32", True, True)],
+        )
 
 
 PLANTED = {

@@ -28,6 +28,12 @@ def working_libcuda(directory: Path) -> Path:
     return Path(shutil.copy(_libcuda(), directory / "libcuda.so.1"))
 
 
+def working_nvml(directory: Path) -> Path:
+    """A libnvidia-ml.so.1 that answers, in `directory`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    return Path(shutil.copy(_nvml(), directory / "libnvidia-ml.so.1"))
+
+
 @cache
 def _folder() -> Path:
     folder = mkdtemp(prefix="cudnn-resolve-computing-")
@@ -43,3 +49,8 @@ def _cudnn(number: int, major: int) -> Path:
 @cache
 def _libcuda() -> Path:
     return build_library("standin_cuda.c", _folder(), "libcuda.so.1")
+
+
+@cache
+def _nvml() -> Path:
+    return build_library("standin_nvml.c", _folder(), "libnvidia-ml.so.1")

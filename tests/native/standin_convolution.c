@@ -1,4 +1,5 @@
-/* A libcudnn that computes convolutions on the CPU, compiled with the NUMBER of its release, 90100, 8907 or 7605.
+/* A libcudnn that computes convolutions on the CPU, compiled with the NUMBER of its release, 90100, 8907 or 7605. It checks what it is
+ * given: kinds and shapes of descriptors, types, that every tensor and the workspace lie on the card and are as large as they must be.
  *
  *   STANDIN_CUDNN  works (default) | hang | abort | segfault | a status that the convolutions return
  *                  off-by-one: reads one element too far | transposed: kernel axes exchanged | nan: one result is none
@@ -8,6 +9,8 @@
  *   STANDIN_CREATE a status that cudnnCreate returns
  *   CUDNN_LOGINFO_DBG, CUDNN_LOGDEST_DBG  as the real one obeys them, to a file
  */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,8 +20,9 @@
 
 #include "standin.h"
 
+enum { TENSOR = 0x7e50, FILTER, CONVOLUTION };
 typedef struct {
-    int type, format, rank, dim[8], stride[8], pad[8], step[8], dilation[8], groups;
+    int kind, type, format, rank, dim[8], stride[8], pad[8], step[8], dilation[8], groups, math;
 } Descriptor;
 
 typedef struct {
@@ -56,22 +60,36 @@ int cudnnCreate(void **handle) {
     return atoi(setting("STANDIN_CREATE", "0"));
 }
 
-static int make(void **descriptor) {
+/* A mistake of the caller, with its reason in the log, as the real one has it there. */
+static int bad(const char *why) {
+    const char *target = getenv("CUDNN_LOGDEST_DBG");
+    FILE *file = target ? fopen(target, "a") : NULL;
+    if (file) {
+        fprintf(file, "e!         Error: CUDNN_STATUS_BAD_PARAM; Reason: %s\n", why);
+        fclose(file);
+    }
+    return NUMBER < 90000 ? 3 : 2000;
+}
+
+static int make(Descriptor **descriptor, int kind) {
     *descriptor = calloc(1, sizeof(Descriptor));
+    (*descriptor)->kind = kind;
     return 0;
 }
-int cudnnCreateTensorDescriptor(void **made) { return make(made); }
-int cudnnCreateFilterDescriptor(void **made) { return make(made); }
-int cudnnCreateConvolutionDescriptor(void **made) { return make(made); }
-static int drop(void *descriptor) {
+int cudnnCreateTensorDescriptor(Descriptor **made) { return make(made, TENSOR); }
+int cudnnCreateFilterDescriptor(Descriptor **made) { return make(made, FILTER); }
+int cudnnCreateConvolutionDescriptor(Descriptor **made) { return make(made, CONVOLUTION); }
+static int drop(Descriptor *descriptor, int kind) {
+    if (descriptor->kind != kind) return bad("another kind of descriptor is destroyed");
     free(descriptor);
     return 0;
 }
-int cudnnDestroyTensorDescriptor(void *made) { return drop(made); }
-int cudnnDestroyFilterDescriptor(void *made) { return drop(made); }
-int cudnnDestroyConvolutionDescriptor(void *made) { return drop(made); }
+int cudnnDestroyTensorDescriptor(Descriptor *made) { return drop(made, TENSOR); }
+int cudnnDestroyFilterDescriptor(Descriptor *made) { return drop(made, FILTER); }
+int cudnnDestroyConvolutionDescriptor(Descriptor *made) { return drop(made, CONVOLUTION); }
 
 int cudnnSetTensorNdDescriptor(Descriptor *made, int type, int rank, const int *dim, const int *stride) {
+    if (made->kind != TENSOR || rank < 3 || rank > 8) return bad("no tensor of 3 to 8 dimensions");
     made->type = type;
     made->rank = rank;
     memcpy(made->dim, dim, sizeof(int) * (size_t)rank);
@@ -81,6 +99,7 @@ int cudnnSetTensorNdDescriptor(Descriptor *made, int type, int rank, const int *
 
 int cudnnSetFilterNdDescriptor(Descriptor *made, int type, int format, int rank, const int *dim) {
     int step = 1;
+    if (made->kind != FILTER || rank < 3 || rank > 8 || format < 0 || format > 1) return bad("no filter of 3 to 8 dimensions");
     made->type = type;
     made->format = format;
     made->rank = rank;
@@ -98,7 +117,10 @@ int cudnnSetFilterNdDescriptor(Descriptor *made, int type, int format, int rank,
 }
 
 int cudnnSetConvolutionNdDescriptor(Descriptor *made, int rank, const int *pad, const int *step, const int *dilation, int mode, int type) {
-    (void)mode;
+    if (made->kind != CONVOLUTION || rank < 2 || rank > 6) return bad("no convolution of 2 to 6 dimensions");
+    if (mode != 1) return bad("the kernel is not to be turned round");
+    for (int axis = 0; axis < rank; axis++)
+        if (pad[axis] < 0 || step[axis] < 1 || dilation[axis] < 1) return bad("strides and dilations begin at 1");
     made->type = type;
     made->rank = rank;
     made->groups = 1;
@@ -112,47 +134,83 @@ int cudnnSetConvolutionGroupCount(Descriptor *made, int groups) {
     return 0;
 }
 int cudnnSetConvolutionMathType(Descriptor *made, int math) {
-    (void)made;
-    return math < 0 || (NUMBER < 8000 && math > 2) ? (NUMBER < 90000 ? 3 : 2000) : 0;
+    made->math = math;
+    return math < 0 || math > 3 || (NUMBER < 8000 && math > 2) ? bad("no such type of mathematics") : 0;
 }
 
-static int heuristics(int count, int *found, Perf *rows) {
-    memset(rows, 0, sizeof(Perf) * (size_t)count);
-    rows[0].algo = 3; /* one that does not serve */
-    rows[0].status = 9;
-    rows[1].algo = 1;
-    *found = 2;
+/* Whether a convolution of that kind there can be: every dimension of one follows from those of the others. */
+static int misfit(void *handle, const Descriptor *xd, const Descriptor *wd, const Descriptor *cd, const Descriptor *yd) {
+    int rank = xd->rank;
+    if (handle != (void *)1) return bad("no handle");
+    if (xd->kind != TENSOR || yd->kind != TENSOR || wd->kind != FILTER || cd->kind != CONVOLUTION) return bad("descriptors of other kinds");
+    if (wd->rank != rank || yd->rank != rank || cd->rank != rank - 2) return bad("the ranks do not agree");
+    if (wd->type != xd->type || yd->type != xd->type) return bad("the types do not agree");
+    if (cd->type != (xd->type == 1 ? 1 : 0)) return bad("the type that is computed in");
+    if (cd->math == 3 && xd->type != 0) return bad("FMA is said of a type that has nothing else");
+    if (NUMBER >= 8000 && xd->type == 0 && cd->math != 3) return bad("TF32 is not forbidden");
+    if (xd->dim[0] != yd->dim[0] || wd->dim[0] != yd->dim[1] || wd->dim[1] * cd->groups != xd->dim[1]) return bad("the channels do not agree");
+    if (xd->dim[1] % cd->groups || yd->dim[1] % cd->groups) return bad("the groups do not divide the channels");
+    if (wd->format == 1 && (xd->stride[1] != 1 || yd->stride[1] != 1)) return bad("the layouts do not agree");
+    for (int axis = 2; axis < rank; axis++) {
+        int reach = (wd->dim[axis] - 1) * cd->dilation[axis - 2] + 1;
+        if (yd->dim[axis] != (xd->dim[axis] + 2 * cd->pad[axis - 2] - reach) / cd->step[axis - 2] + 1) return bad("the sizes do not agree");
+    }
     return 0;
 }
-int cudnnGetConvolutionForwardAlgorithm_v7(void *h, void *a, void *b, void *c, void *d, int count, int *found, Perf *rows) {
-    (void)h, (void)a, (void)b, (void)c, (void)d;
-    return heuristics(count, found, rows);
+
+static int heuristics(int misfit, int count, int *found, Perf *rows) {
+    if (misfit) return misfit;
+    memset(rows, 0, sizeof(Perf) * (size_t)count);
+    rows[0].algo = 0; /* the fastest, which adds in any order */
+    rows[1].algo = 3; /* one that does not serve */
+    rows[1].status = 9;
+    rows[2].algo = 1;
+    rows[2].determinism = 1;
+    *found = 3;
+    return 0;
 }
-int cudnnGetConvolutionBackwardDataAlgorithm_v7(void *h, void *a, void *b, void *c, void *d, int count, int *found, Perf *rows) {
-    (void)h, (void)a, (void)b, (void)c, (void)d;
-    return heuristics(count, found, rows);
+int cudnnGetConvolutionForwardAlgorithm_v7(void *h, void *x, void *w, void *c, void *y, int count, int *found, Perf *rows) {
+    return heuristics(misfit(h, x, w, c, y), count, found, rows);
 }
-int cudnnGetConvolutionBackwardFilterAlgorithm_v7(void *h, void *a, void *b, void *c, void *d, int count, int *found, Perf *rows) {
-    (void)h, (void)a, (void)b, (void)c, (void)d;
-    return heuristics(count, found, rows);
+int cudnnGetConvolutionBackwardDataAlgorithm_v7(void *h, void *w, void *y, void *c, void *x, int count, int *found, Perf *rows) {
+    return heuristics(misfit(h, x, w, c, y), count, found, rows);
+}
+int cudnnGetConvolutionBackwardFilterAlgorithm_v7(void *h, void *x, void *y, void *c, void *w, int count, int *found, Perf *rows) {
+    return heuristics(misfit(h, x, w, c, y), count, found, rows);
 }
 
-static int room(int algo, size_t *size) {
-    *size = 256;
+#define SPACE 256
+static int room(int misfit, int algo, size_t *size) {
+    if (misfit) return misfit;
+    *size = SPACE;
     return algo == 1 ? 0 : (NUMBER < 90000 ? 9 : 3000);
 }
-int cudnnGetConvolutionForwardWorkspaceSize(void *h, void *a, void *b, void *c, void *d, int algo, size_t *size) {
-    (void)h, (void)a, (void)b, (void)c, (void)d;
-    return room(algo, size);
+int cudnnGetConvolutionForwardWorkspaceSize(void *h, void *x, void *w, void *c, void *y, int algo, size_t *size) {
+    return room(misfit(h, x, w, c, y), algo, size);
 }
-int cudnnGetConvolutionBackwardDataWorkspaceSize(void *h, void *a, void *b, void *c, void *d, int algo, size_t *size) {
-    (void)h, (void)a, (void)b, (void)c, (void)d;
-    return room(algo, size);
+int cudnnGetConvolutionBackwardDataWorkspaceSize(void *h, void *w, void *y, void *c, void *x, int algo, size_t *size) {
+    return room(misfit(h, x, w, c, y), algo, size);
 }
-int cudnnGetConvolutionBackwardFilterWorkspaceSize(void *h, void *a, void *b, void *c, void *d, int algo, size_t *size) {
-    (void)h, (void)a, (void)b, (void)c, (void)d;
-    return room(algo, size);
+int cudnnGetConvolutionBackwardFilterWorkspaceSize(void *h, void *x, void *y, void *c, void *w, int algo, size_t *size) {
+    return room(misfit(h, x, w, c, y), algo, size);
 }
+
+/* What the driver's stand-in knows of an address. */
+static size_t on_card(const void *address) {
+    static size_t (*asker)(const void *);
+    void *driver = asker ? NULL : dlopen("libcuda.so.1", RTLD_NOW);
+    if (driver) asker = (size_t (*)(const void *))dlsym(driver, "standin_room");
+    return asker ? asker(address) : 0;
+}
+
+static int short_of(const Descriptor *one, const void *data) {
+    size_t size = one->type == 1 ? 8 : one->type == 2 ? 2 : 4;
+    for (int axis = 0; axis < one->rank; axis++) size *= (size_t)one->dim[axis];
+    return on_card(data) < size;
+}
+
+/* The factor behind a pointer: a double for doubles, a float for everything else. */
+static double factor(const Descriptor *one, const void *at) { return one->type == 1 ? *(const double *)at : *(const float *)at; }
 
 static double from_half(uint16_t bits) {
     int exponent = bits >> 10 & 31, fraction = bits & 1023;
@@ -189,12 +247,24 @@ static void put(void *data, int type, long at, double value) {
 }
 
 /* Every product of a convolution, added to where the direction wants it. */
-static int convolve(const char *name, int direction, const Descriptor *xd, const void *x, const Descriptor *wd, const void *w,
+typedef struct {
+    void *handle;
+    const void *alpha, *beta, *space;
+    int algo;
+    size_t size;
+} Call;
+
+static int convolve(const char *name, int direction, Call call, const Descriptor *xd, const void *x, const Descriptor *wd, const void *w,
                     const Descriptor *cd, const Descriptor *yd, const void *y) {
     const Descriptor *target = direction == 0 ? yd : direction == 1 ? xd : wd;
     const void *data = direction == 0 ? y : direction == 1 ? x : w;
     long size = 1, products = 1;
-    int rank = yd->rank, type = target->type;
+    int rank = yd->rank, type = target->type, wrong = misfit(call.handle, xd, wd, cd, yd);
+    if (wrong) return wrong;
+    if (call.algo != 1) return NUMBER < 90000 ? 9 : 3000;
+    if (call.size < SPACE || on_card(call.space) < call.size) return bad("the workspace is too small");
+    if (short_of(xd, x) || short_of(wd, w) || short_of(yd, y)) return bad("a tensor is not on the card, or not all of it");
+    if (factor(target, call.alpha) != 1 || factor(target, call.beta) != 0) return bad("alpha is not 1, or beta not 0");
     rank_now = rank;
     misbehave(how());
     if (atoi(how())) return atoi(how());
@@ -244,18 +314,18 @@ static int convolve(const char *name, int direction, const Descriptor *xd, const
 
 int cudnnConvolutionForward(void *handle, const void *alpha, const Descriptor *xd, const void *x, const Descriptor *wd, const void *w,
                             const Descriptor *cd, int algo, void *space, size_t size, const void *beta, const Descriptor *yd, void *y) {
-    (void)handle, (void)alpha, (void)beta, (void)algo, (void)space, (void)size;
-    return convolve("cudnnConvolutionForward", 0, xd, x, wd, w, cd, yd, y);
+    Call call = {handle, alpha, beta, space, algo, size};
+    return convolve("cudnnConvolutionForward", 0, call, xd, x, wd, w, cd, yd, y);
 }
 
 int cudnnConvolutionBackwardData(void *handle, const void *alpha, const Descriptor *wd, const void *w, const Descriptor *yd, const void *y,
                                  const Descriptor *cd, int algo, void *space, size_t size, const void *beta, const Descriptor *xd, void *x) {
-    (void)handle, (void)alpha, (void)beta, (void)algo, (void)space, (void)size;
-    return convolve("cudnnConvolutionBackwardData", 1, xd, x, wd, w, cd, yd, y);
+    Call call = {handle, alpha, beta, space, algo, size};
+    return convolve("cudnnConvolutionBackwardData", 1, call, xd, x, wd, w, cd, yd, y);
 }
 
 int cudnnConvolutionBackwardFilter(void *handle, const void *alpha, const Descriptor *xd, const void *x, const Descriptor *yd, const void *y,
                                    const Descriptor *cd, int algo, void *space, size_t size, const void *beta, const Descriptor *wd, void *w) {
-    (void)handle, (void)alpha, (void)beta, (void)algo, (void)space, (void)size;
-    return convolve("cudnnConvolutionBackwardFilter", 2, xd, x, wd, w, cd, yd, y);
+    Call call = {handle, alpha, beta, space, algo, size};
+    return convolve("cudnnConvolutionBackwardFilter", 2, call, xd, x, wd, w, cd, yd, y);
 }

@@ -3,6 +3,7 @@
  *   STANDIN_NVML    works (default) | hang | hang-late | abort | segfault | garbage | a status that nvmlInit returns
  *   STANDIN_DRIVER  550.54.15       STANDIN_CUDA  12040
  *   STANDIN_GPUS    name|major.minor|MiB|uuid;...      STANDIN_MIG  uuid of the one instance of GPU 0
+ *   STANDIN_OTHERS  how many programs are on a card     STANDIN_CLOCKS  crash: the process ends when it is asked for the clocks
  *   STANDIN_OLD     set: has no function for the compute capability, as before R418
  */
 #include <stdio.h>
@@ -95,4 +96,39 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned index, void **ins
     if (index != 2) return 6; /* not found */
     *instance = (void *)(size_t)1000;
     return 0;
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
+    for (int index = 0; index < gpu_count(); index++)
+        if (strcmp(field(index, 3), uuid) == 0) {
+            *device = (void *)(size_t)(index + 1);
+            return 0;
+        }
+    return 6;
+}
+
+int nvmlDeviceGetClockInfo(void *device, int kind, unsigned *clock) {
+    (void)device;
+    misbehave(strcmp(setting("STANDIN_CLOCKS", ""), "crash") == 0 ? "segfault" : "");
+    *clock = 1500;
+    return kind == 1 ? 0 : 2;
+}
+
+int nvmlDeviceGetMaxClockInfo(void *device, int kind, unsigned *clock) {
+    (void)device;
+    *clock = 1590;
+    return kind == 1 ? 0 : 2;
+}
+
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *reasons) {
+    (void)device;
+    *reasons = 0;
+    return 0;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, void *rows) {
+    (void)device;
+    if (rows) return 2;
+    *count = 1 + (unsigned)atoi(setting("STANDIN_OTHERS", "0"));
+    return 7;
 }

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from cudnn_resolve.host.later import Later
+from cudnn_resolve.host.later import Gate, Later, gather
 
 
 def test_the_call_runs_while_nobody_waits() -> None:
@@ -28,3 +28,49 @@ def test_what_the_call_raises_is_raised_where_the_value_is_asked_for() -> None:
 
     with pytest.raises(ZeroDivisionError):
         later.value()
+
+
+def test_a_gate_holds_everybody_back_until_it_is_open() -> None:
+    gate, passed = Gate(), threading.Event()
+
+    def call() -> None:
+        gate.wait()
+        passed.set()
+
+    later = Later(call)
+    assert not passed.wait(0.02)
+    gate.open()
+    later.value()
+    gate.give_up()
+    assert gate.wait()
+
+
+def test_a_gate_that_never_opens_sends_everybody_away() -> None:
+    gate = Gate()
+    later = Later(gate.wait)
+    gate.give_up()
+
+    assert later.value() is False
+
+
+@pytest.mark.parametrize("at_once", [0, 1, 2, 9])
+def test_no_more_run_at_once_than_may_and_values_come_in_order(at_once: int) -> None:
+    lock, running, most = threading.Lock(), [0], [0]
+
+    def call(number: int) -> int:
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        threading.Event().wait(0.005)
+        with lock:
+            running[0] -= 1
+        return number * number
+
+    assert gather([lambda number=number: call(number) for number in range(6)], at_once) == [0, 1, 4, 9, 16, 25]  # type: ignore[misc]
+    assert 1 <= most[0] <= max(at_once, 1)
+    assert gather([], 3) == []
+
+
+def test_what_one_of_them_raises_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        gather([lambda: 1, lambda: 1 // 0], 2)

@@ -30,7 +30,7 @@ class Tried(Work):
 
 
 NO, ODD, BAD = Refused("NOT_SUPPORTED"), Unknown("BAD_PARAM"), RuntimeError("EXECUTION_FAILED")
-EVERY = range(payload_cudnn.ALGORITHMS["Forward"])
+EVERY = payload_cudnn.ALGORITHMS["Forward"]
 
 
 def test_after_a_refusal_another_one_is_tried() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import pytest
 
 from cudnn_resolve.facts.model import Facts, Gpu, InstalledFramework, Packages, WouldLoad
+from cudnn_resolve.host.port import CommandResult
 from cudnn_resolve.record import replace
 from cudnn_resolve.validation import payload_case
-from cudnn_resolve.validation.bench import cases_for
-from cudnn_resolve.validation.case import CLASSES, MATMUL, Case
+from cudnn_resolve.validation.bench import Bench, cases_for
+from cudnn_resolve.validation.case import CLASSES, MATMUL, WIDE, Case
 from cudnn_resolve.validation.child import Told
 from cudnn_resolve.validation.computing import judge_cases, unanswered
 from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
@@ -17,6 +21,7 @@ from cudnn_resolve.validation.run import libraries_of, with_causes
 from cudnn_resolve.validation.speed import judge_card
 from cudnn_resolve.validation.subject import environment_of, gpus_of, subjects_of
 from cudnn_resolve.validation.usage import judge_usage
+from tests.fake_host import FakeHost
 from tests.unit.validation.recordings import recorded, telling
 
 ONE, TWO, THREE = CLASSES[:3]
@@ -194,6 +199,31 @@ def test_no_answer_upsets_the_judge(answer: object) -> None:
     assert check.status in ("failed", "skipped")
 
 
+NARROW_WIDE = replace(WIDE, type="float16", layout="nhwc")
+NARROW_ONE = replace(ONE, type="float16")
+
+
+@pytest.mark.parametrize(
+    ("error", "wide", "status"),
+    [
+        ("RuntimeError: GET was unable to find an engine to execute this computation", True, "warning"),
+        ("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED", True, "warning"),
+        ("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED", False, "failed"),
+        ("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE", True, "failed"),
+        ("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", True, "failed"),
+    ],
+)
+def test_what_cudnn_has_not_for_a_rare_shape_is_a_warning_where_it_has_it_for_a_common_one(error: str, *, wide: bool, status: str) -> None:
+    other = right(NARROW_WIDE) if wide else {"id": NARROW_WIDE.id, "error": error}
+    plain = {"id": ONE.id, "error": error}
+
+    checks = judged(
+        telling(("case", {"id": NARROW_ONE.id, "error": error}), ("case", other), ("case", plain)), NARROW_ONE, NARROW_WIDE, ONE
+    )
+
+    assert [check.status for check in checks] == [status, "passed" if wide else "failed", "failed"]
+
+
 # --- was it cuDNN ---
 
 
@@ -297,6 +327,23 @@ def test_frameworks_with_one_layout_are_given_every_class_in_it() -> None:
     assert layouts == {"nchw"}
     assert {case.name for case in cases_for("onnxruntime") if case.layout == "nhwc"} == {"conv2d", "conv2d-wide"}
     assert [case.kind for case in cases_for("ctranslate2")] == ["encoder"]
+
+
+@pytest.mark.parametrize(("version", "override"), [("1.17.3", "0"), ("1.9.0", "0"), ("1.18.0", None), ("1.20.2", None), ("2.0.0", None)])
+def test_tf32_is_forbidden_from_outside_where_there_is_no_switch(version: str, override: str | None) -> None:
+    subjects = subjects_of(Facts(frameworks=(InstalledFramework(name="onnxruntime-gpu", version=version),)))
+    seen: list[Mapping[str, str]] = []
+
+    class Host(FakeHost):
+        def run(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, **_: Any) -> CommandResult:
+            assert argv[0] == "python"
+            seen.append(env or {})
+            return CommandResult(returncode=1)
+
+    host = Host()
+    Bench(host=host, python="python", progress=lambda _text: None).computed(subjects[0], VisibleGpu(index=0))
+
+    assert seen[0].get("NVIDIA_TF32_OVERRIDE") == override
 
 
 def test_status_of_the_whole() -> None:

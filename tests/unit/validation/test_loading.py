@@ -57,6 +57,30 @@ def test_a_newer_cudnn_on_the_path_is_split_though_nothing_complains() -> None:
     assert "cuDNN is split" in (checks["cudnn-parts"].observed or "")
 
 
+CT2 = subject("ctranslate2", version="4.6.0", cudnn="9.1.0", variant="gpu")
+LIBS = "/env/site-packages/ctranslate2.libs"
+
+
+def test_an_outer_library_that_finds_its_parts_elsewhere_is_not_split() -> None:
+    """CTranslate2 up to 4.6.2 brings it alone; to take its parts off the path would end every program that uses it."""
+    told = recorded("ctranslate2-newer-parts")
+    checks = judged(CT2, told, facts("/new/cudnn/lib"))
+
+    assert statuses(checks) == {"import": "passed", "cudnn": "passed", "cudnn-parts": "passed"}
+    assert checks["cudnn-parts"].observed == f"8 parts from {LIBS}, /new/cudnn/lib"
+    older = replace(facts("/new/cudnn/lib"), cudnn=(CudnnCopy(version="9.0.0.312", soname=9, path="/new/cudnn/lib"),))
+    assert statuses(judged(CT2, told, older))["cudnn-parts"] == "failed"
+
+
+def test_an_outer_library_without_its_parts_says_where_they_must_be() -> None:
+    told = recorded("ctranslate2-alone")
+    checks = judged(CT2, told, facts())
+
+    assert statuses(checks) == {"import": "passed", "cudnn": "failed", "cudnn-parts": "failed"}
+    for check in (checks["cudnn"], checks["cudnn-parts"], *judge_library("x", told, facts())):
+        assert "must be on LD_LIBRARY_PATH before Python starts" in check.detail
+
+
 def test_a_single_older_part_ends_the_process_and_is_named() -> None:
     checks = judged(TORCH, recorded("torch-half-graph"), facts("/half"))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cudnn_resolve.matrix.row import Architecture, Peak
@@ -189,3 +191,24 @@ def test_a_card_with_little_room_is_a_warning_and_one_that_loses_what_is_written
     assert (little.status, little.observed) == ("warning", "200 of 15360 MiB are free")
     assert little.detail.endswith("3 other processes are on the card")
     assert broken.status == "failed"
+
+
+def test_two_children_of_one_card_take_their_times_in_turn() -> None:
+    """The one that comes second waits; one that hangs is not waited for without end, and another card has a turn of its own."""
+    mine = payload_case.wait_for_turn(7, 0)
+    assert mine is not None
+    try:
+        assert payload_case.wait_for_turn(7, 0.03) is None
+        other = payload_case.wait_for_turn(8, 0)
+        assert other is not None
+        other.close()
+    finally:
+        mine.close()
+    told: list[tuple[Any, ...]] = []
+    question = {"turn": 7, "speed": [{"type": "float32"}]}
+    payload_case.go_through_work(question, lambda *row: told.append(row), lambda _work: {"free": payload_case.wait_for_turn(7, 0)})
+
+    assert told[-1] == ("speed", {"free": None, "type": "float32"})
+    again = payload_case.wait_for_turn(7, 0)
+    assert again is not None
+    again.close()

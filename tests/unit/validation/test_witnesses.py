@@ -1,0 +1,140 @@
+"""Frameworks whose own means say who computed, where cuDNN's log is silent: PaddlePaddle, MXNet, CuPy, CTranslate2.
+
+What PaddlePaddle's profiler writes is recorded from 2.6.2 and 3.3.1 on a CPU; MXNet's words are those of its source.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cudnn_resolve.validation import payload_ctranslate2, payload_cupy, payload_run, payload_witness
+from cudnn_resolve.validation.case import ENCODER, Case
+from cudnn_resolve.validation.reference import expected
+from cudnn_resolve.validation.usage import judge_usage, read_names
+from tests.unit.validation.recordings import telling
+
+PADDLE_2 = ["conv2d dygraph[22.355 ms]", "conv2d compute[22.215 ms]", "Conv2dGradNodeFinal[155.842 us]", "process_name", None]
+PADDLE_3 = ["conv2d kernel launch[34.811 ms]", "Global_Conv2dGradNodeFinal[158.176 us]", "thread_name"]
+
+
+class Profiler:
+    """Stands in for PaddlePaddle's: writes events as that writes them."""
+
+    def __init__(self, names: list[str | None]) -> None:
+        self.names = names
+        self.targets: list[str] = []
+        self.ProfilerTarget = SimpleNamespace(CPU="cpu", GPU="gpu")
+
+    def Profiler(self, targets: list[str], on_trace_ready: Callable[[object], None]) -> ExitStack:  # noqa: N802 - as it is called there
+        self.targets = targets
+        ending = ExitStack()
+        ending.callback(on_trace_ready, self)
+        return ending
+
+    def export(self, path: str, *, format: str) -> None:  # noqa: A002
+        assert format == "json"
+        Path(path).write_text(json.dumps({"schemaVersion": "1.0.2", "traceEvents": [{"name": name, "ph": "X"} for name in self.names]}))
+
+
+@pytest.mark.parametrize(("device", "targets"), [("cpu", ["cpu"]), ("gpu", ["cpu", "gpu"])])
+def test_what_paddles_profiler_saw(device: str, targets: list[str]) -> None:
+    profiler = Profiler([*PADDLE_2, *PADDLE_3])
+    done: list[int] = []
+
+    names = payload_witness.paddle_names(SimpleNamespace(profiler=profiler), lambda: done.append(1), device)
+
+    assert (done, profiler.targets) == ([1], targets)
+    assert {"conv2d compute", "conv2d kernel launch", "Conv2dGradNodeFinal"} <= set(names)
+    assert not any("[" in name for name in names)
+    # The names of its operations do not tell who computed; those of kernels do.
+    assert read_names("x", names).cudnn == read_names("x", names).other == ()
+
+
+def mxnet(version: str, *, has_cudnn: bool) -> Any:
+    features = SimpleNamespace(is_enabled=lambda name: name == "CUDNN" and has_cudnn)
+    return SimpleNamespace(__version__=version, runtime=SimpleNamespace(Features=lambda: features))
+
+
+WARNING = "[12:00:00] src/operator/nn/convolution.cu:108: This convolution is not supported by cudnn, MXNET convolution is applied.\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "printed", "verdict"),
+    [
+        (mxnet("1.9.1", has_cudnn=True), "", "cudnn"),
+        (mxnet("1.9.1", has_cudnn=True), WARNING, "other"),
+        (mxnet("1.9.1", has_cudnn=False), "", "other"),
+        (mxnet("2.0.0", has_cudnn=True), "", ""),
+    ],
+)
+def test_what_mxnet_says(capfd: pytest.CaptureFixture[str], module: Any, printed: str, verdict: str) -> None:
+    told = payload_witness.answer("MXNet", payload_witness.mxnet_names(module, lambda: os.write(2, printed.encode())))
+
+    found = read_names("MXNet", told["names"])
+    assert (bool(found.cudnn), bool(found.other)) == (verdict == "cudnn", verdict == "other")
+    # What was printed is not swallowed: it may hold the cause of a failure.
+    assert not told["names"] or "without" in told["names"][0] or capfd.readouterr().err == printed
+
+
+@pytest.fixture
+def framed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The payloads find one another as they do in a child."""
+    monkeypatch.setitem(sys.modules, "payload_run", payload_run)
+
+
+@pytest.mark.usefixtures("framed")
+def test_cupys_convolutions_are_cudnns_functions() -> None:
+    bench = payload_cupy.Bench(None, SimpleNamespace(__name__="cupyx.cudnn"), "", None)
+
+    assert read_names("x", bench.witness({})["names"]).cudnn == ("cupyx.cudnn.convolution_forward",)
+
+
+@pytest.mark.usefixtures("framed")
+@pytest.mark.parametrize(
+    ("came", "proof"),
+    [
+        ({"libcudnn_cnn.so.9", "libcudnn_ops.so.9"}, ("loaded libcudnn_cnn.so.9",)),
+        ({"libcudnn_engines_precompiled.so.9"}, ("loaded libcudnn_engines_precompiled.so.9",)),
+        ({"libcudnn_cnn_infer.so.8"}, ("loaded libcudnn_cnn_infer.so.8",)),
+        (set(), ()),
+    ],
+)
+def test_parts_of_cudnn_that_come_with_the_first_convolution(
+    monkeypatch: pytest.MonkeyPatch, came: set[str], proof: tuple[str, ...]
+) -> None:
+    witness = payload_run.sibling("payload_witness")
+    monkeypatch.setattr(witness, "parts", lambda: {"libcudnn_graph.so.9"})
+    bench = payload_ctranslate2.Bench(None, None, "gpu", None)
+    monkeypatch.setattr(witness, "parts", lambda: {"libcudnn_graph.so.9", *came})
+
+    assert read_names("x", bench.witness({})["names"]).cudnn == proof
+
+
+def test_parts_are_read_from_what_the_process_has_mapped() -> None:
+    lines = ("7f-8f r-xp 0 0:0 1 /x/libcudnn_cnn.so.9.1.0", "7f-8f r--p 0 0:0 1 /x/libcudnn.so.9", "7f-8f rw-p 0 0:0 0 [heap]")
+    found = {match.group(0) for line in lines for match in [payload_witness.PART.search(line)] if match}
+
+    assert found == {"libcudnn_cnn.so.9.1.0"}
+    assert payload_witness.parts() == set()
+
+
+def encoder(**more: object) -> tuple[tuple[Case, ...], Any]:
+    right = {"id": ENCODER.id, "y": list(expected(ENCODER)["y"].values), "forward_only": True, "seconds": 0.1, "cudnn": {}, **more}
+    return (ENCODER,), telling(("case", right))
+
+
+def test_a_build_without_cudnn_has_not_fallen_back() -> None:
+    own = judge_usage("x", "ctranslate2", [encoder(logged=False, own="CTranslate2 4.8.5 has convolutions of its own")], 0)
+    silent = judge_usage("x", "ctranslate2", [encoder(logged=True)], 0)
+
+    assert (own.status, own.observed) == ("skipped", "CTranslate2 4.8.5 has convolutions of its own: no libcudnn is in the process")
+    assert (silent.status, silent.observed) == ("warning", f"computed without cuDNN: {ENCODER.id}")
