@@ -77,6 +77,12 @@ def diagnose(options: Options, log: str | None, *, no_facts: bool) -> Diagnosis:
 
     if log is None and no_facts:
         raise UsageError("--no-facts without a log leaves nothing to judge", code="usage-contradiction", hint="name a log, or `-`")
+    if no_facts and options.facts is not None:
+        raise UsageError(
+            "--no-facts judges the log alone, and --facts names the machine that it is of",
+            code="usage-contradiction",
+            hint="leave one of them out",
+        )
     if log == "-" and options.facts == "-":
         raise UsageError("the log and the facts cannot both come from standard input", code="usage-contradiction")
     book = gather_book(options)

@@ -11,7 +11,7 @@ from cudnn_resolve.diagnosis.machine_check import diagnose_facts
 from cudnn_resolve.diagnosis.model import SEVERITIES, Diagnosis, Evidence, Finding, Match
 from cudnn_resolve.diagnosis.order import outlived
 from cudnn_resolve.diagnosis.remedy import Situation, remedies
-from cudnn_resolve.diagnosis.weigh import FINDING, Suspect, evidence_of, is_active, rank, summary_of, suspects
+from cudnn_resolve.diagnosis.weigh import FINDING, Suspect, evidence_of, fill, is_active, rank, summary_of, suspects
 from cudnn_resolve.record import replace
 
 if TYPE_CHECKING:
@@ -48,7 +48,12 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
         python=facts.python.path if facts is not None else None,
         matches={one.cause: one.matches for one in ranked},
     )
-    return Diagnosis(findings=tuple(remedies(findings, situation, book)), lines=reader.lines if reader is not None else 0)
+    bare = facts is not None and facts.driver is None and not findings
+    return Diagnosis(
+        findings=tuple(remedies(findings, situation, book)),
+        lines=reader.lines if reader is not None else 0,
+        note="there is no NVIDIA driver here, and no framework that wants one" if bare else None,
+    )
 
 
 def diagnose_log(reader: Reader, book: Book) -> Diagnosis:
@@ -94,7 +99,7 @@ def _together(log: list[Finding], machine: list[Finding]) -> list[Finding]:
     out: list[Finding] = []
     rest = list(machine)
     for one in log:
-        same = [other for other in rest if other.cause == one.cause and one.cause != "harmless"]
+        same = [other for other in rest if other.cause == one.cause and "info" not in (other.severity, one.severity)]
         for other in same:
             rest.remove(other)
         extra = tuple(evidence for other in same for evidence in other.evidence)
@@ -140,7 +145,7 @@ def _harmless(reader: Reader, matches: Iterable[Match], features: frozenset[str]
     if not noise:
         return []
     noise.sort(key=lambda one: one.line)
-    reasons = list(dict.fromkeys(one.symptom.summary for one in noise if one.symptom.summary))
+    reasons = list(dict.fromkeys(said for one in noise if one.symptom.summary and (said := fill(one.symptom.summary, one.fields))))
     count = sum(reader.counts[name] for name in {one.symptom.id for one in noise})
     lines = "one line looks" if count == 1 else f"{count} lines look"
     return [

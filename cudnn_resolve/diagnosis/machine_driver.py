@@ -10,6 +10,14 @@ from cudnn_resolve.diagnosis.model import Evidence, Finding
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.version import CudaVersion
 
+_MACHINE = ("driver_not_loaded", "this machine has no NVIDIA driver")
+_PLACES = {
+    "colab": ("no_gpu_runtime", "this runtime has no NVIDIA driver, as those without a GPU have none"),
+    "kaggle": ("no_gpu_runtime", "this runtime has no NVIDIA driver, as those without a GPU have none"),
+    "docker": ("container_gpu_not_passed", "no NVIDIA driver was passed on to this container, or its host has none"),
+}
+"""Where programs are, to the cause of a driver that is not there, and how it is said."""
+
 
 def _no_driver(machine: Machine) -> Iterator[Finding]:
     """A GPU build without any driver: it will run on the CPU, or not at all."""
@@ -17,11 +25,12 @@ def _no_driver(machine: Machine) -> Iterator[Finding]:
     if not machine.driver_absent or not builds:
         return
     names = ", ".join(one.label for one in builds)
-    hosted = machine.facts.container in ("colab", "kaggle")
+    cause, place = _PLACES.get(machine.facts.container if isinstance(machine.facts.container, str) else "", _MACHINE)
+    are, they = ("is", "it runs") if len(builds) == 1 else ("are", "they run")
     yield Finding(
-        cause="no_gpu_runtime" if hosted else "driver_not_loaded",
+        cause=cause,
         severity="warning",
-        summary=f"{names} is built for CUDA {builds[0].cuda}, and this machine has no NVIDIA driver: it will run on the CPU or refuse to",
+        summary=f"{names} {are} built for CUDA, and {place}: {they} on the CPU or not at all",
         evidence=(fact("driver", "no NVIDIA driver was found"), *(fact("frameworks", one.label) for one in builds)),
         confidence=0.9,
     )

@@ -64,6 +64,8 @@ class Diagnosis:
     findings: tuple[Finding, ...] = ()
     lines: int = 0
     """Lines of the log, 0 where there was none."""
+    note: str | None = None
+    """What is to be known of the machine where nothing was found."""
 
     @property
     def is_error(self) -> bool:

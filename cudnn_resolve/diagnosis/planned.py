@@ -18,19 +18,25 @@ if TYPE_CHECKING:
 _SHOWN = 5
 _ROUNDS = 300
 """Steps of the search for a plan that is only proposed; `apply` searches on."""
+_ALL_ROUNDS = 900
+"""The same for all such searches: several families of majors, and each installed companion, are tried."""
 _EXPLAINED = 200
 """A search that failed after more steps is not explained: each explanation takes many such searches."""
 
 
-def planned(text: str, command: str, facts: Facts, book: Book, wishes: Request | None = None) -> Iterator[Remedy]:
+def planned(
+    text: str, command: str, facts: Facts, book: Book, wishes: Request | None = None, *, brings: frozenset[str] = frozenset()
+) -> Iterator[Remedy]:
     """The remedy with what it would change here; where there is no such plan, the nearest that there is.
 
-    `wishes` says how the user wants plans made; the command repeats it.
+    `wishes` says how the user wants plans made; the command repeats it. A plan of wheels alone that has none of `brings` helps nothing.
     """
     plan = _plan(_targets(command), facts, book, wishes)
     command = repeated(command, wishes)
     if plan is None:
         yield Remedy(text=text, command=command)
+    elif plan.conflict is None and brings and not plan.apt and not brings & {one.name for one in plan.pip}:
+        return
     elif plan.conflict is None:
         yield Remedy(text=f"{text}: {_changes(plan)}", command=command)
     else:
@@ -80,11 +86,15 @@ def _plan(targets: list[str], facts: Facts, book: Book, wishes: Request | None) 
     from cudnn_resolve.resolution.conflict import explain
     from cudnn_resolve.resolution.model import Resolution
     from cudnn_resolve.resolution.resolve import attempt
+    from cudnn_resolve.resolution.universe import Budget
 
     try:
         request = replace(wishes or Request(targets=()), targets=tuple(parse_target(one, book) for one in targets))
         machine = machine_of(facts, book)
-        found = attempt(book, machine, request, rounds=_ROUNDS)
+        budget = Budget(_ALL_ROUNDS)
+        found = attempt(book, machine, request, rounds=_ROUNDS, budget=budget)
+        if budget.left <= 0:
+            return None  # what was found may not be the best, and what was not may be there
         if isinstance(found, Resolution):
             return make_plan(facts, found, book)
         long = found.exhausted or found.rounds > _EXPLAINED
@@ -99,6 +109,10 @@ def _changes(plan: Plan) -> str:
     words += [f"apt {one.name}" for one in plan.apt if one.action != "keep"]
     if not words:
         ways = [one.value for one in plan.environment if one.kind != "none"]
-        return f"nothing is to be installed; the loader needs {'; '.join(ways[:2])}" if ways else "every package fits already"
+        return (
+            f"nothing is to be installed; the loader needs {'; '.join(ways[:2])}"
+            if ways
+            else "every package here fits already: what is wrong is in another environment, or in what the loader finds"
+        )
     more = len(words) - _SHOWN
     return ", ".join(words[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

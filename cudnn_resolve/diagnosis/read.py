@@ -61,15 +61,17 @@ class Reader:
             yield from found
 
     def _line(self, line: Line) -> None:
-        if self._look(line, line.text):
+        found, begun = self._look(line, line.text)
+        if found:
             if self._enough(line):
                 self._scanner.forget(line)
             return
         if line.number <= _GLUED_LINES and 40 <= len(line.text) < 400:
             following = line.following(1)
-            if following and following[0] and self._look(line, line.text + following[0], glued=True):
+            if following and following[0] and any(self._look(line, line.text + following[0], across=len(line.text))):
                 return
-        self._scanner.forget(line)
+        if not begun or self._enough(line):
+            self._scanner.forget(line)
 
     def _enough(self, line: Line) -> bool:
         """True for a line that came so often that further ones like it say nothing new."""
@@ -78,10 +80,13 @@ class Reader:
             self._often[line.shape] = count
         return count > _OFTEN
 
-    def _look(self, line: Line, text: str, *, glued: bool = False) -> bool:
-        """True where something was found, or where a message that goes over lines may begin."""
+    def _look(self, line: Line, text: str, *, across: int = 0) -> tuple[bool, bool]:
+        """Whether something was found, and whether a message that goes over lines may begin.
+
+        With `across`, of two lines without the break between them only what goes over it counts.
+        """
         low = text.lower()
-        found = False
+        found = begun = False
         tried: set[int] = set()
         near = dict.fromkeys(anchor for word in words_of(low.encode("utf-8", "replace")) for anchor in self._index.anchors(word))
         for anchor in (*near, *self._index.always):
@@ -92,14 +97,14 @@ class Reader:
                     continue
                 tried.add(id(form))
                 span = form.symptom.span
-                if glued and (span > 1 or form.symptom.role == "context"):
+                if across and (span > 1 or form.symptom.role == "context"):
                     continue
                 whole = joined(line, span) if span > 1 else text
-                found |= span > 1
-                for fields, at in form.find(whole):
+                begun |= span > 1
+                for fields, at in form.find(whole, across):
                     found = True
                     self._keep(form.symptom, line.number, whole, at, fields)
-        return found
+        return found, begun
 
     def _keep(self, symptom: Symptom, number: int, text: str, at: int, fields: dict[str, Any]) -> None:
         self.counts[symptom.id] = self.counts.get(symptom.id, 0) + 1
@@ -121,7 +126,7 @@ class _Form:
         self._patterns: list[re.Pattern[str]] | None = None
         self._kinds: dict[str, str] = {}
 
-    def find(self, text: str) -> Iterator[tuple[dict[str, Any], int]]:
+    def find(self, text: str, across: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
         if self._patterns is None:
             self._patterns = [re.compile(expand(one)) for one in self.symptom.pattern]
             for one in self.symptom.pattern:
@@ -129,6 +134,8 @@ class _Form:
         for pattern in self._patterns:
             count = 0
             for match in pattern.finditer(text):
+                if across and not match.start() < across < match.end():
+                    continue
                 fields = self._fields(match.groupdict())
                 if fields is not None and all(holds(one, fields) for one in self.symptom.when):
                     yield fields, match.start()

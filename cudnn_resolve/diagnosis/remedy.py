@@ -12,7 +12,7 @@ from cudnn_resolve.diagnosis.fitting import is_of_system
 from cudnn_resolve.diagnosis.model import Finding, Remedy
 from cudnn_resolve.diagnosis.place import missing, place_values, wheel_component
 from cudnn_resolve.diagnosis.planned import is_known, is_possible, planned, repeated
-from cudnn_resolve.diagnosis.release import release_values
+from cudnn_resolve.diagnosis.release import release_values, wanted_of
 from cudnn_resolve.diagnosis.specifier import is_version, requirements_of
 from cudnn_resolve.diagnosis.system import system_values
 from cudnn_resolve.facts.model import Facts, or_none
@@ -111,9 +111,7 @@ def _of(finding: Finding, situation: Situation, book: Book, *, tried: bool) -> I
         return
     matches = situation.matches.get(finding.cause, ())
     values = _values(finding, matches, situation, book)
-    features = situation.features | _features(matches, situation)
-    if is_of_system(matches, situation.facts):
-        features = features | {"other-system"}
+    features = situation.features | _features(matches, situation) | _at_fault(matches, situation.facts)
     vague = []
     for row in book.helps():
         if row.cause != finding.cause or any(one not in features for one in row.needs) or any(one in features for one in row.unless):
@@ -128,7 +126,8 @@ def _of(finding: Finding, situation: Situation, book: Book, *, tried: bool) -> I
         elif tried and command.startswith("cudnn-resolve apply -f ") and situation.facts is not None:
             same = command.replace(values["targets"], values["same_targets"])
             stays = same != command and is_possible(same, situation.facts, book, situation.wishes)
-            yield from planned(text, same if stays else command, situation.facts, book, situation.wishes)
+            brings = frozenset(shlex.split(values.get("wheel", ""))) if finding.cause == "cuda_runtime_missing" else frozenset()
+            yield from planned(text, same if stays else command, situation.facts, book, situation.wishes, brings=brings)
         else:
             yield Remedy(text=text, command=repeated(_plainly(command, situation.facts), situation.wishes))
     if not finding.remedy:
@@ -154,6 +153,13 @@ def _filled(template: str, values: Mapping[str, str]) -> str | None:
                 return None
             out.append(values[name])
     return "".join(out)
+
+
+def _at_fault(matches: Iterable[Match], facts: Facts | None) -> set[str]:
+    """What is at fault where other remedies help then: the system, for which there are no wheels, or a library of the driver."""
+    matches = list(matches)
+    found = {"other-system"} if is_of_system(matches, facts) else set()
+    return found | {"driver-library" for one in matches if one.symptom.id == "libcuda-in-wsl"}
 
 
 def _features(matches: Iterable[Match], situation: Situation) -> set[str]:
@@ -189,7 +195,8 @@ def _values(finding: Finding, matches: Iterable[Match], situation: Situation, bo
     for match in matches:
         for name, value in match.fields.items():
             values.setdefault(name, _shown(value))
-    built = next((one.fields["built"] for one in matches if isinstance(one.fields.get("built"), CudnnVersion)), None)
+    wanted = [one.fields[name] for one in matches for name in ("built", "least") if isinstance(one.fields.get(name), CudnnVersion)]
+    built = max(wanted[:2], default=None)
     if built is not None:
         values["built"], values["next"] = f"{built.major}.{built.minor}", str(built.major + 1)
     alias = next((one.fields["alias"] for one in matches if "alias" in one.fields), None)
@@ -204,9 +211,9 @@ def _values(finding: Finding, matches: Iterable[Match], situation: Situation, bo
     values |= place_values(matches, situation.facts, python, book)
     values |= release_values(matches, situation.facts, book)
     values |= system_values(matches, situation.facts, book)
-    targets = _targets(matches, situation, book, free=finding.cause in _FREE)
+    targets = _targets(finding.cause, matches, situation, book, free=finding.cause in _FREE)
     values["targets"] = " ".join(f"-f {shlex.quote(one)}" for one in targets) or "-f FRAMEWORK"
-    same = _targets(matches, situation, book, free=False) if finding.cause in _BY_BUILD else targets
+    same = _targets(finding.cause, matches, situation, book, free=False) if finding.cause in _BY_BUILD else targets
     values["same_targets"] = " ".join(f"-f {shlex.quote(one)}" for one in same) or values["targets"]
     values["framework"] = targets[0].split("=")[0] if targets else "FRAMEWORK"
     return values
@@ -274,7 +281,7 @@ def _built_for(situation: Situation, book: Book) -> Iterator[str]:
     for name, version in situation.frameworks:
         framework = book.framework_of(name)
         for build in book.framework(framework).builds if framework else ():
-            if build.cuda is not None and build.version == version.partition("+")[0] and build.index == "default":
+            if build.cuda is not None and build.package == name and build.version == version.partition("+")[0] and build.index == "default":
                 yield f"cu{build.cuda.major}"
 
 
@@ -305,7 +312,7 @@ def _is_soname(book: Book, library: Library, major: int) -> bool:
     return library.major in (None, major) if soname is None else library.version is None or soname == library.file
 
 
-def _targets(matches: Iterable[Match], situation: Situation, book: Book, *, free: bool) -> list[str]:
+def _targets(cause: str, matches: Iterable[Match], situation: Situation, book: Book, *, free: bool) -> list[str]:
     """The frameworks to plan for: those that the messages name, else those that are installed or that the log shows.
 
     `free`: in any version, else in the one that is told.
@@ -313,13 +320,23 @@ def _targets(matches: Iterable[Match], situation: Situation, book: Book, *, free
     named = [one.symptom.framework for one in matches if one.symptom.framework]
     told = {framework: version for name, version in reversed(situation.frameworks) if (framework := book.framework_of(name))}
     asked = [framework for name in named if (framework := _framework(name, book))]
-    chosen = list(dict.fromkeys((*asked, *told))) or _guess(matches)
+    chosen = _meant(cause, matches, told, book) or list(dict.fromkeys((*asked, *told))) or _guess(matches)
     out = []
     for framework in chosen[:4]:
         package = next((name for name, _ in situation.frameworks if book.framework_of(name) == framework), framework)
         version = told.get(framework)
         out.append(f"{_plain(package, framework)}=={version.partition('+')[0]}" if version and not free else _plain(package, framework))
     return out
+
+
+def _meant(cause: str, matches: Iterable[Match], told: Mapping[str, str], book: Book) -> list[str]:
+    """The one framework that a finding about packages is about, where it can be told: the others there have no part in it."""
+    matches = list(matches)
+    if cause == "framework_pkg_mismatch":
+        return [one for one in _guess(matches) if one in told]
+    wanted = wanted_of(matches) if cause in ("pip_wheel_unavailable_for_python", "pip_pin_unavailable") else None
+    framework = book.framework_of(wanted.name) if wanted is not None else None
+    return [framework] if framework is not None else []
 
 
 def _plain(package: str, framework: str) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
 
 _EQUAL = re.compile(r"= ?([0-9][\w.+~:-]{0,60})")
-_VERSION = re.compile(r"(\d{1,9})[\w.~:-]{0,60}?(\+cuda[\d.]{1,8})?")
+_VERSION = re.compile(r"(\d{1,9})[\w.~:-]{0,60}?(\+cuda\d{1,2}\.)?[\d.]{0,8}")
 _OURS = re.compile(
     r"(?:lib)?(?:nvidia|cuda|cudnn)(?:[\w.+-]{0,80})|(?:tensorrt|nsight|gds|libnccl|libcu(?:blas|dart|fft|file|pti|rand|solver|sparse|tensor)"
     r"|libnpp|libnv(?:infer|onnxparsers?|jpeg|jitlink|fatbin|vm|ptxcompiler|toolsext|parsers?|rtc|blas)|libxnvctrl"
@@ -30,7 +30,8 @@ _REPO = re.compile(r"/compute/cuda/repos/([a-z]{2,12}\d{2,4})/(x86_64|sbsa|aarch
 def system_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dict[str, str]:
     """Fields for commands, as far as the messages give them.
 
-    `together` names packages with the version that they agree on, `newest` any release of the wanted major, `in_the_way` the package that
+    `together` names packages with the version that they agree on, `newest` any release of the wanted major (of cuDNN for the
+    same major of CUDA, `newest_of_any` for whichever there is), `in_the_way` the package that
     owns the file and `archive` what could not be unpacked over it, `keyring` the address of NVIDIA's package with the key, `switched_off`
     the command that leaves a repository out.
     """
@@ -85,7 +86,10 @@ def _of(found: dict[str, str]) -> dict[str, str]:
         return values
     numbers = _VERSION.fullmatch(version or "")
     if numbers is not None:
-        values["newest"] = shlex.quote(f"{package}={numbers[1]}.*{numbers[2] or ''}")
+        # Within one major of CUDA every release of cuDNN serves every CUDA.
+        values["newest"] = shlex.quote(f"{package}={numbers[1]}.*{numbers[2] or ''}{'*' if numbers[2] else ''}")
+        if numbers[2]:
+            values["newest_of_any"] = shlex.quote(f"{package}={numbers[1]}.*")
     if "archive" in found:
         values["archive"] = shlex.quote(found["archive"])
     values["in_the_way"] = shlex.quote(package)

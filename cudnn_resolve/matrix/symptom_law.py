@@ -28,6 +28,7 @@ DERIVED = frozenset(
         "windows",
         "no-driver",
         "driver-seen",
+        "driver-library",
         "hosted-notebook",
         "numpy-too-new",
         "protobuf-too-old",
@@ -45,7 +46,7 @@ FIELDS = frozenset(
         *("python", "targets", "framework", "wheel", "cudnn_wheel", "declared", "major", "built", "next", "numpy_before"),
         *("away", "on_path", "wheels_on_path"),
         *("name", "wanted", "nearest", "nearest_here", "outside", "renamed", "same", "here", "line", "index"),
-        *("extension_name", "nvcc", "together", "newest", "in_the_way", "archive", "keyring", "switched_off"),
+        *("extension_name", "nvcc", "together", "newest", "newest_of_any", "in_the_way", "archive", "keyring", "switched_off"),
     }
 )
 """Fields of remedies that the program works out: see `diagnosis/remedy`, `place`, `release` and `system`."""

@@ -7,9 +7,10 @@ from typing import Any
 
 from cudnn_resolve.diagnosis.model import Diagnosis, Finding
 from cudnn_resolve.report.level import level
-from cudnn_resolve.report.text import Style, clean, shorten, wrap
+from cudnn_resolve.report.text import Style, clean, wrap
 
 SCHEMA = "cudnn-resolve/doctor/1"
+_EVIDENCE_LINES, _NARROWEST = 5, 53
 _COLORS = {"error": "red", "warning": "yellow", "info": "dim"}
 
 
@@ -33,9 +34,15 @@ def _encode(finding: Finding) -> dict[str, Any]:
 def render(diagnosis: Diagnosis, *, style: Style, width: int) -> str:
     """The findings for a reader at a terminal."""
     if not diagnosis.findings:
-        return "Nothing wrong was found.\n"
+        return f"Nothing wrong was found{_where(diagnosis)}.\n"
     blocks = ["\n".join(_text(one, style, width)) for one in diagnosis.findings]
     return "\n\n".join(blocks) + "\n"
+
+
+def _where(diagnosis: Diagnosis) -> str:
+    """In what nothing was found."""
+    lines = f" in {diagnosis.lines} line{'s' if diagnosis.lines > 1 else ''} of the log" if diagnosis.lines else ""
+    return lines + (f"; {diagnosis.note}" if diagnosis.note else "")
 
 
 def _text(finding: Finding, style: Style, width: int) -> list[str]:
@@ -43,7 +50,9 @@ def _text(finding: Finding, style: Style, width: int) -> list[str]:
     lines = [f"{head} ({finding.confidence:.0%})", *wrap(clean(finding.summary), width=width, first="  ")]
     for one in finding.evidence:
         where = f"line {one.line}" if one.line is not None else one.source
-        lines.append(f"  {style(f'{where:>9}', 'dim')}  {shorten(clean(one.text), max(width - 13, 40))}")
+        text = wrap(clean(one.text), width=max(width, _NARROWEST), first=f"  {where:>9}  ", rest=" " * 13)
+        text = text if len(text) <= _EVIDENCE_LINES else [*text[: _EVIDENCE_LINES - 1], f"{text[_EVIDENCE_LINES - 1]}..."]
+        lines += [f"  {style(f'{where:>9}', 'dim')}{text[0][2 + max(len(where), 9) :]}", *text[1:]]
     if finding.undecided:
         lines.extend(wrap(clean(finding.undecided), width=width, first="  not decided: "))
     for number, remedy in enumerate(finding.remedy, 1):
@@ -56,7 +65,7 @@ def _text(finding: Finding, style: Style, width: int) -> list[str]:
 def markdown(diagnosis: Diagnosis) -> str:
     """The findings for an issue or a chat: secrets, user names and home directories are left out."""
     if not diagnosis.findings:
-        return "**cudnn-resolve doctor**: nothing wrong was found.\n"
+        return f"**cudnn-resolve doctor**: nothing wrong was found{_where(diagnosis)}.\n"
     parts = ["### cudnn-resolve doctor", *("\n".join(_markdown(one)) for one in diagnosis.findings)]
     return "\n\n".join(parts) + "\n"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.errors import UsageError
@@ -26,7 +27,7 @@ from cudnn_resolve.resolution.rule import LIBRARIES
 from cudnn_resolve.resolution.runtime import Runtime, repositories
 from cudnn_resolve.resolution.settle import settle
 from cudnn_resolve.resolution.solve import ROUNDS, Solved
-from cudnn_resolve.resolution.universe import Universe
+from cudnn_resolve.resolution.universe import Budget, Universe
 from cudnn_resolve.resolution.wish import with_wishes
 from cudnn_resolve.version import DriverVersion
 
@@ -69,24 +70,38 @@ def with_what_remains(book: Book, machine: Machine, request: Request, found: Res
 
 
 def attempt(
-    book: Book, machine: Machine, request: Request, near: dict[str, str] | None = None, rounds: int = ROUNDS
+    book: Book,
+    machine: Machine,
+    request: Request,
+    near: dict[str, str] | None = None,
+    rounds: int = ROUNDS,
+    *,
+    budget: Budget | None = None,
 ) -> Resolution | Failure:
     """The resolution, or the failure without its explanation.
 
     Installed packages that are built for one version of a framework move along; one for which no release fits is left behind
-    and named. Where the Python is unknown, each one is tried.
+    and named. Where the Python is unknown, each one is tried. `rounds` bounds each search for it, `budget` all of them together.
     """
     offline = request.source is not None and request.source.offline
-    found = _on_some_python(book, machine, request, near, min(rounds, CLOSED_ROUNDS) if offline else rounds, closed=offline)
-    return _on_some_python(book, machine, request, near, rounds, closed=False) if offline and isinstance(found, Failure) else found
+    first = min(rounds, CLOSED_ROUNDS) if offline else rounds
+    make = partial(_universe, book, near, budget)
+    found = _on_some_python(machine, request, first, partial(make, closed=offline))
+    return _on_some_python(machine, request, rounds, partial(make, closed=False)) if offline and isinstance(found, Failure) else found
 
 
-def _on_some_python(
-    book: Book, machine: Machine, request: Request, near: dict[str, str] | None, rounds: int, *, closed: bool
-) -> Resolution | Failure:
+def _universe(
+    book: Book, near: dict[str, str] | None, budget: Budget | None, machine: Machine, request: Request, *, closed: bool
+) -> Universe:
+    made = Universe(book, machine, request, near=near, closed=closed)
+    made.budget = budget
+    return made
+
+
+def _on_some_python(machine: Machine, request: Request, rounds: int, make: Callable[[Machine, Request], Universe]) -> Resolution | Failure:
     """The answer on the machine's Python, or on the first that has one where that is unknown."""
     if machine.python is not None:
-        return _attempt(Universe(book, machine, settle(request, machine), near=near, closed=closed), rounds)
+        return _attempt(make(machine, settle(request, machine)), rounds)
     failure: Failure | None = None
     refusal: UsageError | None = None
     for python in PYTHONS:
@@ -96,7 +111,7 @@ def _on_some_python(
         except UsageError as error:
             refusal = refusal or error
             continue
-        found = _attempt(Universe(book, one, settled, near=near, closed=closed), rounds)
+        found = _attempt(make(one, settled), rounds)
         if isinstance(found, Resolution):
             return found
         failure = failure or found

@@ -54,12 +54,21 @@ def solve(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> So
     """The first consistent choice in the order of preference, or what stood in the way."""
     notes = Notes(universe)
     universe.chosen.clear()
+    most = rounds if universe.budget is None else min(rounds, universe.budget.left)
+    if most <= 0:
+        return Failure(rejections=(), causes=(), rounds=0, exhausted=True)
     try:
-        state = _Search(Provider(universe), notes).resolve(list(needs), max_rounds=rounds)
+        return _solved(_Search(Provider(universe), notes).resolve(list(needs), max_rounds=most), notes)
     except ResolutionImpossible as error:
         return Failure(rejections=_rejections(notes), causes=tuple(_reasons(error.causes, None)), rounds=notes.rounds)
     except ResolutionTooDeep:
         return Failure(rejections=_rejections(notes), causes=(), rounds=notes.rounds, exhausted=True)
+    finally:
+        if universe.budget is not None:
+            universe.budget.left -= notes.rounds
+
+
+def _solved(state: Any, notes: Notes) -> Solved:
     wanted = _wanted(state)
     pins = {
         name: Pin(candidate=candidate, reasons=tuple(_reasons(state.criteria[name].information, candidate)))

@@ -32,6 +32,13 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.model import Need, Request
 
 
+class Budget:
+    """Steps that are left to all the searches for one answer together."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
 class Universe:
     """Candidates and needs for one request on one machine."""
 
@@ -57,6 +64,8 @@ class Universe:
 
         Else it may be left to the installer, or be a release that the tables know though nobody knows what it requires.
         """
+        self.budget: Budget | None = None
+        """None = each search has its own bound alone."""
         self.shelf = shelf_of(book, machine, request)
         self.chosen: dict[str, Candidate] = {}
         """What the running solve has pinned; only ever used to order candidates."""

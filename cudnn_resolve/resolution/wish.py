@@ -31,6 +31,7 @@ def with_wishes(universe: Universe, found: Solved, companions: Sequence[str], ro
     if not wishes:
         return universe, found
     other = Universe(universe.book, universe.machine, universe.request, near=universe.near, wishes=wishes, closed=universe.closed)
+    other.budget = universe.budget
     answer = search(other, list(derive(universe.request, companions, other.shelf.applies)), rounds)
     better = isinstance(answer, Solved) and _frameworks(answer) == _frameworks(found) and _count(answer) < _count(found)
     return (other, answer) if better and isinstance(answer, Solved) else (universe, found)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import cudnn_resolve
+from cudnn_resolve.cli.parser import Parser
 from tests.functional.test_cli import is_explained, run
 
 MACHINES = Path(__file__).parents[1] / "machines"
@@ -38,9 +39,10 @@ def test_a_log_gives_cause_evidence_and_remedy(log: str) -> None:
     assert "$ cudnn-resolve apply" in done.stdout
 
 
-def test_json_is_the_contract(log: str) -> None:
+def test_json_is_the_contract_and_what_the_library_gives(log: str) -> None:
     done = run("doctor", log, "--no-facts", "--format", "json")
     told = json.loads(done.stdout)
+    assert cudnn_resolve.doctor(log, no_facts=True) == told
     assert told["schema"] == "cudnn-resolve/doctor/1"
     finding = told["findings"][0]
     assert {"cause", "severity", "summary", "evidence", "remedy", "confidence"} <= set(finding)
@@ -80,7 +82,7 @@ def test_harmless_lines_end_with_exit_code_0() -> None:
     done = run("doctor", "-", "--no-facts", input=noise, stdin=None)
     assert done.returncode == 0
     assert "harmless" in done.stdout
-    assert run("doctor", "-", "--no-facts", input="epoch 1\n", stdin=None).stdout == "Nothing wrong was found.\n"
+    assert run("doctor", "-", "--no-facts", input="epoch 1\n", stdin=None).stdout == "Nothing wrong was found in 1 line of the log.\n"
 
 
 def test_a_warning_that_stands_alone_is_mentioned_and_beside_a_failure_it_is_the_cause(tmp_path: Path) -> None:
@@ -116,7 +118,17 @@ def test_what_cannot_be_is_explained(tmp_path: Path) -> None:
     assert is_explained(run("doctor", str(tmp_path / "none.log"), "--no-facts"), 2, "none.log")
     assert is_explained(run("doctor", str(tmp_path), "--no-facts"), 2, "is a directory")
     assert is_explained(run("doctor", "--no-facts"), 2, "--no-facts")
-    assert is_explained(run("doctor", "-", "--facts", "-"), 2, "standard input")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [(["-", "--facts", "-"], "standard input"), (["-", "--no-facts", "--facts", "x.json"], "--facts names the machine")]
+)
+def test_options_that_contradict_one_another_are_refused(words: list[str], said: str) -> None:
+    from cudnn_resolve.cli import doctor
+    from cudnn_resolve.errors import UsageError
+
+    with pytest.raises(UsageError, match=said):
+        doctor.run(parser().parse(words))
 
 
 def test_fix_says_what_helps_where_apply_cannot(log: str) -> None:
@@ -152,11 +164,6 @@ def test_fix_hands_the_remedy_to_apply(monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctor.mend(Diagnosis(), Namespace(yes=True), Options()) == 0
 
 
-def test_the_library_gives_what_json_prints(log: str) -> None:
-    printed = json.loads(run("doctor", log, "--no-facts", "--format", "json").stdout)
-    assert cudnn_resolve.doctor(log, no_facts=True) == printed
-
-
 def test_a_package_that_is_laid_anew_keeps_its_version_and_the_rest(tmp_path: Path) -> None:
     told = json.loads((MACHINES / "torch-cuda13.json").read_text())
     installed = told["packages"]["pip"]
@@ -178,4 +185,12 @@ def test_an_environment_of_the_system_is_not_laid_anew() -> None:
 
 
 def test_help_says_what_fix_does() -> None:
-    assert "first finding" not in run("doctor", "--help").stdout
+    assert "first finding" not in parser().format_help()
+
+
+def parser() -> Parser:
+    from cudnn_resolve.cli import doctor
+
+    made = Parser(prog="cudnn-resolve doctor", description="")
+    doctor.add_arguments(made)
+    return made

@@ -87,8 +87,8 @@ def test_python_or_system(log: str, python: str | None, platform: dict[str, Any]
     found = first(log, python, platform)
     assert found.cause == "pip_wheel_unavailable_for_python"
     assert said in found.summary
-    which = not any(one in found.summary for one in (" or ", "this Python and platform"))
-    assert (found.undecided is None) == (which and "has no wheel for this system" not in found.summary and "six" not in found.summary)
+    open_ = any(one in found.summary for one in (" or another", " or could", "this Python and platform"))
+    assert (found.undecided is not None) == open_
 
 
 @pytest.mark.parametrize(

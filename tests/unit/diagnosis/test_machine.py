@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cudnn_resolve.diagnosis import planned
 from cudnn_resolve.diagnosis.diagnose import diagnose
 from cudnn_resolve.diagnosis.machine_check import diagnose_facts
 from cudnn_resolve.diagnosis.model import Finding
@@ -140,9 +141,14 @@ def test_every_declared_wheel_that_is_lacking_is_named(facts: dict[str, Any], se
     [one] = [one for one in findings(packages=packages, **facts) if one.cause == "cuda_runtime_missing"]
     assert one.severity == severity
     assert "torch 2.4.1 declares 2 NVIDIA packages that are not installed: nvidia-cublas-cu12, nvidia-cudnn-cu12" in one.summary
+
+
+def test_every_declared_wheel_that_is_lacking_is_in_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planned, "_ALL_ROUNDS", 1)
     log = "ImportError: libcublas.so.12: cannot open shared object file: No such file or directory\n"
-    found = _with(log, packages=packages, **facts)[0]
-    assert ("nvidia-cublas-cu12, nvidia-cudnn-cu12" in found.summary) == (severity == "error")
+    packages = {"pip": {"torch": "2.4.1", "nvidia-nccl-cu12": "2.20.5"}, "requires": {"torch": DECLARED}}
+    found = _with(log, packages=packages, cuda_toolkits=[])[0]
+    assert "nvidia-cublas-cu12, nvidia-cudnn-cu12" in found.summary
     assert any("pip install nvidia-cublas-cu12==12.1.3.1 nvidia-cudnn-cu12==9.1.0.70 && " in str(remedy.command) for remedy in found.remedy)
 
 
@@ -274,3 +280,62 @@ def test_a_libcudnn_that_comes_without_its_parts_is_served_from_elsewhere_or_not
     for one in found:
         assert "brings libcudnn.so.9 itself and nothing else of cuDNN" in one.summary
         assert [remedy.command for remedy in one.remedy] == ["cudnn-resolve apply -f ctranslate2==4.6.0"], "which no reinstallation mends"
+
+
+def test_a_plan_that_takes_long_is_proposed_without_what_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All searches for it have one bound together; what they found before it may not be the best, and is not told."""
+    facts = {"driver": {"version": "550.54.15"}, "gpus": [T4], "packages": {"pip": {"torch": "2.11.0"}}}
+    for rounds, text in ((10_000, "torch 2."), (1, "")):
+        monkeypatch.setattr(planned, "_ALL_ROUNDS", rounds)
+        first = diagnose(None, from_mapping({**LINUX, **facts}, "test"), book()).findings[0].remedy[0]
+        assert first.command == "cudnn-resolve apply -f torch"
+        assert text in first.text
+        assert (": " in first.text) == bool(text)
+
+
+@pytest.mark.parametrize(
+    ("container", "cause"), [(None, "driver_not_loaded"), ("docker", "container_gpu_not_passed"), ("colab", "no_gpu_runtime")]
+)
+def test_a_driver_that_is_not_there_is_looked_for_where_it_would_come_from(container: str | None, cause: str) -> None:
+    packages = {"pip": {"torch": "2.4.1+cu121", "jax": "0.4.30", "jaxlib": "0.4.30+cuda12.cudnn91"}}
+    [one] = [one for one in findings(driver=None, gpus=[], container={"kind": container}, packages=packages) if "driver" in one.summary]
+    assert (one.cause, one.severity) == (cause, "warning")
+
+
+def test_where_nothing_wants_a_driver_none_is_missed() -> None:
+    found = diagnose(None, from_mapping({**LINUX, "driver": None, "gpus": []}, "test"), book())
+    assert (found.findings, found.note) == ((), "there is no NVIDIA driver here, and no framework that wants one")
+
+
+ALL = {"torch": "2.6.0+cu124", "tensorflow": "2.18.0", "jax": "0.5.2", "cupy-cuda12x": "13.3.0", "nvidia-cublas-cu12": "12.5.3.2"}
+
+
+@pytest.mark.parametrize(
+    ("log", "there", "not_there"),
+    [
+        (
+            "ERROR: Could not find a version that satisfies the requirement tensorflow==2.8.0 (from versions: 2.12.0, 2.18.0)\n",
+            ["cudnn-resolve plan -f tensorflow", "cudnn-resolve matrix show tensorflow"],
+            "-f torch",
+        ),
+        ("RuntimeError: operator torchvision::nms does not exist\n", ["cudnn-resolve apply -f torch"], "-f jax"),
+        ("ImportError: libcublas.so.11: cannot open shared object file\n", ["pip install nvidia-cublas-cu11 &&"], "cudnn-resolve apply"),
+        ("libcudnn_ops_infer.so.8: cannot open shared object file: No such file or directory\n", ["'nvidia-cudnn-cu12==8.*'"], "cu11"),
+    ],
+)
+def test_a_remedy_is_about_what_the_message_is_about(log: str, there: list[str], not_there: str) -> None:
+    """Other frameworks of the machine, and a plan that does not bring what is missing, are no part of it."""
+    facts = {"driver": {"version": "550.54.15"}, "gpus": [T4], "packages": {"pip": ALL}}
+    cudnn = [{"version": "9.3.0.75", "soname": 9, "path": "/v/nvidia/cudnn/lib", "source": "pip"}]
+    commands = [one.command for one in _with(log, **facts, cudnn=cudnn)[0].remedy if one.command]
+    for one in there:
+        assert any(one in command for command in commands), commands
+    assert not [command for command in commands if not_there in command]
+
+
+def test_a_note_of_the_facts_is_no_evidence_for_an_error_of_the_log() -> None:
+    log = "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).\n"
+    packages = {"pip": {"tensorflow": "2.18.0"}}
+    found = _with(log, driver={"version": "550.54.15"}, packages=packages)
+    assert [(one.cause, one.severity) for one in found][:2] == [("driver_too_old", "error"), ("driver_too_old", "info")]
+    assert [one.source for one in found[0].evidence] == ["log"]

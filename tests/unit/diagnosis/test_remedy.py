@@ -67,7 +67,8 @@ def offered(requirement: str, versions: str) -> str:
             " libcudnn8-dev : Depends: libcudnn8 (= 8.9.2.26-1+cuda12.1) but it is not going to be installed\n",
             "libcudnn8=8.9.2.26-1+cuda12.1 libcudnn8-dev=8.9.2.26-1+cuda12.1",
         ),
-        ("E: Version '8.0.4.30-1+cuda11.1' for 'libcudnn8' was not found\n", "apt-get install 'libcudnn8=8.*+cuda11.1'"),
+        ("E: Version '8.0.4.30-1+cuda11.1' for 'libcudnn8' was not found\n", "apt-get install 'libcudnn8=8.*+cuda11.*'"),
+        ("E: Version '8.0.4.30-1+cuda11.1' for 'libcudnn8' was not found\n", "apt-get install 'libcudnn8=8.*'"),
         ("E: Version '8.0.4.30-1' for 'libcudnn8' was not found\n", "apt-get install 'libcudnn8=8.*'"),
         (
             (

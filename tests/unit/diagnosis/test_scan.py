@@ -91,3 +91,14 @@ def _finish(log: bytes) -> Iterator[Line]:
 def test_text_is_cleaned() -> None:
     assert plain("\x1b[1;31mcouldn\u2018t\x1b[0m \u201cx\u201d\x07".encode()) == 'couldn\'t "x"'
     assert plain(b"\xff\xfebad") == "\ufffd\ufffdbad"
+
+
+def test_a_line_before_a_message_is_no_part_of_it() -> None:
+    """Two lines are one only where the message goes over the break between them, as a terminal wraps it."""
+    from tests.written_logs import judged
+
+    before = "python -m pip install --upgrade torch torchvision\n"
+    message = "ImportError: libcublas.so.11: cannot open shared object file: No such file or directory\n"
+    assert [one.line for one in judged(before + message).findings[0].evidence] == [2]
+    wrapped = before + message[:50] + "\n" + message[50:]
+    assert [one.line for one in judged(wrapped).findings[0].evidence] == [2]
