@@ -250,9 +250,12 @@ def _library_values(matches: list[Match], situation: Situation, book: Book) -> d
         values["declared"] = shlex.join(declared)
     values["nvcc"] = "nvidia-cuda-nvcc" if _is_cuda_13(matches, beside, situation) else "nvidia-cuda-nvcc-cu12"
     majors = [one.major for one in libraries if one.family == "cudnn" and one.major is not None]
-    known = {build.cuda_major for build in book.cudnn_builds() if build.wheel and build.version.major in majors[:1]}
+    built = [one.fields["built"].major for one in matches if isinstance(one.fields.get("built"), CudnnVersion)]
+    wanted = (majors or built)[:1]
+    known = {build.cuda_major for build in book.cudnn_builds() if build.wheel and build.version.major in wanted}
     suffix = next((one for one in (*sorted(beside), "cu12", "cu13", "cu11") if one.removeprefix("cu") in map(str, known)), None)
-    values["cudnn_wheel"] = f"nvidia-cudnn-{suffix or 'cu12'}"
+    if known or not wanted:  # of cuDNN 7 and older there are no wheels
+        values["cudnn_wheel"] = f"nvidia-cudnn-{suffix or 'cu12'}"
     if majors:
         values["major"] = str(majors[0])
     owner = next((one.owner for one in (or_none(situation.facts.cudnn) or ()) if one.owner in pip), None) if situation.facts else None
