@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.diagnosis.specifier import is_version, within
-from cudnn_resolve.diagnosis.whole import faults_of
+from cudnn_resolve.diagnosis.whole import faults_of, is_outer_alone
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.matrix.library import Library
 from cudnn_resolve.record import dataclass
@@ -150,7 +150,7 @@ def _copies(facts: Facts, book: Book) -> Iterable[Present]:
     for copy in or_none(facts.cudnn) or ():
         version = _full(copy.version)
         major = copy.soname if copy.soname is not None else version.major if version else None
-        if major is not None:
+        if major is not None and not is_outer_alone(copy):
             broken = "; ".join(faults_of(copy, book)) or None
             yield Present(major=major, version=version, match=None, path=copy.path, wheel=copy.source == "pip", broken=broken)
 

@@ -150,7 +150,7 @@ def _part_cudnn(found: Suspects, case: Case) -> Suspects:
     elif lib.startswith(_OPENED_BY_GRAPH):
         text = f"{lib} is wanted and not found, although libcudnn_graph, which opens it, was: the directory of this cuDNN is not searched"
         found["lib_not_on_path"] = _move(absent, "lib_not_on_path", 4, text, found, [])
-    elif any(one.symptom.id == "loader-cudnn-9-parts" for one in absent.matches):
+    elif any(one.symptom.id == "loader-cudnn-9-parts" for one in absent.matches) and not _is_looked_for(case):
         text = (
             f"the parts of cuDNN 9 ({lib} and its other names) are not found: an older cuDNN is installed, or its directory is not searched"
         )
@@ -162,6 +162,11 @@ def _part_cudnn(found: Suspects, case: Case) -> Suspects:
         )
         found["lib_not_on_path"] = _move(absent, "lib_not_on_path", 3, text, found, [])
     return found
+
+
+def _is_looked_for(case: Case) -> bool:
+    """True where the facts say which copies of cuDNN there are."""
+    return case.facts is not None and not isinstance(case.facts.cudnn, Unknown)
 
 
 def _where(present: Present) -> str:

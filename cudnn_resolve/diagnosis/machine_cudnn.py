@@ -10,7 +10,7 @@ from cudnn_resolve.diagnosis.installed import Installed
 from cudnn_resolve.diagnosis.machine import Machine, as_declared, cudnn_of, fact
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
 from cudnn_resolve.diagnosis.specifier import within
-from cudnn_resolve.diagnosis.whole import faults_of
+from cudnn_resolve.diagnosis.whole import faults_of, is_outer_alone, lacks_of
 from cudnn_resolve.facts.model import CudnnCopy, Unknown
 from cudnn_resolve.version import CudnnVersion
 
@@ -75,7 +75,7 @@ def _cudnn_absent(machine: Machine, one: Installed, built: CudnnVersion, evidenc
 def _cudnn_broken(machine: Machine) -> Iterator[Finding]:
     """Copies of cuDNN with parts missing or of two releases."""
     for copy in machine.cudnn:
-        if copy.parts == () and copy.owner is not None and not copy.owner.startswith(("nvidia-cudnn", "libcudnn")):
+        if is_outer_alone(copy):
             yield from _outer_alone(machine, copy)
             continue
         faults = faults_of(copy, machine.book)
@@ -92,6 +92,27 @@ def _cudnn_broken(machine: Machine) -> Iterator[Finding]:
                 evidence=(fact("cudnn", f"{copy.path}: {why}"),),
                 remedy=tuple(_again(machine, copy)),
                 confidence=0.9 if loaded else 0.6,
+            )
+
+
+def _cudnn_lacks(machine: Machine) -> Iterator[Finding]:
+    """Libraries besides cuDNN's own that a copy needs, where a framework would load that copy."""
+    for copy in machine.cudnn:
+        users = [
+            one for one in machine.installed if copy.path and ((one.would_load and one.would_load.path) or "").startswith(f"{copy.path}/")
+        ]
+        for text in lacks_of(copy) if users else ():
+            opened = text.startswith("opens ")
+            cause = (
+                "zlib_missing" if "libz.so" in text else "driver_incomplete" if "comes with the driver" in text else "cuda_runtime_missing"
+            )
+            yield Finding(
+                cause=cause,
+                severity="warning" if opened or machine.driver_absent else "error",
+                summary=f"the cuDNN {copy.version or copy.soname} that {users[0].label} loads lacks other libraries: {text}",
+                evidence=(fact("cudnn", f"{copy.path}: {text}"),),
+                remedy=as_declared(users[0]) if cause == "cuda_runtime_missing" else (),
+                confidence=0.75,
             )
 
 
@@ -174,4 +195,4 @@ def _two_cudnn(machine: Machine) -> Iterator[Finding]:
         )
 
 
-CHECKS: tuple[Callable[[Machine], Iterator[Finding]], ...] = (_cudnn_loaded, _cudnn_broken, _cudnn_borrowed, _two_cudnn)
+CHECKS: tuple[Callable[[Machine], Iterator[Finding]], ...] = (_cudnn_loaded, _cudnn_broken, _cudnn_lacks, _cudnn_borrowed, _two_cudnn)

@@ -280,6 +280,9 @@ def test_a_libcudnn_that_comes_without_its_parts_is_served_from_elsewhere_or_not
     for one in found:
         assert "brings libcudnn.so.9 itself and nothing else of cuDNN" in one.summary
         assert [remedy.command for remedy in one.remedy] == ["cudnn-resolve apply -f ctranslate2==4.6.0"], "which no reinstallation mends"
+    if cause is not None:
+        log = "Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9.1, libcudnn_ops.so.9, libcudnn_ops.so}\n"
+        assert _with(log, cudnn=[OUTER, *others], problems=problems, **common)[0].cause == cause
 
 
 def test_a_plan_that_takes_long_is_proposed_without_what_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,3 +342,27 @@ def test_a_note_of_the_facts_is_no_evidence_for_an_error_of_the_log() -> None:
     found = _with(log, driver={"version": "550.54.15"}, packages=packages)
     assert [(one.cause, one.severity) for one in found][:2] == [("driver_too_old", "error"), ("driver_too_old", "info")]
     assert [one.source for one in found[0].evidence] == ["log"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("opens libnvrtc.so.12 and libcublasLt.so.12 when it is used, not found from here", ("warning", "cuda_runtime_missing")),
+        ("libcudnn_cnn_infer.so.8 needs libz.so.1, which is not found", ("error", "zlib_missing")),
+        (
+            "libcudnn_ops.so.9, libcudnn_cnn.so.9 need libcuda.so.1, which comes with the driver and is not found",
+            ("error", "driver_incomplete"),
+        ),
+        ("libcudnn_ops.so.9 needs libcublas.so.12, which is not found", ("error", "cuda_runtime_missing")),
+    ],
+)
+def test_what_a_whole_cudnn_lacks_besides_its_parts_is_no_mix(text: str, expected: tuple[str, str]) -> None:
+    copy = {**WHOLE, "complete": True, "problems": [text]}
+    loads = {"cudnn": {"version": "9.3.0.75", "path": f"{WHOLE['path']}/libcudnn.so.9"}, "because": "RPATH leads to it"}
+    torch = {"name": "torch", "version": "2.6.0", "cudnn_built": "9.1.0", "would_load": loads}
+    facts: dict[str, Any] = {"driver": {"version": "580.82.07"}, "gpus": [T4], "packages": {"pip": {"torch": "2.6.0"}}, "cudnn": [copy]}
+
+    assert [(one.severity, one.cause) for one in findings(frameworks=[torch], **facts)] == [expected]
+    assert "cudnn_sublibrary_mix" not in {one.cause for one in findings(frameworks=[], **facts)}
+    log = "OSError: libcudnn_ops.so.9: cannot open shared object file: No such file or directory\n"
+    assert _with(log, frameworks=[torch], **facts)[0].cause == "lib_not_on_path"
