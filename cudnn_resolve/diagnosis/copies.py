@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.diagnosis.weigh import Suspect
+from cudnn_resolve.record import replace
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Match
@@ -13,8 +14,10 @@ if TYPE_CHECKING:
 _LOADED = "context-cudnn-loaded"
 _WHEEL = "context-cuda-wheel"
 _OLDER = "jax-cuda-older-than-built"
-_SHORT = ("CUDA", "cuFFT", "cuRAND", "cuSOLVER", "cuSPARSE")
-"""These write 12.1.3 as 12103; cuBLAS writes it as 120103."""
+_SHORT = ("cuFFT", "cuRAND", "cuSOLVER", "cuSPARSE")
+"""These write 12.1.3 as 12103; cuBLAS writes it as 120103, and CUDA itself 12.2 as 12020."""
+_UNDATED = "CUPTI"
+"""It has the number of its interface, which is no release."""
 
 
 def part_loaded(found: dict[str, Suspect], case: Any) -> dict[str, Suspect]:
@@ -48,12 +51,16 @@ def part_outdated(found: dict[str, Suspect], case: Any) -> dict[str, Suspect]:
     if old is None or match is None:
         return found
     component, built = match.fields["component"], match.fields["built"]
+    loaded, wanted = (_told(component, match.fields[name]) for name in ("found", "built"))
+    if old.matches[0] is match:
+        said = f"{component} {loaded} is loaded, and JAX was built against {wanted}, which is newer"
+        found["cuda_runtime_missing"] = replace(old, summary=said)
     for one in case.matches:
-        if one.symptom.id == _WHEEL and _wheel_of(one.fields["cudawheel"]) == component.lower():
+        if component != _UNDATED and one.symptom.id == _WHEEL and _wheel_of(one.fields["cudawheel"]) == component.lower():
             numbers = tuple(int(part) for part in re.findall(r"\d{1,9}", str(one.fields["cudawheelversion"]))[:3])
             if numbers >= _release(component, built):
                 text = (
-                    f"{component} {match.fields['found']} is loaded although its wheel {one.fields['cudawheelversion']} is installed, "
+                    f"{component} {loaded} is loaded although its wheel {one.fields['cudawheelversion']} is installed, "
                     "which would serve: an older copy is found first"
                 )
                 matches = tuple(dict.fromkeys((*old.matches, one)))
@@ -69,6 +76,16 @@ def _wheel_of(package: str) -> str:
     return {"cuda-cupti": "cupti", "cuda-runtime": "cuda"}.get(name, name)
 
 
+def _told(component: str, encoded: int) -> str:
+    """A release as it is written, for what a library says of itself with one number."""
+    if component == _UNDATED:
+        return f"of interface {encoded}"
+    release = _release(component, encoded)
+    return ".".join(map(str, release[:2] if component == "CUDA" else release))
+
+
 def _release(component: str, encoded: int) -> tuple[int, int, int]:
+    if component == "CUDA":
+        return encoded // 1000, encoded % 1000 // 10, 0
     unit = 1000 if component in _SHORT else 10_000
     return encoded // unit, encoded % unit // 100, encoded % 100

@@ -27,16 +27,16 @@ def first(log: str) -> Finding:
         (epochs(1, 4) + MEMORY, "error"),
         (epochs(1, 4) + MEMORY + epochs(5, 9), "warning"),
         (epochs(1, 4) + MEMORY + epochs(5, 6), "error"),  # of other ranks, or about to fail
-        (MEMORY + END, "warning"),
-        (GPU + MEMORY + END, "info"),
-        (GPU + LIBRARY + END, "info"),
+        (MEMORY + END, "error"),  # no work is shown to have been done after it
+        (GPU + MEMORY + END, "error"),
+        (GPU + LIBRARY + END, "error"),
+        (GPU + LIBRARY + "`Trainer.fit` stopped: `max_epochs=10` reached.\n", "warning"),
         (GPU + LIBRARY + epochs(1, 9), "warning"),
         (LIBRARY + epochs(1, 9) + END, "error"),  # without a GPU, for all that is known
         (GPU + END + LIBRARY, "error"),
         (GPU + LIBRARY + END + LIBRARY, "error"),
-        (GPU + LIBRARY + "Process finished with exit code 0\n", "info"),
-        (GPU + LIBRARY + "Process finished with exit code 01\n", "error"),
-        (GPU + LIBRARY + "Training finished with errors\n", "error"),
+        (MEMORY + "Epoch 1/3 log of run 1 was kept\n" * 3, "error"),
+        (MEMORY + "".join(f"worker-2 | {line}\n" for line in epochs(1, 5).splitlines()), "error"),
     ],
 )
 def test_what_comes_after_a_failure(log: str, severity: str) -> None:
@@ -50,7 +50,41 @@ def test_the_line_is_said_and_shown() -> None:
     assert "yet after it the program came to a good end (line 3)" in found.summary
     assert [one.line for one in found.evidence] == [2, 3]
     assert found.confidence <= 0.6
+    assert judged(GPU + MEMORY + END).is_error
     assert "yet after it the training goes on (line 8)" in first(MEMORY + epochs(1, 7)).summary
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "Process finished with exit code 01\n",
+        "Training finished with errors\n",
+        "Training finished unsuccessfully\n",
+        "ERROR: training ended because of an exception\n",
+        "training completed: False\n",
+        "Training done: 0 of 100 steps\n",
+        "previous stage: pretraining finished\n",
+        "job B: lint exited with code 0\n",
+        "trainer-1 exited with code 1\nredis-1 exited with code 0\n",
+        "[rank1]: Training finished\n",
+        "evaluator-1  | Training finished.\n",
+        "trainer exited with code 1\n" + END,
+        "Traceback (most recent call last):\n" + END,
+    ],
+)
+def test_what_is_no_good_end_of_the_program_that_failed(end: str) -> None:
+    found = first(GPU + MEMORY + end)
+    assert found.severity == "error"
+    assert "good end" not in found.summary
+
+
+@pytest.mark.parametrize(
+    "line", ["trainer-1  | {}", "[rank0]: {}", "2026-05-01 10:00:01,123 - INFO - {}", "2026-05-01T10:00:01Z INFO train.py:88 {}"]
+)
+def test_a_good_end_is_known_behind_what_stands_before_it(line: str) -> None:
+    log = line.format(MEMORY) + line.format(END)
+    assert "came to a good end" in first(log).summary
+    assert "came to a good end" in first(log.replace(" in 3h 12m", ".")).summary
 
 
 def test_what_ended_the_program_goes_first() -> None:
