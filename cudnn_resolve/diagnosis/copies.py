@@ -79,7 +79,7 @@ def _wheel_of(package: str) -> str:
 def _told(component: str, encoded: int) -> str:
     """A release as it is written, for what a library says of itself with one number."""
     if component == _UNDATED:
-        return f"of interface {encoded}"
+        return f"(number {encoded} of its interface)"
     release = _release(component, encoded)
     return ".".join(map(str, release[:2] if component == "CUDA" else release))
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _OPENED_BY_GRAPH = ("libcudnn_engines_precompiled.so", "libcudnn_engines_runtime_compiled.so", "libcudnn_heuristic.so")
 """Parts of cuDNN 9 that libcudnn_graph opens once it is loaded itself."""
 _OF_NVML = ("nvml-mismatch", "container-cli-mismatch")
+_GPU_THERE = frozenset({"gpu-named", "gpu-seen", "gpu-works", "smi-table", "driver-seen", "docker-gpus"})
+"""With any of these a GPU is there, or is meant to be."""
 Suspects = dict[str, Suspect]
 
 
@@ -44,7 +46,9 @@ def features_of(matches: Iterable[Match], context: Context, facts: Facts | None 
     features = {one.symptom.feature for one in matches if one.symptom.feature and one.symptom.role == "context"}
     if facts is not None:
         features |= set(_of_facts(facts))
-    features |= _gpu_age(context, features)
+    features |= _gpu_age(context, features, matches)
+    if features & _GPU_THERE:
+        features.add("gpu-wanted")
     if _is_cpu_machine(matches, features):
         features.add("cpu-machine")
     if "windows" in features and _is_cpu_tensorflow(context):
@@ -70,10 +74,11 @@ def _of_facts(facts: Facts) -> Iterable[str]:
         yield "no-driver"
 
 
-def _gpu_age(context: Context, features: set[str]) -> set[str]:
-    """Whether the GPU is newer or older than the build, as far as both are known."""
+def _gpu_age(context: Context, features: set[str], matches: list[Match]) -> set[str]:
+    """Whether the GPU is newer or older than the build, as far as both are known; a list that PyTorch prints is the better witness."""
     found = set()
-    targets = next((one.targets for one in context.builds if one.targets), ())
+    printed = next((one.fields["targets"] for one in matches if isinstance(one.fields.get("targets"), tuple)), ())
+    targets = printed or next((one.targets for one in context.builds if one.targets), ())
     for capability in context.capabilities:
         if targets:
             if not any(one.runs_on(capability) for one in targets):
@@ -247,6 +252,27 @@ def _part_kernel_image(found: Suspects, case: Case) -> Suspects:
     return found
 
 
+def _part_ggml(found: Suspects, _: Case) -> Suspects:
+    """A GPU that llama.cpp has no code for, by the whole list of what it was compiled for: older than that, newer, or between."""
+    new = found.get("gpu_arch_too_new_for_build")
+    match = next((one for one in new.matches if one.symptom.id == "ggml-arch"), None) if new else None
+    if new is None or match is None:
+        return found
+    arch, compiled = match.fields["arch"], match.fields["compiled"].strip(",")
+    built = [int(one) for one in compiled.split(",") if one]
+    if arch > max(built):
+        return found
+    text = (
+        f"llama.cpp was compiled for {compiled}, and the GPU is {arch}, which is older"
+        if arch < min(built)
+        else f"llama.cpp was compiled for {compiled}, and nothing of that serves the GPU, which is {arch}: compile it for that one, too"
+    )
+    found["gpu_arch_too_old_for_build"] = _move(new, "gpu_arch_too_old_for_build", 0, text, found, [match])
+    if all(one.symptom.id == "ggml-arch" for one in new.matches):
+        del found["gpu_arch_too_new_for_build"]
+    return found
+
+
 _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _part_cudnn,
     _part_shadowing,
@@ -254,6 +280,7 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _part_on_disk,
     _part_driver,
     _part_kernel_image,
+    _part_ggml,
     part_loaded,
     part_outdated,
     part_pip,

@@ -19,7 +19,9 @@ _IN_USE = frozenset({"out_of_memory", "bad_input", "hardware_fault"})
 _EPOCHS = 3
 """So many lines of further epochs show that a training goes on; one may be of another rank, or be what was about to fail."""
 _SURE = 0.6
-_TIME = re.compile(r"\s{0,8}\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?\s{0,4}(?:std(?:out|err) [FP] |\| )?")
+_TIME = re.compile(
+    r"\s{0,8}\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?\s{0,4}(?:std(?:out|err) [FP] |\| )?"
+)
 _SPEAKER = re.compile(
     r"\s{0,8}(?:"
     r"\[?(?P<rank>rank ?\d{1,5})\]?"

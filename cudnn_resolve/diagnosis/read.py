@@ -25,6 +25,8 @@ _OFTEN = 300
 _GLUED_LINES = 20_000
 """Up to this line, one that says nothing is tried once more with the next one, in case a terminal has wrapped it."""
 _EVIDENCE = 320
+_FAILED = frozenset({"context-failed", "context-bad-end"})
+"""Symptoms that only say that something failed: a line with one may still begin a message that a terminal has wrapped."""
 
 
 class Reader:
@@ -61,16 +63,16 @@ class Reader:
             yield from found
 
     def _line(self, line: Line) -> None:
-        found, begun = self._look(line, line.text)
-        if found:
+        found, begun, said = self._look(line, line.text)
+        if said:
             if self._enough(line):
                 self._scanner.forget(line)
             return
         if line.number <= _GLUED_LINES and 40 <= len(line.text) < 400:
             following = line.following(1)
-            if following and following[0] and any(self._look(line, line.text + following[0], across=len(line.text))):
+            if following and following[0] and self._look(line, line.text + following[0], across=len(line.text))[0]:
                 return
-        if not begun or self._enough(line):
+        if not (begun or found) or self._enough(line):
             self._scanner.forget(line)
 
     def _enough(self, line: Line) -> bool:
@@ -80,13 +82,13 @@ class Reader:
             self._often[line.shape] = count
         return count > _OFTEN
 
-    def _look(self, line: Line, text: str, *, across: int = 0) -> tuple[bool, bool]:
-        """Whether something was found, and whether a message that goes over lines may begin.
+    def _look(self, line: Line, text: str, *, across: int = 0) -> tuple[bool, bool, bool]:
+        """Whether something was found, whether a message over several lines may begin, whether more than a failure is said.
 
         With `across`, of two lines without the break between them only what goes over it counts.
         """
         low = text.lower()
-        found = begun = False
+        found = begun = said = False
         tried: set[int] = set()
         near = dict.fromkeys(anchor for word in words_of(low.encode("utf-8", "replace")) for anchor in self._index.anchors(word))
         for anchor in (*near, *self._index.always):
@@ -103,8 +105,9 @@ class Reader:
                 begun |= span > 1
                 for fields, at in form.find(whole, across):
                     found = True
+                    said |= form.symptom.id not in _FAILED
                     self._keep(form.symptom, line.number, whole, at, fields)
-        return found, begun
+        return found, begun, said
 
     def _keep(self, symptom: Symptom, number: int, text: str, at: int, fields: dict[str, Any]) -> None:
         self.counts[symptom.id] = self.counts.get(symptom.id, 0) + 1

@@ -164,6 +164,9 @@ def _at_fault(matches: Iterable[Match], facts: Facts | None) -> set[str]:
 
 def _features(matches: Iterable[Match], situation: Situation) -> set[str]:
     found = {name.partition("-")[0] if name.startswith("tensorflow") else name for name, _ in situation.frameworks}
+    matches = list(matches)
+    # What the strongest line is about has remedies of its own.
+    found |= {match.symptom.feature for match in matches[:1] if match.symptom.feature}
     for match in matches:
         if match.symptom.framework:
             found.add(match.symptom.framework)
@@ -211,6 +214,9 @@ def _values(finding: Finding, matches: Iterable[Match], situation: Situation, bo
     values |= place_values(matches, situation.facts, python, book)
     values |= release_values(matches, situation.facts, book)
     values |= system_values(matches, situation.facts, book)
+    toolkit = next(_toolkits(situation, book), None)
+    if toolkit is not None:
+        values["toolkit"] = toolkit
     targets = _targets(finding.cause, matches, situation, book, free=finding.cause in _FREE)
     values["targets"] = " ".join(f"-f {shlex.quote(one)}" for one in targets) or "-f FRAMEWORK"
     same = _targets(finding.cause, matches, situation, book, free=False) if finding.cause in _BY_BUILD else targets
@@ -286,6 +292,17 @@ def _built_for(situation: Situation, book: Book) -> Iterator[str]:
         for build in book.framework(framework).builds if framework else ():
             if build.cuda is not None and build.package == name and build.version == version.partition("+")[0] and build.index == "default":
                 yield f"cu{build.cuda.major}"
+
+
+def _toolkits(situation: Situation, book: Book) -> Iterator[str]:
+    """The CUDA that PyTorch at hand was built with, for which extensions are to be compiled."""
+    for name, version in situation.frameworks:
+        public, _, local = version.partition("+")
+        if name == "torch" and (told := re.fullmatch(r"cu(\d{2})(\d)", local)):
+            yield f"{told[1]}.{told[2]}"
+        for build in book.framework("torch").builds if name == "torch" and not local else ():
+            if build.version == public and build.cuda is not None and build.index == "default":
+                yield f"{build.cuda.major}.{build.cuda.minor}"
 
 
 def _shown(value: Any) -> str:
