@@ -78,7 +78,8 @@ def _gpu_age(context: Context, features: set[str], matches: list[Match]) -> set[
     """Whether the GPU is newer or older than the build, as far as both are known; a list that PyTorch prints is the better witness."""
     found = set()
     printed = next((one.fields["targets"] for one in matches if isinstance(one.fields.get("targets"), tuple)), ())
-    targets = printed or next((one.targets for one in context.builds if one.targets), ())
+    built = next((one.targets for one in context.builds if one.targets), ())
+    targets = printed or built
     for capability in context.capabilities:
         if targets:
             if not any(one.runs_on(capability) for one in targets):
@@ -91,9 +92,9 @@ def _gpu_age(context: Context, features: set[str], matches: list[Match]) -> set[
             found.add("gpu-ampere")
     if context.capabilities or context.cards:
         found.add("gpu-named")
-    if not context.capabilities and targets:
+    if not context.capabilities and built:
         # The card is not named: builds for CUDA 12.8 and newer have lost the old ones, builds before do not know the new ones.
-        found.add("build-drops-old" if min(one.capability for one in targets) >= Capability(7, 0) else "build-lacks-new")
+        found.add("build-drops-old" if min(one.capability for one in built) >= Capability(7, 0) else "build-lacks-new")
     return found
 
 

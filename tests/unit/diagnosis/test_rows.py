@@ -71,6 +71,7 @@ def test_a_wheel_serves_by_the_release_that_the_number_stands_for(component: str
 
 def test_a_list_that_may_mean_either_leaves_it_open() -> None:
     found = judged("The current PyTorch install supports CUDA capabilities sm_80 sm_90.\n").findings[0]
+    assert found.cause == "gpu_arch_too_new_for_build"
     assert "newer or older" in found.summary
     assert found.undecided
 
