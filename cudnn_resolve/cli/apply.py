@@ -115,8 +115,8 @@ def _again(found: Stopped, args: argparse.Namespace) -> int:
     return run(same)
 
 
-_SPOKEN = ("yes", "format", "output", "quiet", "verbose", "no_color", "restart")
-_MANNERS = (*_SPOKEN, "resume", "undo", "history", "dry_run", "lock")
+_SPOKEN = ("yes", "dry_run", "format", "output", "quiet", "verbose", "no_color", "restart")
+_MANNERS = (*_SPOKEN, "resume", "undo", "history", "lock")
 
 
 def words_of(args: argparse.Namespace) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ def apply(options: Options, ways: Ways) -> tuple[Execution | None, Plan | None]:
     """What became of it, and the plan; no execution where there is no plan."""
     environment = _environment(options)
     if ways.dry_run:
-        return _dry(options, ways)
+        return _dry(options, ways, environment)
     with _held(environment, ways) as work:
         repaired = _repair(work, ways)
         if repaired is not None and repaired.status == "broken":
@@ -70,20 +70,24 @@ def apply(options: Options, ways: Ways) -> tuple[Execution | None, Plan | None]:
         return _carry_out(plan, task, work, options, ways), plan
 
 
-def _dry(options: Options, ways: Ways) -> tuple[Execution | None, Plan | None]:
+def _dry(options: Options, ways: Ways, environment: Environment) -> tuple[Execution | None, Plan | None]:
     plan, task = _plan(options, ways)
     if task is None:
         return None, plan
     if ways.confirm is not None:
         ways.confirm(plan)
     from cudnn_resolve.execution.fetch import check_known
+    from cudnn_resolve.execution.recover import interrupted
 
-    notes: tuple[str, ...] = ()
+    notes: list[str] = []
     try:
         check_known(task.install, task.unpinned, trusted=ways.trusted)
     except WorldError as error:
-        notes = (error.message,)
-    return Execution(status="dry-run" if plan.changes else "nothing", notes=notes), plan
+        notes.append(error.message)
+    torn = interrupted(Shelf(environment))
+    if torn is not None:
+        notes.append(f"apply number {torn.id} was stopped in the middle: it would be put back first, and the plan made anew")
+    return Execution(status="dry-run" if plan.changes or torn is not None else "nothing", notes=tuple(notes)), plan
 
 
 def _plan(options: Options, ways: Ways) -> tuple[Plan, Task | None]:
@@ -245,11 +249,11 @@ def stopped(options: Options) -> Stopped | None:
 
 
 def undo(options: Options, ways: Ways, number: int | None) -> Execution:
-    """What became of the undo."""
+    """What became of the undo, or where nothing is to be changed, what it would put back."""
     from cudnn_resolve.execution.recover import undo as put_back
 
     with _held(_environment(options), ways, mark=False) as work:
-        return put_back(work, number)
+        return put_back(work, number, dry_run=ways.dry_run)
 
 
 def history(options: Options, ways: Ways) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from cudnn_resolve.execution.linkercache import restore_cache
 from cudnn_resolve.execution.model import EXITS, Execution, Status, Trouble
 from cudnn_resolve.execution.restore import put_back
 from cudnn_resolve.execution.shelf import Shelf, find_story
-from cudnn_resolve.execution.system import changed_system, restore_system
+from cudnn_resolve.execution.system import changed_system, changes_of, restore_system
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import undisturbed
 
@@ -77,24 +77,45 @@ def repair(work: Work) -> Execution | None:
     return _put_back(story, work, why="repair")
 
 
-def undo(work: Work, number: int | None) -> Execution:
-    """What became of the undo of an `apply`, by default of the last one that changed something."""
+def undo(work: Work, number: int | None, *, dry_run: bool = False) -> Execution:
+    """What became of the undo of an `apply`, by default of the last one that changed something; with `dry_run` what it would put back."""
+    act = _foretell if dry_run else _undo
     story = interrupted(work.shelf)
     if story is not None and number in (None, story.id):
-        return _put_back(story, work, why="undo")
+        return act(story, work)
     if story is not None:
         raise WorldError(
             f"apply number {story.id} was stopped in the middle", code="open-apply", hint="`apply --undo` puts that back first"
         )
     if number is None and work.shelf.marked() is not None:
-        work.shelf.unmark()
+        if not dry_run:
+            work.shelf.unmark()
         return Execution(status="nothing", notes=("the last apply was stopped before it changed anything",))
     committed = [one for one in work.shelf.stories() if one.state == "committed"]
     if number is None and not committed:
         return Execution(status="nothing")
     chosen = committed[-1] if number is None else find_story(work.shelf, number)
     _refuse(chosen, committed, work)
-    return _put_back(chosen, work, why="undo")
+    return act(chosen, work)
+
+
+def _undo(story: Story, work: Work) -> Execution:
+    return _put_back(story, work, why="undo")
+
+
+def _foretell(story: Story, work: Work) -> Execution:
+    """What an undo would put back, in words; nothing is changed."""
+    _require_means(story, work)
+    rows = story.begin.get("install", ())
+    back = [f"{name}=={before}" for name, _, before in rows if before]
+    back += [str(name) for name in story.begin.get("remove", ())]
+    gone = [str(name) for name, _, before in rows if not before]
+    system = changes_of(story)
+    back += [f"{name}={before} (apt)" for name, _, before in system if before]
+    gone += [f"{name} (apt)" for name, _, before in system if not before]
+    told = [f"apply number {story.id} would be undone"]
+    told += [f"{what}: {', '.join(names)}" for what, names in (("would come back", back), ("would go", gone)) if names]
+    return Execution(status="dry-run", id=story.id, notes=tuple(told))
 
 
 def _refuse(story: Story, committed: list[Story], work: Work) -> None:

@@ -263,6 +263,13 @@ def changed_system(story: Story, host: Host) -> tuple[str, ...]:
     return tuple(out)
 
 
+def changes_of(story: Story) -> list[tuple[str, str, str | None]]:
+    """Name, new and old version of each package of the system that a journal changed; WorldError where it is not readable."""
+    record = story.last("apt")
+    changes = _changes(record, story) if record is not None else {}
+    return [(name, version, before) for name, (version, before) in changes.items() if version != before]
+
+
 def _texts(value: object, story: Story) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise tampered(story.folder, "a list in it is none")
