@@ -33,7 +33,8 @@ class Shelf:
         self.folder = f"{self._root}/environments/{self._key}"
 
     def stories(self) -> tuple[Story, ...]:
-        """Every journal, oldest first; WorldError where one was tampered with."""
+        """Every journal, oldest first; WorldError where one was tampered with, or could have been by anybody."""
+        self._refuse_foreign()
         out = []
         for name in sorted(disk.names_in(self.folder)):
             if name.isascii() and name.isdigit():
@@ -45,6 +46,11 @@ class Shelf:
                         raise tampered(story.folder, "it is of another environment")
                     out.append(story)
         return tuple(out)
+
+    def _refuse_foreign(self) -> None:
+        """Nothing; WorldError where others than this user can change what lies here, which is then not even read."""
+        disk.refuse_foreign(self._root)
+        disk.refuse_foreign(self.folder)
 
     def open(self, *, watch: Callable[[str], None] | None = None) -> Journal:
         """A new journal, after all others; its number does not depend on the clock."""
@@ -130,7 +136,8 @@ class Shelf:
         disk.write_whole(f"{self.folder}/{_MARK}", text.encode())
 
     def marked(self) -> str | None:
-        """What `mark` wrote, where it was not taken away again; None otherwise."""
+        """What `mark` wrote, where it was not taken away again; None otherwise. WorldError where anybody could have written it."""
+        self._refuse_foreign()
         raw = disk.content(f"{self.folder}/{_MARK}", 4096)
         return None if raw is None else raw.decode("utf-8", "replace")
 
