@@ -89,17 +89,19 @@ def installed_outside(task: Task, installed: Mapping[str, Installed]) -> None:
         )
 
 
-def check_room(wheels: Sequence[Wheel], exchange: Exchange, store: str, environment: Environment) -> None:
-    """Nothing; WorldError where what comes does not fit on the disk."""
+def check_room(wheels: Sequence[Wheel], exchange: Exchange, store: str, environment: Environment) -> int:
+    """Bytes that what leaves will take where it is kept, 0 where it is only renamed; WorldError where something does not fit on the disk."""
     target = environment.scheme["purelib"]
     needed = sum(wheel.unpacked for wheel in wheels) + (_SPARE_BYTES if wheels else 0)
     free = disk.free_bytes(target)
     if wheels and needed > free:
         raise _full(needed, free, target)
-    if disk.device_of(store) != disk.device_of(target):
-        saved = sum(disk.size_of(path) for path in exchange.save)
-        if saved > disk.free_bytes(store):
-            raise _full(saved, disk.free_bytes(store), store)
+    if disk.device_of(store) == disk.device_of(target):
+        return 0
+    saved = sum(disk.size_of(path) for path in exchange.save)
+    if saved > disk.free_bytes(store):
+        raise _full(saved, disk.free_bytes(store), store)
+    return saved
 
 
 def mib(count: int) -> str:

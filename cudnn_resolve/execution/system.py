@@ -36,11 +36,12 @@ if TYPE_CHECKING:
 
 
 def prepare_system(
-    task: Task, host: Host, journal: Journal, tooling: Tooling, download: Download, say: Callable[[str], None]
+    task: Task, host: Host, journal: Journal, tooling: Tooling, download: Download, say: Callable[[str], None], *, reserve: int = 0
 ) -> tuple[Apt, tuple[SystemPackage, ...]]:
     """How apt is called, and the packages with the versions that are there now; every .deb is then fetched and verified.
 
-    A repository that is not known yet is made known, which the journal tells. WorldError where apt refuses.
+    A repository that is not known yet is made known, which the journal tells. `reserve` are bytes that are still to be written beside
+    the journal. WorldError where apt refuses.
     """
     apt = aptget.require_apt(task, host)
     here = aptget.installed_versions(apt)
@@ -53,8 +54,8 @@ def prepare_system(
     simulation = aptget.simulate(apt, packages, held)
     aptget.download(apt, packages, held, tooling)
     replaced = {one.name for one in packages if one.before not in (None, one.version)}
-    keep_leaving(apt, replaced | (set(simulation.install) & set(here)), here, journal.folder, tooling)
-    keep_arriving(apt, simulation.install, journal.folder, tooling)
+    keep_leaving(apt, replaced | (set(simulation.install) & set(here)), here, journal.folder, tooling, reserve=reserve)
+    keep_arriving(apt, simulation.install, journal.folder, tooling, reserve=reserve)
     named = {one.name for one in packages}
     journal.add(
         "apt",

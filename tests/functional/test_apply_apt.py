@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution import aptget
+from cudnn_resolve.execution import aptget, debs
 from cudnn_resolve.execution.debs import keep_arriving
 from cudnn_resolve.execution.environment import ask_environment
 from cudnn_resolve.execution.journal import ARRIVING, Story
@@ -360,6 +360,27 @@ def test_what_comes_is_linked_from_the_cache_of_apt_and_fetched_where_it_is_not_
 
     assert (tmp_path / ARRIVING / name).samefile(cached)
     assert (tmp_path / ARRIVING / "libcudnn9-cuda-12_9.3.0.75-1_amd64.deb").is_file()
+
+
+@pytest.mark.parametrize(("free", "kept"), [(None, 2), (debs.RESERVE_BYTES, 0)])
+def test_where_nothing_can_be_linked_it_is_copied_if_there_is_room(
+    world: AptWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int | None, kept: int
+) -> None:
+    put(world)
+    name = f"libcudnn8_{NEW}_amd64.deb"
+    (world.root / "var/cache/apt/archives" / name).write_bytes((world.repository / name).read_bytes())
+    refusing = world.base / "bin" / "cp"
+    refusing.parent.mkdir(exist_ok=True)
+    refusing.write_text('#!/bin/sh\ncase "$*" in *--link*) exit 1 ;; esac\nexec /bin/cp "$@"\n')
+    refusing.chmod(0o755)
+    apt = aptget.find_apt(LinuxHost(environ={**world.environ, "PATH": f"{refusing.parent}:{world.environ['PATH']}"}))
+    assert apt is not None
+    if free is not None:
+        monkeypatch.setattr(disk, "free_bytes", lambda _: free)
+
+    keep_arriving(apt, {"libcudnn8": NEW, "libcudnn9-cuda-12": "9.3.0.75-1"}, str(tmp_path), Tooling(log=str(tmp_path / "log.txt")))
+
+    assert len(list((tmp_path / ARRIVING).iterdir())) == kept
 
 
 def test_a_user_without_root_is_told_what_to_hand_on(monkeypatch: pytest.MonkeyPatch) -> None:
