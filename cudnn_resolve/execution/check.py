@@ -90,7 +90,7 @@ def installed_outside(task: Task, installed: Mapping[str, Installed]) -> None:
 
 
 def check_room(wheels: Sequence[Wheel], exchange: Exchange, store: str, environment: Environment) -> int:
-    """Bytes that what leaves will take where it is kept, 0 where it is only renamed; WorldError where something does not fit on the disk."""
+    """Bytes that what leaves will take where it is kept, 0 where it is only renamed; WorldError where it does not fit on the disk."""
     target = environment.scheme["purelib"]
     needed = sum(wheel.unpacked for wheel in wheels) + (_SPARE_BYTES if wheels else 0)
     free = disk.free_bytes(target)

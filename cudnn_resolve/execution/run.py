@@ -136,7 +136,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     if task.apt:
         work.reporter.begin(f"asking apt-get for {_many(len(task.apt), 'package')}")
         tooling = work.tooling(journal)
-        apt, packages = prepare_system(task, work.host, journal, tooling, work.download, work.reporter.say, reserve=reserve)
+        apt, packages = prepare_system(task, work, journal, tooling, reserve=reserve)
         work.reporter.begin(f"installing {_many(len(packages), 'package')} of the system with apt-get")
         steps.append(
             Done(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
@@ -30,26 +30,27 @@ from cudnn_resolve.record import replace
 if TYPE_CHECKING:
     from cudnn_resolve.execution.fetch import Download
     from cudnn_resolve.execution.journal import Journal, Story
+    from cudnn_resolve.execution.run import Work
     from cudnn_resolve.execution.task import Task
     from cudnn_resolve.host.port import Host
     from cudnn_resolve.host.tool import Tooling
 
 
 def prepare_system(
-    task: Task, host: Host, journal: Journal, tooling: Tooling, download: Download, say: Callable[[str], None], *, reserve: int = 0
+    task: Task, work: Work, journal: Journal, tooling: Tooling, *, reserve: int = 0
 ) -> tuple[Apt, tuple[SystemPackage, ...]]:
     """How apt is called, and the packages with the versions that are there now; every .deb is then fetched and verified.
 
     A repository that is not known yet is made known, which the journal tells. `reserve` are bytes that are still to be written beside
     the journal. WorldError where apt refuses.
     """
-    apt = aptget.require_apt(task, host)
+    apt = aptget.require_apt(task, work.host)
     here = aptget.installed_versions(apt)
     held = aptget.held_packages(apt)
     packages = tuple(replace(one, before=here.get(one.name)) for one in task.apt)
     if task.keyrings:
-        for path in _make_known(task, apt, here, journal, tooling, download):
-            say(f"  {path} is larger than any keyring: nobody has looked whether the revoked key is in it")
+        for path in _make_known(task, apt, here, journal, tooling, work.download):
+            work.reporter.say(f"  {path} is larger than any keyring: nobody has looked whether the revoked key is in it")
     aptget.update(apt, tooling)
     simulation = aptget.simulate(apt, packages, held)
     aptget.download(apt, packages, held, tooling)
