@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -10,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from cudnn_resolve.cli.options import Options
 from cudnn_resolve.errors import ExitCode, UsageError, WorldError
 from cudnn_resolve.execution.environment import Environment, ask_environment
+from cudnn_resolve.execution.mark import read_mark, write_mark
 from cudnn_resolve.execution.model import Execution, Reporter, Silent
 from cudnn_resolve.execution.shelf import Shelf
 from cudnn_resolve.facts.model import or_none
-from cudnn_resolve.host import clock, disk
+from cudnn_resolve.host import disk
 from cudnn_resolve.host.hold import alive, hold, own_pid
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.record import dataclass, field, replace
@@ -63,7 +63,7 @@ def apply(options: Options, ways: Ways) -> tuple[Execution | None, Plan | None]:
         repaired = _repair(work, ways)
         if repaired is not None and repaired.status == "broken":
             return repaired, None
-        _mark(work.shelf, environment)
+        _mark(work.shelf, environment, ways.words)
         plan, task = _plan(options, ways)
         if task is None:
             return None, plan
@@ -241,7 +241,10 @@ def stopped(options: Options) -> Stopped | None:
     from cudnn_resolve.execution.shelf import was_stopped
 
     environment = _environment(options)
-    stories = Shelf(environment).stories()
+    shelf = Shelf(environment)
+    stories, mark = shelf.stories(), read_mark(shelf)
+    if mark is not None and mark.words is not None and not (stories and mark.owns(stories[-1])):  # stopped before it had a journal
+        return Stopped(words=mark.words, folder=mark.folder, python=environment.python)
     if not stories or not was_stopped(stories[-1]):
         return None
     begin = stories[-1].begin
@@ -292,12 +295,12 @@ def _held(environment: Environment, ways: Ways, *, mark: bool = True) -> Iterato
 
     shelf = Shelf(environment)
     folder = environment.scheme["purelib"]
-    told = _told(shelf)
-    orphaned = told is not None and not alive(told[0])
+    told = read_mark(shelf)
+    orphaned = told is not None and not alive(told.pid)
     found = hold(folder, wait_seconds=_ORPHAN_SECONDS if orphaned else _RACE_SECONDS)
     if found is None:
-        told = _told(shelf)
-        who = f" (process {told[0]}, since {told[1]})" if told is not None else ""
+        told = read_mark(shelf)
+        who = f" (process {told.pid}, since {told.at})" if told is not None else ""
         raise WorldError(
             f"another apply is at work on {environment.prefix}{who}",
             code="busy",
@@ -306,7 +309,7 @@ def _held(environment: Environment, ways: Ways, *, mark: bool = True) -> Iterato
         )
     try:
         if mark:
-            _mark(shelf, environment)
+            _mark(shelf, environment, ways.words)
         yield Work(
             host=LinuxHost(),
             environment=environment,
@@ -326,18 +329,8 @@ def _held(environment: Environment, ways: Ways, *, mark: bool = True) -> Iterato
         found.release()
 
 
-def _mark(shelf: Shelf, environment: Environment) -> None:
+def _mark(shelf: Shelf, environment: Environment, words: tuple[str, ...]) -> None:
     """Nothing; it is written down who is at work, unless it is already, or nothing can be changed there."""
-    told = _told(shelf)
-    if (told is None or told[0] != own_pid()) and disk.writable(environment.scheme["purelib"]):
-        shelf.mark(json.dumps({"pid": own_pid(), "at": clock.moment()}))
-
-
-def _told(shelf: Shelf) -> tuple[int, str] | None:
-    """The process that is at work, and since when, as it wrote it down."""
-    text = shelf.marked()
-    try:
-        told = json.loads(text or "")
-        return int(told["pid"]), str(told["at"])[:30]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
+    told = read_mark(shelf)
+    if (told is None or told.pid != own_pid()) and disk.writable(environment.scheme["purelib"]):
+        write_mark(shelf, words)

@@ -11,6 +11,7 @@ from cudnn_resolve.execution.check import require_writable
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.journal import ARRIVING, STAGING, Journal, Story, inside, tampered
 from cudnn_resolve.execution.linkercache import restore_cache
+from cudnn_resolve.execution.mark import read_mark
 from cudnn_resolve.execution.model import EXITS, Execution, Status, Trouble
 from cudnn_resolve.execution.restore import put_back
 from cudnn_resolve.execution.shelf import Shelf, find_story
@@ -87,11 +88,14 @@ def undo(work: Work, number: int | None, *, dry_run: bool = False) -> Execution:
         raise WorldError(
             f"apply number {story.id} was stopped in the middle", code="open-apply", hint="`apply --undo` puts that back first"
         )
+    stories = work.shelf.stories()
+    committed = [one for one in stories if one.state == "committed"]
     if number is None and work.shelf.marked() is not None:
+        mark = read_mark(work.shelf)
         if not dry_run:
             work.shelf.unmark()
-        return Execution(status="nothing", notes=("the last apply was stopped before it changed anything",))
-    committed = [one for one in work.shelf.stories() if one.state == "committed"]
+        if mark is None or not (committed and committed[-1] is stories[-1] and mark.owns(stories[-1])):  # killed after it had committed
+            return Execution(status="nothing", notes=("the last apply was stopped before it changed anything",))
     if number is None and not committed:
         return Execution(status="nothing")
     chosen = committed[-1] if number is None else find_story(work.shelf, number)

@@ -364,7 +364,9 @@ def refuse_foreign(path: str) -> None:
     if modes.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022:
         return
     mine = modes.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-    help_ = f"`chmod go-w {path}`" if mine else f"`chown` it to user {os.geteuid()}" if modes.S_ISDIR(found.st_mode) else "put a folder there"
+    help_ = (
+        f"`chmod go-w {path}`" if mine else f"`chown` it to user {os.geteuid()}" if modes.S_ISDIR(found.st_mode) else "put a folder there"
+    )
     raise WorldError(
         f"{path} is not a folder of this user alone",
         code="state-folder",

@@ -14,6 +14,7 @@ import pytest
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.journal import Journal
+from cudnn_resolve.execution.mark import write_mark
 from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import Work, carry_out
 from cudnn_resolve.execution.shelf import Shelf
@@ -246,6 +247,8 @@ def test_a_signal_before_the_first_record_is_no_bug(world: ApplyWorld, work: Wor
 
 def test_what_cannot_be_cleaned_up_afterwards_is_a_note(world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     former = world.former()
+    write_mark(work.shelf, ())
+    monkeypatch.setattr(Shelf, "unmark", Mock())  # as by a kill that came just then
 
     monkeypatch.setattr(Shelf, "prune", Mock(side_effect=WorldError("busy", code="system")))
     done = carry_out(world.task(work.environment), work)

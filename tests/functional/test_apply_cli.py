@@ -190,6 +190,7 @@ def test_a_lock_for_other_machines_is_refused(bench: Bench) -> None:
         (("--undo", "x"), "is no number"),
         (("--undo", "--resume"), "contradict"),
         (("--undo", "-f", "torch"), "contradict|takes no"),
+        (("--resume", "--offline"), "--resume takes no --offline"),
         (("pylock.toml", "-f", "torch"), "contradict"),
         (("-f", "torch", "--platform", "linux_aarch64"), "another machine"),
         (("nowhere.toml",), "there is no file"),
