@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
@@ -13,11 +14,12 @@ from cudnn_resolve.execution.journal import ARRIVING, STAGING, Journal, Story, i
 from cudnn_resolve.execution.linkercache import restore_cache
 from cudnn_resolve.execution.mark import read_mark
 from cudnn_resolve.execution.model import EXITS, Execution, Status, Trouble
-from cudnn_resolve.execution.restore import put_back
+from cudnn_resolve.execution.restore import check_written, put_back
 from cudnn_resolve.execution.shelf import Shelf, find_story
 from cudnn_resolve.execution.system import changed_system, changes_of, restore_system
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import undisturbed
+from cudnn_resolve.host.port import which
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
@@ -28,16 +30,20 @@ if TYPE_CHECKING:
 
 def put_all_back(journal: Journal, shelf: Shelf, host: Host, tooling: Tooling, *, why: str) -> tuple[str, ...]:
     """What could not be put back, in words; empty where everything is as it was before that journal."""
-    left: tuple[str, ...]
-    environment = shelf.environment
     journal = Journal.resume(journal.story(), watch=journal.watch)  # a signal may have come between the disk and what it remembers
     with contextlib.suppress(CudnnResolveError):  # a full disk must not stop the way back, which only moves and removes
         journal.add("revert", why=why)
+    left: tuple[str, ...]
     try:
         story = journal.story()
-        left = (*put_back(story, shelf, environment), *restore_cache(story, tooling), *restore_system(story, host, tooling))
     except CudnnResolveError as error:
         left = (error.message,)
+    else:
+        left = (
+            *_tried(lambda: put_back(story, shelf, shelf.environment)),
+            *_tried(lambda: restore_cache(story, tooling)),
+            *_tried(lambda: restore_system(story, host, tooling)),
+        )
     try:
         if left:
             journal.add("left", what=list(left)[:50])
@@ -47,6 +53,16 @@ def put_all_back(journal: Journal, shelf: Shelf, host: Host, tooling: Tooling, *
     except CudnnResolveError as error:
         left = (*left, *(() if left else (f"the journal cannot be closed: {error.message}",)))
     return left
+
+
+def _tried(part: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
+    """What a part could not put back; the others are tried whatever comes of it."""
+    try:
+        return part()
+    except CudnnResolveError as error:
+        return (error.message,)
+    except (OSError, ValueError) as error:  # what no part expects, such as a name that no file can have
+        return (str(error),)
 
 
 def _close(journal: Journal) -> None:
@@ -135,6 +151,7 @@ def _refuse(story: Story, committed: list[Story], work: Work) -> None:
         raise WorldError(
             f"what apply number {story.id} replaced is not kept any more", code="cannot-undo", hint="apply the old versions anew"
         )
+    check_written(story, work.shelf, work.environment)
     changed = changed_since(story, work.environment)
     present = installed_packages(work.host, work.environment)
     gone = [name for name in story.begin.get("remove", ()) if name in present]
@@ -170,11 +187,24 @@ def _require_means(story: Story, work: Work) -> None:
     if files is not None and (files.get("save") or files.get("add")):
         require_writable(work.environment)
     if (story.last("apt") is not None or story.last("keyring") is not None) and find_apt(work.host) is None:
+        if which(work.host, "apt-get") is None:
+            raise WorldError(
+                f"apply number {story.id} changed packages of the system, and there is no apt-get any more",
+                code="no-apt",
+                hint="nothing was changed; look whether PATH has the folder of apt-get",
+            )
         raise WorldError(
             f"apply number {story.id} changed packages of the system, and putting them back needs root",
             code="needs-root",
-            hint="nothing was changed; run `sudo -v` first, so that sudo asks for no password meanwhile, then this again",
+            hint=f"nothing was changed; {_way_to_root(work.host)}",
         )
+
+
+def _way_to_root(host: Host) -> str:
+    """What a user can do who has no root now."""
+    if which(host, "sudo") is None:
+        return "run it as root: there is no sudo here"
+    return "run `sudo -v` first, so that sudo asks for no password meanwhile, then this again"
 
 
 def _put_back(story: Story, work: Work, *, why: str) -> Execution:

@@ -76,7 +76,7 @@ def put(world: AptWorld, *pins: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_packages_come_with_what_they_need_are_held_and_go_again(world: AptWorld, tmp_path: Path) -> None:
+def test_packages_come_with_what_they_need_are_held_and_go_again(world: AptWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world.know()
     before = world.files()
     work = work_on(world, tmp_path)
@@ -89,8 +89,20 @@ def test_packages_come_with_what_they_need_are_held_and_go_again(world: AptWorld
         "cuda-libraries-12-2": "12.2.2-1 hold ok installed",
         "libcudnn8": f"{NEW} hold ok installed",
     }
-    with pytest.raises(WorldError, match="needs root"):
-        undo(replace(work, host=LinuxHost(environ={**world.environ, "PATH": str(world.base)})), None)
+    few = tmp_path / "few"
+    few.mkdir()
+    elsewhere = replace(work, host=LinuxHost(environ={**world.environ, "PATH": str(few)}))
+    with pytest.raises(WorldError, match="there is no apt-get any more"):
+        undo(elsewhere, None)
+    (few / "apt-get").symlink_to("/bin/false")
+    with monkeypatch.context() as patched:
+        patched.setattr(disk, "is_root", lambda: False)
+        for hint in ("run it as root: there is no sudo", "run `sudo -v` first"):
+            with pytest.raises(WorldError, match="needs root") as refused:
+                undo(elsewhere, None)
+            assert hint in (refused.value.hint or "")
+            (few / "sudo").unlink(missing_ok=True)
+            (few / "sudo").symlink_to("/bin/false")
     assert "libcudnn8" in world.installed()
     back = undo(work, None)
     assert (back.status, back.left) == ("undone", ())

@@ -116,7 +116,20 @@ def environment() -> Environment:
 
 
 @pytest.mark.parametrize(
-    "path", ["/etc/passwd", "/env/../etc/passwd", "/env", "/environment/x", "env/x", "/env//x", "/env/./x", "/env/\0x", "", "/env/x/"]
+    "path",
+    [
+        "/etc/passwd",
+        "/env/../etc/passwd",
+        "/env",
+        "/environment/x",
+        "env/x",
+        "/env//x",
+        "/env/./x",
+        "/env/\0x",
+        "",
+        "/env/x/",
+        "/env/\ud800x",
+    ],
 )
 def test_paths_elsewhere_are_not_believed(path: str) -> None:
     assert not environment().holds(path)
