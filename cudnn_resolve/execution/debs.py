@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.execution import aptget
 from cudnn_resolve.execution.journal import ARRIVING, LEAVING
@@ -44,6 +44,28 @@ def keep_arriving(apt: Apt, install: Mapping[str, str], folder: str, tooling: To
         _copy(apt, fetched, place, tooling, reserve)
     for name in sorted(set(install) - set(cached)):  # a repository on this disk is not copied into the cache
         _fetch(apt, name, install[name], place, tooling, reserve)
+
+
+def kept_sums(folder: str) -> dict[str, str]:
+    """Each .deb that is kept in a journal's folder, as its path there, with its SHA-256: by that it is known again before dpkg gets it."""
+    places = [place for place in (LEAVING, ARRIVING) if disk.kind(f"{folder}/{place}") == "folder"]
+    names = [f"{place}/{name}" for place in places for name in sorted(disk.names_in(f"{folder}/{place}")) if name.endswith(".deb")]
+    return {name: disk.digest(f"{folder}/{name}", "sha256") for name in names if disk.kind(f"{folder}/{name}") == "file"}
+
+
+def is_as_kept(record: Mapping[str, Any], folder: str, name: str) -> bool:
+    """True where a file in a journal's folder is the one that the record has the sum of."""
+    sums, path = record.get("debs"), f"{folder}/{name}"
+    return isinstance(sums, dict) and disk.kind(path) == "file" and disk.digest(path, "sha256") == sums.get(name)
+
+
+def fetch_anew(apt: Apt, name: str, version: str, folder: str, tooling: Tooling) -> str | None:
+    """Path, in a journal's folder, of a package that apt-get fetched and verified in the place of what is there; None where it cannot."""
+    place = f"{folder}/{ARRIVING}"
+    disk.make_folder(place, 0o755)
+    _drop(place, deb_files({name: version}, place).values())
+    _fetch(apt, name, version, place, tooling, 0)
+    return next((f"{place}/{one}" for one in deb_files({name: version}, place).values()), None)
 
 
 def _copy(apt: Apt, paths: list[str], place: str, tooling: Tooling, reserve: int) -> None:

@@ -11,7 +11,7 @@ from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution import aptget, debs
 from cudnn_resolve.execution.debs import keep_arriving
 from cudnn_resolve.execution.environment import ask_environment
-from cudnn_resolve.execution.journal import ARRIVING, Story
+from cudnn_resolve.execution.journal import ARRIVING, LEAVING, Story
 from cudnn_resolve.execution.recover import undo
 from cudnn_resolve.execution.rpm import rpm_name
 from cudnn_resolve.execution.run import Work, carry_out
@@ -127,8 +127,11 @@ def test_a_held_older_package_is_upgraded_because_it_is_named_and_downgraded_and
     status.write_text(now)
     assert carry_out(task_for(("libcudnn8", OLD)), work).status == "done"
     assert world.installed() == {"libcudnn8": f"{OLD} hold ok installed"}
+    (kept,) = (tmp_path / "state").glob(f"environments/*/000002/{LEAVING}/*.deb")
+    world.package("libcudnn8", NEW, files={"usr/lib/owned.txt": "by somebody else"}, folder=kept.parent)
     assert undo(work, None).left == ()
     assert world.installed() == {"libcudnn8": f"{NEW} hold ok installed"}
+    assert not (world.root / "usr/lib/owned.txt").exists()
     assert undo(work, None).left == ()
     assert world.installed() == {"libcudnn8": f"{OLD} hold ok installed"}
 
@@ -322,8 +325,15 @@ def test_files_of_a_dpkg_that_was_killed_while_it_unpacked_are_gone(world: AptWo
     world.package("libcudnn8", "8.9.1-1", files=files("8.9.1", "a", "b", "c"))
     world.publish()
     work = work_on(world, tmp_path)
+
+    def swap(kind: str) -> None:
+        for kept in (tmp_path / "state").rglob(f"{ARRIVING}/libcudnn9*.deb") if kind == "apt" else ():
+            kept.unlink()
+            kept.write_bytes(b"of somebody else")
+
+    work = replace(work, watch=swap)
     for here, name, version, renamed in (
-        ("8.9.0-1", "libcudnn9-cuda-12", "9.4.0.1-1", 1),
+        ("8.9.0-1", "libcudnn9-cuda-12", "9.4.0.1-1", 1),  # fetched anew
         ("8.9.0-1", "libcudnn8", "8.9.1-1", 2),
         ("8.9.1-1", "libcudnn8", "8.9.0-1", 0),
     ):
