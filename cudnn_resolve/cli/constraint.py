@@ -2,54 +2,89 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.record import replace
+from cudnn_resolve.requirement.model import Extra
 
-if TYPE_CHECKING:
-    from cudnn_resolve.requirement.model import Extra
+MOST = 50
+"""Files that are read, those that are named in others among them."""
+_NESTED = re.compile(r"(?:-c|--constraint|-r|--requirement)[=\s]\s*(\S.*)")
+_AT_ADDRESS = re.compile(r"([A-Za-z0-9][\w.-]{0,199})\s*(?:\[[^\]]{0,500}\])?\s*@\s*\S")
 
 
 def configured(constraints: Iterable[tuple[str, str]], notes: list[str]) -> Iterator[Extra]:
-    """What the files say, each named by its path and by who names it (`PIP_CONSTRAINT`); InputError where one cannot be read.
+    """What the files say, each named by its path and by who names it (`PIP_CONSTRAINT`).
 
-    What is no limit on a version (a package at one address, a file on a server) does not count, and is added to `notes`.
+    What cannot be read, or is no limit on a version (a package at one address, a file on a server, another option), does not count,
+    and is added to `notes`: the environment's word is no reason to have no plan.
     """
-    from cudnn_resolve.requirement.file import read_requirements
-    from cudnn_resolve.requirement.model import Extra
-
     for path, said_by in constraints:
-        if "://" in path:
-            notes.append(f"{said_by} names limits on a server, which are not read; fetch the file, and name it with --constraint")
-            continue
-        reader = _Reader(said_by, notes)
-        found = [one for one in read_requirements(path, reader, constraint=True) if isinstance(one, Extra)]
+        found = list(_Reader(said_by, notes).read(path))
         if found:
-            notes.append(f"{len(found)} limits of {path} count, as for pip ({said_by})")
-        yield from (replace(one, origin=f"{one.origin}, which {said_by} names") for one in found)
+            notes.append(f"{len(found)} limit{'s' if len(found) > 1 else ''} of {path} count ({said_by})")
+        yield from found
 
 
 class _Reader:
-    """Reads files of limits without the lines that name an address."""
+    """Reads a file of limits and those that it names."""
 
     def __init__(self, said_by: str, notes: list[str]) -> None:
         self._said_by, self._notes = said_by, notes
+        self._seen: set[str] = set()
 
-    def __call__(self, name: str, base: str | None) -> tuple[str, str]:
-        """The path and the text of a file that is named in another."""
+    def read(self, path: str, base: str | None = None) -> Iterator[Extra]:
+        """The limits in a file, which is named in the file `base`."""
         from cudnn_resolve.cli.request import SIZE
         from cudnn_resolve.host.files import beside, read_bounded
+        from cudnn_resolve.requirement.file import logical_lines
 
-        where = beside(name, base)
+        place = _path_of(path)
+        if place is None:
+            self._note("limits on a server are not read; fetch the file, and name it with --constraint")
+            return
+        where = beside(place, base)
+        if where in self._seen or len(self._seen) >= MOST:
+            return
+        self._seen.add(where)
         try:
-            lines = read_bounded(where, SIZE, "constraints file").splitlines()
+            text = read_bounded(where, SIZE, "constraints file")
         except InputError as error:
-            hint = f"{self._said_by} names it, and pip would refuse, too: correct that, or take it out"
-            raise InputError(error.message, code=error.code, context=error.context, hint=hint) from None
-        at_address = ["@" in line.partition("#")[0] for line in lines]
-        if any(at_address):
-            named = lines[at_address.index(True)].partition("@")[0].strip()[:100]
-            self._notes.append(f"{where} ({self._said_by}) pins {named} to an address: such limits do not count here")
-        return where, "\n".join("" if left else line for line, left in zip(lines, at_address, strict=True))
+            self._note(f"{error.message}: no limits of it count")
+            return
+        for number, line in logical_lines(text):
+            yield from self._line(line, f"{where}:{number}", where)
+
+    def _line(self, line: str, origin: str, where: str) -> Iterator[Extra]:
+        from cudnn_resolve.requirement.file import parse_requirement
+
+        nested, pinned = _NESTED.fullmatch(line), _AT_ADDRESS.match(line)
+        if nested is not None:
+            yield from self.read(nested[1].strip(), where)
+        elif line.startswith("-"):
+            self._note(f"{origin}: an option does not count here")
+        elif pinned is not None:
+            self._note(f"{origin} pins {pinned[1]} to an address, which does not count here")
+        else:
+            try:
+                found = parse_requirement(line.partition(" --")[0].strip(), origin, base=None, constraint=True)
+            except InputError:
+                self._note(f"{origin} is no requirement")
+                return
+            if isinstance(found, Extra):
+                yield Extra(text=found.text, origin=f"{origin}, which {self._said_by} names", constraint=True)
+
+    def _note(self, text: str) -> None:
+        note = f"{self._said_by}: {text}"
+        if note not in self._notes:
+            self._notes.append(note)
+
+
+def _path_of(text: str) -> str | None:
+    """The path that is meant, None for what is not on this machine."""
+    if text.startswith("file:"):
+        from urllib.parse import unquote, urlsplit
+
+        return unquote(urlsplit(text).path)
+    return None if "://" in text or text == "-" else text

@@ -42,11 +42,11 @@ def _cudnn(task: Task, facts: Facts) -> Iterator[str]:
     for one in facts.frameworks:
         wanted = (task.cudnn or {}).get(one.name)
         found = one.would_load
-        if wanted and found is not None and found.version and not _agree(wanted, found.version):
+        if wanted and found is not None and found.version and not agree(wanted, found.version):
             yield f"{one.name} would load cuDNN {found.version} from {found.path}, not {wanted}: {found.because}"
 
 
-def _agree(one: str, other: str) -> bool:
+def agree(one: str, other: str) -> bool:
     """True where two versions are the same as far as both say: 9.1 agrees with 9.1.0.70, and not with 9.10.2.21."""
     return all(first == second for first, second in zip(one.split("."), other.split("."), strict=False))
 

@@ -7,6 +7,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.execution.after import agree
 from cudnn_resolve.execution.environment import answer_line
 from cudnn_resolve.plan.preload import IMPORT_NAMES, MODULE, preload_pth, preload_source
 from cudnn_resolve.version import CudnnVersion
@@ -71,6 +72,6 @@ def loaded_by_preload(task: Task, host: Host, environment: Environment) -> tuple
     if not isinstance(number, int):
         return ()
     found = CudnnVersion.from_encoded(number)
-    if found is None or version.startswith(str(found)):
+    if found is None or agree(version, str(found)):
         return ()
     return (f"the preload brings cuDNN {found} from {(told or {}).get('path')}, not {version}",)

@@ -140,7 +140,7 @@ class _Judgement:
     def _reason(self, library: Loaded, other: Loaded | None) -> str:
         """The rule of the loader that led to the library, in words; `other` would come without LD_LIBRARY_PATH and LD_PRELOAD."""
         by = library.by.name if library.by else self._reading.name
-        if library.rule is Rule.PATH and self._reading.preload is not None:
+        if library.rule is Rule.PATH and library.path in self._reading.preloaded:
             return f"the preload of this environment ({self._reading.preload}) opens it before {self._reading.name} is imported"
         if library.rule is Rule.PATH:
             return f"{self._reading.name}'s own code opens it by its path before its libraries ask for it"

@@ -42,7 +42,8 @@ def with_preload(reading: Reading, preload: Preload | None) -> Reading:
     if preload is None or not reading.steps or _module(reading.name) not in preload.names:
         return reading
     # What fails at first, because something that it needs comes later, is tried again: twice is as often as it takes.
-    return replace(reading, steps=(*preload.steps, *preload.steps, *reading.steps), preload=preload.path)
+    steps = (*preload.steps, *preload.steps, *reading.steps)
+    return replace(reading, steps=steps, preload=preload.path, preloaded=frozenset(one.path for one in preload.steps))
 
 
 def _module(name: str) -> str | None:

@@ -59,6 +59,8 @@ class Reading:
     """Where a module knows more than the files say."""
     preload: str | None = None
     """The file that makes this environment's interpreter open NVIDIA's wheels first, where the framework is one of those it is for."""
+    preloaded: frozenset[str] = frozenset()
+    """The libraries that it opens."""
 
 
 class Shelf:

@@ -100,7 +100,7 @@ class _Nested(NamedTuple):
 def _read(file: _Nested, read: Reader) -> Iterator[Line | _Nested]:
     path, base, constraint = file
     where, text = read(path, base)
-    for number, line in _lines(text):
+    for number, line in logical_lines(text):
         origin = f"{where}:{number}"
         if len(line) > LONGEST:
             raise InputError(f"the line has {len(line)} characters, which no requirement has", code="requirements-invalid", context=origin)
@@ -178,7 +178,7 @@ def _reference(text: str, origin: str, where: str, *, editable: bool, constraint
     return Reference(place=place.strip(), name=None, extras=extras, marker=None, editable=editable, origin=origin, base=where)
 
 
-def _lines(text: str) -> Iterator[tuple[int, str]]:
+def logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Logical lines with the number of their first physical one: comments gone, continuations joined."""
     held, start = "", 0
     for number, raw in enumerate(text.splitlines(), 1):

@@ -115,7 +115,6 @@ def parse_requirement(line: str) -> Requirement | None:
         return None
 
 
-@lru_cache(maxsize=16384)
 def declared(own: tuple[str, ...] | None, like: str | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """The requirements of a build: its own, and where `like` says so those of the default index's wheel but for the NVIDIA part.
 
@@ -134,6 +133,7 @@ def _is_of_variant(line: str) -> bool:
     return requirement is not None and canonicalize_name(requirement.name).startswith(("nvidia-", "cuda-", "triton", "pytorch-triton"))
 
 
+@lru_cache(maxsize=16384)
 def parse_version(text: str) -> Version | None:
     """The PEP 440 version, None for text that is none."""
     try:

@@ -55,3 +55,19 @@ def test_what_the_preload_opens_serves_the_framework(name: str) -> None:
     assert whys(found) == []
     for other in (preload("torch"), preload(name, link=False), {f"{SITE}/{MODULE}.py": "NAMES = (", f"{SITE}/{MODULE}.pth": ""}, {}):
         assert whys(look(machine({**there, **other}, said), own, nvidia)), "nothing opens them for it"
+
+
+def test_what_a_framework_opens_by_itself_is_not_ascribed_to_the_preload() -> None:
+    home = "/home/u/.cupy/cuda_lib/12.x/cudnn/8.8.1/lib"
+    wheel_json = '{"cuda": "12.x", "packaging": "pip", "cudnn": {"version": "8.8.1", "filenames": ["libcudnn.so.8.8.1"]}}'
+    files: Files = {
+        f"{SITE}/cupy/.data/_wheel.json": wheel_json,
+        f"{SITE}/cupy_backends/cuda/libs/cudnn.cpython-311-x86_64-linux-gnu.so": write_elf(needed=("libcudnn.so.8",)),
+        f"{home}/libcudnn.so.8.8.1": write_elf("libcudnn.so.8"),
+        **preload("cupy"),
+    }
+    found = look(machine(files, environ={"HOME": "/home/u"}), distribution("cupy-cuda12x", "13.6.0"))
+    assert loaded(found)[1:] == (
+        f"{home}/libcudnn.so.8.8.1",
+        "cupy-cuda12x's own code opens it by its path before its libraries ask for it",
+    )
