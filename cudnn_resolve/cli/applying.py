@@ -243,7 +243,7 @@ def stopped(options: Options) -> Stopped | None:
     environment = _environment(options)
     shelf = Shelf(environment)
     stories, mark = shelf.stories(), read_mark(shelf)
-    if mark is not None and mark.words is not None and not (stories and mark.owns(stories[-1])):  # stopped before it had a journal
+    if mark is not None and mark.words and not (stories and mark.owns(stories[-1])):  # stopped before it had a journal
         return Stopped(words=mark.words, folder=mark.folder, python=environment.python)
     if not stories or not was_stopped(stories[-1]):
         return None

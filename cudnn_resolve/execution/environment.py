@@ -51,7 +51,7 @@ class Environment:
 def _is_name(path: str) -> bool:
     """True where the system could have a file of that name at all."""
     try:
-        os.fsencode(path)
+        path.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return False
     return True
