@@ -14,7 +14,7 @@ from cudnn_resolve.execution.model import Execution, Reporter, Silent
 from cudnn_resolve.execution.shelf import Shelf
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.host import disk
-from cudnn_resolve.host.hold import alive, hold, own_pid
+from cudnn_resolve.host.hold import alive, hold
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.record import dataclass, field, replace
 
@@ -63,7 +63,8 @@ def apply(options: Options, ways: Ways) -> tuple[Execution | None, Plan | None]:
         repaired = _repair(work, ways)
         if repaired is not None and repaired.status == "broken":
             return repaired, None
-        _mark(work.shelf, environment, ways.words)
+        if work.shelf.marked() is None:  # what was put back took it along
+            _mark(work.shelf, environment, ways.words)
         plan, task = _plan(options, ways)
         if task is None:
             return None, plan
@@ -330,7 +331,6 @@ def _held(environment: Environment, ways: Ways, *, mark: bool = True) -> Iterato
 
 
 def _mark(shelf: Shelf, environment: Environment, words: tuple[str, ...]) -> None:
-    """Nothing; it is written down who is at work, unless it is already, or nothing can be changed there."""
-    told = read_mark(shelf)
-    if (told is None or told.pid != own_pid()) and disk.writable(environment.scheme["purelib"]):
+    """Nothing; it is written down who is at work, unless nothing can be changed there."""
+    if disk.writable(environment.scheme["purelib"]):
         write_mark(shelf, words)
