@@ -88,7 +88,7 @@ def test_an_outer_library_may_be_elsewhere_only_where_all_releases_are_known(
     outer: str, parts: str, answer: str | None, status: str
 ) -> None:
     paths = [f"{LIBS}/libcudnn-74a4c495.so.{outer}", *(f"/x/libcudnn_{name}.so.{parts}" for name in ("graph", "ops", "cnn"))]
-    cudnn = {"path": paths[0], "version": answer, "checks": {}, "engines": {}}
+    cudnn: dict[str, object] = {"path": paths[0], "version": answer, "checks": {}, "engines": {}}
     told = telling(
         ("imported", ["ctranslate2", "4.6.0", 1.0]), ("built", ["ctranslate2", {}]), ("cudnn", cudnn), ("libraries", dict.fromkeys(paths))
     )
