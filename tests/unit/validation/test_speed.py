@@ -224,24 +224,24 @@ def test_two_children_of_one_card_take_their_times_in_turn() -> None:
 def test_a_turn_that_cannot_be_had_is_told_at_once_and_makes_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     def work() -> list[tuple[Any, ...]]:
         told: list[tuple[Any, ...]] = []
-        question = {"turn": 7, "speed": [{"type": "float32"}]}
+        question = {"turn": 9, "speed": [{"type": "float32"}]}
         payload_case.go_through_work(question, lambda *row: told.append(row), lambda _work: {"seconds": 100.0, "cpu_seconds": 0.1})
         return told
 
     with monkeypatch.context() as patch:
         patch.setattr(payload_case, "PATIENCE", 0.03)
-        mine = payload_case.wait_for_turn(7, 0)
+        mine = payload_case.wait_for_turn(9, 0)
         assert mine is not None
         taken = work()
         mine.close()
     loading: list[Any] = []
     with monkeypatch.context() as patch:
-        patch.setattr(payload_case, "take_times", lambda *_: loading.append(payload_case.sign_in(7, 0)))
+        patch.setattr(payload_case, "take_times", lambda *_: loading.append(payload_case.sign_in(9, 0)))
         met = work()
     loading[0].close()
     # A name of that length nobody can have: that is not one that another has.
     monkeypatch.setattr(payload_case, "name_of", lambda *_: "\0" * 200)
-    assert payload_case.sign_in(7, 60) is None
+    assert payload_case.sign_in(9, 60) is None
     odd = work()
 
     words = [next(value for key, value in told if key == "beside") for told in (taken, met, odd)]
