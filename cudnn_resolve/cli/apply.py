@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.cli.gather import gather_options
@@ -82,10 +83,11 @@ def run(args: argparse.Namespace) -> int:
         heads = {"nothing": "nothing to undo", "broken": "not everything could be put back"}
         return _finish(undone, None, options, head=heads.get(undone.status))
     if args.resume:
+        _refuse_further(args)
         found = stopped(options)
         if found is None:
             return _finish(Execution(status="nothing"), None, options, head="nothing to resume: no apply was stopped in the middle")
-        return _again(found, args)
+        return again(found, args)
     done, plan = apply(options, ways)
     if done is None:
         assert plan is not None
@@ -99,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     return _finish(done, plan, options)
 
 
-def _again(found: Stopped, args: argparse.Namespace) -> int:
+def again(found: Stopped, args: argparse.Namespace) -> int:
     """The command that was stopped, from where it was given, in this command's manner of speaking and asking."""
     from cudnn_resolve.cli.parser import Parser
     from cudnn_resolve.host import disk
@@ -107,16 +109,35 @@ def _again(found: Stopped, args: argparse.Namespace) -> int:
     parser = Parser(prog="cudnn-resolve apply", description="")
     add_arguments(parser)
     same = parser.parse([*found.words])
+    output = args.output and os.path.join(disk.folder_here(), args.output)  # as it was meant here, not where the other was given
     if same.resume or same.undo is not None or same.history or not disk.go_to(found.folder):
         raise UsageError("the journal says no command that can be done again from here", code="resume", hint="give the command anew")
     same.python = found.python  # whatever the words say: the environment is the one whose journal this is
     for name in _SPOKEN:
         setattr(same, name, getattr(args, name))
+    same.output = output
+    for name in _WAYS:
+        if getattr(args, name) != parser.get_default(name):
+            setattr(same, name, getattr(args, name))
     return run(same)
 
 
-_SPOKEN = ("yes", "format", "output", "quiet", "verbose", "no_color", "restart")
-_MANNERS = (*_SPOKEN, "resume", "undo", "history", "dry_run", "lock")
+def _refuse_further(args: argparse.Namespace) -> None:
+    """Nothing; UsageError where `--resume` is given what it would have to leave out: what was asked for is asked for again."""
+    from cudnn_resolve.cli.parser import Parser
+
+    parser = Parser(prog="cudnn-resolve apply", description="")
+    add_arguments(parser)
+    for name, default in vars(parser.parse([])).items():
+        if name not in (*_MANNERS, *_WAYS, "python") and getattr(args, name) != default:
+            option = "--" + name.replace("_", "-")
+            raise UsageError(f"--resume takes no {option}", code="usage-contradiction", hint="leave it out, or give the whole command anew")
+
+
+_SPOKEN = ("yes", "dry_run", "format", "output", "quiet", "verbose", "no_color", "restart")
+_WAYS = ("installer", "no_hashes", "break_system_packages", "no_validate")
+"""Options of `--resume` that hold in the place of those that were given then."""
+_MANNERS = (*_SPOKEN, "resume", "undo", "history", "lock")
 
 
 def words_of(args: argparse.Namespace) -> tuple[str, ...]:

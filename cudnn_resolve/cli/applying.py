@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -10,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from cudnn_resolve.cli.options import Options
 from cudnn_resolve.errors import ExitCode, UsageError, WorldError
 from cudnn_resolve.execution.environment import Environment, ask_environment
+from cudnn_resolve.execution.mark import read_mark, write_mark
 from cudnn_resolve.execution.model import Execution, Reporter, Silent
 from cudnn_resolve.execution.shelf import Shelf
 from cudnn_resolve.facts.model import or_none
-from cudnn_resolve.host import clock, disk
-from cudnn_resolve.host.hold import alive, hold, own_pid
+from cudnn_resolve.host import disk
+from cudnn_resolve.host.hold import alive, hold
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.record import dataclass, field, replace
 
@@ -58,32 +58,37 @@ def apply(options: Options, ways: Ways) -> tuple[Execution | None, Plan | None]:
     """What became of it, and the plan; no execution where there is no plan."""
     environment = _environment(options)
     if ways.dry_run:
-        return _dry(options, ways)
+        return _dry(options, ways, environment)
     with _held(environment, ways) as work:
         repaired = _repair(work, ways)
         if repaired is not None and repaired.status == "broken":
             return repaired, None
-        _mark(work.shelf, environment)
+        if work.shelf.marked() is None:  # what was put back took it along
+            _mark(work.shelf, environment, ways.words)
         plan, task = _plan(options, ways)
         if task is None:
             return None, plan
         return _carry_out(plan, task, work, options, ways), plan
 
 
-def _dry(options: Options, ways: Ways) -> tuple[Execution | None, Plan | None]:
+def _dry(options: Options, ways: Ways, environment: Environment) -> tuple[Execution | None, Plan | None]:
     plan, task = _plan(options, ways)
     if task is None:
         return None, plan
     if ways.confirm is not None:
         ways.confirm(plan)
     from cudnn_resolve.execution.fetch import check_known
+    from cudnn_resolve.execution.recover import interrupted
 
-    notes: tuple[str, ...] = ()
+    notes: list[str] = []
     try:
         check_known(task.install, task.unpinned, trusted=ways.trusted)
     except WorldError as error:
-        notes = (error.message,)
-    return Execution(status="dry-run" if plan.changes else "nothing", notes=notes), plan
+        notes.append(error.message)
+    torn = interrupted(Shelf(environment))
+    if torn is not None:
+        notes.append(f"apply number {torn.id} was stopped in the middle: it would be put back first, and the plan made anew")
+    return Execution(status="dry-run" if plan.changes or torn is not None else "nothing", notes=tuple(notes)), plan
 
 
 def _plan(options: Options, ways: Ways) -> tuple[Plan, Task | None]:
@@ -237,7 +242,10 @@ def stopped(options: Options) -> Stopped | None:
     from cudnn_resolve.execution.shelf import was_stopped
 
     environment = _environment(options)
-    stories = Shelf(environment).stories()
+    shelf = Shelf(environment)
+    stories, mark = shelf.stories(), read_mark(shelf)
+    if mark is not None and mark.words and not (stories and mark.owns(stories[-1])):  # stopped before it had a journal
+        return Stopped(words=mark.words, folder=mark.folder, python=environment.python)
     if not stories or not was_stopped(stories[-1]):
         return None
     begin = stories[-1].begin
@@ -245,11 +253,11 @@ def stopped(options: Options) -> Stopped | None:
 
 
 def undo(options: Options, ways: Ways, number: int | None) -> Execution:
-    """What became of the undo."""
+    """What became of the undo, or where nothing is to be changed, what it would put back."""
     from cudnn_resolve.execution.recover import undo as put_back
 
     with _held(_environment(options), ways, mark=False) as work:
-        return put_back(work, number)
+        return put_back(work, number, dry_run=ways.dry_run)
 
 
 def history(options: Options, ways: Ways) -> list[dict[str, Any]]:
@@ -288,12 +296,12 @@ def _held(environment: Environment, ways: Ways, *, mark: bool = True) -> Iterato
 
     shelf = Shelf(environment)
     folder = environment.scheme["purelib"]
-    told = _told(shelf)
-    orphaned = told is not None and not alive(told[0])
+    told = read_mark(shelf)
+    orphaned = told is not None and not alive(told.pid)
     found = hold(folder, wait_seconds=_ORPHAN_SECONDS if orphaned else _RACE_SECONDS)
     if found is None:
-        told = _told(shelf)
-        who = f" (process {told[0]}, since {told[1]})" if told is not None else ""
+        told = read_mark(shelf)
+        who = f" (process {told.pid}, since {told.at})" if told is not None else ""
         raise WorldError(
             f"another apply is at work on {environment.prefix}{who}",
             code="busy",
@@ -302,7 +310,7 @@ def _held(environment: Environment, ways: Ways, *, mark: bool = True) -> Iterato
         )
     try:
         if mark:
-            _mark(shelf, environment)
+            _mark(shelf, environment, ways.words)
         yield Work(
             host=LinuxHost(),
             environment=environment,
@@ -322,18 +330,7 @@ def _held(environment: Environment, ways: Ways, *, mark: bool = True) -> Iterato
         found.release()
 
 
-def _mark(shelf: Shelf, environment: Environment) -> None:
-    """Nothing; it is written down who is at work, unless it is already, or nothing can be changed there."""
-    told = _told(shelf)
-    if (told is None or told[0] != own_pid()) and disk.writable(environment.scheme["purelib"]):
-        shelf.mark(json.dumps({"pid": own_pid(), "at": clock.moment()}))
-
-
-def _told(shelf: Shelf) -> tuple[int, str] | None:
-    """The process that is at work, and since when, as it wrote it down."""
-    text = shelf.marked()
-    try:
-        told = json.loads(text or "")
-        return int(told["pid"]), str(told["at"])[:30]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
+def _mark(shelf: Shelf, environment: Environment, words: tuple[str, ...]) -> None:
+    """Nothing; it is written down who is at work, unless nothing can be changed there."""
+    if disk.writable(environment.scheme["purelib"]):
+        write_mark(shelf, words)

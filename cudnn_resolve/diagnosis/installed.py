@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.diagnosis.specifier import is_version
 from cudnn_resolve.facts.model import Facts, InstalledFramework, Unknown, WouldLoad, or_none
 from cudnn_resolve.record import dataclass
 from cudnn_resolve.resolution.release import declared
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 CPU_PACKAGES = frozenset({"tensorflow-cpu", "paddlepaddle", "onnxruntime"})
 """Packages without CUDA, of which the one with CUDA has another name."""
+
+_RELEASE = re.compile(r"\d{1,6}\.\d{1,6}(?:\.\d{1,6})?")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +36,8 @@ class Installed:
     requires: tuple[str, ...] = ()
     is_cpu: bool = False
     """True for a build that is known to have no CUDA in it."""
+    is_wheel: bool = False
+    """True where it may well be the wheel that the tables know, as far as the facts say."""
 
     @property
     def label(self) -> str:
@@ -53,9 +57,14 @@ def installed_of(facts: Facts, book: Book) -> tuple[Installed, ...]:
 
 
 def _installed(facts: Facts, book: Book, name: str, version: str, told: InstalledFramework | None) -> Installed:
-    builds = _builds(book, name, version, told.variant if told else None)
+    told_cuda, told_cudnn = _cuda(told.cuda_built if told else None), _cudnn(told.cudnn_built if told else None)
+    builds = [one for one in _builds(book, name, version, told.variant if told else None) if _is_for(one, facts)]
+    alike = [one for one in builds if _is_built_so(one, told_cuda, told_cudnn)]
+    is_other = bool(builds) and not alike  # another build of that version, of which the tables know nothing
+    builds = alike or builds
     build = builds[0] if builds else None
-    cuda = _cuda(told.cuda_built if told else None) or (build.cuda if build else None)
+    is_cpu = _is_cpu(name, version, told, or_none(facts.packages.pip) or {})
+    cuda = told_cuda or (build.cuda if build and not is_cpu else None)
     pip = or_none(facts.packages.pip) or {}
     if (
         name in ("jax", "jaxlib")
@@ -69,13 +78,14 @@ def _installed(facts: Facts, book: Book, name: str, version: str, told: Installe
         name=name,
         version=version,
         cuda=cuda,
-        cudnn=_cudnn(told.cudnn_built if told else None) or (build.cudnn if build else None),
-        others=() if told is not None and told.cuda_built else tuple((one.cuda, one.cudnn) for one in builds[1:]),
+        cudnn=_finer(told_cudnn, build.cudnn if build and not is_other and not is_cpu else None),
+        others=() if told_cuda is not None else tuple((one.cuda, one.cudnn) for one in builds[1:]),
         targets=targets if cuda is not None else (),
+        is_wheel=build is not None and not is_other and not is_cpu and facts.platform.system in (None, "linux"),
         delivery=build.delivery if build else "none",
         would_load=told.would_load if told else None,
         requires=facts.packages.requires.get(name) or _declared(book, facts, builds, name, version),
-        is_cpu=_is_cpu(name, version, told, pip),
+        is_cpu=is_cpu,
     )
 
 
@@ -90,8 +100,8 @@ def _builds(book: Book, name: str, version: str, variant: str | None) -> list[Bu
     exact = [
         one for one in found if (variant and one.variant == variant) or (local and one.variant == local) or one.wheel_version == version
     ]
-    if local and not exact:
-        return []
+    if (local and not exact) or variant == "cpu":
+        return [one for one in exact if one.cuda is None]
     some = exact or found
     return sorted(some, key=lambda one: one.index != "default" or one.cuda is None)
 
@@ -99,12 +109,30 @@ def _builds(book: Book, name: str, version: str, variant: str | None) -> list[Bu
 def _of_same_minor(every: list[Build], public: str) -> list[Build]:
     """For a patch release that the tables do not have: the builds of another one of its minor, where all of them are alike."""
     minor = public.split(".")[:2]
-    near = [one for one in every if one.version.split(".")[:2] == minor] if len(minor) == 2 and is_version(public) else []
+    near = [one for one in every if one.version.split(".")[:2] == minor] if _RELEASE.fullmatch(public) else []
     kinds: dict[str, set[tuple[object, ...]]] = {}
     for one in near:
         kinds.setdefault(one.version, set()).add((one.variant, one.index, one.cuda, one.cudnn, one.delivery))
     alike = all(kind == kinds[near[0].version] for kind in kinds.values())
     return [one for one in near if one.version == near[0].version] if near and alike else []
+
+
+def _is_for(build: Build, facts: Facts) -> bool:
+    """False for a build that is for another architecture."""
+    arch = facts.platform.arch
+    return arch is None or arch in (build.arch or (arch,))
+
+
+def _is_built_so(build: Build, cuda: CudaVersion | None, cudnn: CudnnVersion | None) -> bool:
+    """True where a build has the CUDA and the cuDNN that a framework says of itself, as far as it does."""
+    if cuda is not None and (build.cuda is None or build.cuda.parts[: min(2, len(cuda.parts))] != cuda.parts[:2]):
+        return False
+    return cudnn is None or build.cudnn is None or cudnn.major == build.cudnn.major
+
+
+def _finer(told: CudnnVersion | None, known: CudnnVersion | None) -> CudnnVersion | None:
+    """What it was built with: as it says itself, or more exactly where the tables know the same major."""
+    return known if told is None or (known is not None and len(told.parts) == 1) else told
 
 
 def _declared(book: Book, facts: Facts, builds: list[Build], name: str, version: str) -> tuple[str, ...]:
@@ -146,6 +174,6 @@ def _cuda(text: str | None) -> CudaVersion | None:
 
 def _cudnn(text: str | None) -> CudnnVersion | None:
     try:
-        return CudnnVersion(text) if text and "." in text else None
+        return CudnnVersion(text) if text and ("." in text or len(text) < 3) else None
     except ValueError:
         return None

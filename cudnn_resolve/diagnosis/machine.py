@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from cudnn_resolve.version import Capability, CudnnVersion, DriverVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
+
+_TEGRA = re.compile(r"orin|xavier|tegra|jetson|nvgpu|\bnano\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +37,13 @@ class Machine:
     def version(self) -> DriverVersion | None:
         """The driver's version, where it is known."""
         return driver_of(self.driver.version) if self.driver else None
+
+    @property
+    def is_tegra(self) -> bool:
+        """True for NVIDIA's own boards (Jetson), whose driver is numbered otherwise and whose wheels are of their own."""
+        return any(_TEGRA.search(gpu.name or "") for gpu in self.gpus) or (
+            self.version is not None and self.version.major < 100 and self.facts.platform.arch == "aarch64"
+        )
 
 
 def machine_of(facts: Facts, book: Book) -> Machine:

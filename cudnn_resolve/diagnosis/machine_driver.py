@@ -50,7 +50,7 @@ def _driver_mismatch(machine: Machine) -> Iterator[Finding]:
 
 
 def _driver_old(machine: Machine) -> Iterator[Finding]:
-    version = machine.version
+    version = None if machine.is_tegra else machine.version
     for one in machine.installed:
         if version is None or one.cuda is None:
             continue

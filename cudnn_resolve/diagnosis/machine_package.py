@@ -129,17 +129,32 @@ def _abi(machine: Machine) -> Iterator[Finding]:
 
 
 def _unusable(machine: Machine, one: Installed, wanted: Requirement | Required, who: str, why: str) -> Finding:
-    """A package that a framework was not built for; one of a newer major than it allows, or than it bears, will not do at all."""
+    """A package that a framework was not built for.
+
+    By a bound that the tables give a reason for, or of a newer major than it declares, NumPy will not do; older than it
+    declares, it may not; a newer minor release mostly does.
+    """
     version = machine.pip[wanted.name]
-    tops = [bound.version for bound in wanted.specifier if bound.operator in ("<", "<=", "~=", "==")]
-    over = any(_major(version) >= _major(top) for top in tops) and not why and wanted.name == "numpy"
+    most = [_most(bound.operator, bound.version) for bound in wanted.specifier]
+    tops = [one for one in most if one is not None]
+    over = wanted.name == "numpy" and bool(tops) and _major(version) > min(tops)
+    older = any(bound.operator in (">", ">=", "~=", "==") and not bound.contains(version, prereleases=True) for bound in wanted.specifier)
+    newer_major = bool(tops) and _major(version) > min(tops)
     return Finding(
         cause=_ABI[wanted.name],
-        severity="error" if why or over else "warning",
+        severity="error" if why or over else "warning" if older or newer_major else "info",
         summary=f"{who} and {wanted.name} {version} is installed{why}",
         evidence=(fact("packages.pip", f"{wanted.name} {version}"), fact("packages.pip", one.label)),
-        confidence=0.92 if why or over else 0.7,
+        confidence=0.92 if why or over else 0.6,
     )
+
+
+def _most(operator: str, version: str) -> int | None:
+    """The newest major that a bound allows, None where it sets no upper end."""
+    if operator == "<":
+        rest = re.sub(r"\.?(?:dev|a|b|rc)\d*$", "", version.partition(".")[2])  # `<5.0.0dev` allows no 5 either
+        return _major(version) - (not rest.replace(".", "").strip("0"))
+    return _major(version) if operator in ("<=", "~=", "==", "===") else None
 
 
 def _major(version: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -9,11 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudnn_resolve.diagnosis.machine import Machine, as_declared, cudnn_of, fact
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
 from cudnn_resolve.diagnosis.specifier import Required, is_version, requirements_of, within
-from cudnn_resolve.facts.model import Unknown, or_none
+from cudnn_resolve.facts.model import Toolkit, Unknown, or_none
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.installed import Installed
+
+_CUDA_FILE = re.compile(r"/lib(?:cublas|cudart)\.so\.(\d{1,2})")
 
 
 class Declared(NamedTuple):
@@ -34,7 +37,7 @@ class Declared(NamedTuple):
 def _cudnn_of_wheels(machine: Machine) -> Iterator[Finding]:
     """The cuDNN that there is against the one that a framework was built with, where nobody looked which copy would be loaded."""
     for one in machine.installed:
-        if one.would_load is not None or one.cudnn is None or one.cuda is None or one.delivery not in ("wheel", "system"):
+        if one.would_load is not None or one.cudnn is None or not _takes_from_outside(machine, one):
             continue
         required = {each.name for each in requirements_of(one.requires, machine.facts)}
         pip = ((name, cudnn_of(text)) for name, text in machine.pip.items() if name.startswith("nvidia-cudnn"))
@@ -79,7 +82,7 @@ def _cuda_of_anybody(machine: Machine) -> Iterator[Finding]:
         return
     for one in machine.installed:
         served = one.would_load is not None and one.would_load.path is not None
-        if one.cuda is None or served or one.delivery not in ("wheel", "system") or _has_cuda(machine, one):
+        if served or not _takes_from_outside(machine, one) or _has_cuda(machine, one):
             continue
         if _is_lacking(machine, one):
             continue
@@ -94,6 +97,16 @@ def _cuda_of_anybody(machine: Machine) -> Iterator[Finding]:
         )
 
 
+def _takes_from_outside(machine: Machine, one: Installed) -> bool:
+    """True for a wheel that the tables know and that takes its CUDA from elsewhere, by the loader's common rules.
+
+    A conda environment and a Jetson have builds and libraries of their own.
+    """
+    toolkits: tuple[Toolkit, ...] = or_none(machine.facts.cuda_toolkits) or ()
+    sources = {copy.source for copy in machine.cudnn} | {toolkit.source for toolkit in toolkits}
+    return one.is_wheel and one.cuda is not None and one.delivery in ("wheel", "system") and "conda" not in sources and not machine.is_tegra
+
+
 def _is_lacking(machine: Machine, one: Installed) -> bool:
     """True where `_lacking` speaks of a framework."""
     return any(
@@ -105,6 +118,8 @@ def _has_cuda(machine: Machine, one: Installed) -> bool:
     """True where there are CUDA libraries of a major that a framework can use, or nobody looked."""
     if isinstance(machine.facts.cuda_toolkits, Unknown) or isinstance(machine.facts.packages.pip, Unknown):
         return True
+    if machine.loader.ld_library_path:  # which may lead to libraries that nobody has looked at
+        return True
     majors = {cuda.major for cuda in (one.cuda, *(cuda for cuda, _ in one.others)) if cuda is not None}
     components = (machine.book.component(name) for name in machine.pip)
     there = {component.cuda_major for component in components if component is not None and component.library != "cudnn"}
@@ -114,26 +129,29 @@ def _has_cuda(machine: Machine, one: Installed) -> bool:
         if (version := toolkit.version or "0")[0].isdecimal()
     }
     unnamed = any(toolkit.version is None for toolkit in machine.facts.cuda_toolkits or ())
-    cached = any(path.rpartition("/")[2].startswith(("libcublas.so", "libcudart.so")) for path in machine.loader.ldconfig)
-    return unnamed or cached or bool(majors & there)
+    there |= {int(found[1]) for path in machine.loader.ldconfig if (found := _CUDA_FILE.search(path))}
+    return unnamed or bool(majors & there)
 
 
 def _linker(machine: Machine) -> Iterator[Finding]:
-    """An nvJitLink older than a library that links with it, which then lacks its symbols (`__nvJitLinkAddData_12_4`)."""
+    """An nvJitLink older than libraries that link with it, which then lacks their symbols (`__nvJitLinkAddData_12_4`)."""
+    found: dict[str, list[tuple[CudaVersion, str]]] = {}
     for name, version in sorted(machine.pip.items()):
         cuda = machine.book.cuda_of(name, version)
         linker = _linker_of(machine, name, version) if cuda is not None else None
         there = machine.pip.get(linker) if linker is not None else None
         own = machine.book.cuda_of(linker, there) if linker is not None and there is not None else None
-        if linker is None or cuda is None or own is None or (own.major, own.minor) >= (cuda.major, cuda.minor):
-            continue
+        if linker is not None and cuda is not None and own is not None and (own.major, own.minor) < (cuda.major, cuda.minor):
+            found.setdefault(linker, []).append((cuda, f"{name} {version}"))
+    for linker, users in found.items():
+        newest, who = max(users)
+        there = machine.pip[linker]
         yield Finding(
             cause="nvjitlink_mix",
             severity="error",
-            summary=f"{name} {version} of CUDA {cuda.line} links with {linker}, of which {there} of CUDA {own.line} is installed: "
-            "it is older and lacks symbols that are asked of it",
-            evidence=(fact("packages.pip", f"{name} {version}"), fact("packages.pip", f"{linker} {there}")),
-            remedy=tuple(_newer(machine, linker, cuda)),
+            summary=f"{who} of CUDA {newest.line} links with {linker}, of which {there} is installed: it is older and lacks symbols",
+            evidence=(*(fact("packages.pip", text) for _, text in users), fact("packages.pip", f"{linker} {there}")),
+            remedy=tuple(_newer(machine, linker, newest)),
             confidence=0.9,
         )
 

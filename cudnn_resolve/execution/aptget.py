@@ -189,6 +189,13 @@ def download(apt: Apt, packages: Sequence[SystemPackage], held: Iterable[str], t
         raise WorldError(f"apt-get could not fetch the packages: {result.why()}", code="apt-download", context=tooling.log)
 
 
+def download_size(apt: Apt, pin: str) -> int | None:
+    """Bytes of the .deb of `name=version`, as the signed lists say; None where no repository has it."""
+    ok, text = apt.ask(apt.program, "download", "--print-uris", "-q", pin)
+    found = re.search(r"^'[^'\n]+' \S+ ([0-9]{1,15})(?: |$)", text, re.MULTILINE) if ok else None
+    return int(found[1]) if found else None
+
+
 def held_packages(apt: Apt) -> tuple[str, ...]:
     """Names of held packages."""
     ok, text = apt.ask("apt-mark", "showhold")

@@ -49,16 +49,24 @@ def _in_use(task: Task, host: Host, environment: Environment) -> Iterator[str]:
     """A line for each process that has libraries of packages loaded that are about to be replaced."""
     leaving = {piece.name for piece in task.install if piece.before} | set(task.remove)
     roots = dict.fromkeys((environment.scheme["purelib"], environment.scheme["platlib"])) if leaving else ()
-    words = tuple(dict.fromkeys(word for root in roots for word in _library_folders(leaving, root, host)))
-    if not words:
+    folders = {folder for root in roots for folder in _library_folders(leaving, root, host)}
+    if not folders:
         return
     for name in host.list_dir("/proc"):
         if not name.isdigit():
             continue
         maps = host.read_text(f"/proc/{name}/maps", _MAPS_BYTES)
-        if maps and any(word in maps for word in words):
+        if maps and not folders.isdisjoint(_mapped_folders(maps)):
             who = (host.read_text(f"/proc/{name}/comm") or "a program").strip()
             yield f"{who} (process {name}) has loaded packages that are replaced: restart it afterwards"
+
+
+def _mapped_folders(maps: str) -> Iterator[str]:
+    """The folder of each file that a process has mapped."""
+    for line in maps.splitlines():
+        columns = line.split(None, 5)
+        if len(columns) == 6:
+            yield columns[5].rpartition("/")[0]
 
 
 def _library_folders(names: set[str], root: str, host: Host) -> Iterator[str]:
@@ -69,7 +77,7 @@ def _library_folders(names: set[str], root: str, host: Host) -> Iterator[str]:
             for line in (host.read_text(f"{root}/{entry}/RECORD", _RECORD_BYTES) or "").splitlines():
                 folder, _, file = line.partition(",")[0].strip('"').rpartition("/")
                 if folder and not folder.startswith((".", "/")) and (file.endswith(".so") or ".so." in file):
-                    yield f"{root}/{folder}/"
+                    yield f"{root}/{folder}"
 
 
 def package_folder(name: str) -> str:
@@ -89,17 +97,19 @@ def installed_outside(task: Task, installed: Mapping[str, Installed]) -> None:
         )
 
 
-def check_room(wheels: Sequence[Wheel], exchange: Exchange, store: str, environment: Environment) -> None:
-    """Nothing; WorldError where what comes does not fit on the disk."""
+def check_room(wheels: Sequence[Wheel], exchange: Exchange, store: str, environment: Environment) -> int:
+    """Bytes that what leaves will take where it is kept, 0 where it is only renamed; WorldError where it does not fit on the disk."""
     target = environment.scheme["purelib"]
     needed = sum(wheel.unpacked for wheel in wheels) + (_SPARE_BYTES if wheels else 0)
     free = disk.free_bytes(target)
     if wheels and needed > free:
         raise _full(needed, free, target)
-    if disk.device_of(store) != disk.device_of(target):
-        saved = sum(disk.size_of(path) for path in exchange.save)
-        if saved > disk.free_bytes(store):
-            raise _full(saved, disk.free_bytes(store), store)
+    if disk.device_of(store) == disk.device_of(target):
+        return 0
+    saved = sum(disk.size_of(path) for path in exchange.save)
+    if saved > disk.free_bytes(store):
+        raise _full(saved, disk.free_bytes(store), store)
+    return saved
 
 
 def mib(count: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.execution import aptget
 from cudnn_resolve.execution.journal import ARRIVING, LEAVING
@@ -15,27 +15,85 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.aptget import Apt
     from cudnn_resolve.host.tool import Tooling
 
+RESERVE_BYTES = 32 << 20
+"""What stays free of the disk that they are kept on: the journal itself goes on there."""
 
-def keep_leaving(apt: Apt, names: Iterable[str], here: Mapping[str, str], folder: str, tooling: Tooling) -> None:
-    """Nothing; the installed packages of these names lie in the folder where a repository still has them, so that they can be laid back."""
+
+def keep_leaving(apt: Apt, names: Iterable[str], here: Mapping[str, str], folder: str, tooling: Tooling, *, reserve: int = 0) -> None:
+    """Nothing; the installed packages of these names lie in the folder, as far as a repository still has them and there is room.
+
+    `reserve` are bytes that somebody else is about to write there.
+    """
     place = f"{folder}/{LEAVING}"
     disk.make_folder(place, 0o755)
     for name in sorted(names):
-        apt.run(replace(tooling, cwd=place), apt.program, "download", "-q", f"{name}={here[name]}")
+        _fetch(apt, name, here[name], place, tooling, reserve)
 
 
-def keep_arriving(apt: Apt, install: Mapping[str, str], folder: str, tooling: Tooling) -> None:
-    """Nothing; packages that are about to be installed lie in the folder, linked from apt's cache where that can be.
+def keep_arriving(apt: Apt, install: Mapping[str, str], folder: str, tooling: Tooling, *, reserve: int = 0) -> None:
+    """Nothing; packages that are about to be installed lie in the folder, linked from apt's cache, else copied where there is room.
 
     A dpkg that is killed leaves the files that it had unpacked by then in no list; it knows them again only by unpacking that package anew.
     """
     place, cache = f"{folder}/{ARRIVING}", aptget.archives(apt)
     disk.make_folder(place, 0o755)
-    fetched = [f"{cache}/{name}" for name in deb_files(install, cache).values()]
+    cached = deb_files(install, cache)
+    fetched = [f"{cache}/{name}" for name in cached.values()]
     if fetched and not apt.run(tooling, "cp", "--force", "--link", "--target-directory", place, "--", *fetched).ok:
-        apt.run(tooling, "cp", "--force", "--target-directory", place, "--", *fetched)
-    for name in sorted(set(install) - set(deb_files(install, place))):  # a repository on this disk is not copied into the cache
-        apt.run(replace(tooling, cwd=place), apt.program, "download", "-q", f"{name}={install[name]}")
+        _drop(place, cached.values())
+        _copy(apt, fetched, place, tooling, reserve)
+    for name in sorted(set(install) - set(cached)):  # a repository on this disk is not copied into the cache
+        _fetch(apt, name, install[name], place, tooling, reserve)
+
+
+def kept_sums(folder: str) -> dict[str, str]:
+    """Each .deb that is kept in a journal's folder, as its path there, with its SHA-256: by that it is known again before dpkg gets it."""
+    places = [place for place in (LEAVING, ARRIVING) if disk.kind(f"{folder}/{place}") == "folder"]
+    names = [f"{place}/{name}" for place in places for name in sorted(disk.names_in(f"{folder}/{place}")) if name.endswith(".deb")]
+    return {name: disk.digest(f"{folder}/{name}", "sha256") for name in names if disk.kind(f"{folder}/{name}") == "file"}
+
+
+def is_as_kept(record: Mapping[str, Any], folder: str, name: str) -> bool:
+    """True where a file in a journal's folder is the one that the record has the sum of."""
+    sums, path = record.get("debs"), f"{folder}/{name}"
+    return isinstance(sums, dict) and disk.kind(path) == "file" and disk.digest(path, "sha256") == sums.get(name)
+
+
+def fetch_anew(apt: Apt, name: str, version: str, folder: str, tooling: Tooling) -> str | None:
+    """Path, in a journal's folder, of a package that apt-get fetched and verified in the place of what is there; None where it cannot."""
+    place = f"{folder}/{ARRIVING}"
+    disk.make_folder(place, 0o755)
+    _drop(place, deb_files({name: version}, place).values())
+    _fetch(apt, name, version, place, tooling, 0)
+    return next((f"{place}/{one}" for one in deb_files({name: version}, place).values()), None)
+
+
+def _copy(apt: Apt, paths: list[str], place: str, tooling: Tooling, reserve: int) -> None:
+    """Nothing; copies of the files lie in the place, or none of them where there is no room: they are wanted, and not needed."""
+    if not _fits(sum(disk.size_of(path) for path in paths), place, reserve):
+        return
+    if not apt.run(tooling, "cp", "--force", "--target-directory", place, "--", *paths).ok:
+        _drop(place, [path.rpartition("/")[2] for path in paths])
+
+
+def _fetch(apt: Apt, name: str, version: str, place: str, tooling: Tooling, reserve: int) -> None:
+    """Nothing; the package lies in the place where a repository has it and there is room, and no part of it elsewhere."""
+    size = aptget.download_size(apt, f"{name}={version}")
+    if size is None or not _fits(size, place, reserve):
+        return
+    before = set(disk.names_in(place))
+    if not apt.run(replace(tooling, cwd=place), apt.program, "download", "-q", f"{name}={version}").ok:
+        _drop(place, set(disk.names_in(place)) - before)
+
+
+def _fits(size: int, place: str, reserve: int) -> bool:
+    return size + reserve + RESERVE_BYTES <= disk.free_bytes(place)
+
+
+def _drop(place: str, names: Iterable[str]) -> None:
+    for name in names:
+        if disk.kind(f"{place}/{name}") == "file":
+            disk.remove(f"{place}/{name}")
 
 
 def deb_files(versions: Mapping[str, str], folder: str) -> dict[str, str]:

@@ -43,9 +43,18 @@ class Environment:
 
     def holds(self, path: str) -> bool:
         """True where a path lies inside the environment and is written plainly: absolute, without `..`."""
-        if not path.startswith("/") or "\0" in path or os.path.normpath(path) != path:
+        if not path.startswith("/") or "\0" in path or os.path.normpath(path) != path or not _is_name(path):
             return False
         return any(path.startswith(f"{root.rstrip('/')}/") for root in self.roots)
+
+
+def _is_name(path: str) -> bool:
+    """True where the system could have a file of that name at all."""
+    try:
+        path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def answer_line(result: CommandResult) -> dict[str, Any] | None:

@@ -1,7 +1,8 @@
 """What an `apply` found, does and did, on the disk before it acts; a line of JSON for each record.
 
 A journal is read as the word of a stranger: a line whose sum does not follow from the lines before it ends it or makes it invalid,
-and paths in it count only where they lie inside the environment that its interpreter itself names. No command is ever taken from it.
+and paths in it count only where they lie inside the environment that its interpreter itself names. Of commands it has one alone: the words
+that asked for the `apply`, which `--resume` reads anew as words of that verb, and of no program.
 """
 
 from __future__ import annotations

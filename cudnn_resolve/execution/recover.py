@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
@@ -11,12 +12,14 @@ from cudnn_resolve.execution.check import require_writable
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.journal import ARRIVING, STAGING, Journal, Story, inside, tampered
 from cudnn_resolve.execution.linkercache import restore_cache
+from cudnn_resolve.execution.mark import read_mark
 from cudnn_resolve.execution.model import EXITS, Execution, Status, Trouble
-from cudnn_resolve.execution.restore import put_back
+from cudnn_resolve.execution.restore import check_written, put_back
 from cudnn_resolve.execution.shelf import Shelf, find_story
-from cudnn_resolve.execution.system import changed_system, restore_system
+from cudnn_resolve.execution.system import changed_system, changes_of, restore_system
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import undisturbed
+from cudnn_resolve.host.port import which
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
@@ -27,16 +30,20 @@ if TYPE_CHECKING:
 
 def put_all_back(journal: Journal, shelf: Shelf, host: Host, tooling: Tooling, *, why: str) -> tuple[str, ...]:
     """What could not be put back, in words; empty where everything is as it was before that journal."""
-    left: tuple[str, ...]
-    environment = shelf.environment
     journal = Journal.resume(journal.story(), watch=journal.watch)  # a signal may have come between the disk and what it remembers
     with contextlib.suppress(CudnnResolveError):  # a full disk must not stop the way back, which only moves and removes
         journal.add("revert", why=why)
+    left: tuple[str, ...]
     try:
         story = journal.story()
-        left = (*put_back(story, shelf, environment), *restore_cache(story, tooling), *restore_system(story, host, tooling))
     except CudnnResolveError as error:
         left = (error.message,)
+    else:
+        left = (
+            *_tried(lambda: put_back(story, shelf, shelf.environment)),
+            *_tried(lambda: restore_cache(story, tooling)),
+            *_tried(lambda: restore_system(story, host, tooling)),
+        )
     try:
         if left:
             journal.add("left", what=list(left)[:50])
@@ -46,6 +53,16 @@ def put_all_back(journal: Journal, shelf: Shelf, host: Host, tooling: Tooling, *
     except CudnnResolveError as error:
         left = (*left, *(() if left else (f"the journal cannot be closed: {error.message}",)))
     return left
+
+
+def _tried(part: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
+    """What a part could not put back; the others are tried whatever comes of it."""
+    try:
+        return part()
+    except CudnnResolveError as error:
+        return (error.message,)
+    except (OSError, ValueError) as error:  # what no part expects, such as a name that no file can have
+        return (str(error),)
 
 
 def _close(journal: Journal) -> None:
@@ -77,24 +94,48 @@ def repair(work: Work) -> Execution | None:
     return _put_back(story, work, why="repair")
 
 
-def undo(work: Work, number: int | None) -> Execution:
-    """What became of the undo of an `apply`, by default of the last one that changed something."""
+def undo(work: Work, number: int | None, *, dry_run: bool = False) -> Execution:
+    """What became of the undo of an `apply`, by default of the last one that changed something; with `dry_run` what it would put back."""
+    act = _foretell if dry_run else _undo
     story = interrupted(work.shelf)
     if story is not None and number in (None, story.id):
-        return _put_back(story, work, why="undo")
+        return act(story, work)
     if story is not None:
         raise WorldError(
             f"apply number {story.id} was stopped in the middle", code="open-apply", hint="`apply --undo` puts that back first"
         )
+    stories = work.shelf.stories()
+    committed = [one for one in stories if one.state == "committed"]
     if number is None and work.shelf.marked() is not None:
-        work.shelf.unmark()
-        return Execution(status="nothing", notes=("the last apply was stopped before it changed anything",))
-    committed = [one for one in work.shelf.stories() if one.state == "committed"]
+        mark = read_mark(work.shelf)
+        if not dry_run:
+            work.shelf.unmark()
+        if mark is None or not (committed and committed[-1] is stories[-1] and mark.owns(stories[-1])):  # killed after it had committed
+            return Execution(status="nothing", notes=("the last apply was stopped before it changed anything",))
     if number is None and not committed:
         return Execution(status="nothing")
     chosen = committed[-1] if number is None else find_story(work.shelf, number)
     _refuse(chosen, committed, work)
-    return _put_back(chosen, work, why="undo")
+    return act(chosen, work)
+
+
+def _undo(story: Story, work: Work) -> Execution:
+    return _put_back(story, work, why="undo")
+
+
+def _foretell(story: Story, work: Work) -> Execution:
+    """What an undo would put back, in words; nothing is changed."""
+    _require_means(story, work)
+    rows = story.begin.get("install", ())
+    back = [f"{name}=={before}" for name, _, before in rows if before]
+    back += [str(name) for name in story.begin.get("remove", ())]
+    gone = [str(name) for name, _, before in rows if not before]
+    system = changes_of(story)
+    back += [f"{name}={before} (apt)" for name, _, before in system if before]
+    gone += [f"{name} (apt)" for name, _, before in system if not before]
+    told = [f"apply number {story.id} would be undone"]
+    told += [f"{what}: {', '.join(names)}" for what, names in (("would come back", back), ("would go", gone)) if names]
+    return Execution(status="dry-run", id=story.id, notes=tuple(told))
 
 
 def _refuse(story: Story, committed: list[Story], work: Work) -> None:
@@ -110,6 +151,7 @@ def _refuse(story: Story, committed: list[Story], work: Work) -> None:
         raise WorldError(
             f"what apply number {story.id} replaced is not kept any more", code="cannot-undo", hint="apply the old versions anew"
         )
+    check_written(story, work.shelf, work.environment)
     changed = changed_since(story, work.environment)
     present = installed_packages(work.host, work.environment)
     gone = [name for name in story.begin.get("remove", ()) if name in present]
@@ -145,11 +187,24 @@ def _require_means(story: Story, work: Work) -> None:
     if files is not None and (files.get("save") or files.get("add")):
         require_writable(work.environment)
     if (story.last("apt") is not None or story.last("keyring") is not None) and find_apt(work.host) is None:
+        if which(work.host, "apt-get") is None:
+            raise WorldError(
+                f"apply number {story.id} changed packages of the system, and there is no apt-get any more",
+                code="no-apt",
+                hint="nothing was changed; look whether PATH has the folder of apt-get",
+            )
         raise WorldError(
             f"apply number {story.id} changed packages of the system, and putting them back needs root",
             code="needs-root",
-            hint="nothing was changed; run `sudo -v` first, so that sudo asks for no password meanwhile, then this again",
+            hint=f"nothing was changed; {_way_to_root(work.host)}",
         )
+
+
+def _way_to_root(host: Host) -> str:
+    """What a user can do who has no root now."""
+    if which(host, "sudo") is None:
+        return "run it as root: there is no sudo here"
+    return "run `sudo -v` first, so that sudo asks for no password meanwhile, then this again"
 
 
 def _put_back(story: Story, work: Work, *, why: str) -> Execution:

@@ -57,6 +57,11 @@ def put_back(story: Story, shelf: Shelf, environment: Environment) -> tuple[str,
     return tuple(left)
 
 
+def check_written(story: Story, shelf: Shelf, environment: Environment) -> None:
+    """Nothing; WorldError where `put_back` would not believe the journal: better said before anything is begun."""
+    _read(story, shelf, environment)
+
+
 def _read(story: Story, shelf: Shelf, environment: Environment) -> _Written | None:
     files = story.last("files")
     if files is None:

@@ -129,18 +129,19 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     installed_outside(task, installed)
     exchange = plan_exchange(wheels, task.remove, own, installed, work.host, work.environment)
     store = work.shelf.store_of(journal.id)
-    check_room(wheels, exchange, store, work.environment)
+    reserve = check_room(wheels, exchange, store, work.environment)
     steps: list[Done] = []
     cached = cache_change(task, work.host)
     journal.add("files", store=store, **_files(exchange, work.environment, moved=moved))
     if task.apt:
         work.reporter.begin(f"asking apt-get for {_many(len(task.apt), 'package')}")
-        apt, packages = prepare_system(task, work.host, journal, work.tooling(journal), work.download, work.reporter.say)
+        tooling = work.tooling(journal)
+        apt, packages = prepare_system(task, work, journal, tooling, reserve=reserve)
         work.reporter.begin(f"installing {_many(len(packages), 'package')} of the system with apt-get")
         steps.append(
             Done(
                 what=f"{_many(len(packages), 'package')} installed with apt-get",
-                seconds=change_system(apt, packages, journal, work.tooling(journal)),
+                seconds=change_system(apt, packages, journal, tooling),
             )
         )
     if cached is not None:

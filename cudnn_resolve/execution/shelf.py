@@ -18,6 +18,7 @@ KEPT = 3
 """Committed journals whose saved files are kept, so that they can be undone."""
 _BESIDE = ".cudnn-resolve-saved"
 _MARK = "at-work"
+_MARK_BYTES = 1 << 20
 _FETCH_AGAIN = ("interrupted", "index-unavailable")
 
 
@@ -33,7 +34,8 @@ class Shelf:
         self.folder = f"{self._root}/environments/{self._key}"
 
     def stories(self) -> tuple[Story, ...]:
-        """Every journal, oldest first; WorldError where one was tampered with."""
+        """Every journal, oldest first; WorldError where one was tampered with, or could have been by anybody."""
+        self._refuse_foreign()
         out = []
         for name in sorted(disk.names_in(self.folder)):
             if name.isascii() and name.isdigit():
@@ -46,17 +48,25 @@ class Shelf:
                     out.append(story)
         return tuple(out)
 
+    def _refuse_foreign(self) -> None:
+        """Nothing; WorldError where others than this user can change what lies here, which is then not even read."""
+        disk.refuse_foreign(self._root)
+        disk.refuse_foreign(self.folder)
+
     def open(self, *, watch: Callable[[str], None] | None = None) -> Journal:
         """A new journal, after all others; its number does not depend on the clock."""
         disk.private_folder(self._root)
         disk.private_folder(self.folder)
-        numbers = [int(name) for name in disk.names_in(self.folder) if name.isascii() and name.isdigit()]
-        number = max(numbers, default=0) + 1
+        number = self.newest() + 1
         folder = f"{self.folder}/{number:06d}"
         disk.make_folder(f"{folder}/{WHEELS}", 0o700)
         if number > 1:
             self._adopt(f"{self.folder}/{number - 1:06d}/{WHEELS}", f"{folder}/{WHEELS}")
         return Journal(folder, number, watch=watch)
+
+    def newest(self) -> int:
+        """The number of the newest journal, 0 where there is none."""
+        return max((int(name) for name in disk.names_in(self.folder) if name.isascii() and name.isdigit()), default=0)
 
     def _adopt(self, before: str, wheels: str) -> None:
         """Files that an `apply` fetched that was stopped need not be fetched again; each is verified anew."""
@@ -130,8 +140,9 @@ class Shelf:
         disk.write_whole(f"{self.folder}/{_MARK}", text.encode())
 
     def marked(self) -> str | None:
-        """What `mark` wrote, where it was not taken away again; None otherwise."""
-        raw = disk.content(f"{self.folder}/{_MARK}", 4096)
+        """What `mark` wrote, where it was not taken away again; None otherwise. WorldError where anybody could have written it."""
+        self._refuse_foreign()
+        raw = disk.content(f"{self.folder}/{_MARK}", _MARK_BYTES)
         return None if raw is None else raw.decode("utf-8", "replace")
 
     def unmark(self) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.execution import aptget
 from cudnn_resolve.execution.aptget import Apt
-from cudnn_resolve.execution.debs import deb_files, keep_arriving, keep_leaving
+from cudnn_resolve.execution.debs import deb_files, fetch_anew, is_as_kept, keep_arriving, keep_leaving, kept_sums
 from cudnn_resolve.execution.journal import ARRIVING, LEAVING, tampered
 from cudnn_resolve.execution.repository import (
     DISABLED,
@@ -30,31 +30,33 @@ from cudnn_resolve.record import replace
 if TYPE_CHECKING:
     from cudnn_resolve.execution.fetch import Download
     from cudnn_resolve.execution.journal import Journal, Story
+    from cudnn_resolve.execution.run import Work
     from cudnn_resolve.execution.task import Task
     from cudnn_resolve.host.port import Host
     from cudnn_resolve.host.tool import Tooling
 
 
 def prepare_system(
-    task: Task, host: Host, journal: Journal, tooling: Tooling, download: Download, say: Callable[[str], None]
+    task: Task, work: Work, journal: Journal, tooling: Tooling, *, reserve: int = 0
 ) -> tuple[Apt, tuple[SystemPackage, ...]]:
     """How apt is called, and the packages with the versions that are there now; every .deb is then fetched and verified.
 
-    A repository that is not known yet is made known, which the journal tells. WorldError where apt refuses.
+    A repository that is not known yet is made known, which the journal tells. `reserve` are bytes that are still to be written beside
+    the journal. WorldError where apt refuses.
     """
-    apt = aptget.require_apt(task, host)
+    apt = aptget.require_apt(task, work.host)
     here = aptget.installed_versions(apt)
     held = aptget.held_packages(apt)
     packages = tuple(replace(one, before=here.get(one.name)) for one in task.apt)
     if task.keyrings:
-        for path in _make_known(task, apt, here, journal, tooling, download):
-            say(f"  {path} is larger than any keyring: nobody has looked whether the revoked key is in it")
+        for path in _make_known(task, apt, here, journal, tooling, work.download):
+            work.reporter.say(f"  {path} is larger than any keyring: nobody has looked whether the revoked key is in it")
     aptget.update(apt, tooling)
     simulation = aptget.simulate(apt, packages, held)
     aptget.download(apt, packages, held, tooling)
     replaced = {one.name for one in packages if one.before not in (None, one.version)}
-    keep_leaving(apt, replaced | (set(simulation.install) & set(here)), here, journal.folder, tooling)
-    keep_arriving(apt, simulation.install, journal.folder, tooling)
+    keep_leaving(apt, replaced | (set(simulation.install) & set(here)), here, journal.folder, tooling, reserve=reserve)
+    keep_arriving(apt, simulation.install, journal.folder, tooling, reserve=reserve)
     named = {one.name for one in packages}
     journal.add(
         "apt",
@@ -63,6 +65,7 @@ def prepare_system(
         held=sorted(held),
         unfinished=list(aptget.unfinished_files(apt)),
         automatic=sorted(set(aptget.automatic_packages(apt)) & named),  # apt-get takes those that are named for wanted
+        debs=kept_sums(journal.folder),
     )
     return apt, packages
 
@@ -74,7 +77,7 @@ def _make_known(task: Task, apt: Apt, here: Mapping[str, str], journal: Journal,
     paths = [fetch_keyring(one, folder, apt, download) for one in task.keyrings]
     found = list(outdated(apt_folders(apt)))
     moved = [(one, name_aside(one.path, journal.id)) for one in found if not one.too_large]
-    journal.add("keyring", before=here.get(PACKAGE), moved=[[one.path, aside] for one, aside in moved])
+    journal.add("keyring", before=here.get(PACKAGE), moved=[[one.path, aside] for one, aside in moved], debs=kept_sums(journal.folder))
     journal.add("change")
     for one, aside in moved:
         take_out_of_use(one, aside, apt, folder, tooling)
@@ -112,7 +115,7 @@ def restore_system(story: Story, host: Host, tooling: Tooling) -> tuple[str, ...
     left: list[str] = []
     try:
         if keyring is not None:
-            _unpack_keyring(story, apt, tooling)
+            left += _unpack_keyring(keyring, story, apt, tooling)
         aptget.mend(apt, dpkg_words(apt), tooling)
         if record is not None:
             aptget.forget_unfinished(apt, _texts(record.get("unfinished", []), story), tooling)
@@ -127,23 +130,23 @@ def restore_system(story: Story, host: Host, tooling: Tooling) -> tuple[str, ...
 def _restore_packages(record: Mapping[str, Any], story: Story, apt: Apt, tooling: Tooling) -> list[str]:
     before = _before(record, story)
     held = [name for name in _texts(record.get("held"), story) if APT_NAME.fullmatch(name)]
-    _unpack_again(record, story, apt, tooling)
+    left = _unpack_again(record, story, apt, tooling)
     here = aptget.installed_versions(apt)
     present = aptget.present_packages(apt)
     new = [name for name, version in before.items() if version is None and name in present]
     old = [SystemPackage(name=name, version=version, repository="", before=here.get(name)) for name, version in before.items() if version]
     old = [one for one in old if here.get(one.name) != one.version]
-    left = []
     names = [name for name in before if name in present]
     if names and (new or old or set(names) & set(aptget.held_packages(apt)) - set(held)):
         apt.run(tooling, "apt-mark", "unhold", *names)
     if old:
-        folder = f"{story.folder}/{LEAVING}"
-        debs = [f"{folder}/{name}" for name in deb_files({one.name: one.version for one in old}, folder).values()]
+        kept = deb_files({one.name: one.version for one in old}, f"{story.folder}/{LEAVING}").values()
+        debs = [f"{story.folder}/{LEAVING}/{name}" for name in kept if is_as_kept(record, story.folder, f"{LEAVING}/{name}")]
         words = ("dpkg", *dpkg_words(apt), "--force-confold", "-i", *debs) if len(debs) == len(old) else ()
         done = apt.run(tooling, *words) if words else aptget.install(apt, old, (), tooling)
         if not done.ok:
-            left.append(f"{', '.join(f'{one.name}={one.version}' for one in old)}: {done.why()}")
+            changed = "; what was kept of them is not as it was" if len(debs) < len(kept) else ""
+            left.append(f"{', '.join(f'{one.name}={one.version}' for one in old)}: {done.why()}{changed}")
     if new:
         done = aptget.purge(apt, dpkg_words(apt), new, tooling)
         if not done.ok:
@@ -160,21 +163,35 @@ def _restore_packages(record: Mapping[str, Any], story: Story, apt: Apt, tooling
     return left
 
 
-def _unpack_again(record: Mapping[str, Any], story: Story, apt: Apt, tooling: Tooling) -> None:
-    """Nothing; dpkg knows every file again that it, killed, had left of these packages, as far as they are still at hand."""
-    folder = f"{story.folder}/{ARRIVING}"
+def _unpack_again(record: Mapping[str, Any], story: Story, apt: Apt, tooling: Tooling) -> list[str]:
+    """What of these packages dpkg cannot be told again, of which it, killed, had left files in no list: they are not at hand any more."""
+    left = []
     torn = aptget.half_installed(apt)
     arriving = {name: version for name, (version, _) in _changes(record, story).items() if name in torn}
-    for name in deb_files(arriving, folder).values():  # one at a time: each that can be is
-        aptget.unpack(apt, dpkg_words(apt), (f"{folder}/{name}",), tooling)
+    for name, version in arriving.items():  # one at a time: each that can be is
+        kept = [f"{ARRIVING}/{one}" for one in deb_files({name: version}, f"{story.folder}/{ARRIVING}").values()]
+        intact = [f"{story.folder}/{one}" for one in kept if is_as_kept(record, story.folder, one)]
+        path = intact[0] if intact else fetch_anew(apt, name, version, story.folder, tooling)
+        if path is not None:
+            aptget.unpack(apt, dpkg_words(apt), (path,), tooling)
+        elif kept:
+            left.append(_swapped(f"{name}={version}"))
+    return left
 
 
-def _unpack_keyring(story: Story, apt: Apt, tooling: Tooling) -> None:
-    """Nothing; the same for the package that makes a repository known."""
-    folder = f"{story.folder}/{LEAVING}"
-    if PACKAGE in aptget.half_installed(apt):
-        found = [f"{folder}/{name}" for name in disk.names_in(folder) if is_keyring(name)]
-        aptget.unpack(apt, dpkg_words(apt), found[:1], tooling)
+def _unpack_keyring(record: Mapping[str, Any], story: Story, apt: Apt, tooling: Tooling) -> list[str]:
+    """The same for the package that makes a repository known."""
+    if PACKAGE not in aptget.half_installed(apt):
+        return []
+    found = [f"{LEAVING}/{name}" for name in disk.names_in(f"{story.folder}/{LEAVING}") if is_keyring(name)]
+    intact = [f"{story.folder}/{name}" for name in found if is_as_kept(record, story.folder, name)]
+    if intact:
+        aptget.unpack(apt, dpkg_words(apt), intact[:1], tooling)
+    return [_swapped(PACKAGE)] if found and not intact else []
+
+
+def _swapped(what: str) -> str:
+    return f"{what}: the file that was kept of it is not as it was, and dpkg did not get it: files of the package may be left"
 
 
 def _before(record: Mapping[str, Any], story: Story) -> dict[str, str | None]:
@@ -261,6 +278,13 @@ def changed_system(story: Story, host: Host) -> tuple[str, ...]:
     sums = _sums(story)
     out += [path for path, _ in (_moved(keyring, story, apt) if keyring else ()) if path in sums and _sum(path) != sums[path]]
     return tuple(out)
+
+
+def changes_of(story: Story) -> list[tuple[str, str, str | None]]:
+    """Name, new and old version of each package of the system that a journal changed; WorldError where it is not readable."""
+    record = story.last("apt")
+    changes = _changes(record, story) if record is not None else {}
+    return [(name, version, before) for name, (version, before) in changes.items() if version != before]
 
 
 def _texts(value: object, story: Story) -> list[str]:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,120}[a-z0-9])?", re.ASCII)
 """A normalized name of a pip package."""
 VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!_-]{0,120}", re.ASCII)
-_NO_FOLDER = re.compile(r"[\x00-\x1f\x7f:*?]")
-"""What no folder of the linker cache has in its name: its files have lines, and patterns."""
+_NO_FOLDER = re.compile(r"[\x00-\x1f\x7f:*?\\%]")
+"""What no folder of the linker cache has in its name: its files have lines and patterns, and shells read what writes them."""
 APT_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{1,120}", re.ASCII)
 APT_VERSION = re.compile(r"[0-9][A-Za-z0-9.+~:-]{0,120}", re.ASCII)
 

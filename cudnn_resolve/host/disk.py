@@ -347,18 +347,33 @@ def private_folder(path: str) -> str:
     """The folder, made where it is missing, which only this user can change; WorldError where it belongs to another."""
     try:
         os.makedirs(path, 0o700, exist_ok=True)
-        found = os.lstat(path)
     except OSError as error:
         refused = refusal(error, path)
         hint = "what is put back is kept there: set XDG_STATE_HOME to a folder that this user may write to"
         raise WorldError(refused.message, code=refused.code, hint=hint) from None
-    if not modes.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise WorldError(
-            f"{path} is not a folder of this user alone",
-            code="state-folder",
-            hint="what is put back is kept there: remove it, or set XDG_STATE_HOME to a folder of yours",
-        )
+    refuse_foreign(path)
     return path
+
+
+def refuse_foreign(path: str) -> None:
+    """Nothing; WorldError where the folder is there and others than this user can change it: what it says is not believed."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return
+    if modes.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022:
+        return
+    mine = modes.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    help_ = (
+        f"`chmod go-w {path}`" if mine else f"`chown` it to user {os.geteuid()}" if modes.S_ISDIR(found.st_mode) else "put a folder there"
+    )
+    raise WorldError(
+        f"{path} is not a folder of this user alone",
+        code="state-folder",
+        context=path,
+        hint=f"what is put back is kept there, and others could have changed it: look at it, then {help_}, "
+        "or set XDG_STATE_HOME to a folder of yours",
+    )
 
 
 def content(path: str, limit_bytes: int) -> bytes | None:

@@ -125,8 +125,7 @@ def _step(step: Step, plan: Plan) -> Iterator[str]:
         yield from _preload(next(one for one in plan.environment if one.kind == "preload"))
     elif step.kind == "ldconfig":
         entry = next(one for one in plan.environment if one.kind == "ldconfig")
-        paths = "\\n".join(clean(entry.value).split(":"))
-        yield f"printf {shlex.quote(paths + chr(92) + 'n')} | $SUDO tee /etc/ld.so.conf.d/cudnn-resolve.conf >/dev/null"
+        yield f"printf '%s\\n' {shlex.join(clean(entry.value).split(':'))} | $SUDO tee /etc/ld.so.conf.d/cudnn-resolve.conf >/dev/null"
         yield "$SUDO ldconfig"
     elif step.kind == "apt-repository":
         yield from _repository(step)

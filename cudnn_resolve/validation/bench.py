@@ -99,7 +99,7 @@ class Bench:
     def timed(self, subject: Subject, gpu: VisibleGpu | None) -> Told | None:
         """How long one framework takes; None where nothing can be timed with it.
 
-        Those of one card start side by side, for starting takes longest, and take their times in turn.
+        Those of one card start side by side, for starting takes longest, and take their times in turn, while none of them starts.
         """
         if subject.module not in TIMED:
             return None

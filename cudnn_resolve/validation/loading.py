@@ -334,7 +334,9 @@ def _split(seen: Seen, facts: Facts) -> Iterator[str]:
     copies: dict[str, CudnnCopy] = {} if isinstance(facts.cudnn, Unknown) else {copy.path: copy for copy in facts.cudnn if copy.path}
     for there in seen.cudnn_directories.values():
         releases = {directory: copies[directory].version if directory in copies else None for directory in there}
-        directories = _without_outer(there, releases)
+        directories = _without_outer(
+            there, {directory: releases[directory] or _told_release(directory, there, seen) for directory in there}
+        )
         if len(directories) < 2:
             continue
         words = []
@@ -358,12 +360,31 @@ def _is_outer(names: Sequence[str]) -> bool:
 
 
 def _without_outer(directories: dict[str, tuple[str, ...]], releases: Mapping[str, str | None]) -> dict[str, tuple[str, ...]]:
-    """The directories without those of an outer library alone, whose parts come from elsewhere by design, and are no older."""
+    """The directories without those of an outer library alone, whose parts come from elsewhere by design, and are known to be no older."""
     parts = {directory: names for directory, names in directories.items() if not _is_outer(names)}
-    told = [version for directory in parts if (version := _version(releases[directory]))]
-    least = [_version(names[0].partition(".so.")[2]) for directory, names in directories.items() if directory not in parts]
-    older = any(one.parts[:2] < two.parts[:2] for one in told for two in least if two)
-    return parts if parts and not older else directories
+    told = [_version(releases[directory]) for directory in parts]
+    least = [_version(_release_in(names) or releases[directory]) for directory, names in directories.items() if directory not in parts]
+    serve = all(one and two and len(two.parts) > 1 and one.parts[:2] >= two.parts[:2] for one in told for two in least)
+    return parts if parts and serve else directories
+
+
+def _told_release(directory: str, there: Mapping[str, tuple[str, ...]], seen: Seen) -> str | None:
+    """The release of a directory that nobody looked into, by the names in it or by an outer library that asks what is in it.
+
+    cuDNN 9's outer library has no number of its own: its cudnnGetVersion() is that of libcudnn_graph.
+    """
+    if release := _release_in(there[directory]):
+        return release
+    if not any(name.startswith("libcudnn_graph.") for name in there[directory]):
+        return None
+    outer = {f"{place}/{name}" for place, names in there.items() if _is_outer(names) for name in names}
+    return next((one.version.text for one in seen.cudnns if one.version and one.path in outer), None)
+
+
+def _release_in(names: Sequence[str]) -> str | None:
+    """The release that all of the names end in, `9.1.0`; None where one of them has its major only, or another."""
+    endings = {name.partition(".so.")[2] for name in names}
+    return next(iter(endings)) if len(endings) == 1 and all("." in one for one in endings) else None
 
 
 def _is_one_release(releases: Sequence[str | None]) -> bool:

@@ -4,6 +4,7 @@ Tells for each case `step` and then `case`, an object with `id` and either the t
 `unsupported`. Python 3.6 grammar, standard library only.
 """
 
+import errno
 import os
 import socket
 import sys
@@ -18,6 +19,8 @@ BYTES = {"float32": 4, "tf32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
 
 PATIENCE = 60.0
 """Seconds after which the turn of a neighbour is not waited for any more: it may hang."""
+MOST_LOADING = 16
+"""So many children of one card may be seen to load side by side; fewer are ever started."""
 WATCHING = "watch "
 """Stands before a case in the step in which a witness watches it."""
 NOT_MADE = ("No OpKernel was registered", "not implemented for '", "is not registered", "Could not find an implementation for")
@@ -72,38 +75,88 @@ def verdict(error: Exception) -> str:
 
 
 def go_through_work(question: "dict[str, Any]", tell: "Any", measure: "Callable[[dict[str, Any]], dict[str, Any]]") -> None:
-    """Tells of every work how long it takes, while nobody beside it takes a time; an exception is told, and the next one begins."""
+    """Tells of every work how long it takes, while nobody beside it loads or takes a time; an exception is told, and the next one begins.
+
+    `beside` is told where that could not be had: why the times may be those of two.
+    """
     tell("step", "wait for its turn")
-    turn = wait_for_turn(question["turn"], PATIENCE) if "turn" in question else None
+    loads = question.pop("loads", None)
+    if loads is not None:
+        loads.close()
+    turn = None
+    if "turn" in question:
+        try:
+            turn = wait_for_turn(question["turn"], PATIENCE)
+            if turn is None:
+                tell("beside", "another program of this test did not come to its end in {:g} s".format(PATIENCE))
+        except OSError as error:
+            tell("beside", "no turns can be taken here: {}".format(error))
     try:
         take_times(question, tell, measure)
+        if turn is not None and is_anyone_loading(question["turn"]):
+            tell("beside", "another program of this test began to load meanwhile")
     finally:
         if turn is not None:
             turn.close()
 
 
-def wait_for_turn(number: int, seconds: float) -> "socket.socket | None":
-    """What only one of the children of whoever asked can have for that number; None where none could be had in that time.
+def sign_in(number: int, seconds: float) -> "socket.socket | None":
+    """What this child holds while it loads, which begins when none of that number takes times, or after so long; None where it cannot."""
+    deadline = time.monotonic() + seconds
+    try:
+        while True:
+            # First the name, then the look: whoever has the turn does both the other way round, so that one sees the other.
+            mine = next(filter(None, (bound(name_of(number, slot)) for slot in range(MOST_LOADING))), None)
+            if mine is None or not is_taken(name_of(number)) or time.monotonic() >= deadline:
+                return mine
+            mine.close()
+            time.sleep(0.02)
+    except OSError:
+        return None
 
-    A name that is no file: it is given back however the process ends, and nothing is left behind.
-    """
-    turn, deadline = socket.socket(socket.AF_UNIX), time.monotonic() + seconds
-    name = "\0cudnn-resolve-{}-{}".format(os.getppid(), number)
-    while not has_bound(turn, name):
+
+def wait_for_turn(number: int, seconds: float) -> "socket.socket | None":
+    """What only one of the children of whoever asked can have for that number, once none loads; None where it was not to be had so soon."""
+    deadline, turn = time.monotonic() + seconds, bound(name_of(number))
+    while turn is None or is_anyone_loading(number):
         if time.monotonic() >= deadline:
-            turn.close()
+            if turn is not None:
+                turn.close()
             return None
         time.sleep(0.02)
+        turn = turn or bound(name_of(number))
     return turn
 
 
-def has_bound(turn: "socket.socket", name: str) -> bool:
-    """True where the socket has the name now; False where another one has it."""
+def is_anyone_loading(number: int) -> bool:
+    """True where a child of that number has signed in and is not ready yet."""
+    return any(is_taken(name_of(number, slot)) for slot in range(MOST_LOADING))
+
+
+def name_of(number: int, slot: "int | None" = None) -> str:
+    """A name that is no file: it is given back however the process ends, and nothing is left behind."""
+    return "\0cudnn-resolve-{}-{}".format(os.getppid(), number) + ("" if slot is None else "-loads-{}".format(slot))
+
+
+def bound(name: str) -> "socket.socket | None":
+    """A socket that has the name now; None where another one has it. That it can be had by nobody is raised."""
+    found = socket.socket(socket.AF_UNIX)
     try:
-        turn.bind(name)
-    except OSError:
-        return False
-    return True
+        found.bind(name)
+    except OSError as error:
+        found.close()
+        if error.errno == errno.EADDRINUSE:
+            return None
+        raise
+    return found
+
+
+def is_taken(name: str) -> bool:
+    """True where another one has the name."""
+    found = bound(name)
+    if found is not None:
+        found.close()
+    return found is None
 
 
 def take_times(question: "dict[str, Any]", tell: "Any", measure: "Callable[[dict[str, Any]], dict[str, Any]]") -> None:

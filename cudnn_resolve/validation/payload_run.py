@@ -118,6 +118,10 @@ def main() -> None:
         if question.get("log"):
             log = sibling("payload_log").Log()
             question["watched"] = log.watched
+        if "turn" in question:
+            case = sibling("payload_case")
+            tell("step", "wait until nobody takes times")
+            question["loads"] = case.sign_in(question["turn"], case.PATIENCE)
         sibling(str(question["payload"])).run(question, tell)
     except BaseException as error:  # SystemExit, too: a framework that ends the process is an answer
         why = log.reasons() if log is not None else ""

@@ -63,7 +63,8 @@ def validate(host: Host, facts: Facts, wish: Wish, known: Known, progress: Progr
     libraries = libraries_of(facts, subjects)
     floor = Floor(bench=bench, subjects=subjects, libraries=libraries, known=known)
     facts = with_real_places(host, facts)
-    # Every card works from the start, side by side, while it is seen what loads; times are taken once nothing loads any more.
+    # Every card works from the start, side by side, while it is seen what loads; times are taken behind that, of one framework
+    # at a time on each card, while none loads for that card.
     quiet = Gate()
     working = [Later(partial(floor.on_card, gpu, f"gpu{gpu.index}/" if len(gpus) > 1 else "", quiet, len(gpus))) for gpu in gpus]
     checks = [*_machine(facts, subjects, gpus, wish, host.environ)]

@@ -109,6 +109,8 @@ def judge_speed(id_: str, framework: str, told: Told, pace: Pace, gpu: int | Non
     A type other than the first that the framework does not have is left out; every other one without a time failed.
     """
     answers = {str(one.get("type")): one for one in told.every("speed") if isinstance(one, dict)}
+    said = told.last("beside")
+    beside = one_line(said, 200) if isinstance(said, str) else ""
     blank = Check(id=id_, framework=framework, status="passed", gpu=gpu)
     if not answers and not told.step.startswith(STEP):
         # The framework did not come so far: that is one failure.
@@ -118,14 +120,14 @@ def judge_speed(id_: str, framework: str, told: Told, pace: Pace, gpu: int | Non
         answer = answers.get(type_, {})
         here = blank if type_ in FIRST else replace(blank, id=f"{id_}/{type_}")
         if _positive(answer.get("seconds")):
-            found.append(_timed(here, type_, answer, pace))
+            found.append(_timed(here, type_, answer, pace, beside))
         elif type_ in FIRST or "unsupported" not in answer:
             found.append(_untimed(here, type_, answer, told))
     return tuple(found)
 
 
-def _timed(blank: Check, type_: str, facts: Mapping[str, Any], pace: Pace) -> Check:
-    """The time of one type, judged."""
+def _timed(blank: Check, type_: str, facts: Mapping[str, Any], pace: Pace, beside: str = "") -> Check:
+    """The time of one type, judged; where others worked beside it, what is too slow says nothing, and neither does the CPU's time."""
     seconds, cpu = _positive(facts.get("seconds")) or 1.0, _positive(facts.get("cpu_seconds"))
     work, peak = work_of(type_), pace.peaks.get(type_)
     rate = work.operations / seconds
@@ -136,19 +138,20 @@ def _timed(blank: Check, type_: str, facts: Mapping[str, Any], pace: Pace) -> Ch
         words.append(f"{rate / peak:.0%} of the card's peak of {_rate(peak)}")
         if rate < LEAST_SHARE * peak:
             faults.append(f"less than {LEAST_SHARE:.0%} of the peak")
-    if cpu:
+    if cpu and not beside:
         cpu_rate = work.operations * CPU_BATCH / work.batch / cpu
         wanted.append("faster than the CPU")
         words.append(f"{rate / cpu_rate:.3g} times the CPU")
         if rate <= cpu_rate:
             faults.append("no faster than the CPU")
     causes = pace.causes or ("nothing was seen that holds the card back; is its code compiled from PTX for a newer card?",)
+    detail = f"{' and '.join(faults)}: {'; '.join(causes)}" if faults else "" if wanted else _ALONE
     return replace(
         blank,
-        status="warning" if faults else "passed" if wanted else "skipped",
+        status=("skipped" if beside else "warning") if faults else "passed" if wanted else "skipped",
         expected=", and ".join(wanted) or None,
         observed=", ".join(words),
-        detail=f"{' and '.join(faults)}: {'; '.join(causes)}" if faults else "" if wanted else _ALONE,
+        detail="; ".join(filter(None, [detail, f"not timed alone: {beside}" if beside else ""])),
         seconds=seconds,
     )
 

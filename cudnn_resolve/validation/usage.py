@@ -26,7 +26,7 @@ _CUDNN = re.compile(
     r"|cutlass_(\d\d\d?_)?(tensorop|simt|wmma)\w*_\w*(fprop|dgrad|wgrad)"
     r"|\bfft[123]d_[rc]2[rc]_"
     r"|RNN_blockPersist|LSTM_elementWise|elemWiseRNNcell"
-    r"|^CUDAExecutionProvider:(Nhwc)?(Fused)?Conv|^cupyx?\.cudnn\.convolution_forward"  # which have no other way
+    r"|^CUDAExecutionProvider:(Nhwc)?(Fused)?Conv"  # which has no other way
     r"|^loaded libcudnn_(cnn|engines)|^MXNet: built with cuDNN",  # and what else frameworks show
     re.IGNORECASE,
 )

@@ -13,7 +13,9 @@ from unittest.mock import Mock
 import pytest
 
 from cudnn_resolve.errors import WorldError
+from cudnn_resolve.execution import recover
 from cudnn_resolve.execution.journal import Journal
+from cudnn_resolve.execution.mark import write_mark
 from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import Work, carry_out
 from cudnn_resolve.execution.shelf import Shelf
@@ -246,6 +248,8 @@ def test_a_signal_before_the_first_record_is_no_bug(world: ApplyWorld, work: Wor
 
 def test_what_cannot_be_cleaned_up_afterwards_is_a_note(world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     former = world.former()
+    write_mark(work.shelf, ())
+    monkeypatch.setattr(Shelf, "unmark", Mock())  # as by a kill that came just then
 
     monkeypatch.setattr(Shelf, "prune", Mock(side_effect=WorldError("busy", code="system")))
     done = carry_out(world.task(work.environment), work)
@@ -332,7 +336,9 @@ def test_a_journal_that_somebody_wrote_into_is_not_followed(world: ApplyWorld, w
     assert world.former() == after
 
 
-def test_a_journal_with_right_sums_and_paths_elsewhere_is_not_followed(work: Work, tmp_path: Path) -> None:
+def test_a_journal_with_right_sums_and_paths_elsewhere_is_not_followed(work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for part, said in (("restore_cache", WorldError("the cache was tried", code="x")), ("restore_system", ValueError("and the system"))):
+        monkeypatch.setattr(recover, part, Mock(side_effect=said))
     victim = tmp_path / "victim.txt"
     victim.write_text("mine")
     journal = work.shelf.open()
@@ -340,6 +346,10 @@ def test_a_journal_with_right_sums_and_paths_elsewhere_is_not_followed(work: Wor
     journal.add("begin", **begin)
     store = work.shelf.store_of(1)
     journal.add("files", store=store, save=[], add=[str(victim)], infos=[], made=[], modes={}, names={})
+    journal.add("commit")
+    with pytest.raises(WorldError, match="outside of the environment"):
+        undo(work, None)
+    assert journal.story().state == "committed", "a refusal is no beginning of an undo"
     journal.add("change")
 
     done = repair(work)
@@ -347,6 +357,7 @@ def test_a_journal_with_right_sums_and_paths_elsewhere_is_not_followed(work: Wor
     assert done is not None
     assert done.status == "broken"
     assert "outside of the environment" in done.left[0]
+    assert done.left[1:] == ("the cache was tried", "and the system")
     assert victim.read_text() == "mine"
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution import aptget
+from cudnn_resolve.execution import aptget, debs
 from cudnn_resolve.execution.debs import keep_arriving
 from cudnn_resolve.execution.environment import ask_environment
-from cudnn_resolve.execution.journal import ARRIVING, Story
+from cudnn_resolve.execution.journal import ARRIVING, LEAVING, Story
 from cudnn_resolve.execution.recover import undo
 from cudnn_resolve.execution.rpm import rpm_name
 from cudnn_resolve.execution.run import Work, carry_out
@@ -76,7 +76,7 @@ def put(world: AptWorld, *pins: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_packages_come_with_what_they_need_are_held_and_go_again(world: AptWorld, tmp_path: Path) -> None:
+def test_packages_come_with_what_they_need_are_held_and_go_again(world: AptWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world.know()
     before = world.files()
     work = work_on(world, tmp_path)
@@ -89,8 +89,20 @@ def test_packages_come_with_what_they_need_are_held_and_go_again(world: AptWorld
         "cuda-libraries-12-2": "12.2.2-1 hold ok installed",
         "libcudnn8": f"{NEW} hold ok installed",
     }
-    with pytest.raises(WorldError, match="needs root"):
-        undo(replace(work, host=LinuxHost(environ={**world.environ, "PATH": str(world.base)})), None)
+    few = tmp_path / "few"
+    few.mkdir()
+    elsewhere = replace(work, host=LinuxHost(environ={**world.environ, "PATH": str(few)}))
+    with pytest.raises(WorldError, match="there is no apt-get any more"):
+        undo(elsewhere, None)
+    (few / "apt-get").symlink_to("/bin/false")
+    with monkeypatch.context() as patched:
+        patched.setattr(disk, "is_root", lambda: False)
+        for hint in ("run it as root: there is no sudo", "run `sudo -v` first"):
+            with pytest.raises(WorldError, match="needs root") as refused:
+                undo(elsewhere, None)
+            assert hint in (refused.value.hint or "")
+            (few / "sudo").unlink(missing_ok=True)
+            (few / "sudo").symlink_to("/bin/false")
     assert "libcudnn8" in world.installed()
     back = undo(work, None)
     assert (back.status, back.left) == ("undone", ())
@@ -115,8 +127,11 @@ def test_a_held_older_package_is_upgraded_because_it_is_named_and_downgraded_and
     status.write_text(now)
     assert carry_out(task_for(("libcudnn8", OLD)), work).status == "done"
     assert world.installed() == {"libcudnn8": f"{OLD} hold ok installed"}
+    (kept,) = (tmp_path / "state").glob(f"environments/*/000002/{LEAVING}/*.deb")
+    world.package("libcudnn8", NEW, files={"usr/lib/owned.txt": "by somebody else"}, folder=kept.parent)
     assert undo(work, None).left == ()
     assert world.installed() == {"libcudnn8": f"{NEW} hold ok installed"}
+    assert not (world.root / "usr/lib/owned.txt").exists()
     assert undo(work, None).left == ()
     assert world.installed() == {"libcudnn8": f"{OLD} hold ok installed"}
 
@@ -310,8 +325,15 @@ def test_files_of_a_dpkg_that_was_killed_while_it_unpacked_are_gone(world: AptWo
     world.package("libcudnn8", "8.9.1-1", files=files("8.9.1", "a", "b", "c"))
     world.publish()
     work = work_on(world, tmp_path)
+
+    def swap(kind: str) -> None:
+        for kept in (tmp_path / "state").rglob(f"{ARRIVING}/libcudnn9*.deb") if kind == "apt" else ():
+            kept.unlink()
+            kept.write_bytes(b"of somebody else")
+
+    work = replace(work, watch=swap)
     for here, name, version, renamed in (
-        ("8.9.0-1", "libcudnn9-cuda-12", "9.4.0.1-1", 1),
+        ("8.9.0-1", "libcudnn9-cuda-12", "9.4.0.1-1", 1),  # fetched anew
         ("8.9.0-1", "libcudnn8", "8.9.1-1", 2),
         ("8.9.1-1", "libcudnn8", "8.9.0-1", 0),
     ):
@@ -360,6 +382,27 @@ def test_what_comes_is_linked_from_the_cache_of_apt_and_fetched_where_it_is_not_
 
     assert (tmp_path / ARRIVING / name).samefile(cached)
     assert (tmp_path / ARRIVING / "libcudnn9-cuda-12_9.3.0.75-1_amd64.deb").is_file()
+
+
+@pytest.mark.parametrize(("free", "kept"), [(None, 2), (debs.RESERVE_BYTES, 0)])
+def test_where_nothing_can_be_linked_it_is_copied_if_there_is_room(
+    world: AptWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int | None, kept: int
+) -> None:
+    put(world)
+    name = f"libcudnn8_{NEW}_amd64.deb"
+    (world.root / "var/cache/apt/archives" / name).write_bytes((world.repository / name).read_bytes())
+    refusing = world.base / "bin" / "cp"
+    refusing.parent.mkdir(exist_ok=True)
+    refusing.write_text('#!/bin/sh\ncase "$*" in *--link*) exit 1 ;; esac\nexec /bin/cp "$@"\n')
+    refusing.chmod(0o755)
+    apt = aptget.find_apt(LinuxHost(environ={**world.environ, "PATH": f"{refusing.parent}:{world.environ['PATH']}"}))
+    assert apt is not None
+    if free is not None:
+        monkeypatch.setattr(disk, "free_bytes", lambda _: free)
+
+    keep_arriving(apt, {"libcudnn8": NEW, "libcudnn9-cuda-12": "9.3.0.75-1"}, str(tmp_path), Tooling(log=str(tmp_path / "log.txt")))
+
+    assert len(list((tmp_path / ARRIVING).iterdir())) == kept
 
 
 def test_a_user_without_root_is_told_what_to_hand_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,10 @@ def test_the_lock_that_lies_here_is_installed_undone_and_listed(bench: Bench) ->
     listed = json.loads(bench("--history", "--format", "json").stdout)
     assert [(one["id"], one["state"], one["can_undo"]) for one in listed["applies"]] == [(1, "committed", True)]
     assert "committed" in bench("--history").stdout
+    told = bench("--undo", "--dry-run").stdout
+    assert told.startswith("nothing was changed")
+    assert "would go: demo, other" in told
+    assert tree(bench.venv, compiled=False) == after
     assert bench("--undo").stdout.startswith("undone: ")
     assert tree(bench.venv, compiled=False) == before
     assert bench("--undo").stdout.startswith("nothing to undo")
@@ -186,6 +190,7 @@ def test_a_lock_for_other_machines_is_refused(bench: Bench) -> None:
         (("--undo", "x"), "is no number"),
         (("--undo", "--resume"), "contradict"),
         (("--undo", "-f", "torch"), "contradict|takes no"),
+        (("--resume", "--offline"), "--resume takes no --offline"),
         (("pylock.toml", "-f", "torch"), "contradict"),
         (("-f", "torch", "--platform", "linux_aarch64"), "another machine"),
         (("nowhere.toml",), "there is no file"),
@@ -242,6 +247,12 @@ def test_resume_does_again_what_was_stopped_from_where_it_was_asked_for(bench: B
     assert re.search(r"^1  \S+  at work  ", killed.stdout, re.MULTILINE)
     assert re.search(rf"^error: another apply is at work on \S+ \(process {number}, since ", killed.stdout, re.MULTILINE)
 
+    torn = tree(bench.venv)
+    said = bench("--resume", "-q", "--dry-run").stdout
+    assert said.startswith("nothing was changed (--dry-run)")
+    assert "apply number 1 was stopped in the middle: it would be put back first" in said
+    assert "would go: demo" in bench("--undo", "--dry-run").stdout
+    assert tree(bench.venv) == torn
     done = bench("--resume", "-q")
 
     assert done.returncode == 0, done

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 
 import pytest
 
-from cudnn_resolve.cli import apply, validate
-from cudnn_resolve.cli.applying import seen_at_work
+from cudnn_resolve.cli import apply, applying, validate
+from cudnn_resolve.cli.applying import Stopped, seen_at_work, stopped
 from cudnn_resolve.cli.options import Options
 from cudnn_resolve.cli.parser import Parser
+from cudnn_resolve.execution.environment import ask_environment
+from cudnn_resolve.execution.journal import Journal
+from cudnn_resolve.execution.mark import write_mark
+from cudnn_resolve.execution.shelf import Shelf
 from cudnn_resolve.execution.task import Task
 from cudnn_resolve.facts.model import Driver, Facts, Gpu
+from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.validation.model import Check, Validation
 
 TASK = Task(targets=("torch",), cudnn={"torch": "9.1.0.70"})
@@ -61,3 +68,47 @@ def test_the_words_of_a_command_line_ask_for_the_same(words: tuple[str, ...]) ->
         assert getattr(again, name) == getattr(first, name)
     assert not again.yes
     assert not again.dry_run
+
+
+def test_what_is_said_with_resume_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "then").mkdir()
+    monkeypatch.chdir(tmp_path)
+    asked: list[argparse.Namespace] = []
+    monkeypatch.setattr(apply, "run", asked.append)
+    found = Stopped(words=("--installer=pip", "--no-hashes", "--framework=torch"), folder=str(tmp_path / "then"), python="/env/bin/python")
+
+    apply.again(found, parsed("--resume", "--no-validate", "--installer", "uv", "--dry-run", "-o", "said.txt"))
+
+    assert vars(asked[0]).items() >= {"installer": "uv", "no_validate": True, "no_hashes": True, "dry_run": True, "resume": False}.items()
+    assert (asked[0].output, asked[0].python, Path.cwd()) == (str(tmp_path / "said.txt"), "/env/bin/python", tmp_path / "then")
+    apply.again(found, parsed("--resume"))
+    assert (asked[1].installer, asked[1].no_validate, asked[1].output) == ("pip", False, None)
+
+
+def test_what_was_stopped_before_it_had_a_journal_is_resumed_and_not_an_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = ask_environment(LinuxHost(), sys.executable)
+    monkeypatch.setattr(applying, "_environment", lambda _: environment)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    shelf = Shelf(environment)
+
+    def words() -> tuple[str, ...] | None:
+        found = stopped(Options())
+        return found.words if found else None
+
+    assert words() is None
+    for name in ("first", "third"):
+        write_mark(shelf, ["planning", name])
+        assert words() == ("planning", name)
+        journal = shelf.open()
+        journal.add("begin", schema=1, id=journal.id, prefix=environment.prefix, words=[name])
+        assert words() == (name,)
+        shelf.unmark()
+        journal.add("dropped", why="interrupted")
+        assert words() == (name,)
+    write_mark(shelf, ["fourth"])
+    shelf.open().add("begin", schema=1, id=3, prefix=environment.prefix, words=["fourth"])
+    for one in shelf.stories()[-1:]:
+        Journal.resume(one).add("commit")
+    assert words() is None

@@ -73,7 +73,7 @@ def test_a_framework_that_requires_no_wheel_may_have_its_cudnn_from_elsewhere() 
 def test_a_linker_older_than_what_links_with_it_is_named_with_the_one_that_serves() -> None:
     (one,) = findings({**TORCH, "nvidia-nvjitlink-cu12": "12.1.105"})
     assert (one.severity, one.cause) == ("error", "nvjitlink_mix")
-    assert "nvidia-cusparse-cu12 12.3.1.170 of CUDA 12.4 links with nvidia-nvjitlink-cu12, of which 12.1.105 of CUDA 12.1" in one.summary
+    assert "nvidia-cusparse-cu12 12.3.1.170 of CUDA 12.4 links with nvidia-nvjitlink-cu12, of which 12.1.105 is installed" in one.summary
     (remedy,) = one.remedy
     assert remedy.command == "'/srv/my env/bin/python' -m pip install --no-deps nvidia-nvjitlink-cu12==12.4.127"
     assert {one for one, _ in told({**TORCH, "nvidia-nvjitlink-cu12": "12.6.85"})} == {"info"}, "a newer one serves"
@@ -134,6 +134,7 @@ def test_a_patch_release_that_the_tables_do_not_have_is_as_the_others_of_its_min
     [
         ({"tensorflow": "2.15.1", "numpy": "2.1.0"}, ("error", "numpy_abi")),
         ({"tensorflow": "2.15.1", "numpy": "1.22.0"}, ("warning", "numpy_abi")),
+        ({"tensorflow": "2.18.0", "numpy": "2.1.3", "protobuf": "5.29.1"}, ("info", "numpy_abi")),
         ({"tensorflow": "2.15.1", "numpy": "1.26.4", "protobuf": "5.29.1"}, ("warning", "protobuf_abi")),
         ({"tensorflow": "2.15.1", "numpy": "1.26.4", "protobuf": "4.25.3"}, None),
         ({"onnxruntime": "1.20.0", "onnxruntime-gpu": "1.20.0"}, ("warning", "framework_pkg_mismatch")),
@@ -143,3 +144,39 @@ def test_a_patch_release_that_the_tables_do_not_have_is_as_the_others_of_its_min
 )
 def test_packages_beside_a_framework(pip: dict[str, str], expected: tuple[str, str] | None) -> None:
     assert told(pip) == ({expected} if expected else set())
+
+
+CONDA = [{"version": "8.9.7", "soname": 8, "path": "/opt/conda/lib", "source": "conda"}]
+NO_CUDA: dict[str, Any] = {"cudnn": [], "cuda_toolkits": []}
+
+
+@pytest.mark.parametrize(
+    ("pip", "facts"),
+    [
+        ({"tensorflow": "2.15.1"}, {**NO_CUDA, "frameworks": [{"name": "tensorflow", "version": "2.15.1", "variant": "cpu"}]}),
+        ({"torch": "2.4.1"}, {**NO_CUDA, "platform": {"system": "linux", "arch": "aarch64"}}),
+        ({"torch": "2.4.1"}, {**NO_CUDA, "platform": {"system": "windows", "arch": "x86_64"}}),
+        ({"torch": "2.9.0.dev20250710+cu128", "nvidia-cudnn-cu12": "9.8.0.87"}, NO_CUDA),
+        ({"torch": "2.1.0"}, {"cudnn": CONDA, "cuda_toolkits": [{"version": "11.8", "path": "/opt/conda", "source": "conda"}]}),
+        (
+            {"torch": "2.1.0"},
+            {**NO_CUDA, "frameworks": [{"name": "torch", "version": "2.1.0", "cuda_built": "11.8", "cudnn_built": "8"}]},
+        ),
+        ({"cupy-cuda12x": "13.0.0"}, {**NO_CUDA, "loader": {"ld_library_path": ["/apps/cuda/12.2/lib64"]}}),
+        ({"cupy-cuda12x": "13.0.0"}, {**NO_CUDA, "loader": {"ldconfig": ["/usr/lib/x86_64-linux-gnu/libcublas.so.12"]}}),
+        (
+            {"torch": "2.1.0", "onnxruntime-gpu": "1.17.0"},
+            {**NO_CUDA, "platform": {"system": "linux", "arch": "aarch64"}, "driver": {"version": "35.4.1"}, "gpus": [{"name": "Orin"}]},
+        ),
+    ],
+)
+def test_builds_that_the_tables_do_not_know_are_not_held_against_them(pip: dict[str, str], facts: dict[str, Any]) -> None:
+    assert not [(one.cause, one.summary) for one in findings(pip, **facts) if one.severity == "error"]
+
+
+def test_libraries_of_another_major_in_the_linker_cache_serve_nobody() -> None:
+    there = {
+        **NO_CUDA,
+        "loader": {"ldconfig": ["/usr/lib/x86_64-linux-gnu/libcublas.so.11", "/usr/lib/x86_64-linux-gnu/libcudart.so.11.0"]},
+    }
+    assert ("error", "cuda_runtime_missing") in told({"cupy-cuda12x": "13.0.0"}, **there)

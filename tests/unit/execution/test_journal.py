@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.environment import Environment
 from cudnn_resolve.execution.journal import FILE, Journal, inside, read_story
+from cudnn_resolve.execution.shelf import Shelf
 
 BEGIN = {"schema": 1, "id": 1, "prefix": "/env", "install": [], "remove": []}
 
@@ -115,7 +116,20 @@ def environment() -> Environment:
 
 
 @pytest.mark.parametrize(
-    "path", ["/etc/passwd", "/env/../etc/passwd", "/env", "/environment/x", "env/x", "/env//x", "/env/./x", "/env/\0x", "", "/env/x/"]
+    "path",
+    [
+        "/etc/passwd",
+        "/env/../etc/passwd",
+        "/env",
+        "/environment/x",
+        "env/x",
+        "/env//x",
+        "/env/./x",
+        "/env/\0x",
+        "",
+        "/env/x/",
+        "/env/\ud800x",
+    ],
 )
 def test_paths_elsewhere_are_not_believed(path: str) -> None:
     assert not environment().holds(path)
@@ -130,6 +144,26 @@ def test_what_is_held_lies_inside(text: str) -> None:
     if environment().holds(path):
         assert ".." not in path.split("/")
         assert path.startswith("/env/")
+
+
+@pytest.mark.parametrize("which", ["cudnn-resolve", "environments/*"])
+def test_a_folder_that_others_can_change_is_not_read(tmp_path: Path, which: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf = Shelf(environment(), str(tmp_path / "cudnn-resolve"))
+    shelf.mark("x")
+    shelf.open().add("begin", **BEGIN)
+    assert len(shelf.stories()) == 1
+    folder = next(tmp_path.glob(which if which == "cudnn-resolve" else f"cudnn-resolve/{which}"))
+
+    folder.chmod(0o775)
+    for read in (shelf.stories, shelf.marked):
+        with pytest.raises(WorldError, match="not a folder of this user alone") as refused:
+            read()
+        assert f"chmod go-w {folder}" in (refused.value.hint or "")
+        assert "remove" not in (refused.value.hint or "")
+    folder.chmod(0o700)
+    monkeypatch.setattr("os.geteuid", lambda: 12345)
+    with pytest.raises(WorldError, match="not a folder of this user alone"):
+        shelf.stories()
 
 
 @pytest.mark.parametrize("value", [None, "x", [1], {"a": 1}])

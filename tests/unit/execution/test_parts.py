@@ -176,7 +176,7 @@ def test_a_program_that_has_what_is_replaced_is_named(tmp_path: Path) -> None:
         {
             f"{site}/onnxruntime_gpu-1.20.2.dist-info/RECORD": record,
             f"{site}/other-1.0.dist-info/RECORD": "other/a.so,,\n",
-            "/proc/7/maps": f"7f00 r-xp 0 0:0 1 {site}/onnxruntime/capi/libort.so.1\n",
+            "/proc/7/maps": f"7f00 r-xp 0 0:0 0\n7f00 r-xp 0 0:0 1      {site}/onnxruntime/capi/libort.so.1 (deleted)\n",
             "/proc/7/comm": "python\n",
             "/proc/8/maps": f"7f00 r-xp 0 0:0 1 {site}/other/a.so\n",
             "/proc/self/maps": f"7f00 r-xp 0 0:0 1 {site}/onnxruntime/capi/libort.so.1\n",
@@ -251,7 +251,7 @@ def test_where_the_files_of_a_package_lie(name: str, folder: str) -> None:
     assert package_folder(name) == folder
 
 
-@pytest.mark.parametrize("path", ["relative", "/a/../b", "/a\n/b", "/a:/b", "/a*"])
+@pytest.mark.parametrize("path", ["relative", "/a/../b", "/a\n/b", "/a:/b", "/a*", "/a\\ninclude /b", "/a%s"])
 def test_folders_for_the_linker_cache(path: str) -> None:
     with pytest.raises(InputError):
         check_task(Task(targets=(), cached=(path,)))

@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from cudnn_resolve.facts.codec import encode
-from cudnn_resolve.plan.model import Plan
+from cudnn_resolve.plan.model import Environment, Plan, Step
 from cudnn_resolve.record import replace
 from cudnn_resolve.report import plan as text_report
 from cudnn_resolve.report import requirements, script, why
@@ -213,6 +213,16 @@ def test_a_script_does_not_run_what_stands_in_a_path(path: str, tmp_path: Path) 
     assert words[0] == python
     assert "north==2.0+cu118" in words
     assert not (tmp_path / "owned").exists()
+
+
+def test_a_script_writes_folders_of_the_linker_cache_as_they_are() -> None:
+    folders = ["/opt/a b", "/opt/%s\\ninclude /x", "/opt/'$(id)"]
+    entry = Environment(kind="ldconfig", value=":".join(folders), why="")
+    shown = script.render(replace(planned("north"), environment=(entry,), steps=(Step(id="1", kind="ldconfig", argv=None, why=""),)))
+
+    (line,) = (one for one in shown.splitlines() if "cudnn-resolve.conf" in one)
+    done = subprocess.run(["bash", "-c", line.partition(" | $SUDO")[0]], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == folders
 
 
 def test_a_script_stops_at_the_first_failure(tmp_path: Path) -> None:

@@ -201,13 +201,19 @@ def test_no_answer_upsets_the_judge(answer: object) -> None:
 
 NARROW_WIDE = replace(WIDE, type="float16", layout="nhwc")
 NARROW_ONE = replace(ONE, type="float16")
+NO_ENGINE = "RuntimeError: GET was unable to find an engine to execute this computation"
 
 
 @pytest.mark.parametrize(
     ("error", "wide", "status"),
     [
-        ("RuntimeError: GET was unable to find an engine to execute this computation", True, "warning"),
+        (NO_ENGINE, True, "warning"),
+        (f"{NO_ENGINE} (CUDNN_STATUS_INTERNAL_ERROR)", True, "failed"),
         ("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED", True, "warning"),
+        ("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED_SHAPE", True, "warning"),
+        ("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH", True, "failed"),
+        ("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED_CUBLAS_UNAVAILABLE", True, "failed"),
+        ("CUDNN_STATUS_NOT_SUPPORTED: reason CUDNN_STATUS_NOT_SUPPORTED_SHARED_MEMORY_INSUFFICIENT", True, "failed"),
         ("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED", False, "failed"),
         ("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE", True, "failed"),
         ("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", True, "failed"),
@@ -222,6 +228,22 @@ def test_what_cudnn_has_not_for_a_rare_shape_is_a_warning_where_it_has_it_for_a_
     )
 
     assert [check.status for check in checks] == [status, "passed" if wide else "failed", "failed"]
+
+
+def test_what_every_network_has_and_what_has_even_channels_is_never_rare() -> None:
+    cases = [replace(case, type="float16") for case in (*CLASSES, WIDE)]
+    rest = [replace(WIDE, type="float16", layout="nhwc"), replace(MATMUL, type="float16"), replace(CLASSES[0], type="bfloat16")]
+
+    checks = judged(
+        telling(*[("case", {"id": case.id, "error": NO_ENGINE}) for case in (*cases, *rest[1:])], ("case", right(rest[0]))), *cases, *rest
+    )
+
+    # The wide one failed in this layout, which tells more than that it is right in the other one.
+    assert {check.status for check in checks if check.id != f"torch/{rest[0].id}"} == {"failed"}
+    checks = judged(
+        telling(*[("case", {"id": case.id, "error": NO_ENGINE}) for case in cases[:-1]], ("case", right(rest[0]))), *cases[:-1], rest[0]
+    )
+    assert [check.id for check in checks if check.status == "failed"] == ["torch/conv2d/float16/nchw"]
 
 
 # --- was it cuDNN ---

@@ -70,6 +70,35 @@ def test_an_outer_library_that_finds_its_parts_elsewhere_is_not_split() -> None:
     assert checks["cudnn-parts"].observed == f"8 parts from {LIBS}, /new/cudnn/lib"
     older = replace(facts("/new/cudnn/lib"), cudnn=(CudnnCopy(version="9.0.0.312", soname=9, path="/new/cudnn/lib"),))
     assert statuses(judged(CT2, told, older))["cudnn-parts"] == "failed"
+    # Nobody looked there, but the outer library answers with the release of its parts.
+    assert statuses(judged(CT2, told, Facts()))["cudnn-parts"] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("outer", "parts", "answer", "status"),
+    [
+        # Of parts that nobody looked into the outer library tells the release, and so may their names.
+        ("9.1.0", "9", "9.3.0", "passed"),
+        ("9.1.0", "9", "9.0.0", "failed"),
+        ("9.1.0", "9.5.0", None, "passed"),
+        ("9.1.0", "9.0.0", None, "failed"),
+        ("9.1.0", "9", None, "failed"),
+        ("9", "9", "9.3.0", "failed"),
+    ],
+)
+def test_an_outer_library_may_be_elsewhere_only_where_all_releases_are_known(
+    outer: str, parts: str, answer: str | None, status: str
+) -> None:
+    paths = [f"{LIBS}/libcudnn-74a4c495.so.{outer}", *(f"/x/libcudnn_{name}.so.{parts}" for name in ("graph", "ops", "cnn"))]
+    cudnn: dict[str, object] = {"path": paths[0], "version": answer, "checks": {}, "engines": {}}
+    told = telling(
+        ("imported", ["ctranslate2", "4.6.0", 1.0]), ("built", ["ctranslate2", {}]), ("cudnn", cudnn), ("libraries", dict.fromkeys(paths))
+    )
+
+    check = judged(CT2, told, Facts())["cudnn-parts"]
+
+    assert check.status == status
+    assert status == "passed" or "cuDNN is split" in (check.observed or "")
 
 
 def test_an_outer_library_without_its_parts_says_where_they_must_be() -> None:

@@ -205,10 +205,54 @@ def test_two_children_of_one_card_take_their_times_in_turn() -> None:
     finally:
         mine.close()
     told: list[tuple[Any, ...]] = []
-    question = {"turn": 7, "speed": [{"type": "float32"}]}
+    question: dict[str, Any] = {"turn": 7, "speed": [{"type": "float32"}]}
     payload_case.go_through_work(question, lambda *row: told.append(row), lambda _work: {"free": payload_case.wait_for_turn(7, 0)})
 
     assert told[-1] == ("speed", {"free": None, "type": "float32"})
     again = payload_case.wait_for_turn(7, 0)
     assert again is not None
+    # Nor does another one of this card load meanwhile, and no time is taken while one does.
+    late = payload_case.sign_in(7, 0.03)
+    assert late is not None
     again.close()
+    assert payload_case.wait_for_turn(7, 0.03) is None
+    question = {"turn": 7, "loads": late, "speed": [{"type": "float32"}]}
+    payload_case.go_through_work(question, lambda *row: told.append(row), lambda _work: {})
+    assert not [row for row in told if row[0] == "beside"]
+
+
+def test_a_turn_that_cannot_be_had_is_told_at_once_and_makes_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def work() -> list[tuple[Any, ...]]:
+        told: list[tuple[Any, ...]] = []
+        question = {"turn": 9, "speed": [{"type": "float32"}]}
+        payload_case.go_through_work(question, lambda *row: told.append(row), lambda _work: {"seconds": 100.0, "cpu_seconds": 0.1})
+        return told
+
+    with monkeypatch.context() as patch:
+        patch.setattr(payload_case, "PATIENCE", 0.03)
+        mine = payload_case.wait_for_turn(9, 0)
+        assert mine is not None
+        taken = work()
+        mine.close()
+    loading: list[Any] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(payload_case, "take_times", lambda *_: loading.append(payload_case.sign_in(9, 0)))
+        met = work()
+    loading[0].close()
+    # A name of that length nobody can have: that is not one that another has.
+    monkeypatch.setattr(payload_case, "name_of", lambda *_: "\0" * 200)
+    assert payload_case.sign_in(9, 60) is None
+    odd = work()
+
+    words = [next(value for key, value in told if key == "beside") for told in (taken, met, odd)]
+    assert [word.partition(":")[0] for word in words] == [
+        "another program of this test did not come to its end in 0.03 s",
+        "another program of this test began to load meanwhile",
+        "no turns can be taken here",
+    ]
+    pace = pace_of(T4, TURING, None)
+    alone, beside = (judge_speed("x", "torch", telling(*rows), pace, 0)[0] for rows in (taken[-1:], taken))
+    assert (alone.status, beside.status) == ("warning", "skipped")
+    assert beside.detail.endswith(f"not timed alone: {words[0]}")
+    assert "CPU" in (alone.observed or "")
+    assert "CPU" not in (beside.observed or "")

@@ -91,14 +91,16 @@ def framed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "payload_run", payload_run)
 
 
+def ctranslate2() -> Any:
+    return payload_ctranslate2.Bench(None, None, "gpu", None)
+
+
+def cupy() -> Any:
+    return payload_cupy.Bench(None, SimpleNamespace(__name__="cupyx.cudnn"), "", None)
+
+
 @pytest.mark.usefixtures("framed")
-def test_cupys_convolutions_are_cudnns_functions() -> None:
-    bench = payload_cupy.Bench(None, SimpleNamespace(__name__="cupyx.cudnn"), "", None)
-
-    assert read_names("x", bench.witness({})["names"]).cudnn == ("cupyx.cudnn.convolution_forward",)
-
-
-@pytest.mark.usefixtures("framed")
+@pytest.mark.parametrize("make", [ctranslate2, cupy])
 @pytest.mark.parametrize(
     ("came", "proof"),
     [
@@ -109,11 +111,11 @@ def test_cupys_convolutions_are_cudnns_functions() -> None:
     ],
 )
 def test_parts_of_cudnn_that_come_with_the_first_convolution(
-    monkeypatch: pytest.MonkeyPatch, came: set[str], proof: tuple[str, ...]
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[], Any], came: set[str], proof: tuple[str, ...]
 ) -> None:
     witness = payload_run.sibling("payload_witness")
     monkeypatch.setattr(witness, "parts", lambda: {"libcudnn_graph.so.9"})
-    bench = payload_ctranslate2.Bench(None, None, "gpu", None)
+    bench = make()
     monkeypatch.setattr(witness, "parts", lambda: {"libcudnn_graph.so.9", *came})
 
     assert read_names("x", bench.witness({})["names"]).cudnn == proof

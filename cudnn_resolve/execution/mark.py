@@ -1,0 +1,54 @@
+"""The mark of an `apply` that is at work: who it is and what it was asked for. One that is killed leaves it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.host import clock, disk
+from cudnn_resolve.host.hold import own_pid
+from cudnn_resolve.record import dataclass
+
+if TYPE_CHECKING:
+    from cudnn_resolve.execution.journal import Story
+    from cudnn_resolve.execution.shelf import Shelf
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mark:
+    """What the mark says."""
+
+    pid: int
+    at: str
+    after: int | None = None
+    """Number of the newest journal when it began: its own one is newer."""
+    words: tuple[str, ...] | None = None
+    """The words of a command line that asks for the same."""
+    folder: str = "."
+
+    def owns(self, story: Story) -> bool:
+        """True where the journal is of the `apply` that left the mark."""
+        return self.after is not None and story.id > self.after
+
+
+def write_mark(shelf: Shelf, words: Sequence[str]) -> None:
+    """Nothing; it is written down that this process is at work, and on what."""
+    said = {"pid": own_pid(), "at": clock.moment(), "after": shelf.newest(), "words": list(words), "folder": disk.folder_here()}
+    shelf.mark(json.dumps(said))
+
+
+def read_mark(shelf: Shelf) -> Mark | None:
+    """The mark that is there; None where there is none, or none that can be read."""
+    try:
+        told = json.loads(shelf.marked() or "")
+        words, after = told.get("words"), told.get("after")
+        return Mark(
+            pid=int(told["pid"]),
+            at=str(told["at"])[:30],
+            after=after if isinstance(after, int) else None,
+            words=tuple(words) if isinstance(words, list) and all(isinstance(one, str) for one in words) else None,
+            folder=str(told.get("folder", ".")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None
