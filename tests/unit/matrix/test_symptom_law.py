@@ -21,7 +21,8 @@ ROW = {
 def faults(tmp_path: Path, text: str) -> list[str]:
     (tmp_path / "symptom").mkdir()
     (tmp_path / "symptom" / "own.toml").write_text(text, "utf-8")
-    return [str(fault) for law in symptom_law.LAWS for fault in law(open_book((str(tmp_path),)))]
+    book = open_book((str(tmp_path),))
+    return [str(fault) for law in symptom_law.LAWS for fault in law(book)]
 
 
 def row(**changes: str) -> str:
@@ -32,25 +33,38 @@ def test_a_row_that_is_right(tmp_path: Path) -> None:
     assert not faults(tmp_path, row())
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (row(sample='"something rare"'), "is not found by the patterns"),
-        (row(pattern='"A1 {found:cudnn}"', sample='"A1 9.1.0"'), "no word of three letters"),
-        (row(cause='"bad_luck"'), "bad_luck is no [[cause]]"),
-        (row(summary='"cuDNN {wanted}"'), "{wanted} is no field"),
-        (row(when='"wanted < found"'), "wanted is no field"),
-        (row(needs='"moonlight"'), "moonlight is a feature that nothing tells"),
-        (row(id='"error-803"'), "error-803 is in"),
-        (row(versions='"<2"'), "the row names no framework"),
-        ('[[remedy]]\ncause = "bad_luck"\nid = "x"\ntext = "wait"\n', "bad_luck is no [[cause]]"),
-        ('[[remedy]]\ncause = "harmless"\nid = "x"\ntext = "wait"\ncommand = "run {moon}"\n', "{moon} is a field that nothing tells"),
-        ('[[cause]]\nid = "bad_luck"\ntitle = "x"\nseverity = "error"\nsummary = "x"\n', "bad_luck has no [[remedy]]"),
-        ('[[cause]]\nid = "harmless"\ntitle = "x"\nseverity = "info"\nsummary = "x"\nexplains = ["none"]\n', "none is no [[cause]]"),
-    ],
-)
-def test_a_row_that_is_wrong(text: str, said: str, tmp_path: Path) -> None:
-    assert any(said in fault for fault in faults(tmp_path, text))
+WRONG = [
+    (row(sample='"something rare"'), "is not found by the patterns"),
+    (row(pattern='"A1 {found:cudnn}"', sample='"A1 9.1.0"'), "no word of three letters"),
+    (row(cause='"bad_luck"'), "bad_luck is no [[cause]]"),
+    (row(summary='"cuDNN {wanted}"'), "{wanted} is no field"),
+    (row(when='"wanted < found"'), "wanted is no field"),
+    (row(needs='"moonlight"'), "moonlight is a feature that nothing tells"),
+    (row(id='"error-803"'), "error-803 is in"),
+    (row(versions='"<2"'), "the row names no framework"),
+    ('[[remedy]]\ncause = "bad_luck"\nid = "x"\ntext = "wait"\n', "bad_luck is no [[cause]]"),
+    ('[[remedy]]\ncause = "harmless"\nid = "x"\ntext = "wait"\ncommand = "run {moon}"\n', "{moon} is a field that nothing tells"),
+    ('[[cause]]\nid = "bad_end"\ntitle = "x"\nseverity = "error"\nsummary = "x"\n', "bad_end has no [[remedy]]"),
+    ('[[cause]]\nid = "harmless"\ntitle = "x"\nseverity = "info"\nsummary = "x"\nexplains = ["none"]\n', "none is no [[cause]]"),
+]
+"""Rows that each break a law, and what is said of them."""
+
+
+@pytest.fixture(scope="module")
+def every_fault(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The faults of all of them in one table, each row under an id of its own."""
+    texts = [
+        text.replace('"own-row"', f'"own-row-{number}"').replace('id = "x"', f'id = "x{number}"') for number, (text, _) in enumerate(WRONG)
+    ]
+    return faults(tmp_path_factory.mktemp("wrong"), "".join(texts))
+
+
+@pytest.mark.parametrize("number", range(len(WRONG)))
+def test_a_row_that_is_wrong(number: int, every_fault: list[str]) -> None:
+    text, said = WRONG[number]
+    before = sum("[[symptom]]" in one for one, _ in WRONG[:number])
+    place = f"symptom[{before}]" if "[[symptom]]" in text else ""
+    assert any(said in fault and place in fault for fault in every_fault), every_fault
 
 
 def test_a_symptom_of_ones_own_needs_no_code(tmp_path: Path) -> None:
