@@ -86,6 +86,12 @@ def _guard(event: str, arguments: tuple[object, ...]) -> None:
 sys.addaudithook(_guard)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are processors: many tests wait for children, files or time limits."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The option that writes tests/golden/ anew instead of comparing with it."""
     parser.addoption("--update-golden", action="store_true", help="write the expected texts of tests/golden/ anew; look at the difference")

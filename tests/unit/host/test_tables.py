@@ -162,10 +162,6 @@ def test_an_overlay_that_names_an_index_nobody_knows_is_refused(tmp_path: Path) 
 def test_check_says_columns_before_laws(tmp_path: Path) -> None:
     write(tmp_path, index="index = [{id = 3}]", gpu__card='card = [{name = "Tesla T5", remove = true}]')
     assert {fault.place for fault in check_tables([tmp_path])} == {"index[0].id", "index[0].url", "index[0].kind"}
-    write(tmp_path, index=INDEX)
-    assert [str(fault) for fault in check_tables([tmp_path])] == [
-        f"{tmp_path}/gpu/card.toml: card[0]: removes nothing: there is no such row below it"
-    ]
 
 
 HOSTILE = st.binary(max_size=200) | st.lists(
