@@ -216,7 +216,7 @@ def typed(diagnosis: Any) -> None:
     """Nothing; AssertionError for a command with words of the input that a shell would run, ValueError for what is no line of one."""
     for command in (one.command for finding in diagnosis.findings for one in finding.remedy if one.command):
         shlex.split(command)
-        bare = re.sub(r"'[^']*'", "", command)
+        bare = re.sub(r"'[^']*'", "", command.replace("'\"'\"'", ""))  # how shlex writes a quote within quotes
         assert "$(id)" not in bare, command
         assert "`" not in bare, command
 

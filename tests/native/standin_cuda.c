@@ -69,7 +69,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
         case 16: *value = 40; return 0;
         case 75: *value = major; return 0;
         case 76: *value = minor; return 0;
-        default: return 1;
+        default: *value = 1; return attribute < 1 || attribute > 160; /* the others that a driver knows: frameworks ask for many */
     }
 }
 
