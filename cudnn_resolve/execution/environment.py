@@ -23,8 +23,6 @@ class Environment:
     """The interpreter, as it is to be run."""
     version: str
     prefix: str
-    tag: str
-    """Of its compiled files: `cpython-311`."""
     scheme: dict[str, str]
     """Kind of file (`purelib`, `platlib`, `scripts`, `data`, `headers`) to folder."""
     pip: str | None = None
@@ -82,7 +80,7 @@ def ask_environment(host: Host, python: str) -> Environment:
         scheme = {kind: os.path.normpath(str(told["scheme"][kind])) for kind in KINDS}
         prefix = os.path.normpath(str(told["prefix"]))
         pip = told["pip_folder"]
-        version, tag, executable = str(told["version"]), str(told["tag"]), str(told["executable"])
+        version, executable = str(told["version"]), str(told["executable"])
     except (KeyError, TypeError, ValueError):
         raise UsageError(f"{python} cannot be the target interpreter: its answer makes no sense", code="python-unusable") from None
     if prefix == "/" or not all(path.startswith("/") for path in (prefix, *scheme.values())):
@@ -93,7 +91,6 @@ def ask_environment(host: Host, python: str) -> Environment:
         python=python if os.path.isabs(python) else executable,  # tools are run from another folder
         version=version,
         prefix=prefix,
-        tag=tag,
         scheme=scheme,
         pip=str(pip) if pip else None,
         uv=found,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.installed import Installed, claimed_by_others, files_of, with_compiled
+from cudnn_resolve.execution.installed import Caches, Installed, claimed_by_others, files_of, with_compiled
 from cudnn_resolve.host import disk
 from cudnn_resolve.record import dataclass
 
@@ -69,7 +69,7 @@ def plan_exchange(
     new = set(made)  # nothing can lie there that would have to be saved
     wanted = dict.fromkeys((*(path for path in owned if path not in shared), *coming, *own))
     there = [path for path in wanted if os.path.dirname(path) not in new]
-    save = [path for path in dict.fromkeys(with_compiled(there, environment.tag)) if disk.kind(path) in ("file", "link")]
+    save = [path for path in dict.fromkeys(with_compiled(there)) if disk.kind(path) in ("file", "link")]
     for folder in dict.fromkeys(os.path.dirname(path) for path in (*save, *there, *made)):  # above what is new, too: it may be a link
         if disk.kind(folder) is not None:
             refuse_detour(f"{folder}/", environment)
@@ -152,18 +152,8 @@ def temporary_folders(environment: Environment) -> Iterator[str]:
 
 def half_made(paths: Iterable[str]) -> Iterator[str]:
     """Files that are there, and that only somebody who was making one of these, or compiling one of them, can have left."""
-    compiling: dict[str, dict[str, list[str]]] = {}
+    caches = Caches()
     for path in paths:
         if disk.kind(f"{path}{disk.UNFINISHED}") is not None:
             yield f"{path}{disk.UNFINISHED}"
-        if not path.endswith(".py"):
-            continue
-        folder, name = os.path.split(path)
-        cache = f"{folder}/__pycache__"
-        if cache not in compiling:
-            found: dict[str, list[str]] = {}
-            for entry in disk.names_in(cache) if disk.kind(cache) == "folder" else ():  # a link leads to files of others
-                if _COMPILING.search(entry):
-                    found.setdefault(entry.partition(".")[0], []).append(entry)
-            compiling[cache] = found
-        yield from (f"{cache}/{entry}" for entry in compiling[cache].get(name[:-3], ()))
+        yield from (one for one in caches.of(path) if _COMPILING.search(os.path.basename(one)))

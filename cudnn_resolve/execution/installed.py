@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
@@ -95,24 +95,31 @@ def _rows(text: str, one: Installed) -> list[list[str]]:
         raise WorldError(who, code="no-record", context=f"{one.info}/RECORD", hint="reinstall that package first") from None
 
 
-def with_compiled(paths: Iterable[str], tag: str) -> Iterator[str]:
+def with_compiled(paths: Iterable[str]) -> Iterator[str]:
     """The paths, and the compiled files of the modules among them that are there, listed or not."""
-    listings: dict[str, Mapping[str, list[str]]] = {}
-    del tag
+    caches = Caches()
     for path in paths:
         yield path
+        yield from (one for one in caches.of(path) if one.endswith(".pyc"))
+
+
+class Caches:
+    """The folders of compiled files, each listed once."""
+
+    def __init__(self) -> None:
+        self._listings: dict[str, dict[str, list[str]]] = {}
+
+    def of(self, path: str) -> list[str]:
+        """Paths of what lies compiled, or half compiled, for a module; none for another file."""
         if not path.endswith(".py"):
-            continue
+            return []
         folder, name = os.path.split(path)
         cache = f"{folder}/__pycache__"
-        if cache not in listings:
-            stems: dict[str, list[str]] = {}
+        if cache not in self._listings:
+            stems = self._listings[cache] = {}
             for entry in disk.names_in(cache) if disk.kind(cache) == "folder" else ():  # a link leads to files of others
-                stems.setdefault(entry.partition(".")[0], []).append(entry)
-            listings[cache] = stems
-        for entry in listings[cache].get(name[:-3], ()):
-            if entry.endswith(".pyc"):
-                yield f"{cache}/{entry}"
+                stems.setdefault(entry.partition(".")[0], []).append(f"{cache}/{entry}")
+        return self._listings[cache].get(name[:-3], [])
 
 
 def claimed_by_others(host: Host, kept: Iterable[Installed], paths: set[str]) -> set[str]:

@@ -53,7 +53,6 @@ def main() -> None:
         "prefix": sys.prefix,
         "executable": sys.executable or "",
         "version": ".".join(str(part) for part in sys.version_info[:3]),
-        "tag": getattr(sys.implementation, "cache_tag", None) or "",
         "scheme": {kind: os.path.abspath(path) for kind, path in scheme().items()},
         "pip_folder": pip_folder(),
     }

@@ -42,7 +42,7 @@ def put_back(story: Story, shelf: Shelf, environment: Environment) -> tuple[str,
         return ()
     left: list[str] = []
     finished = any(one["kind"] == "commit" for one in story.records)
-    _remove_what_came(written, environment, left)
+    _remove_what_came(written, left)
     if not finished:
         _remove_leftovers(written, environment, left)
     for folder in sorted({*written.made, *written.infos, *_caches(written)}, key=len, reverse=True):
@@ -50,7 +50,7 @@ def put_back(story: Story, shelf: Shelf, environment: Environment) -> tuple[str,
     for number, path in enumerate(written.save):
         source = f"{written.store}/{number}"
         if disk.kind(source) is not None:
-            _try(left, lambda source=source, path=path: disk.move(source, path))  # type: ignore[misc]
+            _try(left, disk.move, source, path)
     for folder, mode in written.modes.items():
         if disk.kind(folder) == "folder" and disk.mode_of(folder) != mode:
             disk.set_mode(folder, mode)
@@ -99,15 +99,15 @@ def _paths(names: list[object] | dict[str, object]) -> frozenset[str]:
     return frozenset(f"{folder}/{one}" for folder, found in names.items() if isinstance(found, list) for one in found)
 
 
-def _remove_what_came(written: _Written, environment: Environment, left: list[str]) -> None:
+def _remove_what_came(written: _Written, left: list[str]) -> None:
     kept = set(written.save)
-    for path in with_compiled(written.add, environment.tag):
+    for path in with_compiled(written.add):
         if path not in kept and disk.kind(path) in ("file", "link"):
-            _try(left, lambda path=path: disk.remove(path))  # type: ignore[misc]
+            _try(left, disk.remove, path)
     for info in (one for one in written.infos if disk.kind(one) == "folder"):  # a link leads to files of others
         for path in tuple(disk.files_below(info)):
             if path not in kept:
-                _try(left, lambda path=path: disk.remove(path))  # type: ignore[misc]
+                _try(left, disk.remove, path)
         for folder in disk.folders_below(info):
             disk.remove_empty(folder)
 
@@ -122,7 +122,7 @@ def _remove_leftovers(written: _Written, environment: Environment, left: list[st
     """What an installer that was killed had half made: known by the file that it was to become, never by its name alone."""
     for path in tuple(half_made(written.add)):
         if path not in written.names:
-            _try(left, lambda path=path: disk.remove(path))  # type: ignore[misc]
+            _try(left, disk.remove, path)
     if written.moved:
         return  # no tool wrote into the environment
     coming = {os.path.basename(path) for path in written.add}
@@ -130,12 +130,12 @@ def _remove_leftovers(written: _Written, environment: Environment, left: list[st
         found = disk.names_in(folder)
         if folder not in written.names and coming.issuperset(found) and all(disk.kind(f"{folder}/{name}") == "file" for name in found):
             for name in found:
-                _try(left, lambda path=f"{folder}/{name}": disk.remove(path))  # type: ignore[misc]
+                _try(left, disk.remove, f"{folder}/{name}")
             disk.remove_empty(folder)
 
 
-def _try(left: list[str], act: Callable[[], None]) -> None:
+def _try(left: list[str], act: Callable[..., None], *paths: str) -> None:
     try:
-        act()
+        act(*paths)
     except WorldError as error:
         left.append(error.message)

@@ -112,7 +112,7 @@ def environment() -> Environment:
         "data": "/env",
         "headers": "/env/include",
     }
-    return Environment(python="/env/bin/python", version="3.11.1", prefix="/env", tag="cpython-311", scheme=scheme)
+    return Environment(python="/env/bin/python", version="3.11.1", prefix="/env", scheme=scheme)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,6 @@ ENVIRONMENT = Environment(
     python="/env/bin/python",
     version="3.11.1",
     prefix="/env",
-    tag="cpython-311",
     scheme={"purelib": SITE, "platlib": SITE, "scripts": "/env/bin", "data": "/env", "headers": "/env/include/site/python3.11"},
 )
 
