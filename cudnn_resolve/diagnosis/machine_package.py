@@ -137,12 +137,12 @@ def _unusable(machine: Machine, one: Installed, wanted: Requirement | Required, 
     version = machine.pip[wanted.name]
     most = [_most(bound.operator, bound.version) for bound in wanted.specifier]
     tops = [one for one in most if one is not None]
-    over = wanted.name == "numpy" and bool(tops) and _major(version) > min(tops)
+    newer = bool(tops) and _major(version) > min(tops)
+    over = wanted.name == "numpy" and newer
     older = any(bound.operator in (">", ">=", "~=", "==") and not bound.contains(version, prereleases=True) for bound in wanted.specifier)
-    newer_major = bool(tops) and _major(version) > min(tops)
     return Finding(
         cause=_ABI[wanted.name],
-        severity="error" if why or over else "warning" if older or newer_major else "info",
+        severity="error" if why or over else "warning" if older or newer else "info",
         summary=f"{who} and {wanted.name} {version} is installed{why}",
         evidence=(fact("packages.pip", f"{wanted.name} {version}"), fact("packages.pip", one.label)),
         confidence=0.92 if why or over else 0.6,

@@ -1,4 +1,4 @@
-"""NVIDIA's wheels among the packages, against each other and against what the frameworks declare: findings from facts alone."""
+"""CUDA's libraries against the frameworks that want them, as far as packages, copies and toolkits tell: findings from facts alone."""
 
 from __future__ import annotations
 

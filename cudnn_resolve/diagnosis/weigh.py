@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from cudnn_resolve.diagnosis.model import Match
 from cudnn_resolve.matrix.symptom import Cause
@@ -74,18 +75,17 @@ def summary_of(suspect: Suspect, cause: Cause) -> str:
     return cause.summary
 
 
-def fill(template: str, fields: object) -> str | None:
+def fill(template: str, fields: Mapping[str, Any]) -> str | None:
     """A sentence with its fields; None where one of them is not known."""
     from string import Formatter
 
-    values = dict(fields)  # type: ignore[call-overload]
     out = []
     for text, name, _, _ in Formatter().parse(template):
         out.append(text)
         if name is not None:
-            if values.get(name) is None:
+            if fields.get(name) is None:
                 return None
-            out.append(shown(values[name]))
+            out.append(shown(fields[name]))
     return "".join(out)
 
 
