@@ -25,7 +25,6 @@ PACKAGE = "cudnn_resolve"
 MODULE_LINES = 500
 
 ROOMS = (
-    ("record",),
     ("errors",),
     ("version",),
     ("facts",),

@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from cudnn_resolve.cli.options import Options
 from cudnn_resolve.errors import ExitCode, UsageError, WorldError
 from cudnn_resolve.execution.environment import Environment, ask_environment
@@ -16,7 +19,6 @@ from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.hold import alive, hold
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.record import dataclass, field, replace
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.run import Work
@@ -33,8 +35,7 @@ _RACE_SECONDS = 0.3
 LOCK_NAME = "pylock.toml"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ways:
+class Ways(Struct, frozen=True, kw_only=True):
     """How an `apply` is to go about it."""
 
     lock: str | None = None
@@ -225,8 +226,7 @@ def _managed(environment: Environment) -> WorldError:
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Stopped:
+class Stopped(Struct, frozen=True, kw_only=True):
     """An `apply` that was stopped in the middle."""
 
     words: tuple[str, ...]

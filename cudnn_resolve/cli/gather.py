@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from cudnn_resolve.cli.options import Options, options_of
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.facts.assume import assume
 from cudnn_resolve.facts.model import Facts, Gpu, Unknown, or_none
-from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.version import Capability
 
 if TYPE_CHECKING:
@@ -20,8 +22,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.model import Request
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """What a resolution is asked, and what it is asked of."""
 
     book: Book

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from cudnn_resolve.cli.options import Options, add_common_options
 from cudnn_resolve.cli.parser import Parser
-from cudnn_resolve.record import replace
 
 
 def detect(words: Mapping[str, Any]) -> dict[str, Any]:

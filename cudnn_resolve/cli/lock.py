@@ -7,11 +7,13 @@ import os.path
 import re
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from cudnn_resolve.cli.lock_question import Sitting, answers_of, asked_of, fit_facts, locked_settings, only_platform, sitting_of
 from cudnn_resolve.cli.options import Options, add_common_options
 from cudnn_resolve.cli.printing import emit, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode, InputError, UsageError
-from cudnn_resolve.record import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,8 +77,7 @@ def answer(args: argparse.Namespace) -> dict[str, Any]:
     return encode(made)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Made:
+class Made(Struct, frozen=True, kw_only=True):
     """What `lock` made: a lock and its text, or the plan that says why there is none."""
 
     options: Options

@@ -7,11 +7,13 @@ import os.path
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from cudnn_resolve.cli.gather import Question, gather_book, gather_facts, gather_question
 from cudnn_resolve.cli.options import Options, options_of
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.facts.model import Facts
-from cudnn_resolve.record import dataclass, replace
 
 if TYPE_CHECKING:
     from cudnn_resolve.lock.merge import Answer
@@ -34,8 +36,7 @@ TOLD = frozenset(
 """Warnings of a plan that hold for a lock, too; the others speak of the environment or of what is not known of the machine."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sitting:
+class Sitting(Struct, frozen=True, kw_only=True):
     """The options of one `lock`, and the platforms that it is for."""
 
     options: Options
@@ -43,8 +44,7 @@ class Sitting:
     """As they were said; empty = this machine's."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class Found(Struct, frozen=True, kw_only=True):
     """The answers for all platforms, or the plan that says why there is none for one."""
 
     answers: tuple[Answer, ...] = ()

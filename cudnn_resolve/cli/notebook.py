@@ -6,9 +6,10 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cudnn_resolve.plan.preload import IMPORT_NAMES
 from cudnn_resolve.probe.kernel import kernel_above
-from cudnn_resolve.record import replace
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.model import Execution

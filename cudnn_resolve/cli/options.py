@@ -7,10 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from msgspec import Struct, field
+
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.facts.assume import Assumptions
 from cudnn_resolve.facts.model import Facts
-from cudnn_resolve.record import dataclass, field
 
 _BARE = re.compile(r"\d{1,6}(?:\.\d{1,6}){0,3}", re.ASCII)
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -21,8 +22,7 @@ _CHANNEL = ("auto", "pip", "apt")
 _STRATEGY = ("first-index", "best-match")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
+class Options(Struct, frozen=True, kw_only=True):
     """What the user said, with the project's settings and the defaults below it."""
 
     frameworks: tuple[str, ...] = ()

@@ -6,8 +6,10 @@ import os.path
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from cudnn_resolve.errors import InputError, UsageError
-from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.requirement.model import Extra, Request, Target
 
 if TYPE_CHECKING:
@@ -25,8 +27,7 @@ SIZE = 4 * 1024 * 1024
 """Largest requirements file, in bytes."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wishes:
+class Wishes(Struct, frozen=True, kw_only=True):
     """What files ask for besides the frameworks of the command line."""
 
     extras: tuple[Extra, ...] = ()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cudnn_resolve.cli.options import Options, add_output_options, options_of
 from cudnn_resolve.cli.printing import emit, say, style_of, tell, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
-from cudnn_resolve.record import replace
 
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts, InstalledFramework

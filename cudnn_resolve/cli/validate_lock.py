@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from cudnn_resolve.cli.printing import say
 from cudnn_resolve.errors import InputError, UsageError
-from cudnn_resolve.record import dataclass
 
 if TYPE_CHECKING:
     from cudnn_resolve.cli.options import Options
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.version import CudnnVersion
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Held:
+class Held(Struct, frozen=True, kw_only=True):
     """A lock that was read, and where from."""
 
     path: str

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from cudnn_resolve.diagnosis.specifier import is_version, within
 from cudnn_resolve.diagnosis.whole import faults_of, is_outer_alone
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.matrix.library import Library
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import Capability, CodeTarget, CudnnVersion
 
 if TYPE_CHECKING:
@@ -31,8 +32,7 @@ _SHOWS = (("context-cudnn-package", "context-upgraded"), ("pip-cudnn-other-major
 """Symptoms that name a cuDNN that is there; and those that do it as what was found."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Present:
+class Present(Struct, frozen=True, kw_only=True):
     """A cuDNN that the log shows: a file that was opened or listed, a package, a version."""
 
     major: int
@@ -46,8 +46,7 @@ class Present:
     """Why it is not one whole release, where the facts know that."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Context:
+class Context(Struct, frozen=True, kw_only=True):
     """The machine as the log shows it."""
 
     capabilities: tuple[Capability, ...] = ()

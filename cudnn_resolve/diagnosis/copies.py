@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from cudnn_resolve.diagnosis.weigh import Suspect
-from cudnn_resolve.record import replace
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Match

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from cudnn_resolve.diagnosis.context import NEWEST, OLDEST, Context, Present
 from cudnn_resolve.diagnosis.copies import part_loaded, part_outdated
 from cudnn_resolve.diagnosis.fitting import part_wheel
@@ -14,7 +17,6 @@ from cudnn_resolve.diagnosis.place import missing, place_of
 from cudnn_resolve.diagnosis.weigh import Suspect
 from cudnn_resolve.facts.model import Unknown, or_none
 from cudnn_resolve.matrix.library import Library
-from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.version import Capability
 
 if TYPE_CHECKING:
@@ -29,8 +31,7 @@ _GPU_THERE = frozenset({"gpu-named", "gpu-seen", "gpu-works", "smi-table", "driv
 Suspects = dict[str, Suspect]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Case:
+class Case(Struct, frozen=True, kw_only=True):
     """Everything that a log shows."""
 
     matches: tuple[Match, ...]

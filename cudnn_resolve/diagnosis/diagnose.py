@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cudnn_resolve.diagnosis.context import context_of, speaking
 from cudnn_resolve.diagnosis.derive import Case, derive, features_of
 from cudnn_resolve.diagnosis.machine_check import diagnose_facts
@@ -12,7 +14,6 @@ from cudnn_resolve.diagnosis.model import SEVERITIES, Diagnosis, Evidence, Findi
 from cudnn_resolve.diagnosis.order import outlived
 from cudnn_resolve.diagnosis.remedy import Situation, remedies
 from cudnn_resolve.diagnosis.weigh import FINDING, Suspect, evidence_of, fill, is_active, rank, summary_of, suspects
-from cudnn_resolve.record import replace
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.read import Reader

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cudnn_resolve.diagnosis.release import is_elsewhere, own_line, parse_file, python_tags, releases_within, wanted_of
-from cudnn_resolve.record import replace
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.derive import Case

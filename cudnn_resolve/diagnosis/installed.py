@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from cudnn_resolve.facts.model import Facts, InstalledFramework, Unknown, WouldLoad, or_none
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.resolution.release import declared
 from cudnn_resolve.version import CodeTarget, CudaVersion, CudnnVersion
 
@@ -20,8 +21,7 @@ CPU_PACKAGES = frozenset({"tensorflow-cpu", "paddlepaddle", "onnxruntime"})
 _RELEASE = re.compile(r"\d{1,6}\.\d{1,6}(?:\.\d{1,6})?")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Installed:
+class Installed(Struct, frozen=True, kw_only=True):
     """One framework that is installed."""
 
     name: str

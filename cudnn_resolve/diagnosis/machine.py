@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from cudnn_resolve.diagnosis.installed import Installed, installed_of
 from cudnn_resolve.diagnosis.model import Evidence, Remedy
 from cudnn_resolve.diagnosis.specifier import is_version
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, Loader, Unknown, or_none
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import Capability, CudnnVersion, DriverVersion
 
 if TYPE_CHECKING:
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 _TEGRA = re.compile(r"orin|xavier|tegra|jetson|nvgpu|\bnano\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True, kw_only=True):
     """Facts as the checks read them; what is unknown is empty, and `known` says what was asked."""
 
     facts: Facts

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import Struct, field
+
 from cudnn_resolve.matrix.symptom import Symptom
-from cudnn_resolve.record import dataclass, field
 
 SEVERITIES = ("error", "warning", "info")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True, kw_only=True):
     """One line that a finding rests on."""
 
     source: str
@@ -22,16 +22,14 @@ class Evidence:
     text: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Remedy:
+class Remedy(Struct, frozen=True, kw_only=True):
     """One thing to do; `command` is None where no command does it."""
 
     text: str
     command: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """One diagnosed cause, with its evidence and its remedy."""
 
     cause: str
@@ -46,8 +44,7 @@ class Finding:
     """What the log and the facts leave open, and what would decide it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Match:
+class Match(Struct, frozen=True, kw_only=True, eq=False):
     """A symptom that was found in a log."""
 
     symptom: Symptom
@@ -57,8 +54,7 @@ class Match:
     """Field to value, as its kind takes it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True, kw_only=True):
     """All findings, the most likely cause first."""
 
     findings: tuple[Finding, ...] = ()

@@ -6,8 +6,9 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cudnn_resolve.diagnosis.model import Remedy
-from cudnn_resolve.record import replace
 
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts

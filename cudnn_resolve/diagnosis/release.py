@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.record import dataclass
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -31,8 +31,7 @@ _SUFFIX = re.compile(r"-cu(\d\d)$")
 _LINES = tuple((3, minor) for minor in range(15, 5, -1))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True, kw_only=True):
     """What was asked for."""
 
     name: str

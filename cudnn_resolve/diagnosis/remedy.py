@@ -8,6 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from cudnn_resolve.diagnosis.fitting import is_of_system
 from cudnn_resolve.diagnosis.model import Finding, Remedy
 from cudnn_resolve.diagnosis.place import missing, place_values, wheel_component
@@ -17,7 +20,6 @@ from cudnn_resolve.diagnosis.specifier import is_version, requirements_of
 from cudnn_resolve.diagnosis.system import system_values
 from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.matrix.library import Library
-from cudnn_resolve.record import dataclass, field, replace
 from cudnn_resolve.version import Capability, CudaVersion, CudnnVersion
 
 if TYPE_CHECKING:
@@ -60,8 +62,7 @@ _PUBLISHED = {
 _CUDA_KEYS = ("A4B469963BF863CC", "3BF863CC", "F60F4B3D7FA2AF80", "7FA2AF80")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Situation:
+class Situation(Struct, frozen=True, kw_only=True):
     """What remedies are filled with."""
 
     features: frozenset[str] = frozenset()

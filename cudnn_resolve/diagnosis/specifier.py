@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.record import dataclass
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -35,8 +35,7 @@ def is_version(text: str) -> bool:
     return True
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Required:
+class Required(Struct, frozen=True, kw_only=True):
     """A requirement that holds on a machine."""
 
     name: str

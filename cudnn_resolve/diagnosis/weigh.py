@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from cudnn_resolve.diagnosis.model import Match
 from cudnn_resolve.matrix.symptom import Cause
-from cudnn_resolve.record import dataclass
 
 FINDING = 30
 """From this weight on a cause is a finding of its own severity; below it is mentioned (info) where there is nothing else."""
@@ -17,8 +18,7 @@ _MORE = 3
 _MOST_MORE = 9
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Suspect:
+class Suspect(Struct, frozen=True, kw_only=True):
     """A cause with what speaks for it."""
 
     cause: str

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.rpm import rpm_commands
 from cudnn_resolve.execution.task import APT_NAME, APT_VERSION
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.port import Host, which
 from cudnn_resolve.host.tool import Tooling, ToolResult, run_tool
-from cudnn_resolve.record import dataclass
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.task import SystemPackage, Task
@@ -28,8 +29,7 @@ _UNFINISHED = re.compile(r"extended_states\.[A-Za-z0-9]{6}", re.ASCII)
 _UNSIGNED = re.compile(r"(NO_PUBKEY|EXPKEYSIG|REVKEYSIG|KEYEXPIRED|is not signed|signatures couldn't be verified|were invalid)")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Simulation:
+class Simulation(Struct, frozen=True, kw_only=True):
     """What apt-get says that it would do."""
 
     install: Mapping[str, str]
@@ -37,8 +37,7 @@ class Simulation:
     remove: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Apt:
+class Apt(Struct, frozen=True, kw_only=True):
     """How apt is called on this machine."""
 
     host: Host

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from cudnn_resolve.execution import aptget
 from cudnn_resolve.execution.journal import ARRIVING, LEAVING
 from cudnn_resolve.host import disk
-from cudnn_resolve.record import replace
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.aptget import Apt

@@ -6,17 +6,17 @@ import json
 import os
 from typing import Any
 
+from msgspec import Struct
+
 from cudnn_resolve.errors import UsageError, WorldError
 from cudnn_resolve.host.port import CommandResult, Host, which
-from cudnn_resolve.record import dataclass
 
 TIMEOUT_SECONDS = 30.0
 _MARK = "cudnn-resolve-answer "
 KINDS = ("purelib", "platlib", "scripts", "data", "headers")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Environment:
+class Environment(Struct, frozen=True, kw_only=True):
     """One Python environment, as its interpreter tells it."""
 
     python: str

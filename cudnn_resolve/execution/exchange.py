@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.installed import Caches, Installed, claimed_by_others, files_of, with_compiled
 from cudnn_resolve.host import disk
-from cudnn_resolve.record import dataclass
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
@@ -27,8 +28,7 @@ _COMPILING = re.compile(r"\.pyc\.[0-9]{1,20}$", re.ASCII)
 """How importlib calls a compiled file until it is whole."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Exchange:
+class Exchange(Struct, frozen=True, kw_only=True):
     """What leaves and what comes."""
 
     save: tuple[str, ...]

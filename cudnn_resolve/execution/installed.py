@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.host import disk
-from cudnn_resolve.record import dataclass
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
@@ -22,8 +22,7 @@ _RECORD_BYTES = 64 << 20
 _HEAD_BYTES = 65536
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Installed:
+class Installed(Struct, frozen=True, kw_only=True):
     """One installed package."""
 
     name: str

@@ -12,10 +12,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.interrupt import held_back
-from cudnn_resolve.record import dataclass
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
@@ -37,8 +38,7 @@ OPEN = ("begun", "changing", "reverting")
 """States of an `apply` that did not come to its end."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Story:
+class Story(Struct, frozen=True, kw_only=True):
     """One journal, read."""
 
     folder: str

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from msgspec.structs import replace
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.errors import InputError
@@ -19,7 +20,6 @@ from cudnn_resolve.lock.select import Chosen, select, targets_for
 from cudnn_resolve.plan.model import AptAction, Environment, PipAction, Plan, Proven, Stack, StackFramework, Warning
 from cudnn_resolve.plan.preload import check_frameworks
 from cudnn_resolve.plan.step import steps
-from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.source import File
 

@@ -6,17 +6,17 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.hold import own_pid
-from cudnn_resolve.record import dataclass
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.journal import Story
     from cudnn_resolve.execution.shelf import Shelf
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True, kw_only=True):
     """What the mark says."""
 
     pid: int

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
+from msgspec import Struct
+
 from cudnn_resolve.errors import ExitCode
-from cudnn_resolve.record import dataclass
 
 Status = Literal["nothing", "done", "failed", "reverted", "broken", "undone", "interrupted", "declined", "dry-run"]
 
@@ -21,16 +22,14 @@ EXITS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Done:
+class Done(Struct, frozen=True, kw_only=True):
     """One step that was taken."""
 
     what: str
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Trouble:
+class Trouble(Struct, frozen=True, kw_only=True):
     """What went wrong."""
 
     message: str
@@ -39,8 +38,7 @@ class Trouble:
     hint: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Execution:
+class Execution(Struct, frozen=True, kw_only=True):
     """What became of an `apply`, an undo or a repair."""
 
     status: Status

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.aptget import OLD_KEY, Apt
 from cudnn_resolve.execution.openpgp import key_ids, without_key
 from cudnn_resolve.host import disk
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
@@ -66,8 +67,7 @@ def _path(line: str) -> str:
     return words[5] if len(words) == 6 and words[0][:1] in "-dlhcbp" else ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AptFolders:
+class AptFolders(Struct, frozen=True, kw_only=True):
     """Where an apt has what it trusts."""
 
     lists: str
@@ -80,8 +80,7 @@ class AptFolders:
         return os.path.normpath(path) == path and (os.path.dirname(path) in (self.lists, self.keys) or path == self.keyring)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Outdated:
+class Outdated(Struct, frozen=True, kw_only=True):
     """A file that stands in the way of the present key."""
 
     path: str

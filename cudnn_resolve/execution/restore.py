@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.exchange import half_made, refuse_detour, temporary_folders
 from cudnn_resolve.execution.installed import with_compiled
 from cudnn_resolve.execution.journal import inside, tampered
 from cudnn_resolve.host import disk
-from cudnn_resolve.record import dataclass
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.shelf import Shelf
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Written:
+class _Written(Struct, frozen=True, kw_only=True):
     """The `files` record of a journal, every path of it looked at."""
 
     store: str

@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from cudnn_resolve.errors import CudnnResolveError, IndexUnavailableError, WorldError
 from cudnn_resolve.execution.aptget import require_apt
 from cudnn_resolve.execution.check import check_before, check_room, installed_outside, mib
@@ -26,7 +29,6 @@ from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import InterruptError, interruptible, undisturbed
 from cudnn_resolve.host.tool import Tooling
 from cudnn_resolve.index.work import Crew, Job
-from cudnn_resolve.record import dataclass, field, replace
 from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
@@ -44,8 +46,7 @@ _PARALLEL = 6
 """Files that are fetched at a time."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Work:
+class Work(Struct, frozen=True, kw_only=True):
     """With what a task is carried out."""
 
     host: Host

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.execution import aptget
 from cudnn_resolve.execution.aptget import Apt
@@ -25,7 +27,6 @@ from cudnn_resolve.execution.repository import (
 )
 from cudnn_resolve.execution.task import APT_NAME, APT_VERSION, SystemPackage
 from cudnn_resolve.host import disk
-from cudnn_resolve.record import replace
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.fetch import Download

@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.record import dataclass
 
 if TYPE_CHECKING:
     from cudnn_resolve.plan.model import AptAction, Plan
@@ -21,8 +22,7 @@ APT_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{1,120}", re.ASCII)
 APT_VERSION = re.compile(r"[0-9][A-Za-z0-9.+~:-]{0,120}", re.ASCII)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True, kw_only=True):
     """One pip package that is to be there."""
 
     name: str
@@ -41,8 +41,7 @@ class Piece:
         return f"{self.name}=={self.version}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SystemPackage:
+class SystemPackage(Struct, frozen=True, kw_only=True):
     """One apt package that is to be there."""
 
     name: str
@@ -51,16 +50,14 @@ class SystemPackage:
     before: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Keyring:
+class Keyring(Struct, frozen=True, kw_only=True):
     """A repository that must be known before its packages can be installed, and the package that makes it known."""
 
     repository: str
     url: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Task:
+class Task(Struct, frozen=True, kw_only=True):
     """Everything that is to be changed, and what must be seen afterwards."""
 
     targets: tuple[str, ...]

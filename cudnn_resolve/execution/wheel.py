@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.host.archive import Archive, bad_wheel
-from cudnn_resolve.record import dataclass
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
@@ -25,8 +25,7 @@ _DEEPEST = 60
 _KINDS = ("purelib", "platlib", "scripts", "data", "headers")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wheel:
+class Wheel(Struct, frozen=True, kw_only=True):
     """One wheel on this machine, checked."""
 
     path: str

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.facts.model import UNKNOWN, CudnnCopy, Driver, Facts, Gpu, Packages, Python, Toolkit, Unknown
-from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.version import Capability, DriverVersion
 
 Row = TypeVar("Row", Toolkit, CudnnCopy)
@@ -37,8 +39,7 @@ _NEWEST_BARE_MAJOR = 20
 """A bare number is a capability up to here (`75`, `120`); `980` and `1080` are cards."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Assumptions:
+class Assumptions(Struct, frozen=True, kw_only=True):
     """What the user states instead of what a machine says; None and () = nothing was stated."""
 
     driver: str | None = None

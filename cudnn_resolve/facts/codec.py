@@ -27,7 +27,6 @@ from cudnn_resolve.facts.model import (
 )
 from cudnn_resolve.facts.parse import SCHEMA, parse_facts
 from cudnn_resolve.facts.reader import Reader, kind_of
-from cudnn_resolve.record import fields
 
 __all__ = ["LIMIT_BYTES", "SCHEMA", "FactsError", "decode", "encode", "from_mapping"]
 
@@ -83,7 +82,7 @@ def encode(facts: Facts) -> dict[str, Any]:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    pairs = ((field.name, getattr(value, field.name)) for field in fields(value))
+    pairs = ((name, getattr(value, name)) for name in value.__struct_fields__)
     return {name: list(item) if isinstance(item, tuple) else item for name, item in pairs}
 
 

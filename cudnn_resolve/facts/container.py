@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from cudnn_resolve.record import dataclass
+from msgspec import Struct
 
 _CGROUP = re.compile(r"/(?:docker|kubepods|containerd|lxc|libpod|crio|garden)\b|docker-[0-9a-f]{12}|/actions_job/")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Signs:
+class Signs(Struct, frozen=True, kw_only=True):
     """What was looked at."""
 
     environ: Mapping[str, str]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from cudnn_resolve.record import dataclass
+from msgspec import Struct
+
 from cudnn_resolve.version import CudnnVersion
 
 _NAME = re.compile(r"libcudnn(?:_([a-z0-9_]{1,60}))?(-[0-9a-f]{8})?\.so(?:\.(\d{1,3}(?:\.\d{1,4}){0,3}))?")
@@ -26,8 +27,7 @@ _PARTS_9 = ("graph", "ops", "cnn", "adv", "heuristic", "engines_precompiled", "e
 _ENGINES = "engines_tensor_ir"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LibraryName:
+class LibraryName(Struct, frozen=True, kw_only=True):
     """A file name of cuDNN taken apart."""
 
     file: str
@@ -49,8 +49,7 @@ class LibraryName:
         return CudnnVersion(self.numbers) if self.numbers and self.numbers.count(".") >= 2 else None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Package:
+class Package(Struct, frozen=True, kw_only=True):
     """A package that brings cuDNN."""
 
     name: str
@@ -65,8 +64,7 @@ class Package:
         return "-jit" in self.name
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Opening:
+class Opening(Struct, frozen=True, kw_only=True):
     """A library that a part of cuDNN opens by name while it runs."""
 
     by: str

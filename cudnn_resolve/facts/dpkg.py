@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from cudnn_resolve.record import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AptPackages:
+class AptPackages(Struct, frozen=True, kw_only=True):
     """Installed packages of a Debian or Ubuntu system."""
 
     versions: Mapping[str, str]

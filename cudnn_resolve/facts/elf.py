@@ -10,7 +10,8 @@ import struct
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from cudnn_resolve.record import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 Read = Callable[[int, int], "bytes | None"]
 """Gives at most `size` bytes from `offset` of the file, None where it cannot be read: `read(offset, size)`."""
@@ -39,8 +40,7 @@ class ElfError(ValueError):
     """The file is no ELF file that a loader could use; the message says why."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Elf:
+class Elf(Struct, frozen=True, kw_only=True):
     """One library or program, as the loader sees it."""
 
     arch: str
@@ -66,8 +66,7 @@ class Elf:
     """Symbol versions that must be there: the library that is to define it, and the version."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
+class _Layout(Struct, frozen=True):
     """How the numbers of this file are written."""
 
     order: str
@@ -135,16 +134,14 @@ class _Image:
         return known
 
 
-@dataclass(frozen=True, slots=True)
-class _Segment:
+class _Segment(Struct, frozen=True):
     kind: int
     offset: int
     address: int
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Tables:
+class _Tables(Struct, frozen=True):
     """The image and where its addresses lie in the file."""
 
     image: _Image

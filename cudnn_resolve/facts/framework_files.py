@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from cudnn_resolve.record import dataclass
+from msgspec import Struct
+
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 LONGEST_MODULE = 1 << 18
@@ -19,8 +20,7 @@ _RUNTIME = re.compile(r"lib(?:cudart|cublas|cublasLt|nvrtc)\.so\.(\d{1,2})(?:\.(
 _DIGITS = re.compile(r"cu(?:da)?(\d{1,2})(\d|x)")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Required:
+class Required(Struct, frozen=True, kw_only=True):
     """What a wheel's metadata says of cuDNN."""
 
     version: CudnnVersion
@@ -30,8 +30,7 @@ class Required:
     """CUDA major of the wheel that is named."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CupyWheel:
+class CupyWheel(Struct, frozen=True, kw_only=True):
     """What a wheel of cupy says of its libraries; None = not said."""
 
     cuda: str | None = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 
-from cudnn_resolve.record import dataclass
+from msgspec import Struct
 
 _OLD_MAGIC = b"ld.so-1.7.0\0"
 _NEW_MAGIC = b"glibc-ld.so.cache1.1"
@@ -30,8 +30,7 @@ _ARCHES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CacheEntry:
+class CacheEntry(Struct, frozen=True, kw_only=True):
     """One line of the linker cache: the loader opens `path` where `name` is asked for."""
 
     name: str

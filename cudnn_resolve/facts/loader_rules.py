@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from types import MappingProxyType
 
+from msgspec import Struct, field
+
 from cudnn_resolve.facts.elf import Elf
-from cudnn_resolve.record import dataclass, field
 
 _TOKEN = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM))")
 _LEVELS = {
@@ -35,8 +36,7 @@ class Rule(Enum):
     PRELOAD = "LD_PRELOAD"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Files:
+class Files(Struct, frozen=True, kw_only=True):
     """The files of a machine, as far as the loader asks for them."""
 
     look: Callable[[str], Elf | str | None]
@@ -47,8 +47,7 @@ class Files:
     """The same text for two paths that lead to the same file."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True, kw_only=True):
     """What every process of a machine and an environment starts with."""
 
     library_path: tuple[str, ...] = ()
@@ -69,8 +68,7 @@ class Surroundings:
     """The working directory, which an empty element of a path list means."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Loaded:
+class Loaded(Struct, frozen=True, eq=False):
     """One library (or the program itself) in a process; two of them are the same only where they are one object."""
 
     path: str
@@ -93,8 +91,7 @@ class Loaded:
         return self.path.rpartition("/")[2]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Missing:
+class Missing(Struct, frozen=True, kw_only=True):
     """Why a library could not be opened; nothing that it brought stays in the process."""
 
     name: str

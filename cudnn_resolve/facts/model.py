@@ -11,7 +11,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from cudnn_resolve.record import dataclass, field
+from msgspec import Struct, field
 
 T = TypeVar("T")
 
@@ -30,8 +30,7 @@ def or_none(value: T | Unknown) -> T | None:
     return None if isinstance(value, Unknown) else value
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Platform:
+class Platform(Struct, frozen=True, kw_only=True):
     """Operating system; None = unknown."""
 
     system: str | None = None
@@ -46,8 +45,7 @@ class Platform:
     """`2.35`; None also where the C library is another one."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Python:
+class Python(Struct, frozen=True, kw_only=True):
     """The target interpreter; None = unknown."""
 
     version: str | None = None
@@ -63,8 +61,7 @@ class Python:
     """True for a build without the GIL (tags `cp313t`)."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Driver:
+class Driver(Struct, frozen=True, kw_only=True):
     """NVIDIA driver; None = unknown."""
 
     version: str | None = None
@@ -75,8 +72,7 @@ class Driver:
     """Version of the loaded kernel module, where it was read apart."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Gpu:
+class Gpu(Struct, frozen=True, kw_only=True):
     """One GPU; None = unknown."""
 
     name: str | None = None
@@ -88,8 +84,7 @@ class Gpu:
     """True where CUDA_VISIBLE_DEVICES keeps programs from seeing it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Toolkit:
+class Toolkit(Struct, frozen=True, kw_only=True):
     """One CUDA toolkit or the runtime part of one."""
 
     version: str | None = None
@@ -99,8 +94,7 @@ class Toolkit:
     """`apt`, `runfile`, `conda`, `pip` or `other`."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CudnnCopy:
+class CudnnCopy(Struct, frozen=True, kw_only=True):
     """One copy of cuDNN that could be loaded."""
 
     version: str | None = None
@@ -123,8 +117,7 @@ class CudnnCopy:
     """What is wrong with it, in words: missing parts, mixed releases, libraries it needs and that cannot be found."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WouldLoad:
+class WouldLoad(Struct, frozen=True, kw_only=True):
     """The libcudnn that a framework would load."""
 
     version: str | None = None
@@ -133,8 +126,7 @@ class WouldLoad:
     """The rule of the loader that decides, in words."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class InstalledFramework:
+class InstalledFramework(Struct, frozen=True, kw_only=True):
     """A framework in the target environment."""
 
     name: str
@@ -148,8 +140,7 @@ class InstalledFramework:
     """None = not asked, or it loads no cuDNN."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Loader:
+class Loader(Struct, frozen=True, kw_only=True):
     """What the dynamic loader would search."""
 
     ld_library_path: tuple[str, ...] = ()
@@ -157,8 +148,7 @@ class Loader:
     """Paths in the linker cache of the libraries that matter here (CUDA, cuDNN, driver)."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Packages:
+class Packages(Struct, frozen=True, kw_only=True):
     """Installed packages, names as pip (normalized) and dpkg write them."""
 
     pip: Mapping[str, str] | Unknown = UNKNOWN
@@ -167,16 +157,14 @@ class Packages:
     """`Requires-Dist` lines of installed wheels, where they were read."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True, kw_only=True):
     """Something that could not be asked, or that is wrong with the machine."""
 
     what: str
     why: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True, kw_only=True):
     """Everything known of one machine and of one Python environment on it."""
 
     platform: Platform = Platform()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from cudnn_resolve.record import dataclass
+from msgspec import Struct
+
 from cudnn_resolve.version import CudaVersion, DriverVersion
 
 QUERY_FIELDS = ("uuid", "driver_version", "memory.total", "compute_cap", "name")
@@ -18,8 +19,7 @@ _DRIVER = re.compile(r"(?:Driver|KMD)\s+Version\s*:\s*(\d{2,4}(?:\.\d+){1,3})\b"
 _LIBRARY = re.compile(r"NVIDIA-SMI\s+(\d{2,4}(?:\.\d+){1,3})\b")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SmiGpu:
+class SmiGpu(Struct, frozen=True, kw_only=True):
     """One line of the query; None = `[N/A]`, `[Not Supported]` or not asked."""
 
     uuid: str | None
@@ -29,8 +29,7 @@ class SmiGpu:
     name: str | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Banner:
+class Banner(Struct, frozen=True, kw_only=True):
     """The head of a plain nvidia-smi; None = not said."""
 
     driver: DriverVersion | None

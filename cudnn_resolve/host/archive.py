@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import zipfile
 
+from msgspec import Struct
+
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.record import dataclass
 
 MOST_MEMBERS = 400_000
 MOST_TEXT_BYTES = 64 << 20
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Member:
+class Member(Struct, frozen=True, kw_only=True):
     """One file of an archive."""
 
     name: str

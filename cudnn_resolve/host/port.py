@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from cudnn_resolve.record import dataclass
+from msgspec import Struct
 
 TEXT_LIMIT_BYTES = 4 << 20
 """How much of a file `read_text` reads where nobody says otherwise."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CommandResult:
+class CommandResult(Struct, frozen=True, kw_only=True):
     """What became of one program; exactly one of `returncode`, `signal`, `timed_out`, `missing`, `flooded` speaks."""
 
     returncode: int | None = None
@@ -54,8 +53,7 @@ class CommandResult:
         return f"exited with status {self.returncode}" + (f": {last[0][:200]}" if last[0] else "")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FileStat:
+class FileStat(Struct, frozen=True, kw_only=True):
     """One existing file or directory, symbolic links followed."""
 
     is_file: bool

@@ -11,7 +11,6 @@ from typing import Any
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.host.port import TEXT_LIMIT_BYTES, CommandResult, FileStat
-from cudnn_resolve.record import fields
 
 ANSWERS_FILE = "answers.json"
 """In the folder of a recorded machine: every question that was asked of it, with its answer."""
@@ -108,7 +107,7 @@ class RecordedHost:
 
 def spoken(value: CommandResult | FileStat) -> dict[str, Any]:
     """The fields of an answer as a recording holds them, without those at their default."""
-    told = {field.name: getattr(value, field.name) for field in fields(value)}
+    told = {name: getattr(value, name) for name in value.__struct_fields__}
     if isinstance(value, FileStat):
         return told
     silent = CommandResult()

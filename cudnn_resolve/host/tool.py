@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
+from msgspec import Struct
+
 from cudnn_resolve.host.disk import refusal
 from cudnn_resolve.host.interrupt import held_back, let_through, undisturbed
-from cudnn_resolve.record import dataclass
 
 TAIL_LINES = 40
 _LINE_BYTES = 4096
@@ -24,8 +25,7 @@ _DRAIN_SECONDS = 2.0
 _POLL_SECONDS = 0.1
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ToolResult:
+class ToolResult(Struct, frozen=True, kw_only=True):
     """What became of a tool."""
 
     returncode: int | None
@@ -49,8 +49,7 @@ class ToolResult:
         return f"{ended}: {last[:300]}" if last else ended
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Tooling:
+class Tooling(Struct, frozen=True, kw_only=True):
     """What every tool of one run has in common."""
 
     log: str

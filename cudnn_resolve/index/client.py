@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.index.address import is_local, path_of, shown
 from cudnn_resolve.index.cache import IndexCache
@@ -26,7 +28,6 @@ from cudnn_resolve.index.remote import Pages
 from cudnn_resolve.index.settings import UV, IndexAddress, Settings
 from cudnn_resolve.index.statement import Statements
 from cudnn_resolve.index.work import FEW_THREADS, Crew, Job
-from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.source import File, Listing, Metadata, Place
 
 if TYPE_CHECKING:

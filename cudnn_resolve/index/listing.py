@@ -34,28 +34,6 @@ class Source(NamedTuple):
         return files_of(shelf, shelf.versions.index(version), self.origin)
 
 
-class _LazyOffer(Offer):
-    """A release whose files are decoded when they are looked at."""
-
-    __slots__ = ("_files", "_read")
-    _files: tuple[File, ...] | None
-    _read: Callable[[], tuple[File, ...]]
-
-    def __init__(self, version: str, read: Callable[[], tuple[File, ...]]) -> None:
-        object.__setattr__(self, "version", version)
-        object.__setattr__(self, "_read", read)
-        object.__setattr__(self, "_files", None)
-
-    @property
-    def files(self) -> tuple[File, ...]:
-        """All files of the release."""
-        found: tuple[File, ...] | None = self._files
-        if found is None:
-            found = self._read()
-            object.__setattr__(self, "_files", found)
-        return found
-
-
 class _Offers(Sequence[Offer]):
     """Releases, each made when it is looked at."""
 
@@ -74,7 +52,7 @@ class _Offers(Sequence[Offer]):
             number += len(self)
         found = self._made.get(number)
         if found is None:
-            found = self._made[number] = _LazyOffer(self._versions[number], lambda: self._read(number))
+            found = self._made[number] = Offer(self._versions[number], lambda: self._read(number))
         return found
 
     def __iter__(self) -> Iterator[Offer]:

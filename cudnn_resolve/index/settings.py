@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from cudnn_resolve.index.address import Login, Origin
-from cudnn_resolve.record import dataclass
 
 PIP = "pip"
 UV = "uv"
@@ -32,8 +33,7 @@ class Proxy(NamedTuple):
     login: Login | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class IndexAddress:
+class IndexAddress(Struct, frozen=True, kw_only=True):
     """One index in the usual form."""
 
     url: str
@@ -45,8 +45,7 @@ class IndexAddress:
     login: Login | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True, kw_only=True):
     """Where packages come from and how it is spoken to."""
 
     indexes: tuple[IndexAddress, ...] = ()

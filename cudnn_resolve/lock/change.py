@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec.structs import replace
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.lock.model import Lock, LockedPackage, Tool
-from cudnn_resolve.record import replace
 
 
 class Change(NamedTuple):

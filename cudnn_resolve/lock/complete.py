@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cudnn_resolve.lock.file import hashes_of
 from cudnn_resolve.lock.merge import Answer
-from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.source import Offer
 from cudnn_resolve.resolution.tag import Target, fit
 

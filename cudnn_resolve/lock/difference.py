@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from cudnn_resolve.record import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True, kw_only=True):
     """One thing that is no longer as the lock has it, or not here as the lock needs it, in plain words."""
 
     what: str

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from os.path import normpath
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.errors import WorldError
@@ -13,7 +14,6 @@ from cudnn_resolve.lock.because import reasons
 from cudnn_resolve.lock.file import HASHES, hashes_of, level, locked_file, path_from
 from cudnn_resolve.lock.model import Asked, Dependency, Lock, LockedDirectory, LockedFile, LockedPackage, Tool
 from cudnn_resolve.lock.stack import platform_of
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.resolution.tag import Target, fit
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ _Key = tuple[str, str, str]
 """What makes an entry of its own: name, version, and the index or the address that it comes from."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """The resolution for one platform, with its stack in the words of a lock."""
 
     resolution: Resolution

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from cudnn_resolve.record import dataclass
+from msgspec import Struct
 
 SCHEMA = 1
 """Version of the `[tool.cudnn-resolve]` table."""
@@ -60,8 +60,7 @@ class Dependency(NamedTuple):
     """Said only where two entries have the name."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LockedPackage:
+class LockedPackage(Struct, frozen=True, kw_only=True):
     """One `[[packages]]` entry; it has wheels, a source archive or both, or else exactly one direct source."""
 
     name: str
@@ -119,8 +118,7 @@ class LockedEnvironment(NamedTuple):
     why: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Stack:
+class Stack(Struct, frozen=True, kw_only=True):
     """What the matrix decided for one platform."""
 
     platform: str
@@ -141,8 +139,7 @@ class Stack:
     environment: tuple[LockedEnvironment, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True, kw_only=True):
     """What the lock is the answer to; it is asked again when the lock is renewed or checked."""
 
     targets: tuple[str, ...] = ()
@@ -166,8 +163,7 @@ class Asked:
     """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Tool:
+class Tool(Struct, frozen=True, kw_only=True):
     """Our own table of a lock."""
 
     asked: Asked
@@ -186,8 +182,7 @@ class Tool:
         return any(stack.overrides for stack in self.stacks)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Lock:
+class Lock(Struct, frozen=True, kw_only=True):
     """A whole lock."""
 
     packages: tuple[LockedPackage, ...]

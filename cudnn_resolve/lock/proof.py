@@ -10,14 +10,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from cudnn_resolve.facts.model import Driver, Facts, Unknown
 from cudnn_resolve.lock.model import Lock, LockedPackage, Stack, Tool
-from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.version import CudnnVersion
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Proof:
+class Proof(Struct, frozen=True, kw_only=True):
     """One record, and what it is worth now."""
 
     words: str

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from cudnn_resolve.lock.difference import Difference
 from cudnn_resolve.lock.model import LockedFile
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.requirement.source import File
 from cudnn_resolve.resolution.environment import marker_environment
 from cudnn_resolve.resolution.tag import Target, best_file
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Chosen:
+class Chosen(Struct, frozen=True, kw_only=True):
     """An entry of a lock and the one thing of it that a machine installs."""
 
     package: LockedPackage
@@ -34,8 +33,7 @@ class Chosen:
         return self.source if isinstance(self.source, LockedFile) else None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True, kw_only=True):
     """What a machine installs from a lock, by name; where `misfits` is not empty, the lock is not for that machine."""
 
     chosen: tuple[Chosen, ...]

@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from cudnn_resolve.record import dataclass
+from msgspec import Struct
+
 from cudnn_resolve.version import Capability, CodeTarget, CudaVersion, CudnnVersion, DriverVersion
 
 LONGEST_TEXT = 4000
@@ -32,8 +33,7 @@ _COMPARISON = r"(?:major )?[a-z_]\w{0,29} (?:<|<=|==|!=|>=|>|above|below|among|w
 _DAY = r"\d{4}-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True, kw_only=True):
     """One kind of value.
 
     `take` is None where the plain value is the row's value; `shared` says that equal plain values may share one row value.
@@ -50,8 +50,7 @@ class Kind:
     """The kind of the entries of a list."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Column:
+class Column(Struct, frozen=True, kw_only=True):
     """One column of a table: its name in TOML (dotted inside an inline table), the field of the row, and its kind."""
 
     name: str

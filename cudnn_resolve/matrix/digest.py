@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from msgspec import Struct
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Bound, Build, Framework, Trap, WheelRelease
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import Capability, CodeTarget, DriverVersion
 
 _INTERPRETER = re.compile(r"(?:cp|py)(\d)(\d*)(t?)")
@@ -19,8 +19,7 @@ _WINDOWED = ("==", "~=", "===", "<", "<=")
 """Operators that end somewhere; a companion that asks for `>=` alone pairs with everything."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """One build with what follows from it."""
 
     build: Build
@@ -36,8 +35,7 @@ class Entry:
     """Companion and its newest release that takes this version."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Digest:
+class Digest(Struct, frozen=True, kw_only=True):
     """A framework with its builds, newest first."""
 
     framework: Framework

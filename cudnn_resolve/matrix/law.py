@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
+from msgspec import Struct
+
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.overlay import key_of, key_text
 from cudnn_resolve.matrix.parse import Fault
 from cudnn_resolve.matrix.table import Form, table_form
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import Capability, CudaVersion
 
 Law = Callable[[Book], Iterable[Fault]]
@@ -25,8 +26,7 @@ _TENSOR_TYPES = Capability(8, 0)
 """From here on cards have TF32 and bfloat16."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
+class Line(Struct, frozen=True, kw_only=True):
     """A row with its file and its place there."""
 
     row: Any

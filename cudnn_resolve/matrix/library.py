@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from cudnn_resolve.record import dataclass
+from msgspec import Struct
 
 _ELF = re.compile(r"(?:lib)?([A-Za-z][\w-]{0,60}?)\.so(?:\.(\d{1,3}(?:\.\d{1,4}){0,4}))?")
 _DLL = re.compile(r"([A-Za-z][\w-]{0,60}?)(?:64|32)?(?:_(\d{1,4}))?(?:_(\d{1,3}))?\.dll", re.IGNORECASE)
@@ -27,8 +27,7 @@ _FAMILIES = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Library:
+class Library(Struct, frozen=True, kw_only=True):
     """A shared library by its file name; `family` is cudnn, cuda, cupti, driver, ptxjit, tensorrt, zlib or other."""
 
     file: str

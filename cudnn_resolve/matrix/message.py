@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import Struct
+
 from cudnn_resolve.matrix.library import Library, library_of
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import CodeTarget, CudaVersion, CudnnVersion, Dotted, DriverVersion
 
 _DOTS = r"\d{1,6}(?:\.\d{1,9}){0,4}"
@@ -18,8 +19,7 @@ _CUDA_STEMS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FieldKind:
+class FieldKind(Struct, frozen=True, kw_only=True):
     """A kind of field: the regular expression that it matches, and the function that gives its value (ValueError: it is none)."""
 
     pattern: str

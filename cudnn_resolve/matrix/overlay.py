@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct, field
+
 from cudnn_resolve.matrix.build import NOTHING, Builder, Given
 from cudnn_resolve.matrix.pack import EMPTY, Packed
 from cudnn_resolve.matrix.table import Form
-from cudnn_resolve.record import dataclass, field
 from cudnn_resolve.version import Capability, Dotted
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Placed:
+class Placed(Struct, frozen=True, kw_only=True):
     """A row with the place that it comes from: 0 is the shipped table, 1 the first overlay; `position` counts from 0."""
 
     row: Any
@@ -25,8 +25,7 @@ class Placed:
     position: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Layer:
+class Layer(Struct, frozen=True, kw_only=True):
     """The compiled rows of one array in one layer, and what they leave out."""
 
     packed: Packed = field(default_factory=lambda: EMPTY)

@@ -11,10 +11,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from cudnn_resolve.matrix.column import DATE, FLAG, IDENTIFIER, TEXT, VERSION, Column, Kind, one_of, quote
 from cudnn_resolve.matrix.pack import pack
 from cudnn_resolve.matrix.table import Form, TableForm, table_form
-from cudnn_resolve.record import dataclass
 
 Compiled = Mapping[str, Any]
 """All plain: `{"read": day, "head": {field: value}, "rows": {array: packed rows}, "dates": {version: day}, "sources": {id: {…}}}`.
@@ -28,8 +29,7 @@ _ORIGIN = one_of("authored", "harvested")
 _SOURCE_COLUMNS = {"where": TEXT, "read": DATE, "confidence": one_of("memory")}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True, kw_only=True):
     """One thing that is wrong with a table: the file, the place in it (`build[3].cuda_built`), and what is wrong."""
 
     file: str

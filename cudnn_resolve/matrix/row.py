@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from cudnn_resolve.record import dataclass
+from msgspec import Struct
+
 from cudnn_resolve.version import Capability, CodeTarget, CudaVersion, CudnnVersion, DriverVersion
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """`[source.ID]` of any table: where its rows were read, and when."""
 
     id: str
@@ -25,8 +25,7 @@ class Source:
     """`memory` where nothing that could be read confirms it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Branch:
+class Branch(Struct, frozen=True, kw_only=True):
     """driver/branch.toml: a driver branch and the newest CUDA that it runs natively."""
 
     name: str
@@ -39,8 +38,7 @@ class Branch:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Minimum:
+class Minimum(Struct, frozen=True, kw_only=True):
     """driver/minimum.toml: the driver that one toolkit release was made for (Linux)."""
 
     cuda: CudaVersion
@@ -52,8 +50,7 @@ class Minimum:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Floor:
+class Floor(Struct, frozen=True, kw_only=True):
     """driver/minimum.toml: the oldest driver that minor-version compatibility allows for a CUDA major."""
 
     cuda_major: int
@@ -62,8 +59,7 @@ class Floor:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Forward:
+class Forward(Struct, frozen=True, kw_only=True):
     """driver/forward.toml: a forward-compatibility package and one base branch that it supports."""
 
     package: str
@@ -80,8 +76,7 @@ class Forward:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Architecture:
+class Architecture(Struct, frozen=True, kw_only=True):
     """gpu/architecture.toml: what knows a compute capability; bounds are inclusive, None = ongoing or unknown."""
 
     capability: Capability
@@ -99,8 +94,7 @@ class Architecture:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Card:
+class Card(Struct, frozen=True, kw_only=True):
     """gpu/card.toml: a card by its name."""
 
     name: str
@@ -113,8 +107,7 @@ class Card:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Peak:
+class Peak(Struct, frozen=True, kw_only=True):
     """gpu/peak.toml: what a card could compute at most, in 10^12 operations per second."""
 
     name: str
@@ -127,8 +120,7 @@ class Peak:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CudaRelease:
+class CudaRelease(Struct, frozen=True, kw_only=True):
     """cuda/release.toml: a toolkit release."""
 
     cuda: CudaVersion
@@ -141,8 +133,7 @@ class CudaRelease:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Soname:
+class Soname(Struct, frozen=True, kw_only=True):
     """cuda/soname.toml: the soname of one CUDA library over a range of CUDA lines, both ends inclusive."""
 
     library: str
@@ -153,8 +144,7 @@ class Soname:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Component:
+class Component(Struct, frozen=True, kw_only=True):
     """cuda/component.toml: a pip package that carries a CUDA library."""
 
     library: str
@@ -170,8 +160,7 @@ class Component:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CudaWheel:
+class CudaWheel(Struct, frozen=True, kw_only=True):
     """cuda/wheel.toml: the CUDA release that one version of a component package belongs to."""
 
     package: str
@@ -181,8 +170,7 @@ class CudaWheel:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True, kw_only=True):
     """package/slot.toml: packages that own the same files and so exclude one another."""
 
     slot: str
@@ -191,8 +179,7 @@ class Slot:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CudnnBuild:
+class CudnnBuild(Struct, frozen=True, kw_only=True):
     """cudnn/release.toml: one cuDNN release built for one CUDA."""
 
     version: CudnnVersion
@@ -219,8 +206,7 @@ class CudnnBuild:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Advisory:
+class Advisory(Struct, frozen=True, kw_only=True):
     """advisory.toml: a release known to be bad."""
 
     id: str
@@ -240,8 +226,7 @@ class Advisory:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Trap:
+class Trap(Struct, frozen=True, kw_only=True):
     """trap.toml: something worth saying about versions of a framework."""
 
     id: str
@@ -256,8 +241,7 @@ class Trap:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Repository:
+class Repository(Struct, frozen=True, kw_only=True):
     """apt/repository.toml: an apt repository of CUDA packages for one release of a distribution."""
 
     os: str
@@ -274,8 +258,7 @@ class Repository:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AptPattern:
+class AptPattern(Struct, frozen=True, kw_only=True):
     """apt/package.toml: an apt package of the CUDA runtime over a range of CUDA lines.
 
     `name` and `version` hold the fields {major}, {minor} and {release} (toolkit release, `12.4.1`).
@@ -291,8 +274,7 @@ class AptPattern:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Index:
+class Index(Struct, frozen=True, kw_only=True):
     """index.toml: a package index other than the configured one."""
 
     id: str
@@ -304,8 +286,7 @@ class Index:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Bound:
+class Bound(Struct, frozen=True, kw_only=True):
     """framework/*.toml: a requirement that is true although the metadata of these versions does not say so."""
 
     versions: str
@@ -317,8 +298,7 @@ class Bound:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Build:
+class Build(Struct, frozen=True, kw_only=True):
     """framework/*.toml: one build of one release of a framework."""
 
     framework: str
@@ -366,8 +346,7 @@ class Build:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Framework:
+class Framework(Struct, frozen=True, kw_only=True):
     """framework/*.toml: a framework, its names and what travels with it."""
 
     name: str
@@ -385,8 +364,7 @@ class Framework:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Metadata:
+class Metadata(Struct, frozen=True, kw_only=True):
     """wheel/*.toml: what the metadata of one or more releases requires."""
 
     id: int
@@ -395,8 +373,7 @@ class Metadata:
     extras: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WheelRelease:
+class WheelRelease(Struct, frozen=True, kw_only=True):
     """wheel/*.toml: one release of a pip package, as its index shows it."""
 
     version: str
@@ -409,8 +386,7 @@ class WheelRelease:
     """Architecture (`x86_64`, `aarch64`) to Requires-Dist lines; None = not harvested."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Package:
+class Package(Struct, frozen=True, kw_only=True):
     """wheel/*.toml: a pip package."""
 
     name: str
@@ -418,8 +394,7 @@ class Package:
     """Oldest first, by version."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExtraRelease:
+class ExtraRelease(Struct, frozen=True, kw_only=True):
     """framework/*.toml: a release that another index than the configured one holds, such as `0.21.0+cu118` of a companion.
 
     The fields mean what they mean in `Build`.

@@ -5,11 +5,10 @@ Like every row these trust their constructor; `matrix.parse` validates, and `sym
 
 from __future__ import annotations
 
-from cudnn_resolve.record import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Symptom:
+class Symptom(Struct, frozen=True, kw_only=True):
     """One shape of a message and what it says.
 
     Without a `cause` it is something that the log tells of the machine (`feature`), or noise (`role` harmless).
@@ -49,8 +48,7 @@ class Symptom:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Cause:
+class Cause(Struct, frozen=True, kw_only=True):
     """One cause of the closed set: what is said of it, and which others it explains."""
 
     id: str
@@ -68,8 +66,7 @@ class Cause:
     source: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Help:
+class Help(Struct, frozen=True, kw_only=True):
     """One remedy for a cause, the least invasive first in the order of the table."""
 
     cause: str

@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from cudnn_resolve.matrix import column as kind
 from cudnn_resolve.matrix import row, symptom
 from cudnn_resolve.matrix.column import Column, Kind, many, one_of
-from cudnn_resolve.record import dataclass, replace
 
 CHANNELS_OF_LIBRARIES = ("wheel", "bundled", "system", "none")
 ARCHITECTURES = ("x86_64", "aarch64", "ppc64le")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Form:
+class Form(Struct, frozen=True, kw_only=True):
     """One kind of row: the TOML array that holds it, its row type, its columns, and the fields of its key."""
 
     array: str
@@ -42,8 +43,7 @@ class Form:
         raise KeyError(field)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TableForm:
+class TableForm(Struct, frozen=True, kw_only=True):
     """One table: its name (`framework/*` stands for one file each), what its head holds, and its arrays of rows."""
 
     name: str

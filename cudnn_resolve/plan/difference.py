@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.plan.model import AptAction, PipAction
-from cudnn_resolve.record import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

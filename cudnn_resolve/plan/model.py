@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.record import dataclass
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.resolution.model import Conflict, Override, Resolution
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StackFramework:
+class StackFramework(Struct, frozen=True, kw_only=True):
     """A framework of the stack."""
 
     name: str
@@ -28,8 +27,7 @@ class StackFramework:
     """Where its CUDA libraries come from: `pip`, `apt`, `system`, `bundled` or `none`."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Stack:
+class Stack(Struct, frozen=True, kw_only=True):
     """What the matrix decided."""
 
     driver_min: str | None
@@ -41,8 +39,7 @@ class Stack:
     frameworks: tuple[StackFramework, ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PipAction:
+class PipAction(Struct, frozen=True, kw_only=True):
     """What happens to one pip package."""
 
     name: str
@@ -63,8 +60,7 @@ class PipAction:
     """What is to be installed: one file with its address and hashes; None where no index was asked."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AptAction:
+class AptAction(Struct, frozen=True, kw_only=True):
     """What happens to one apt package."""
 
     name: str
@@ -74,8 +70,7 @@ class AptAction:
     because: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Environment:
+class Environment(Struct, frozen=True, kw_only=True):
     """How the loader will find the libraries."""
 
     kind: str
@@ -85,8 +80,7 @@ class Environment:
     why: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """One thing to do."""
 
     id: str
@@ -100,16 +94,14 @@ class Step:
     """For `apt-repository`: the keyring package."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Warning:
+class Warning(Struct, frozen=True, kw_only=True):
     """Something that the reader should know."""
 
     code: str
     message: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Proven:
+class Proven(Struct, frozen=True, kw_only=True):
     """A test that the plan's lock passed on some machine."""
 
     words: str
@@ -123,8 +115,7 @@ class Proven:
     """True where it was a card like one of this machine, with its driver."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """The ordered steps from these facts to a resolution, or the conflict."""
 
     targets: tuple[str, ...]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct
+
 from cudnn_resolve.facts.cudnn_files import NEWEST_KNOWN, LibraryName, parse_header, parse_name, parts_of
 from cudnn_resolve.facts.elf import Elf
 from cudnn_resolve.facts.model import CudnnCopy, Problem
@@ -14,7 +16,6 @@ from cudnn_resolve.probe.cudnn_owner import Owner, choose_owner, find_owners, sa
 from cudnn_resolve.probe.cudnn_places import find_directories
 from cudnn_resolve.probe.environment import TargetEnvironment
 from cudnn_resolve.probe.loader import Loading
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import CudnnVersion
 
 MOST_COPIES = 64
@@ -22,8 +23,7 @@ MOST_COPIES = 64
 _HEADERS = ("cudnn_version.h", "cudnn_version_v{}.h", "cudnn.h", "cudnn_v{}.h")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True, kw_only=True):
     """The libraries of one soname in one directory."""
 
     directory: str

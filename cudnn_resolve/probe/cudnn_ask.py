@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import Struct
+
 from cudnn_resolve.facts.model import Problem
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.probe.child import answer_of, payload_path
 from cudnn_resolve.probe.environment import TargetEnvironment
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 TIMEOUT_SECONDS = 10.0
@@ -19,8 +20,7 @@ TIMEOUT_SECONDS = 10.0
 _MOST_LETTERS = 300
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
+class Said(Struct, frozen=True, kw_only=True):
     """What one library said."""
 
     version: CudnnVersion | None = None

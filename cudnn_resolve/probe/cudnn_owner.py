@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct
+
 from cudnn_resolve.facts.cudnn_files import Package, apt_package, conda_package, parse_record, wheel_package
 from cudnn_resolve.facts.dpkg import debian_arch
 from cudnn_resolve.facts.model import UNKNOWN
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.probe.environment import Distribution, TargetEnvironment
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import CudnnVersion
 
 WHEEL_DIRECTORY = "nvidia/cudnn/lib"
@@ -17,8 +18,7 @@ _BUNDLERS = {"torch": "torch", "paddle": "paddlepaddle", "mxnet": "mxnet", "cupy
 """First directory below site-packages to the beginning of the names of the distributions that own it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Owner:
+class Owner(Struct, frozen=True, kw_only=True):
     """Who brought the libraries in a directory."""
 
     source: str

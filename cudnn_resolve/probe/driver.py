@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Problem, Unknown
 from cudnn_resolve.probe.evidence import Evidence
 from cudnn_resolve.probe.native import Library
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import CudaVersion, DriverVersion
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DriverAnswer:
+class DriverAnswer(Struct, frozen=True, kw_only=True):
     """What one step learnt; None = nothing."""
 
     version: DriverVersion | None = None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from cudnn_resolve.facts.ldconfig import CacheEntry
 from cudnn_resolve.facts.model import UNKNOWN, Python, Unknown
-from cudnn_resolve.record import dataclass
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Distribution:
+class Distribution(Struct, frozen=True, kw_only=True):
     """One installed distribution of the target interpreter."""
 
     name: str
@@ -24,8 +24,7 @@ class Distribution:
     """`Requires-Dist` lines as written."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TargetEnvironment:
+class TargetEnvironment(Struct, frozen=True, kw_only=True):
     """What probes of libraries and frameworks need to know of the target; every path is one of the host."""
 
     python: Python

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from cudnn_resolve.facts.cudnn_files import parse_name
 from cudnn_resolve.facts.loader_rules import Loaded, Rule
 from cudnn_resolve.facts.model import CudnnCopy, InstalledFramework, Problem, WouldLoad
@@ -17,7 +19,6 @@ from cudnn_resolve.probe.framework_preload import find_preload, with_preload
 from cudnn_resolve.probe.framework_reading import read_framework
 from cudnn_resolve.probe.framework_shelf import Reading, Shelf
 from cudnn_resolve.probe.loader import Loading
-from cudnn_resolve.record import replace
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 TIMEOUT_SECONDS = 10.0

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from cudnn_resolve.facts.cudnn_files import openings_of, parse_name
 from cudnn_resolve.facts.loader_rules import Loaded, Missing, Process
 from cudnn_resolve.probe.framework_shelf import CTYPES, PYTHON, Open, Reading, Seek
 from cudnn_resolve.probe.loader import PLACEHOLDER, Loading
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import CudnnVersion
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """What starting a framework led to."""
 
     process: Process
@@ -28,8 +28,7 @@ class Outcome:
         return any(one.path.startswith(PLACEHOLDER) for one in self.process.objects)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True, kw_only=True):
     """The sub-libraries that a libcudnn would open, by part."""
 
     found: Mapping[str, Loaded]

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.plan.preload import IMPORT_NAMES, LIBRARIES, MODULE
 from cudnn_resolve.probe.environment import TargetEnvironment
 from cudnn_resolve.probe.framework_shelf import CTYPES, Open, Reading
 from cudnn_resolve.probe.loader import Loading
-from cudnn_resolve.record import dataclass, replace
 
 _NAMES = re.compile(r"^NAMES = \(([^)\n]{0,2000})\)$", re.MULTILINE)
 _ONE = re.compile(r"'(\w{1,64})'", re.ASCII)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Preload:
+class Preload(Struct, frozen=True, kw_only=True):
     """What is opened, and for the import of what."""
 
     path: str

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from cudnn_resolve.facts.cudnn_files import parse_name
 from cudnn_resolve.facts.framework_files import (
     Required,
@@ -23,7 +25,6 @@ from cudnn_resolve.facts.framework_files import (
 )
 from cudnn_resolve.probe.environment import Distribution
 from cudnn_resolve.probe.framework_shelf import CTYPES, Open, Question, Reading, Seek, Shelf
-from cudnn_resolve.record import replace
 
 _JAX_PLUGIN = re.compile(r"jax-cuda(\d{2})-plugin")
 

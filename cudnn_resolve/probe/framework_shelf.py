@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from cudnn_resolve.facts.elf import Elf
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.probe.environment import Distribution, TargetEnvironment
 from cudnn_resolve.probe.loader import Loading
-from cudnn_resolve.record import dataclass
 
 PYTHON, CTYPES = "python", "ctypes"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Open:
+class Open(Struct, frozen=True, kw_only=True):
     """A library that is opened by its path."""
 
     path: str
@@ -22,8 +22,7 @@ class Open:
     """False where the framework goes on without it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Seek:
+class Seek(Struct, frozen=True, kw_only=True):
     """A library that is searched for by name, the first name that is found."""
 
     names: tuple[str, ...]
@@ -31,8 +30,7 @@ class Seek:
     """Beginnings of the names of the libraries that may make the call; the first that is there makes it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """What a module of a framework can be asked in a child, cheaply."""
 
     directory: str
@@ -44,8 +42,7 @@ class Question:
     """The same for cuDNN."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """One framework as its files describe it; None = they do not say."""
 
     name: str

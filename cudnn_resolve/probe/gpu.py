@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Gpu, Problem, Unknown
 from cudnn_resolve.facts.visible_devices import visible_devices
 from cudnn_resolve.probe.evidence import Evidence
 from cudnn_resolve.probe.native import Library
-from cudnn_resolve.record import replace
 
 GpuAnswer = tuple[Gpu, ...] | None
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from cudnn_resolve.facts.model import Facts, Problem
 from cudnn_resolve.host.port import Host
-from cudnn_resolve.record import replace
 
 _KERNELS = ("ipykernel_launcher", "ipykernel", "colab_kernel_launcher")
 _ANCESTORS = 12

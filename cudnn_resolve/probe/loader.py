@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from cudnn_resolve.facts.elf import Elf, ElfError, read_elf
 from cudnn_resolve.facts.loader_rules import Files, Loaded, Process, Surroundings, hardware_subdirectories
 from cudnn_resolve.host.port import Host, is_dir
 from cudnn_resolve.probe.environment import TargetEnvironment
-from cudnn_resolve.record import replace
 
 _TRIPLETS = {"x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu"}
 _SPLIT = re.compile(r"[:\s]+")

@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from cudnn_resolve.facts.model import Gpu, Problem
 from cudnn_resolve.facts.procfs import library_version
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.probe.child import answer_of, payload_path
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 LIBRARY_SECONDS = 10.0
@@ -23,8 +24,7 @@ _COMPAT = re.compile(r"/(?:cuda[^/]*/compat[^/]*|cuda-compat[^/]*|compat)/")
 _MIB = 1 << 20
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Library:
+class Library(Struct, frozen=True, kw_only=True):
     """What one driver library said; None = it did not say."""
 
     name: str
@@ -68,8 +68,7 @@ class Library:
         return self.count is not None and self.count == len(self.gpus)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Native:
+class Native(Struct, frozen=True, kw_only=True):
     """The answers of both libraries."""
 
     nvml: Library

@@ -7,9 +7,11 @@ import csv
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from cudnn_resolve.facts.model import Facts, Problem, or_none
 from cudnn_resolve.host.port import Host, is_dir
-from cudnn_resolve.record import dataclass, replace
 
 _MOST_FILES = 4000
 _RECORD_BYTES = 4 << 20
@@ -18,8 +20,7 @@ _MOST_SUMMED_BYTES = 512 << 20
 _PIECE_BYTES = 4 << 20
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Claim:
+class _Claim(Struct, frozen=True, kw_only=True):
     """What RECORD says of one file."""
 
     size: int

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from msgspec.structs import replace
+
 from cudnn_resolve.facts.model import Facts, Loader, Packages
 from cudnn_resolve.host.later import Later
 from cudnn_resolve.host.port import Host
@@ -18,7 +20,6 @@ from cudnn_resolve.probe.packages import find_apt, find_cache, relevant
 from cudnn_resolve.probe.platform import find_container, find_platform, find_root
 from cudnn_resolve.probe.python import Target, ask_python, choose_python
 from cudnn_resolve.probe.toolkit import Compiler, find_compiler, find_toolkits
-from cudnn_resolve.record import replace
 
 
 def detect(host: Host, python: str | None) -> Facts:

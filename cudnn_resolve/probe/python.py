@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from cudnn_resolve.errors import UsageError, WorldError
 from cudnn_resolve.facts.model import Problem, Python
 from cudnn_resolve.host.port import CommandResult, Host, is_dir, is_file, which
 from cudnn_resolve.probe.child import answer_of, payload_path
 from cudnn_resolve.probe.environment import Distribution
-from cudnn_resolve.record import dataclass
 
 TIMEOUT_SECONDS = 20.0
 """An interpreter on a cold network disk is slow; one that hangs must not be waited for longer."""
@@ -20,8 +21,7 @@ _VERSION = re.compile(r"\d+(\.\d+)?")
 _HINT = "pass --python with the path of an interpreter or of a virtual environment"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Target:
+class Target(Struct, frozen=True, kw_only=True):
     """The target interpreter and its environment, as the interpreter itself tells it."""
 
     python: Python

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from cudnn_resolve.facts.model import Gpu
 from cudnn_resolve.facts.nvidia_smi import OLD_QUERY_FIELDS, QUERY_FIELDS, Banner, SmiGpu, parse_banner, parse_query
 from cudnn_resolve.host.port import CommandResult, Host, which
-from cudnn_resolve.record import dataclass
 
 TIMEOUT_SECONDS = 15.0
 
@@ -13,8 +14,7 @@ SMI_PLACES = ("nvidia-smi", "/opt/bin/nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi"
 """Where it is: on PATH, in Colab, in WSL, in Kubernetes."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Smi:
+class Smi(Struct, frozen=True, kw_only=True):
     """What nvidia-smi said."""
 
     path: str | None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from cudnn_resolve.facts.model import Problem, Toolkit
 from cudnn_resolve.facts.toolkit import (
     apt_line,
@@ -17,7 +19,6 @@ from cudnn_resolve.facts.toolkit import (
 )
 from cudnn_resolve.host.port import Host, is_dir, is_file, which
 from cudnn_resolve.probe.python import Target
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import CudaVersion
 
 _VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_TOOLKIT_ROOT_DIR")
@@ -26,8 +27,7 @@ _HEADER_BYTES = 1 << 16
 _NVCC_SECONDS = 10.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Toolkits:
+class Toolkits(Struct, frozen=True, kw_only=True):
     """What was found."""
 
     toolkits: tuple[Toolkit, ...]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from cudnn_resolve.plan.step import wanted
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.report.text import clean
 
 if TYPE_CHECKING:
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.plan.model import PipAction, Plan
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Group:
+class Group(Struct, frozen=True, kw_only=True):
     """Packages that one call of pip installs."""
 
     index: str | None

@@ -10,10 +10,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.requirement.model import Extra
 
 _NESTED = re.compile(r"(?:-r|--requirement)[=\s]\s*(\S.*)")
@@ -38,8 +39,7 @@ Reader = Callable[[str, "str | None"], tuple[str, str]]
 """Gives a file's own path and its text, its name being relative to the file of the second argument."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True, kw_only=True):
     """An option of a requirements file that says where packages come from."""
 
     option: str
@@ -49,8 +49,7 @@ class Setting:
     origin: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True, kw_only=True):
     """A requirement that is one archive or one project's folder."""
 
     place: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec import Struct
+
 from cudnn_resolve.facts.model import UNKNOWN, CudnnCopy, Facts, Toolkit, or_none
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.version import Capability, CudaVersion, Dotted, DriverVersion
 
 if TYPE_CHECKING:
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 V = TypeVar("V", bound=Dotted)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MachineGpu:
+class MachineGpu(Struct, frozen=True, kw_only=True):
     """One GPU as the resolution sees it."""
 
     label: str
@@ -26,8 +26,7 @@ class MachineGpu:
     """`datacenter`, `workstation`, `geforce`, `tegra`; None = unknown."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True, kw_only=True):
     """The machine and environment that a resolution is for."""
 
     python: tuple[int, int] | None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from cudnn_resolve.record import dataclass, field
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.source import Direct, Source
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Target:
+class Target(Struct, frozen=True, kw_only=True):
     """One framework that the user asks for."""
 
     text: str
@@ -39,8 +38,7 @@ class Target:
     """True where pre-releases count."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Extra:
+class Extra(Struct, frozen=True, kw_only=True):
     """A further pip requirement of the project (`-r`), or a constraint (`-c`)."""
 
     text: str
@@ -52,8 +50,7 @@ class Extra:
     """`sha256:…` of the files that alone are accepted; empty where none is said."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True, kw_only=True):
     """A limit on the CUDA or cuDNN of the stack."""
 
     text: str
@@ -61,8 +58,7 @@ class Limit:
     specifier: SpecifierSet
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """Everything that the user asks for."""
 
     targets: tuple[Target, ...]
@@ -100,8 +96,7 @@ class Request:
     """What files set of where packages come from, as options: a proposed command that leaves the files out says it itself."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Need:
+class Need(Struct, frozen=True, eq=False):
     """One thing that must hold, about one package of the universe; compared by identity."""
 
     name: str

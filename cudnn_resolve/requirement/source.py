@@ -5,10 +5,10 @@ A request carries its source, which does all the reading: the resolution itself 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from cudnn_resolve.record import dataclass
+from msgspec import Struct
 
 
 class Place(NamedTuple):
@@ -53,8 +53,7 @@ class File(NamedTuple):
         return "-".join(parts[1:]) if len(parts) == 4 else "unknown-none-unknown"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Contents:
+class Contents(Struct, frozen=True, kw_only=True):
     """What a wheel would lay down, known before it is unpacked."""
 
     names: tuple[str, ...]
@@ -65,17 +64,25 @@ class Contents:
     """Its `entry_points.txt`, one for each there is."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Offer:
-    """One release of a package on the indexes."""
+    """One release of a package on the indexes; compared by identity."""
 
-    version: str
-    """As its files write it; PEP 440."""
-    files: tuple[File, ...]
+    __slots__ = ("_files", "version")
+
+    def __init__(self, version: str, files: tuple[File, ...] | Callable[[], tuple[File, ...]]) -> None:
+        self.version = version
+        """As its files write it; PEP 440."""
+        self._files = files
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """Its files, decoded when they are first looked at: most releases of a long page never are."""
+        if not isinstance(self._files, tuple):
+            self._files = self._files()
+        return self._files
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Listing:
+class Listing(Struct, frozen=True, kw_only=True, eq=False):
     """Every release of a package that the indexes offer and the user's settings admit."""
 
     name: str
@@ -103,8 +110,7 @@ class Metadata(NamedTuple):
     """Why this may not be all, in words: for a source archive whose build could change it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Direct:
+class Direct(Struct, frozen=True, kw_only=True, eq=False):
     """A package that the user takes from one place of his own: an archive at an address, or a project's folder."""
 
     name: str

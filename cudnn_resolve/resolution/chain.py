@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from packaging.utils import canonicalize_name
-
-from cudnn_resolve.record import dataclass
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.resolution.model import Reason, Resolution
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Link:
+class Link(Struct, frozen=True, kw_only=True):
     """One requirement in a chain; `links` are those behind the package that brought it."""
 
     text: str
@@ -24,8 +22,7 @@ class Link:
     links: tuple[Link, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Chain:
+class Chain(Struct, frozen=True, kw_only=True):
     """The chains behind one package."""
 
     package: str

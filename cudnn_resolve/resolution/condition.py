@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.record import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
 from cudnn_resolve.requirement.derive import asked
 
 if TYPE_CHECKING:
@@ -13,8 +15,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.model import Extra, Request, Target
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True, kw_only=True):
     """A wish or a fact that can be left out to see whether it matters."""
 
     id: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from cudnn_resolve.record import dataclass, field
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build, CudnnBuild
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 Channel = Literal["pip", "apt", "system", "bundled"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Candidate:
+class Candidate(Struct, frozen=True, kw_only=True, eq=False):
     """One version of one package of the universe; compared by identity, so the universe makes each one once."""
 
     name: str
@@ -36,8 +35,7 @@ class Candidate:
         return self.payload is not None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reason:
+class Reason(Struct, frozen=True, kw_only=True):
     """One requirement that touched a pin."""
 
     text: str
@@ -55,16 +53,14 @@ class Reason:
     """The package of the universe that it is about."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pin:
+class Pin(Struct, frozen=True, kw_only=True):
     """One chosen candidate and every requirement that touched it."""
 
     candidate: Candidate
     reasons: tuple[Reason, ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PipPin:
+class PipPin(Struct, frozen=True, kw_only=True):
     """A pip package of the resolution."""
 
     name: str
@@ -84,8 +80,7 @@ class PipPin:
     """Where it comes from, for a package that the user takes from one place of his own."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AptPin:
+class AptPin(Struct, frozen=True, kw_only=True):
     """An apt package of the resolution."""
 
     name: str
@@ -94,8 +89,7 @@ class AptPin:
     because: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Override:
+class Override(Struct, frozen=True, kw_only=True):
     """A pin of a wheel that the resolution leaves, because the matrix knows the real range."""
 
     package: str
@@ -105,8 +99,7 @@ class Override:
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Resolution:
+class Resolution(Struct, frozen=True, kw_only=True):
     """One consistent choice."""
 
     request: Request
@@ -138,16 +131,14 @@ class Resolution:
     """Package to why its requirements may not be all."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Cause:
+class Cause(Struct, frozen=True, kw_only=True):
     """One line of a conflict."""
 
     what: str
     because: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Relaxation:
+class Relaxation(Struct, frozen=True, kw_only=True):
     """A change that would make the request satisfiable."""
 
     change: str
@@ -157,8 +148,7 @@ class Relaxation:
     """Nearest first."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Conflict:
+class Conflict(Struct, frozen=True, kw_only=True):
     """Why there is no consistent choice, and what would work."""
 
     request: Request
@@ -168,8 +158,7 @@ class Conflict:
     relaxations: tuple[Relaxation, ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Rejection:
+class Rejection(Struct, frozen=True, kw_only=True):
     """A candidate that a solve turned down, and what it met."""
 
     candidate: Candidate
@@ -181,8 +170,7 @@ class Rejection:
     """What others wanted of that package already."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True, kw_only=True):
     """A solve without a result: what was turned down on the way, in order, and the requirements of the last clash."""
 
     rejections: tuple[Rejection, ...]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from cudnn_resolve.errors import IndexUnavailableError
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.resolution.model import Pin, PipPin, Reason
 from cudnn_resolve.resolution.release import Release
 
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.resolution.universe import Universe
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pins:
+class Pins(Struct, frozen=True, kw_only=True):
     """All pip packages of a solve."""
 
     pins: tuple[PipPin, ...]

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 
 from cudnn_resolve.errors import UsageError
-from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.resolution import resolve
 from cudnn_resolve.resolution.model import Failure, Relaxation, Resolution

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from cudnn_resolve.errors import UsageError
-from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.derive import derive
 from cudnn_resolve.resolution.family import search
 from cudnn_resolve.resolution.model import (

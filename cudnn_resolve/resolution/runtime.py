@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.matrix.row import Build, CudaRelease, CudnnBuild
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.requirement.model import Limit, Need
 from cudnn_resolve.resolution import rule
 from cudnn_resolve.resolution.model import Candidate, Channel
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.resolution.universe import Universe
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Runtime:
+class Runtime(Struct, frozen=True, kw_only=True):
     """One line of CUDA runtime libraries through one channel."""
 
     cuda: CudaVersion

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from packaging.markers import Marker, UndefinedComparison, UndefinedEnvironmentName
 
 from cudnn_resolve.errors import InputError, UsageError
-from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.derive import merged
 from cudnn_resolve.resolution.environment import marker_environment
 

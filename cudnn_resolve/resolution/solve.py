@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from resolvelib.resolvers import Resolution, ResolutionImpossible, ResolutionTooDeep
 
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.resolution.model import Candidate, Failure, Pin, Reason, Rejection
 from cudnn_resolve.resolution.provider import Notes, Provider
 
@@ -19,8 +19,7 @@ ROUNDS = 20000
 """Steps after which a search is given up; real requests take a few hundred."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Solved:
+class Solved(Struct, frozen=True, kw_only=True):
     """Every package that was decided."""
 
     pins: dict[str, Pin]

@@ -8,9 +8,10 @@ from functools import partial
 from itertools import combinations
 from typing import Any
 
+from msgspec import Struct
+
 from cudnn_resolve.host.later import gather
 from cudnn_resolve.host.port import Host
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.validation.case import LEAST_CAPABILITY, Case, Type, bare_cases, default_cases, encoder_cases, every_case
 from cudnn_resolve.validation.child import Told, run_payload
 from cudnn_resolve.validation.computing import unanswered
@@ -46,8 +47,7 @@ Progress = Callable[[str], None]
 Run = tuple[tuple[Case, ...], Told]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Bench:
+class Bench(Struct, frozen=True, kw_only=True):
     """Where the children run."""
 
     host: Host
@@ -139,7 +139,7 @@ def cases_for(module: str, *, everything: bool = False) -> tuple[Case, ...]:
     cases = default_cases()
     if module not in CHANNELS_FIRST:
         return cases
-    from cudnn_resolve.record import replace
+    from msgspec.structs import replace
 
     turned = tuple(replace(case, layout="nchw") for case in cases)
     extra = [case for case in cases if case.layout == "nhwc" and case.name in ("conv2d", "conv2d-wide")] if module == "onnxruntime" else []

@@ -13,7 +13,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal
 
-from cudnn_resolve.record import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 Kind = Literal["convolution", "matmul", "lstm", "encoder"]
 Layout = Literal["nchw", "nhwc"]
@@ -26,8 +27,7 @@ LEAST_CAPABILITY: Mapping[str, tuple[int, int]] = MappingProxyType({"tf32": (8, 
 """The compute capability from which on a card computes with a type itself; source: CUDA C++ Programming Guide, arithmetic throughput."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Case:
+class Case(Struct, frozen=True, kw_only=True):
     """One computation. Tensors are listed in the order batch, channels, space, whatever the layout in which they are computed."""
 
     name: str

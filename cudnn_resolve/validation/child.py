@@ -7,8 +7,9 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from cudnn_resolve.host.port import CommandResult, Host
-from cudnn_resolve.record import dataclass
 
 MARK = "cudnn-resolve-answer "
 """Begins each line that the child tells."""
@@ -21,8 +22,7 @@ _NOISE = ("Unable to register cu", "TF-TRT Warning", "oneDNN custom operations",
 """What TensorFlow always says."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Told:
+class Told(Struct, frozen=True, kw_only=True):
     """What became of one child."""
 
     events: tuple[tuple[str, Any], ...] = ()

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from cudnn_resolve.record import replace
+from msgspec.structs import replace
+
 from cudnn_resolve.validation.case import NARROW, WIDE, Case
 from cudnn_resolve.validation.child import Told, one_line
 from cudnn_resolve.validation.model import Check, Status

@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from cudnn_resolve.facts.model import CudnnCopy, Facts, Unknown
-from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.validation.child import Told, one_line
 from cudnn_resolve.validation.model import Check, Status
 from cudnn_resolve.validation.subject import Subject
@@ -25,8 +27,7 @@ _WITHOUT = {
 """What frameworks do without cuDNN."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Cudnn:
+class Cudnn(Struct, frozen=True, kw_only=True):
     """One libcudnn in a process, as it answered."""
 
     path: str
@@ -37,8 +38,7 @@ class Cudnn:
     """Engine library to why it cannot be opened; "" where it can."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True, kw_only=True):
     """What a child told of the libraries in its process, with everything of a wrong type left out."""
 
     cudnns: tuple[Cudnn, ...]

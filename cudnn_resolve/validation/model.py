@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
 
-from cudnn_resolve.record import dataclass, field
+from msgspec import Struct, field
 
 Status = Literal["passed", "failed", "warning", "skipped"]
 """`warning`: the work is done, but not as it should be (slowly, without cuDNN, by luck)."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Check:
+class Check(Struct, frozen=True, kw_only=True):
     """One thing that was tried and judged."""
 
     id: str
@@ -35,8 +34,7 @@ class Check:
     """The last lines that the child printed, where it failed or ended unexpectedly."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class VisibleGpu:
+class VisibleGpu(Struct, frozen=True, kw_only=True):
     """One GPU that a validation was asked to use."""
 
     index: int
@@ -47,8 +45,7 @@ class VisibleGpu:
     """What CUDA_VISIBLE_DEVICES must be for it; None = as the user has it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Validation:
+class Validation(Struct, frozen=True, kw_only=True):
     """All checks of one run, and what they were about."""
 
     checks: tuple[Check, ...]

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.facts.model import Driver, Facts, Unknown
-from cudnn_resolve.record import dataclass, field, replace
 from cudnn_resolve.validation.child import Told
 from cudnn_resolve.validation.loading import seen_in
 from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
@@ -21,8 +22,7 @@ _MOST_PARTS = 3
 """Of a version that a library tells of itself; the build is known to its package only."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PinnedLibrary:
+class PinnedLibrary(Struct, frozen=True, kw_only=True):
     """A library that comes out of one package."""
 
     name: str
@@ -32,8 +32,7 @@ class PinnedLibrary:
     """Of the package, which begins with that of the library."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pinned:
+class Pinned(Struct, frozen=True, kw_only=True):
     """What a lock or a plan says about the environment that it was made for."""
 
     packages: Mapping[str, str]

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
 
-from cudnn_resolve.record import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
 from cudnn_resolve.validation.case import Case, count, tensors
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Expected:
+class Expected(Struct, frozen=True, kw_only=True):
     """One tensor that must come out."""
 
     values: tuple[float, ...]

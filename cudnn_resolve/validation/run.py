@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from cudnn_resolve.facts.model import Driver, Facts, InstalledFramework, Unknown
 from cudnn_resolve.host.later import Gate, Later, gather
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.matrix.row import Architecture, Peak
-from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.validation.bench import COMPILES, PAYLOADS, Bench, Progress, Run
 from cudnn_resolve.validation.child import Told
 from cudnn_resolve.validation.computing import WRONG, judge_cases
@@ -26,8 +28,7 @@ _MOST_LIBRARIES = 4
 _NAME_ONE = "--python names another environment; `cudnn-resolve plan -f torch` says what a framework takes"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
+class Wish(Struct, frozen=True, kw_only=True):
     """What is to be tested."""
 
     frameworks: tuple[str, ...] = ()
@@ -41,8 +42,7 @@ class Wish:
     """Every type in every layout, instead of each class with each type once."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Known:
+class Known(Struct, frozen=True, kw_only=True):
     """What the matrix knows of cards and builds."""
 
     architecture: Callable[[str | None], Architecture | None] = lambda _capability: None
@@ -112,8 +112,7 @@ def with_real_places(host: Host, facts: Facts) -> Facts:
     return replace(facts, loader=replace(facts.loader, ld_library_path=tuple(places)))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Floor:
+class Floor(Struct, frozen=True, kw_only=True):
     """The work that every card does."""
 
     bench: Bench

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from cudnn_resolve.matrix.row import Architecture, Peak
-from cudnn_resolve.record import dataclass, replace
 from cudnn_resolve.validation.case import Case, Type
 from cudnn_resolve.validation.child import Told, one_line
 from cudnn_resolve.validation.model import Check
@@ -31,8 +33,7 @@ LEAST_OF_A_WHOLE = 0.75
 """Of its peak in the matrix a whole card has at least as much by its multiprocessors and its clock; of a slice, only the largest has."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pace:
+class Pace(Struct, frozen=True, kw_only=True):
     """What a card could do, and what may hold it back."""
 
     peaks: Mapping[str, float] = MappingProxyType({})

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from cudnn_resolve.facts.model import Facts, Gpu, InstalledFramework, Unknown
-from cudnn_resolve.record import dataclass
 from cudnn_resolve.validation.model import VisibleGpu
 
 _MODULES = (
@@ -25,8 +26,7 @@ POLITE = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH":
 """JAX and TensorFlow take most of a card's memory as they start; a test beside other programs must not."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True, kw_only=True):
     """One framework that is tested."""
 
     name: str

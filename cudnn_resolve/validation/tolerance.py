@@ -11,13 +11,13 @@ import math
 from collections.abc import Sequence
 from types import MappingProxyType
 
-from cudnn_resolve.record import dataclass
+from msgspec import Struct
+
 from cudnn_resolve.validation.case import Type
 from cudnn_resolve.validation.reference import Expected
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Precision:
+class Precision(Struct, frozen=True, kw_only=True):
     """The rounding errors of one type of computation, each relative to what is rounded."""
 
     sums: float
@@ -43,8 +43,7 @@ PRECISIONS = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True, kw_only=True):
     """How a tensor compares with what was expected."""
 
     worst: float

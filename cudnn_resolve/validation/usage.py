@@ -6,7 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from cudnn_resolve.record import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
 from cudnn_resolve.validation.case import Case
 from cudnn_resolve.validation.child import Told, one_line
 from cudnn_resolve.validation.computing import answers_of
@@ -41,8 +43,7 @@ _HELPERS = re.compile(r"onednn|Eigen|triton|gemm|nvjet", re.IGNORECASE)
 """What may compute them, and as well may help cuDNN: some of its algorithms call cuBLAS."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True, kw_only=True):
     """What a witness saw of one case."""
 
     how: str
@@ -79,8 +80,7 @@ def evidence_of(told: Told) -> dict[str, Evidence]:
     return found
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True, kw_only=True):
     """What is known of one case that gave a result."""
 
     id: str

@@ -11,6 +11,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from msgspec.structs import replace
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution import recover
@@ -23,7 +24,6 @@ from cudnn_resolve.execution.task import Piece, Task
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.interrupt import InterruptError
 from cudnn_resolve.plan.preload import MODULE
-from cudnn_resolve.record import replace
 from tests.apply_world import NEW, ApplyWorld
 from tests.small_wheels import tree, write_wheel
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution import aptget, debs
@@ -23,7 +24,6 @@ from cudnn_resolve.host.hold import hold
 from cudnn_resolve.host.interrupt import InterruptError
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.tool import Tooling
-from cudnn_resolve.record import replace
 from tests.apt_world import AptWorld, missing_tools
 from tests.fake_host import FakeHost
 

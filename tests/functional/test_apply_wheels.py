@@ -6,6 +6,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError, WorldError
 from cudnn_resolve.execution.recover import repair, undo
@@ -15,7 +16,6 @@ from cudnn_resolve.execution.uvlock import can_move, stage
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.tool import Tooling
-from cudnn_resolve.record import replace
 from tests.apply_world import ApplyWorld
 from tests.small_wheels import file_of, write_wheel
 

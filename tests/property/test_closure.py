@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.resolution.model import Failure, Resolution
 from cudnn_resolve.resolution.resolve import attempt

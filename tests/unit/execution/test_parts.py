@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError, UsageError, WorldError
 from cudnn_resolve.execution.after import differences
@@ -22,7 +23,6 @@ from cudnn_resolve.execution.repository import AptFolders, outdated
 from cudnn_resolve.execution.task import Piece, Task, check_task
 from cudnn_resolve.facts.model import Facts, InstalledFramework, Packages, WouldLoad
 from cudnn_resolve.plan.preload import MODULE
-from cudnn_resolve.record import replace
 from tests.fake_host import FakeHost
 from tests.gpg_home import gpg_home
 
@@ -214,7 +214,7 @@ def test_another_cudnn_than_planned_is_a_difference() -> None:
     ],
 )
 def test_the_installer(wanted: str, changes: dict[str, object], name: str) -> None:
-    assert choose_installer(wanted, replace(ENVIRONMENT, **changes)) == name  # type: ignore[arg-type]
+    assert choose_installer(wanted, replace(ENVIRONMENT, **changes)) == name
 
 
 def test_an_installer_that_is_not_there() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import pytest
+from msgspec.structs import replace
 
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.facts.assume import Assumptions, assume, split_os
@@ -22,7 +23,6 @@ from cudnn_resolve.facts.model import (
     Python,
     Toolkit,
 )
-from cudnn_resolve.record import replace
 
 MACHINE = Facts(
     platform=Platform(system="linux", arch="x86_64", distribution="ubuntu", release="22.04", glibc="2.35"),

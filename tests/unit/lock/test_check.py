@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Driver, Facts, Gpu
@@ -16,7 +17,6 @@ from cudnn_resolve.lock.model import Asked, Lock, LockedApt, LockedEnvironment, 
 from cudnn_resolve.lock.proof import proofs, with_record
 from cudnn_resolve.lock.read import read
 from cudnn_resolve.lock.write import write
-from cudnn_resolve.record import replace
 from cudnn_resolve.report.lock import render_check
 from cudnn_resolve.report.lock_json import encode_check
 from cudnn_resolve.report.text import Style

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cudnn_resolve.index.cache import IndexCache
 from cudnn_resolve.index.complete import complete
@@ -15,7 +16,6 @@ from cudnn_resolve.index.statement import Statements
 from cudnn_resolve.index.transport import Answer as Reply
 from cudnn_resolve.lock.complete import completed, incomplete
 from cudnn_resolve.lock.merge import Answer
-from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.source import File, Offer
 from tests.lock_maker import lock_of, pinned
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from packaging.pylock import Pylock
 from packaging.tags import compatible_tags, cpython_tags
 
@@ -14,7 +15,6 @@ from cudnn_resolve.lock.pep751 import check
 from cudnn_resolve.lock.read import read
 from cudnn_resolve.lock.select import select
 from cudnn_resolve.lock.write import write
-from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.machine import Machine, machine_of
 from cudnn_resolve.resolution.environment import marker_environment
 from tests.lock_maker import BOOK, lock_of, pinned

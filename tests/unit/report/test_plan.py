@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from packaging.requirements import Requirement
 
 from cudnn_resolve.facts.codec import encode
 from cudnn_resolve.plan.model import Environment, Plan, Step
-from cudnn_resolve.record import replace
 from cudnn_resolve.report import plan as text_report
 from cudnn_resolve.report import requirements, script, why
 from cudnn_resolve.report.plan_json import encode_plan

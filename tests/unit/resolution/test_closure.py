@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.host.tables import open_book
-from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.model import Extra
 from cudnn_resolve.requirement.source import Direct, Metadata, Offer

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from cudnn_resolve.host.tables import open_book
-from cudnn_resolve.record import replace
 from cudnn_resolve.requirement.model import Extra
 from cudnn_resolve.requirement.source import Direct, Metadata, Offer
 from cudnn_resolve.resolution.model import Resolution

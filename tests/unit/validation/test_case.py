@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 
 import pytest
+from msgspec.structs import replace
 
-from cudnn_resolve.record import replace
 from cudnn_resolve.validation.case import (
     CLASSES,
     LSTM,

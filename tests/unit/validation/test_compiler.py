@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from cudnn_resolve.record import replace
 from cudnn_resolve.validation import payload_nvrtc
 from cudnn_resolve.validation.loading import judge_library, judge_loading
 from cudnn_resolve.validation.model import Check

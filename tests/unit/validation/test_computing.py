@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import Facts, Gpu, InstalledFramework, Packages, WouldLoad
 from cudnn_resolve.host.port import CommandResult
-from cudnn_resolve.record import replace
 from cudnn_resolve.validation import payload_case
 from cudnn_resolve.validation.bench import Bench, cases_for
 from cudnn_resolve.validation.case import CLASSES, MATMUL, WIDE, Case

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import CudnnCopy, Facts
 from cudnn_resolve.host.port import CommandResult
-from cudnn_resolve.record import replace
 from cudnn_resolve.validation.child import Told
 from cudnn_resolve.validation.loading import judge_library, judge_loading, judge_order, seen_in
 from cudnn_resolve.validation.model import Check

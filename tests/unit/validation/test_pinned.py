@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cudnn_resolve.cli.validate_lock import Held, pinned_of
 from cudnn_resolve.cli.validate_plan import read_plan
@@ -13,7 +14,6 @@ from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Driver, Facts, Packages
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.lock.model import Asked, Dependency, Lock, LockedFramework, LockedPackage, Stack, Tool
-from cudnn_resolve.record import replace
 from cudnn_resolve.validation.model import Check
 from cudnn_resolve.validation.pinned import Pinned, judge_against
 from tests.unit.validation.recordings import TENSORFLOW, TORCH, facts, recorded

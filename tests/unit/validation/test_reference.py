@@ -8,8 +8,8 @@ from functools import cache
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from cudnn_resolve.record import replace
 from cudnn_resolve.validation.case import CLASSES, LSTM, MATMUL, WIDE, Case, Type, count, encoder_cases, tensors
 from cudnn_resolve.validation.reference import _convolution_links, _lstm, expected
 from cudnn_resolve.validation.tolerance import compare

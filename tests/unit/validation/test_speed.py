@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cudnn_resolve.matrix.row import Architecture, Peak
-from cudnn_resolve.record import replace
 from cudnn_resolve.validation import payload_case
 from cudnn_resolve.validation.child import Told
 from cudnn_resolve.validation.model import Check

@@ -7,8 +7,8 @@ import struct
 from collections.abc import Callable, Mapping
 
 import pytest
+from msgspec.structs import replace
 
-from cudnn_resolve.record import replace
 from cudnn_resolve.validation.case import CLASSES, LSTM, MATMUL, TYPES, WIDE, Case, Type, encoder_cases, tensors
 from cudnn_resolve.validation.reference import Expected, expected
 from cudnn_resolve.validation.tolerance import compare, tolerance

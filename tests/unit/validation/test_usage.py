@@ -11,8 +11,8 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from cudnn_resolve.record import replace
 from cudnn_resolve.validation import payload_log, payload_onnxruntime, payload_run, payload_witness
 from cudnn_resolve.validation.bench import cases_for, watched
 from cudnn_resolve.validation.case import CLASSES, Case
