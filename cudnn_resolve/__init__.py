@@ -6,8 +6,7 @@ The functions take the words of the command line's options and give the objects 
 
 from __future__ import annotations
 
-import sys
-import types
+from cudnn_resolve._version import __version__
 
 TYPE_CHECKING = False  # that of `typing`, which takes longer to import than everything here
 if TYPE_CHECKING:
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 del TYPE_CHECKING
 
-__version__ = "0.1.0"
 __all__ = ("__version__", "apply", "detect", "doctor", "lock", "plan", "validate")
 
 
@@ -212,14 +210,3 @@ def validate(  # noqa: PLR0913 - the options of the command line
     from cudnn_resolve.cli import library
 
     return library.validate(words)
-
-
-class _Package(types.ModuleType):
-    """The package itself, in which `plan` and `lock` stay functions also when the folders of those names have been imported."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name in __all__ and isinstance(value, types.ModuleType)):  # the import system binds each submodule here
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

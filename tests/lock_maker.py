@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cudnn_resolve.lock.merge import Answer, merge
-from cudnn_resolve.lock.model import Asked, Lock, LockedEnvironment
-from cudnn_resolve.lock.stack import stack_of
+from cudnn_resolve.locking.merge import Answer, merge
+from cudnn_resolve.locking.model import Asked, Lock, LockedEnvironment
+from cudnn_resolve.locking.stack import stack_of
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.source import Offer, Source

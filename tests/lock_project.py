@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cudnn_resolve.cli.main import main
-from cudnn_resolve.lock.read import read
+from cudnn_resolve.locking.read import read
 from tests.wheel_maker import made_wheel
 
 TARGET = ("-f", "ctranslate2==4.5.0")

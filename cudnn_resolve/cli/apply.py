@@ -23,7 +23,7 @@ from cudnn_resolve.errors import ExitCode, UsageError
 if TYPE_CHECKING:
     from cudnn_resolve.cli.applying import Stopped
     from cudnn_resolve.execution.model import Execution
-    from cudnn_resolve.plan.model import Plan
+    from cudnn_resolve.planning.model import Plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

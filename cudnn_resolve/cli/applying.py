@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.index.download import Downloads
     from cudnn_resolve.index.transport import Transport
-    from cudnn_resolve.plan.model import Plan
+    from cudnn_resolve.planning.model import Plan
     from cudnn_resolve.requirement.source import Contents, File
 
 _ORPHAN_SECONDS = 20.0

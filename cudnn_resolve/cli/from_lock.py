@@ -8,7 +8,7 @@ from cudnn_resolve.errors import CudnnResolveError, ExitCode
 
 if TYPE_CHECKING:
     from cudnn_resolve.cli.options import Options
-    from cudnn_resolve.plan.model import Plan
+    from cudnn_resolve.planning.model import Plan
 
 
 def plan_of_lock_file(path: str, options: Options) -> Plan:
@@ -16,7 +16,7 @@ def plan_of_lock_file(path: str, options: Options) -> Plan:
     from cudnn_resolve.cli.gather import gather_book, gather_facts
     from cudnn_resolve.execution.locked import plan_of_lock
     from cudnn_resolve.host.files import folder_of, read_bounded
-    from cudnn_resolve.lock.read import LIMIT_BYTES, read
+    from cudnn_resolve.locking.read import LIMIT_BYTES, read
 
     lock = read(read_bounded(path, LIMIT_BYTES, "lock"), path)
     book = gather_book(options)

@@ -18,11 +18,11 @@ from cudnn_resolve.errors import ExitCode, InputError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cudnn_resolve.lock.change import Change
-    from cudnn_resolve.lock.difference import Difference
-    from cudnn_resolve.lock.merge import Answer
-    from cudnn_resolve.lock.model import Lock
-    from cudnn_resolve.plan.model import Plan
+    from cudnn_resolve.locking.change import Change
+    from cudnn_resolve.locking.difference import Difference
+    from cudnn_resolve.locking.merge import Answer
+    from cudnn_resolve.locking.model import Lock
+    from cudnn_resolve.planning.model import Plan
 
 FILE = "pylock.toml"
 """Where a lock is, unless `-o` says otherwise."""
@@ -93,7 +93,7 @@ class Made(Struct, frozen=True, kw_only=True):
 
 def refuse_contradictions(args: argparse.Namespace) -> None:
     """UsageError for options of `lock` that contradict each other; WorldError where no lock can be read or written here."""
-    from cudnn_resolve.lock.pep751 import require
+    from cudnn_resolve.locking.pep751 import require
 
     if args.check and (args.upgrade or args.upgrade_package):
         raise UsageError(
@@ -115,9 +115,9 @@ def refuse_contradictions(args: argparse.Namespace) -> None:
 def lock_of(args: argparse.Namespace) -> Made:
     """The lock behind the options, not yet written; without one where there is no resolution."""
     from cudnn_resolve.host.files import folder_of
-    from cudnn_resolve.lock.change import changes, with_records
-    from cudnn_resolve.lock.merge import merge
-    from cudnn_resolve.lock.write import write
+    from cudnn_resolve.locking.change import changes, with_records
+    from cudnn_resolve.locking.merge import merge
+    from cudnn_resolve.locking.write import write
 
     path = args.output or FILE
     old_text = None if path == "-" else read_text(path)
@@ -147,7 +147,7 @@ def lock_of(args: argparse.Namespace) -> Made:
 
 def _completed(answers: Sequence[Answer], old: Lock | None) -> Sequence[Answer]:
     """The answers with sizes and hashes that the index did not give: from the old lock, and where it can be asked for them."""
-    from cudnn_resolve.lock.complete import completed, incomplete
+    from cudnn_resolve.locking.complete import completed, incomplete
 
     known, lacking = incomplete(answers, old)
     source = answers[0].resolution.request.source
@@ -159,9 +159,9 @@ def _completed(answers: Sequence[Answer], old: Lock | None) -> Sequence[Answer]:
 def check_of(args: argparse.Namespace) -> tuple[Lock, tuple[Difference, ...]]:
     """The lock that is there, and every way in which it is not what it should be."""
     from cudnn_resolve.host.files import folder_of
-    from cudnn_resolve.lock.check import asked_otherwise, outdated
-    from cudnn_resolve.lock.difference import Difference
-    from cudnn_resolve.lock.fit import fit
+    from cudnn_resolve.locking.check import asked_otherwise, outdated
+    from cudnn_resolve.locking.difference import Difference
+    from cudnn_resolve.locking.fit import fit
 
     path = args.output or FILE
     text = read_text(path)
@@ -188,7 +188,7 @@ def check_of(args: argparse.Namespace) -> tuple[Lock, tuple[Difference, ...]]:
 def read_text(path: str) -> str | None:
     """The text of the lock; None where there is none."""
     from cudnn_resolve.host.files import read_bounded
-    from cudnn_resolve.lock.read import LIMIT_BYTES
+    from cudnn_resolve.locking.read import LIMIT_BYTES
 
     try:
         return read_bounded(path, LIMIT_BYTES, "lock")
@@ -199,7 +199,7 @@ def read_text(path: str) -> str | None:
 
 
 def _read(text: str, path: str) -> Lock:
-    from cudnn_resolve.lock.read import read
+    from cudnn_resolve.locking.read import read
 
     return read(text, path)
 

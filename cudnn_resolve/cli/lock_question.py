@@ -16,10 +16,10 @@ from cudnn_resolve.errors import UsageError
 from cudnn_resolve.facts.model import Facts
 
 if TYPE_CHECKING:
-    from cudnn_resolve.lock.merge import Answer
-    from cudnn_resolve.lock.model import Asked, Lock
+    from cudnn_resolve.locking.merge import Answer
+    from cudnn_resolve.locking.model import Asked, Lock
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.plan.model import Plan
+    from cudnn_resolve.planning.model import Plan
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Extra, Request
     from cudnn_resolve.resolution.model import Conflict, Resolution
@@ -134,7 +134,7 @@ def _from(folder: str, value: str, name: str) -> str:
 
 def asked_of(sitting: Sitting, answers: Sequence[Answer], base: str) -> Asked:
     """What a lock in the folder `base` remembers of its request."""
-    from cudnn_resolve.lock.model import Asked
+    from cudnn_resolve.locking.model import Asked
 
     options, stated = sitting.options, sitting.options.assumptions
     request = answers[0].resolution.request
@@ -179,7 +179,7 @@ def _required(extra: Extra, request: Request, base: str) -> str:
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
-    from cudnn_resolve.lock.file import path_from
+    from cudnn_resolve.locking.file import path_from
 
     direct = request.direct.get(canonicalize_name(Requirement(extra.text).name))
     if direct is not None and not extra.constraint:
@@ -194,7 +194,7 @@ def _one(value: str | None) -> tuple[str, ...]:
 def _to(base: str, value: str, name: str) -> str:
     """A file that an option names, as a lock in the folder `base` names it."""
     from cudnn_resolve.host.files import folder_of
-    from cudnn_resolve.lock.file import path_from
+    from cudnn_resolve.locking.file import path_from
 
     file, colon, group = value.rpartition(":") if name == "group" else (value, "", "")
     if name == "group" and not colon:
@@ -242,7 +242,7 @@ def _each(options: Options, platforms: Sequence[str]) -> list[Options]:
 
 def answers_of(sitting: Sitting, old: Lock | None, upgraded: frozenset[str], *, keep: bool) -> Found:
     """The answer for each platform; with `keep`, the pins of the old lock are tried first, but for those `upgraded`."""
-    from cudnn_resolve.plan.make import make_plan
+    from cudnn_resolve.planning.make import make_plan
 
     options, *others = _each(sitting.options, sitting.platforms)
     first = gather_question(options, fresh=True, verb="lock")
@@ -282,7 +282,7 @@ def _with_platforms(context: Sequence[tuple[str, str]], platforms: Sequence[str]
 
 def _fresh(question: Question, old: Lock | None, upgraded: frozenset[str]) -> Question:
     """The question for an environment without anything in it, on a system without libraries; the pins of the old lock preferred."""
-    from cudnn_resolve.lock.select import applies
+    from cudnn_resolve.locking.select import applies
 
     machine, request = replace(question.machine, toolkits=(), cudnn=(), apt={}), question.request
     if machine.python is not None:  # a lock is for every patch release of its Python
@@ -346,10 +346,10 @@ def _torn(questions: Sequence[Question]) -> tuple[Question, Conflict]:
 def _answer(resolution: Resolution, question: Question) -> tuple[Answer, list[str]]:
     """The answer for one platform, and what should be known of it."""
     from cudnn_resolve.facts.assume import fresh_environment
-    from cudnn_resolve.lock.merge import Answer
-    from cudnn_resolve.lock.model import LockedEnvironment
-    from cudnn_resolve.lock.stack import stack_of
-    from cudnn_resolve.plan.make import make_plan
+    from cudnn_resolve.locking.merge import Answer
+    from cudnn_resolve.locking.model import LockedEnvironment
+    from cudnn_resolve.locking.stack import stack_of
+    from cudnn_resolve.planning.make import make_plan
 
     plan = make_plan(fresh_environment(question.facts), resolution, question.book)
     ways = tuple(LockedEnvironment(one.kind, one.value, one.why) for one in plan.environment)

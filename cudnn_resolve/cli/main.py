@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from types import MappingProxyType
 
-from cudnn_resolve import __version__
+from cudnn_resolve._version import __version__
 from cudnn_resolve.cli.parser import Parser, nearest
 from cudnn_resolve.cli.printing import show_error
 from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cudnn_resolve.plan.preload import IMPORT_NAMES
+from cudnn_resolve.planning.preload import IMPORT_NAMES
 from cudnn_resolve.probe.kernel import kernel_above
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from cudnn_resolve.cli.gather import gather_options, gather_question
 from cudnn_resolve.cli.options import Options, add_common_options, add_reinstall_option
 from cudnn_resolve.cli.printing import emit, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
-from cudnn_resolve.plan.model import Plan
+from cudnn_resolve.planning.model import Plan
 
 FORMATS = ("text", "json", "sh", "requirements", "notebook", "dockerfile")
 
@@ -47,7 +47,7 @@ def _plan(args: argparse.Namespace, options: Options) -> Plan:
 
 def plan_of(options: Options, verb: str = "plan") -> Plan:
     """The plan behind the options, as a command asks for it."""
-    from cudnn_resolve.plan.make import make_plan
+    from cudnn_resolve.planning.make import make_plan
     from cudnn_resolve.resolution.resolve import resolve
 
     asked = gather_question(options, verb=verb)

@@ -12,7 +12,7 @@ from cudnn_resolve.errors import InputError, UsageError
 if TYPE_CHECKING:
     from cudnn_resolve.cli.options import Options
     from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.lock.model import Lock
+    from cudnn_resolve.locking.model import Lock
     from cudnn_resolve.validation.model import Validation
     from cudnn_resolve.validation.pinned import Pinned
     from cudnn_resolve.version import CudnnVersion
@@ -39,7 +39,7 @@ def held_lock(lock: str | None, record: str | None) -> Held | None:
     if path is None:
         return None
     from cudnn_resolve.host.files import read_bounded
-    from cudnn_resolve.lock.read import LIMIT_BYTES, read
+    from cudnn_resolve.locking.read import LIMIT_BYTES, read
 
     if record == "-":
         raise UsageError("--record writes into a file, which - is not", code="usage-path", hint="name the lock: --record pylock.toml")
@@ -57,7 +57,7 @@ def pinned_of(held: Held, facts: Facts) -> Pinned:
     """What the lock pins for this machine and interpreter."""
     from cudnn_resolve.cli.validate_plan import libraries_of
     from cudnn_resolve.host.tables import open_book
-    from cudnn_resolve.lock.library import bundled_cudnns
+    from cudnn_resolve.locking.library import bundled_cudnns
     from cudnn_resolve.validation.pinned import Pinned
 
     book = open_book(())
@@ -118,8 +118,8 @@ def write_record(held: Held, validation: Validation, options: Options, python: s
     """Nothing; the lock holds a record for each card on which everything passed, or it is said why not."""
     from cudnn_resolve.host.clock import today
     from cudnn_resolve.host.files import write_atomic
-    from cudnn_resolve.lock.proof import with_record
-    from cudnn_resolve.lock.write import write
+    from cudnn_resolve.locking.proof import with_record
+    from cudnn_resolve.locking.write import write
     from cudnn_resolve.validation.pinned import records_of
 
     records = records_of(validation, today(), python)

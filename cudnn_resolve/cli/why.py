@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the chain; where there is no plan, why not."""
-    from cudnn_resolve.plan.make import make_plan
+    from cudnn_resolve.planning.make import make_plan
     from cudnn_resolve.report.json import render as render_json
     from cudnn_resolve.resolution.chain import chain
     from cudnn_resolve.resolution.model import Conflict

@@ -13,7 +13,7 @@ from cudnn_resolve.diagnosis.model import Remedy
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.plan.model import Plan
+    from cudnn_resolve.planning.model import Plan
     from cudnn_resolve.requirement.model import Request
 
 _SHOWN = 5
@@ -80,7 +80,7 @@ def repeated(command: str, wishes: Request | None) -> str:
 def _plan(targets: list[str], facts: Facts, book: Book, wishes: Request | None) -> Plan | None:
     """The plan for these targets; None where the matrix does not know one of them, or the search takes long."""
     from cudnn_resolve.errors import CudnnResolveError
-    from cudnn_resolve.plan.make import make_plan
+    from cudnn_resolve.planning.make import make_plan
     from cudnn_resolve.requirement.derive import parse_target
     from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.requirement.model import Request

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.execution.after import agree
 from cudnn_resolve.execution.environment import answer_line
-from cudnn_resolve.plan.preload import IMPORT_NAMES, MODULE, preload_pth, preload_source
+from cudnn_resolve.planning.preload import IMPORT_NAMES, MODULE, preload_pth, preload_source
 from cudnn_resolve.version import CudnnVersion
 
 if TYPE_CHECKING:

@@ -13,21 +13,21 @@ from packaging.version import InvalidVersion, Version
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.execution.task import check_folders, check_system
 from cudnn_resolve.facts.model import or_none
-from cudnn_resolve.lock.fit import fit, stack_for
-from cudnn_resolve.lock.library import bundled_cudnns
-from cudnn_resolve.lock.proof import proofs
-from cudnn_resolve.lock.select import Chosen, select, targets_for
-from cudnn_resolve.plan.model import AptAction, Environment, PipAction, Plan, Proven, Stack, StackFramework, Warning
-from cudnn_resolve.plan.preload import check_frameworks
-from cudnn_resolve.plan.step import steps
+from cudnn_resolve.locking.fit import fit, stack_for
+from cudnn_resolve.locking.library import bundled_cudnns
+from cudnn_resolve.locking.proof import proofs
+from cudnn_resolve.locking.select import Chosen, select, targets_for
+from cudnn_resolve.planning.model import AptAction, Environment, PipAction, Plan, Proven, Stack, StackFramework, Warning
+from cudnn_resolve.planning.preload import check_frameworks
+from cudnn_resolve.planning.step import steps
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.lock.difference import Difference
-    from cudnn_resolve.lock.model import Lock, LockedEnvironment, LockedFile
-    from cudnn_resolve.lock.model import Stack as LockedStack
+    from cudnn_resolve.locking.difference import Difference
+    from cudnn_resolve.locking.model import Lock, LockedEnvironment, LockedFile
+    from cudnn_resolve.locking.model import Stack as LockedStack
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.machine import Machine
 

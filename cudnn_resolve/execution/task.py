@@ -11,7 +11,7 @@ from msgspec import Struct
 from cudnn_resolve.errors import InputError
 
 if TYPE_CHECKING:
-    from cudnn_resolve.plan.model import AptAction, Plan
+    from cudnn_resolve.planning.model import AptAction, Plan
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,120}[a-z0-9])?", re.ASCII)
 """A normalized name of a pip package."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 from zlib import crc32
 
-import cudnn_resolve
+from cudnn_resolve._version import __version__
 from cudnn_resolve.matrix.parse import Compiled
 
 FOLDER = "_compiled"
@@ -57,4 +57,4 @@ def copy_of(content: bytes, compiled: Compiled) -> bytes:
 
 
 def _header(content: bytes) -> list[Any]:
-    return [cudnn_resolve.__version__, len(content), crc32(content)]
+    return [__version__, len(content), crc32(content)]

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 from zlib import crc32
 
-import cudnn_resolve
+from cudnn_resolve._version import __version__
 from cudnn_resolve.matrix import column
 from cudnn_resolve.matrix.parse import Compiled
 
@@ -113,7 +113,7 @@ class TableCache:
 
     def _identity(self, source: str, seen: os.stat_result) -> list[Any]:
         if self._stamp is None:
-            self._stamp = f"{cudnn_resolve.__version__} {' '.join(map(_module_stamp, _MAKERS))}"
+            self._stamp = f"{__version__} {' '.join(map(_module_stamp, _MAKERS))}"
         path = os.fsencode(source).decode("ascii", "backslashreplace")
         return [self._stamp, path, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns]
 

@@ -12,7 +12,6 @@ import stat as modes
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import cudnn_resolve
 from cudnn_resolve.errors import MatrixError, WorldError
 from cudnn_resolve.host.settings import read_project_settings
 from cudnn_resolve.host.shippedcopy import FOLDER, ShippedCopies, copy_of
@@ -65,7 +64,7 @@ def check_tables(matrix_dirs: Sequence[_Path] = ()) -> tuple[Fault, ...]:
 
 def shipped_directory() -> str:
     """The directory of the shipped tables; WorldError where there is none."""
-    package = os.path.dirname(os.path.abspath(cudnn_resolve.__file__))
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     installed = os.path.join(package, "_matrices")
     checkout = os.path.join(os.path.dirname(package), "matrices")
     for path in (installed, checkout):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
-import cudnn_resolve
+from cudnn_resolve._version import __version__
 from cudnn_resolve.index.address import Login, Origin, is_remote, level, origin_of, shown, split_login
 from cudnn_resolve.index.credential import Credentials
 from cudnn_resolve.index.refusal import FORBIDDEN, Refusal, TransientRefusal, refusal_of
@@ -211,7 +211,7 @@ class Transport:
         target = _UNSAFE.sub(lambda found: quote(found[0].encode("utf-8", "replace")), parts.path or "/")
         if parts.query:
             target += "?" + _UNSAFE.sub(lambda found: quote(found[0].encode("utf-8", "replace")), parts.query)
-        made = {"User-Agent": f"cudnn-resolve/{cudnn_resolve.__version__}", "Accept-Encoding": "identity", **headers}
+        made = {"User-Agent": f"cudnn-resolve/{__version__}", "Accept-Encoding": "identity", **headers}
         if login:
             made["Authorization"] = basic(login)
         connection = self._connection(origin)

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.host.port import Host
-from cudnn_resolve.plan.preload import IMPORT_NAMES, LIBRARIES, MODULE
+from cudnn_resolve.planning.preload import IMPORT_NAMES, LIBRARIES, MODULE
 from cudnn_resolve.probe.environment import TargetEnvironment
 from cudnn_resolve.probe.framework_shelf import CTYPES, Open, Reading
 from cudnn_resolve.probe.loader import Loading

@@ -7,7 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.plan.preload import MODULE, preload_pth, preload_source
+from cudnn_resolve.planning.preload import MODULE, preload_pth, preload_source
 from cudnn_resolve.report.pins import Group, groups, looks
 from cudnn_resolve.report.plan import machine_line
 from cudnn_resolve.report.script import python_minor
@@ -16,7 +16,7 @@ from cudnn_resolve.report.text import clean
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cudnn_resolve.plan.model import Plan
+    from cudnn_resolve.planning.model import Plan
 
 _FOLDER = "/usr/local/share/cudnn-resolve"
 _END = "CUDNN_RESOLVE_END"

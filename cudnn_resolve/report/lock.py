@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.lock.proof import Proof, proofs
+from cudnn_resolve.locking.proof import Proof, proofs
 from cudnn_resolve.report.text import Style, clean, wrap
 
 if TYPE_CHECKING:
-    from cudnn_resolve.lock.change import Change
-    from cudnn_resolve.lock.difference import Difference
-    from cudnn_resolve.lock.model import Lock
+    from cudnn_resolve.locking.change import Change
+    from cudnn_resolve.locking.difference import Difference
+    from cudnn_resolve.locking.model import Lock
 
 _SHOWN = 12
 """Changes that are named one by one, unless more is asked for."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from cudnn_resolve.lock.proof import proofs
+from cudnn_resolve.locking.proof import proofs
 
 if TYPE_CHECKING:
-    from cudnn_resolve.lock.change import Change
-    from cudnn_resolve.lock.difference import Difference
-    from cudnn_resolve.lock.model import Lock, Tool
-    from cudnn_resolve.plan.model import Plan
+    from cudnn_resolve.locking.change import Change
+    from cudnn_resolve.locking.difference import Difference
+    from cudnn_resolve.locking.model import Lock, Tool
+    from cudnn_resolve.planning.model import Plan
 
 SCHEMA = "cudnn-resolve/lock/1"
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from cudnn_resolve.plan.preload import IMPORT_NAMES, MODULE, preload_pth, preload_source
+from cudnn_resolve.planning.preload import IMPORT_NAMES, MODULE, preload_pth, preload_source
 from cudnn_resolve.report.pins import groups, looks
 from cudnn_resolve.report.plan import machine_line
 from cudnn_resolve.report.script import python_minor
 from cudnn_resolve.report.text import clean
 
 if TYPE_CHECKING:
-    from cudnn_resolve.plan.model import Plan
+    from cudnn_resolve.planning.model import Plan
 
 
 def render(plan: Plan) -> str:

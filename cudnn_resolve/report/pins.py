@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cudnn_resolve.plan.step import wanted
+from cudnn_resolve.planning.step import wanted
 from cudnn_resolve.report.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cudnn_resolve.plan.model import PipAction, Plan
+    from cudnn_resolve.planning.model import PipAction, Plan
 
 
 class Group(Struct, frozen=True, kw_only=True):

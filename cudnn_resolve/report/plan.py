@@ -11,7 +11,7 @@ from cudnn_resolve.report.text import Style, clean, table, wrap
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cudnn_resolve.plan.model import PipAction, Plan, Stack
+    from cudnn_resolve.planning.model import PipAction, Plan, Stack
     from cudnn_resolve.resolution.model import Conflict
 
 _SIGNS = {"install": "+", "upgrade": "^", "downgrade": "v", "remove": "-", "keep": "="}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cudnn_resolve.plan.model import Plan, Proven, Stack
+    from cudnn_resolve.planning.model import Plan, Proven, Stack
     from cudnn_resolve.requirement.source import File
     from cudnn_resolve.resolution.model import Conflict
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.plan.step import wanted
+from cudnn_resolve.planning.step import wanted
 from cudnn_resolve.report.plan import machine_line
 from cudnn_resolve.report.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cudnn_resolve.plan.model import PipAction, Plan
+    from cudnn_resolve.planning.model import PipAction, Plan
 
 
 def _by_hand(plan: Plan) -> Iterator[str]:

@@ -10,7 +10,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.plan.preload import MODULE, preload_pth, preload_source
+from cudnn_resolve.planning.preload import MODULE, preload_pth, preload_source
 from cudnn_resolve.report.pins import groups, looks
 from cudnn_resolve.report.plan import machine_line
 from cudnn_resolve.report.text import clean
@@ -18,7 +18,7 @@ from cudnn_resolve.report.text import clean
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cudnn_resolve.plan.model import Environment, Plan, Step
+    from cudnn_resolve.planning.model import Environment, Plan, Step
 
 _SUDO = 'SUDO=; if [ "$(id -u)" != 0 ]; then SUDO=sudo; fi'
 _MARK = "# --- what the sum above is of ---"

@@ -23,7 +23,7 @@ from cudnn_resolve.execution.shelf import Shelf
 from cudnn_resolve.execution.task import Piece, Task
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.interrupt import InterruptError
-from cudnn_resolve.plan.preload import MODULE
+from cudnn_resolve.planning.preload import MODULE
 from tests.apply_world import NEW, ApplyWorld
 from tests.small_wheels import tree, write_wheel
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import cudnn_resolve
-from cudnn_resolve.lock.read import read
+from cudnn_resolve.locking.read import read
 from tests.lock_project import ELSEWHERE, TARGET, Project
 from tests.wheel_maker import made_wheel
 

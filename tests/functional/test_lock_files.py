@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cudnn_resolve.cli.main import main
-from cudnn_resolve.lock.read import read
+from cudnn_resolve.locking.read import read
 from tests.lock_project import ELSEWHERE, TARGET, Project
 from tests.wheel_maker import made_wheel
 

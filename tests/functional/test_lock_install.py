@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from cudnn_resolve.lock.model import Asked, Dependency, Lock, LockedFile, LockedOverride, LockedPackage, Stack, Tool
-from cudnn_resolve.lock.read import read
-from cudnn_resolve.lock.write import write
+from cudnn_resolve.locking.model import Asked, Dependency, Lock, LockedFile, LockedOverride, LockedPackage, Stack, Tool
+from cudnn_resolve.locking.read import read
+from cudnn_resolve.locking.write import write
 from tests.wheel_maker import made_wheel
 
 pytestmark = pytest.mark.network

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from cudnn_resolve.lock.model import Asked, Lock, LockedFramework, Stack, Tool
-from cudnn_resolve.lock.proof import with_record
-from cudnn_resolve.lock.read import read
-from cudnn_resolve.lock.write import write
+from cudnn_resolve.locking.model import Asked, Lock, LockedFramework, Stack, Tool
+from cudnn_resolve.locking.proof import with_record
+from cudnn_resolve.locking.read import read
+from cudnn_resolve.locking.write import write
 
 MACHINES = Path(__file__).parents[1] / "machines"
 ARGV = [sys.executable, "-m", "cudnn_resolve"]

@@ -14,9 +14,9 @@ import pytest
 import cudnn_resolve
 from cudnn_resolve.cli.main import main
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.lock.model import Asked, Lock, LockedFile, LockedPackage, Stack, Tool
-from cudnn_resolve.lock.read import read
-from cudnn_resolve.lock.write import write
+from cudnn_resolve.locking.model import Asked, Lock, LockedFile, LockedPackage, Stack, Tool
+from cudnn_resolve.locking.read import read
+from cudnn_resolve.locking.write import write
 from cudnn_resolve.validation.bench import Bench
 from cudnn_resolve.validation.case import CLASSES as CLASSES_OF_CASES
 from cudnn_resolve.validation.computing import judge_cases

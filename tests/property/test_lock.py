@@ -11,11 +11,11 @@ from packaging.pylock import Pylock
 from packaging.requirements import Requirement
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.lock import toml
-from cudnn_resolve.lock.change import changes
-from cudnn_resolve.lock.check import outdated
-from cudnn_resolve.lock.merge import Answer, order
-from cudnn_resolve.lock.model import (
+from cudnn_resolve.locking import toml
+from cudnn_resolve.locking.change import changes
+from cudnn_resolve.locking.check import outdated
+from cudnn_resolve.locking.merge import Answer, order
+from cudnn_resolve.locking.model import (
     Asked,
     Dependency,
     Lock,
@@ -30,8 +30,8 @@ from cudnn_resolve.lock.model import (
     Stack,
     Tool,
 )
-from cudnn_resolve.lock.read import read
-from cudnn_resolve.lock.write import write
+from cudnn_resolve.locking.read import read
+from cudnn_resolve.locking.write import write
 from tests.fake_source import FakeSource, Published, index_of
 from tests.lock_maker import BOOK, answer, lock_of, pinned, pins
 

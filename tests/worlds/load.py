@@ -11,8 +11,8 @@ from cudnn_resolve.facts.codec import from_mapping
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.parse import Compiled, compile_table, decode
-from cudnn_resolve.plan.make import make_plan
-from cudnn_resolve.plan.model import Plan
+from cudnn_resolve.planning.make import make_plan
+from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.requirement.derive import parse_limit, parse_target
 from cudnn_resolve.requirement.machine import Machine, machine_of
 from cudnn_resolve.requirement.model import Extra, Request

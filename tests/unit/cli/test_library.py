@@ -121,10 +121,10 @@ def test_what_is_wrong_is_said_as_on_the_command_line(seen: list[Options]) -> No
 
 
 def test_the_functions_stay_when_folders_of_their_name_are_imported() -> None:
-    import cudnn_resolve.plan.model
+    import cudnn_resolve.planning.model
 
     assert callable(cudnn_resolve.plan)
-    assert "cudnn_resolve.plan.model" in sys.modules
+    assert "cudnn_resolve.planning.model" in sys.modules
 
 
 def test_importing_the_package_imports_nothing_else() -> None:

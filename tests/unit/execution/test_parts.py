@@ -22,7 +22,7 @@ from cudnn_resolve.execution.openpgp import key_ids
 from cudnn_resolve.execution.repository import AptFolders, outdated
 from cudnn_resolve.execution.task import Piece, Task, check_task
 from cudnn_resolve.facts.model import Facts, InstalledFramework, Packages, WouldLoad
-from cudnn_resolve.plan.preload import MODULE
+from cudnn_resolve.planning.preload import MODULE
 from tests.fake_host import FakeHost
 from tests.gpg_home import gpg_home
 

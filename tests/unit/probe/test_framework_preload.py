@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudnn_resolve.plan.preload import MODULE, preload_pth, preload_source
+from cudnn_resolve.planning.preload import MODULE, preload_pth, preload_source
 from tests.elf_writer import write_elf
 from tests.library_tree import SITE, WHEEL, Files, distribution, loaded, look, machine, tells, wheel, whys
 

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from packaging.pylock import Pylock
 from packaging.tags import compatible_tags, cpython_tags
 
-from cudnn_resolve.lock.fit import fit
-from cudnn_resolve.lock.model import Lock, LockedApt, LockedDirectory
-from cudnn_resolve.lock.pep751 import check
-from cudnn_resolve.lock.read import read
-from cudnn_resolve.lock.select import select
-from cudnn_resolve.lock.write import write
+from cudnn_resolve.locking.fit import fit
+from cudnn_resolve.locking.model import Lock, LockedApt, LockedDirectory
+from cudnn_resolve.locking.pep751 import check
+from cudnn_resolve.locking.read import read
+from cudnn_resolve.locking.select import select
+from cudnn_resolve.locking.write import write
 from cudnn_resolve.requirement.machine import Machine, machine_of
 from cudnn_resolve.resolution.environment import marker_environment
 from tests.lock_maker import BOOK, lock_of, pinned

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cudnn_resolve.lock import toml
-from cudnn_resolve.lock.model import SCHEMA, TOOL, Dependency, Lock, LockedFile, LockedPackage, Stack, Tool
+from cudnn_resolve.locking import toml
+from cudnn_resolve.locking.model import SCHEMA, TOOL, Dependency, Lock, LockedFile, LockedPackage, Stack, Tool
 
 HEADER = "Written by `cudnn-resolve lock`, which also renews it; `uv pip sync` and `pip install -r` install it."
 OVERRIDDEN = "pip needs --no-deps for it: it would resolve again what wheels declare, and overrides leave some of that."
@@ -14,7 +14,7 @@ OVERRIDDEN = "pip needs --no-deps for it: it would resolve again what wheels dec
 
 def write(lock: Lock) -> str:
     """The text of the lock, checked against PEP 751; InputError where packaging is too old to check it."""
-    from cudnn_resolve.lock.pep751 import check
+    from cudnn_resolve.locking.pep751 import check
 
     found = "\n".join(_lines(lock)) + "\n"
     check(found, "the lock that was made")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 from packaging.version import InvalidVersion, Version
 
-from cudnn_resolve.lock.model import Lock, LockedPackage, Tool
+from cudnn_resolve.locking.model import Lock, LockedPackage, Tool
 
 
 class Change(NamedTuple):

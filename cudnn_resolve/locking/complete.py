@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cudnn_resolve.lock.file import hashes_of
-from cudnn_resolve.lock.merge import Answer
+from cudnn_resolve.locking.file import hashes_of
+from cudnn_resolve.locking.merge import Answer
 from cudnn_resolve.requirement.source import Offer
 from cudnn_resolve.resolution.tag import Target, fit
 
 if TYPE_CHECKING:
-    from cudnn_resolve.lock.model import Lock
+    from cudnn_resolve.locking.model import Lock
     from cudnn_resolve.requirement.source import File
     from cudnn_resolve.resolution.model import PipPin, Resolution
 

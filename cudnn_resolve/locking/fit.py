@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.facts.model import or_none
-from cudnn_resolve.lock.difference import Difference
-from cudnn_resolve.lock.select import select
+from cudnn_resolve.locking.difference import Difference
+from cudnn_resolve.locking.select import select
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.version import Capability, DriverVersion
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.lock.model import Lock, Stack
+    from cudnn_resolve.locking.model import Lock, Stack
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.machine import Machine, MachineGpu
 

@@ -10,14 +10,14 @@ from msgspec import Struct
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.lock.because import reasons
-from cudnn_resolve.lock.file import HASHES, hashes_of, level, locked_file, path_from
-from cudnn_resolve.lock.model import Asked, Dependency, Lock, LockedDirectory, LockedFile, LockedPackage, Tool
-from cudnn_resolve.lock.stack import platform_of
+from cudnn_resolve.locking.because import reasons
+from cudnn_resolve.locking.file import HASHES, hashes_of, level, locked_file, path_from
+from cudnn_resolve.locking.model import Asked, Dependency, Lock, LockedDirectory, LockedFile, LockedPackage, Tool
+from cudnn_resolve.locking.stack import platform_of
 from cudnn_resolve.resolution.tag import Target, fit
 
 if TYPE_CHECKING:
-    from cudnn_resolve.lock.model import Stack
+    from cudnn_resolve.locking.model import Stack
     from cudnn_resolve.requirement.source import Direct, File
     from cudnn_resolve.resolution.model import PipPin, Resolution
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cudnn_resolve.errors import InputError, WorldError
-from cudnn_resolve.lock.read import read
-from cudnn_resolve.lock.write import write
+from cudnn_resolve.locking.read import read
+from cudnn_resolve.locking.write import write
 from tests.lock_maker import lock_of, pinned
 
 UV = """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from packaging.version import InvalidVersion, Version
 
-from cudnn_resolve.plan.model import AptAction, PipAction
+from cudnn_resolve.planning.model import AptAction, PipAction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cudnn_resolve.lock.model import Lock, LockedFramework, Stack
+    from cudnn_resolve.locking.model import Lock, LockedFramework, Stack
     from cudnn_resolve.matrix.book import Book
 
 _CUDNN_WHEELS = "nvidia-cudnn"

@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Driver, Facts, Gpu
-from cudnn_resolve.lock.change import changes, with_records
-from cudnn_resolve.lock.check import asked_otherwise, outdated
-from cudnn_resolve.lock.difference import Difference
-from cudnn_resolve.lock.merge import Answer
-from cudnn_resolve.lock.model import Asked, Lock, LockedApt, LockedEnvironment, LockedOverride
-from cudnn_resolve.lock.proof import proofs, with_record
-from cudnn_resolve.lock.read import read
-from cudnn_resolve.lock.write import write
+from cudnn_resolve.locking.change import changes, with_records
+from cudnn_resolve.locking.check import asked_otherwise, outdated
+from cudnn_resolve.locking.difference import Difference
+from cudnn_resolve.locking.merge import Answer
+from cudnn_resolve.locking.model import Asked, Lock, LockedApt, LockedEnvironment, LockedOverride
+from cudnn_resolve.locking.proof import proofs, with_record
+from cudnn_resolve.locking.read import read
+from cudnn_resolve.locking.write import write
 from cudnn_resolve.report.lock import render_check
 from cudnn_resolve.report.lock_json import encode_check
 from cudnn_resolve.report.text import Style

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.plan.preload import MODULE, preload_pth, preload_source
+from cudnn_resolve.planning.preload import MODULE, preload_pth, preload_source
 
 C = "int {name}_answer(void) {{ return {value}; }}\n"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cudnn_resolve.lock.model import LockedApt, LockedEnvironment, LockedFramework, LockedOverride, Stack
+from cudnn_resolve.locking.model import LockedApt, LockedEnvironment, LockedFramework, LockedOverride, Stack
 from cudnn_resolve.requirement.machine import MachineGpu
 from cudnn_resolve.resolution.rule import code_needs, cudnn_hardware, library_needs
 from cudnn_resolve.version import CudaVersion, DriverVersion

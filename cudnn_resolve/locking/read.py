@@ -11,11 +11,11 @@ from urllib.parse import unquote, urlsplit
 from packaging.version import Version
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.lock.file import level
-from cudnn_resolve.lock.merge import order
-from cudnn_resolve.lock.model import TOOL, Dependency, Lock, LockedDirectory, LockedFile, LockedPackage, LockedVcs
-from cudnn_resolve.lock.pep751 import check
-from cudnn_resolve.lock.tool import read_tool
+from cudnn_resolve.locking.file import level
+from cudnn_resolve.locking.merge import order
+from cudnn_resolve.locking.model import TOOL, Dependency, Lock, LockedDirectory, LockedFile, LockedPackage, LockedVcs
+from cudnn_resolve.locking.pep751 import check
+from cudnn_resolve.locking.tool import read_tool
 
 LIMIT_BYTES = 64 * 1024 * 1024
 """Largest lock that is read; a file with ten thousand wheels has four megabytes."""

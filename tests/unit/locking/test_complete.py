@@ -14,8 +14,8 @@ from cudnn_resolve.index.complete import complete
 from cudnn_resolve.index.refusal import Refusal
 from cudnn_resolve.index.statement import Statements
 from cudnn_resolve.index.transport import Answer as Reply
-from cudnn_resolve.lock.complete import completed, incomplete
-from cudnn_resolve.lock.merge import Answer
+from cudnn_resolve.locking.complete import completed, incomplete
+from cudnn_resolve.locking.merge import Answer
 from cudnn_resolve.requirement.source import File, Offer
 from tests.lock_maker import lock_of, pinned
 

@@ -9,14 +9,14 @@ from msgspec import Struct
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from cudnn_resolve.lock.difference import Difference
-from cudnn_resolve.lock.model import LockedFile
+from cudnn_resolve.locking.difference import Difference
+from cudnn_resolve.locking.model import LockedFile
 from cudnn_resolve.requirement.source import File
 from cudnn_resolve.resolution.environment import marker_environment
 from cudnn_resolve.resolution.tag import Target, best_file
 
 if TYPE_CHECKING:
-    from cudnn_resolve.lock.model import Lock, LockedDirectory, LockedPackage, LockedVcs
+    from cudnn_resolve.locking.model import Lock, LockedDirectory, LockedPackage, LockedVcs
     from cudnn_resolve.requirement.machine import Machine
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.plan.model import Step
+from cudnn_resolve.planning.model import Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.plan.model import AptAction, Environment, PipAction, Plan
+    from cudnn_resolve.planning.model import AptAction, Environment, PipAction, Plan
     from cudnn_resolve.requirement.machine import Machine
 
 

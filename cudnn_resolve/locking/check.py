@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.lock.difference import Difference
-from cudnn_resolve.lock.file import hashes_of
-from cudnn_resolve.lock.merge import Answer
-from cudnn_resolve.lock.select import applies
+from cudnn_resolve.locking.difference import Difference
+from cudnn_resolve.locking.file import hashes_of
+from cudnn_resolve.locking.merge import Answer
+from cudnn_resolve.locking.select import applies
 from cudnn_resolve.resolution.release import parse_requirement, parse_version
 from cudnn_resolve.version import DriverVersion
 
 if TYPE_CHECKING:
-    from cudnn_resolve.lock.model import Asked, Lock, LockedPackage, Stack
+    from cudnn_resolve.locking.model import Asked, Lock, LockedPackage, Stack
     from cudnn_resolve.requirement.source import File
     from cudnn_resolve.resolution.model import PipPin, Resolution
 

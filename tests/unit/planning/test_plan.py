@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cudnn_resolve.plan.model import Plan
+from cudnn_resolve.planning.model import Plan
 from tests.worlds.load import facts, gpu, plan, request, versions, world
 
 BOOK = world()

@@ -8,7 +8,7 @@ from datetime import date, datetime, time
 from typing import Any, NamedTuple, TypeVar
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.lock.model import (
+from cudnn_resolve.locking.model import (
     SCHEMA,
     TOOL,
     Asked,

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from packaging.pylock import Pylock
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.lock.model import LockedOverride
-from cudnn_resolve.lock.read import read
-from cudnn_resolve.lock.write import write
+from cudnn_resolve.locking.model import LockedOverride
+from cudnn_resolve.locking.read import read
+from cudnn_resolve.locking.write import write
 from cudnn_resolve.requirement.source import Direct, File, Metadata, Offer
 from tests.fake_source import index_of
 from tests.lock_maker import BOOK, answer, lock_of, pinned, pins

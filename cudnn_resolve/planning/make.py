@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cudnn_resolve.plan.difference import apt_actions, pip_actions, unpinned
-from cudnn_resolve.plan.environment import environment
-from cudnn_resolve.plan.model import Plan, Stack, StackFramework
-from cudnn_resolve.plan.step import steps
-from cudnn_resolve.plan.warning import warnings
+from cudnn_resolve.planning.difference import apt_actions, pip_actions, unpinned
+from cudnn_resolve.planning.environment import environment
+from cudnn_resolve.planning.model import Plan, Stack, StackFramework
+from cudnn_resolve.planning.step import steps
+from cudnn_resolve.planning.warning import warnings
 from cudnn_resolve.resolution.model import Conflict, Resolution
 from cudnn_resolve.resolution.resolve import loaded_cudnn
 

@@ -7,7 +7,7 @@ from os.path import isabs, relpath
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from cudnn_resolve.lock.model import LockedFile
+from cudnn_resolve.locking.model import LockedFile
 
 if TYPE_CHECKING:
     from cudnn_resolve.requirement.source import File

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import Driver, Facts, Unknown
-from cudnn_resolve.lock.model import Lock, LockedPackage, Stack, Tool
+from cudnn_resolve.locking.model import Lock, LockedPackage, Stack, Tool
 from cudnn_resolve.version import CudnnVersion
 
 

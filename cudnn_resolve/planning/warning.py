@@ -10,8 +10,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.facts.model import UNKNOWN, Facts
-from cudnn_resolve.plan.model import Warning
-from cudnn_resolve.plan.origin import origin_warnings
+from cudnn_resolve.planning.model import Warning
+from cudnn_resolve.planning.origin import origin_warnings
 from cudnn_resolve.resolution.framework import extras_of, is_vague
 from cudnn_resolve.resolution.package import abi_range
 from cudnn_resolve.resolution.release import Release
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build
-    from cudnn_resolve.plan.model import AptAction, PipAction
+    from cudnn_resolve.planning.model import AptAction, PipAction
     from cudnn_resolve.resolution.model import Resolution
 
 

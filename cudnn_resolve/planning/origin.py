@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.plan.model import Warning
+from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.resolution.environment import marker_environment
 from cudnn_resolve.resolution.settle import holds
 from cudnn_resolve.resolution.shelf import shelf_of
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.plan.model import PipAction
+    from cudnn_resolve.planning.model import PipAction
     from cudnn_resolve.resolution.model import Resolution
 
 
