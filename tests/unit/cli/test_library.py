@@ -133,4 +133,4 @@ def test_importing_the_package_imports_nothing_else() -> None:
 
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
-    assert done.stdout == "['cudnn_resolve']\n"
+    assert done.stdout == "['cudnn_resolve', 'cudnn_resolve._version']\n"

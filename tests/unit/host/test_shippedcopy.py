@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import cudnn_resolve
 from cudnn_resolve.host.shippedcopy import ShippedCopies
 from cudnn_resolve.host.tables import DirectoryTables
 from tests.unit.matrix.toy import WORLD
@@ -70,6 +69,6 @@ def test_a_copy_with_damaged_rows_is_passed_over(source: Path, copies: ShippedCo
 
 
 def test_a_copy_of_another_version_is_passed_over(source: Path, copies: ShippedCopies, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cudnn_resolve, "__version__", "99.0")
+    monkeypatch.setattr("cudnn_resolve.host.shippedcopy.__version__", "99.0")
 
     assert copies.table(NAME, str(source / f"{NAME}.toml")) is None

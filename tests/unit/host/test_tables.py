@@ -266,7 +266,7 @@ def test_a_file_that_became_wrong_is_refused_in_spite_of_its_copy(world: Path, c
 
 def test_another_version_of_the_program_reads_again(world: Path, cache: TableCache, monkeypatch: pytest.MonkeyPatch) -> None:
     DirectoryTables(world, label="w", cache=cache).load("index")
-    monkeypatch.setattr("cudnn_resolve.__version__", "99")
+    monkeypatch.setattr("cudnn_resolve.host.tablecache.__version__", "99")
     assert TableCache(cache.directory).table(str(world / "index.toml")) is None
     assert cache.table(str(world / "index.toml")) is not None
 
