@@ -35,6 +35,7 @@ class FakeSource:
         self._unavailable = set(unavailable)
         self._listings: dict[tuple[str, str | None], Listing] = {}
         self.offline = False
+        self.notes: list[str] = []
         self.listed: list[str] = []
         self.read: list[str] = []
         """Files whose metadata was asked for, in order."""

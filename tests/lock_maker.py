@@ -34,8 +34,7 @@ def answer(
 ) -> Answer:
     """The answer for one platform in a fresh environment; `more` are fields of the request."""
     here = machine_of(facts(platform={"arch": arch}, **(machine or {})), book)
-    wanted = replace(request(book, *targets, extras=extras), source=source or index_of(book), **more)
-    found = resolve(book, here, wanted)
+    found = resolve(book, here, replace(request(book, *targets, extras=extras), **more), source or index_of(book))
     assert isinstance(found, Resolution), found
     return Answer(resolution=found, stack=stack_of(found, FOUND, book))
 

@@ -17,6 +17,7 @@ from cudnn_resolve.version import Capability
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cudnn_resolve.index.client import IndexClient
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request
@@ -29,6 +30,8 @@ class Question(Struct, frozen=True, kw_only=True):
     facts: Facts
     machine: Machine
     request: Request
+    source: IndexClient
+    tell: Callable[[str], None]
 
 
 def gather_question(options: Options, *, fresh: bool = False, verb: str = "plan") -> Question:
@@ -55,8 +58,8 @@ def gather_question(options: Options, *, fresh: bool = False, verb: str = "plan"
     anew = _reinstalled(options, facts)
     there = or_none(facts.packages.pip) or {}
     extras = (*extras, *(Extra(text=f"{name}=={there[name]}", origin="--reinstall-package") for name in anew))
-    request = request_of(options, book, replace(wishes, extras=(*wishes.extras, *extras)), source, direct)
-    request = replace(request, verb=verb, tell=lambda text: tell(text, options), anew=frozenset(anew))
+    request = request_of(options, book, replace(wishes, extras=(*wishes.extras, *extras)), direct)
+    request = replace(request, verb=verb, anew=frozenset(anew))
     if not request.targets:  # packages laid anew are no stack: nothing is asked of a GPU
         request = replace(request, device="cpu")
     machine = machine_of(facts, book)
@@ -64,10 +67,11 @@ def gather_question(options: Options, *, fresh: bool = False, verb: str = "plan"
         machine = replace(machine, pip={}, requires={})
     if not options.offline:
         from cudnn_resolve.resolution.ahead import names_ahead
+        from cudnn_resolve.resolution.opened import opened
         from cudnn_resolve.resolution.settle import settle
 
-        source.expect(names_ahead(book, machine, settle(request, machine) if machine.python is not None else request))
-    return Question(book=book, facts=facts, machine=machine, request=request)
+        source.expect(names_ahead(book, machine, settle(opened(request), machine) if machine.python is not None else request))
+    return Question(book=book, facts=facts, machine=machine, request=request, source=source, tell=lambda text: tell(text, options))
 
 
 def _reinstalled(options: Options, facts: Facts) -> tuple[str, ...]:

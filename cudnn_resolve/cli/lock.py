@@ -18,6 +18,7 @@ from cudnn_resolve.errors import ExitCode, InputError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cudnn_resolve.index.client import IndexClient
     from cudnn_resolve.locking.change import Change
     from cudnn_resolve.locking.difference import Difference
     from cudnn_resolve.locking.merge import Answer
@@ -127,11 +128,13 @@ def lock_of(args: argparse.Namespace) -> Made:
     found = answers_of(sitting, old, frozenset() if args.upgrade else _names(args, old, sitting), keep=not args.upgrade)
     if found.conflict is not None:
         return Made(options=sitting.options, path=path, plan=found.conflict)
-    for note in getattr(found.answers[0].resolution.request.source, "notes", ()):
+    assert found.request is not None
+    assert found.source is not None
+    for note in found.source.notes:
         say(f"note: {note}", sitting.options)
     base = folder_of("." if path == "-" else path, is_folder=path == "-")
-    answers = _completed(found.answers, old)
-    made = merge(answers, asked=asked_of(sitting, answers, base), matrix=found.matrix, base=base)
+    answers = _completed(found.answers, old, found.source)
+    made = merge(answers, asked=asked_of(sitting, found.request, base), matrix=found.matrix, base=base)
     made = with_records(made, old)
     return Made(
         options=sitting.options,
@@ -145,13 +148,12 @@ def lock_of(args: argparse.Namespace) -> Made:
     )
 
 
-def _completed(answers: Sequence[Answer], old: Lock | None) -> Sequence[Answer]:
+def _completed(answers: Sequence[Answer], old: Lock | None, source: IndexClient) -> Sequence[Answer]:
     """The answers with sizes and hashes that the index did not give: from the old lock, and where it can be asked for them."""
     from cudnn_resolve.locking.complete import completed, incomplete
 
     known, lacking = incomplete(answers, old)
-    source = answers[0].resolution.request.source
-    if lacking and source is not None:
+    if lacking:
         known.update(zip((one.url for one in lacking), source.completed(lacking), strict=True))
     return completed(answers, known)
 
@@ -177,9 +179,10 @@ def check_of(args: argparse.Namespace) -> tuple[Lock, tuple[Difference, ...]]:
         because = "; ".join(f"{one.what}: {one.because}" for one in conflict.causes)
         found.append(Difference(what="resolution", locked=f"{len(lock.packages)} packages", now=conflict.message, because=because or None))
     else:
+        assert answers.request is not None
         if lock.tool is not None:
-            found += asked_otherwise(lock.tool.asked, asked_of(sitting, answers.answers, folder_of(path)))
-        found += outdated(lock, answers.answers)
+            found += asked_otherwise(lock.tool.asked, asked_of(sitting, answers.request, folder_of(path)))
+        found += outdated(lock, answers.answers, answers.source)
     for one in facts:
         found += (difference for difference in fit(lock, one, book) if difference not in found)
     return lock, tuple(found)

@@ -16,6 +16,7 @@ from cudnn_resolve.errors import UsageError
 from cudnn_resolve.facts.model import Facts
 
 if TYPE_CHECKING:
+    from cudnn_resolve.index.client import IndexClient
     from cudnn_resolve.locking.merge import Answer
     from cudnn_resolve.locking.model import Asked, Lock
     from cudnn_resolve.matrix.book import Book
@@ -52,6 +53,8 @@ class Found(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     """What should be known of the answers, in words."""
     conflict: Plan | None = None
+    request: Request | None = None
+    source: IndexClient | None = None
 
 
 def sitting_of(args: argparse.Namespace, remembered: Mapping[str, Any] | None) -> Sitting:
@@ -132,12 +135,11 @@ def _from(folder: str, value: str, name: str) -> str:
     return f"{where}{colon}{group}" if name == "group" else where
 
 
-def asked_of(sitting: Sitting, answers: Sequence[Answer], base: str) -> Asked:
+def asked_of(sitting: Sitting, request: Request, base: str) -> Asked:
     """What a lock in the folder `base` remembers of its request."""
     from cudnn_resolve.locking.model import Asked
 
     options, stated = sitting.options, sitting.options.assumptions
-    request = answers[0].resolution.request
     facts: dict[str, tuple[str, ...]] = {
         "platform": tuple(sorted(sitting.platforms)),
         "python-version": _one(stated.python_version),
@@ -154,7 +156,7 @@ def asked_of(sitting: Sitting, answers: Sequence[Answer], base: str) -> Asked:
     }
     files = {name: tuple(_to(base, one, name) for one in getattr(options, field) if one != "-") for name, field in FILES.items()}
     return Asked(
-        targets=tuple(_said(request.unsettled or request)),
+        targets=tuple(_said(request)),
         said=options.frameworks,
         requirements=tuple(dict.fromkeys(_required(one, request, base) for one in request.extras)),
         files=tuple((name, values) for name, values in files.items() if values),
@@ -255,11 +257,11 @@ def answers_of(sitting: Sitting, old: Lock | None, upgraded: frozenset[str], *, 
     outcomes = _together(questions)
     if outcomes is None:
         asked, conflict = _torn(questions)
-        return Found(conflict=make_plan(asked.facts, conflict, asked.book))
+        return Found(conflict=make_plan(asked.facts, conflict, asked.book, asked.source))
     matrix = "+".join(layer.version() for layer in first.book.layers)
     found = [_answer(one, question) for one, question in zip(outcomes, questions, strict=True)]
     told = tuple(dict.fromkeys(text for _, texts in found for text in texts))
-    return Found(answers=tuple(answer for answer, _ in found), matrix=matrix, warnings=told)
+    return Found(answers=tuple(answer for answer, _ in found), matrix=matrix, warnings=told, request=first.request, source=first.source)
 
 
 def _elsewhere(question: Question, options: Options) -> Question:
@@ -267,12 +269,7 @@ def _elsewhere(question: Question, options: Options) -> Question:
     from cudnn_resolve.requirement.machine import machine_of
 
     facts = gather_facts(options, question.book)
-    return Question(
-        book=question.book,
-        facts=facts,
-        machine=replace(machine_of(facts, question.book), pip={}, requires={}),
-        request=question.request,
-    )
+    return replace(question, facts=facts, machine=replace(machine_of(facts, question.book), pip={}, requires={}))
 
 
 def _with_platforms(context: Sequence[tuple[str, str]], platforms: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -290,7 +287,7 @@ def _fresh(question: Question, old: Lock | None, upgraded: frozenset[str]) -> Qu
     if old is not None:
         entries = (one for one in old.packages if one.version is not None and one.name not in upgraded)
         request = replace(request, preferences={one.name: one.version or "" for one in entries if applies(one.marker, old, machine)})
-    return Question(book=question.book, facts=question.facts, machine=machine, request=request)
+    return replace(question, machine=machine, request=request)
 
 
 def _together(questions: Sequence[Question]) -> list[Resolution] | None:
@@ -312,17 +309,18 @@ def _together(questions: Sequence[Question]) -> list[Resolution] | None:
 def _attempt(question: Question, python: tuple[int, int] | None) -> Resolution | None:
     """The resolution on a Python, None = that of the machine; None where there is none, which nobody has to explain yet."""
     from cudnn_resolve.resolution.model import Resolution
+    from cudnn_resolve.resolution.opened import opened
     from cudnn_resolve.resolution.resolve import attempt, with_what_remains
     from cudnn_resolve.resolution.settle import NO_TARGET
 
-    machine = _on(question.machine, python)
+    machine, request = _on(question.machine, python), opened(question.request, question.source, question.tell)
     try:
-        found = attempt(question.book, machine, question.request)
+        found = attempt(question.book, machine, request)
     except UsageError as error:
         if python is None or error.code != NO_TARGET:
             raise
         return None  # on this Python nothing is asked for; another may be meant
-    return with_what_remains(question.book, machine, question.request, found) if isinstance(found, Resolution) else None
+    return with_what_remains(question.book, machine, request, found) if isinstance(found, Resolution) else None
 
 
 def _on(machine: Machine, python: tuple[int, int] | None) -> Machine:
@@ -336,7 +334,7 @@ def _torn(questions: Sequence[Question]) -> tuple[Question, Conflict]:
 
     python = None
     for question in questions:
-        found = resolve(question.book, _on(question.machine, python), question.request)
+        found = resolve(question.book, _on(question.machine, python), question.request, question.source, tell=question.tell)
         if isinstance(found, Conflict):
             return question, found
         python = found.machine.python
@@ -351,7 +349,7 @@ def _answer(resolution: Resolution, question: Question) -> tuple[Answer, list[st
     from cudnn_resolve.locking.stack import stack_of
     from cudnn_resolve.planning.make import make_plan
 
-    plan = make_plan(fresh_environment(question.facts), resolution, question.book)
+    plan = make_plan(fresh_environment(question.facts), resolution, question.book, question.source)
     ways = tuple(LockedEnvironment(one.kind, one.value, one.why) for one in plan.environment)
     answer = Answer(resolution=resolution, stack=stack_of(resolution, ways, question.book))
     return answer, [one.message for one in plan.warnings if one.code in TOLD]

@@ -51,13 +51,14 @@ def plan_of(options: Options, verb: str = "plan") -> Plan:
     from cudnn_resolve.resolution.resolve import resolve
 
     asked = gather_question(options, verb=verb)
-    return make_plan(asked.facts, resolve(asked.book, asked.machine, asked.request), asked.book)
+    return make_plan(
+        asked.facts, resolve(asked.book, asked.machine, asked.request, asked.source, tell=asked.tell), asked.book, asked.source
+    )
 
 
 def say_notes(plan: Plan, options: Options) -> None:
     """Nothing; what was noticed about the indexes stands on standard error."""
-    outcome = plan.conflict or plan.resolution
-    for note in getattr(outcome.request.source, "notes", ()) if outcome is not None else ():
+    for note in plan.notes:
         say(f"note: {note}", options)
 
 

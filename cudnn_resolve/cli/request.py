@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.cli.options import Options
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.file import Line, Reference, Setting
-    from cudnn_resolve.requirement.source import Direct, Source
+    from cudnn_resolve.requirement.source import Direct
 
 _ADDRESSES = frozenset({"--index-url", "--extra-index-url", "--find-links"})
 _FIRST = frozenset({"--index-url", "--pre"})
@@ -35,7 +35,7 @@ class Wishes(Struct, frozen=True, kw_only=True):
     settings: tuple[Setting, ...] = ()
 
 
-def request_of(options: Options, book: Book, wishes: Wishes, source: Source | None = None, direct: Sequence[Direct] = ()) -> Request:
+def request_of(options: Options, book: Book, wishes: Wishes, direct: Sequence[Direct] = ()) -> Request:
     """The request behind the options; UsageError or InputError where a wish cannot be read, or where there is none.
 
     `direct` holds what is behind the references among the wishes.
@@ -63,7 +63,6 @@ def request_of(options: Options, book: Book, wishes: Wishes, source: Source | No
         conditional=tuple(replace(one, pre=pre) for one in targets if one.marker is not None),
         pre=pre,
         extras=tuple(extras),
-        source=source,
         direct={one.name: one for one in direct},
         settings=tuple(_settings(wishes, options)),
     )

@@ -28,15 +28,15 @@ def run(args: argparse.Namespace) -> int:
     options = gather_options(args)
     asked = gather_question(options)
     book, facts = asked.book, asked.facts
-    outcome = resolve(book, asked.machine, asked.request)
-    for note in getattr(asked.request.source, "notes", ()):
+    outcome = resolve(book, asked.machine, asked.request, asked.source, tell=asked.tell)
+    for note in asked.source.notes:
         say(f"note: {note}", options)
     if isinstance(outcome, Conflict):
         from cudnn_resolve.facts.codec import encode as encode_facts
         from cudnn_resolve.report.plan import render as render_plan
         from cudnn_resolve.report.plan_json import encode_plan
 
-        plan = make_plan(facts, outcome, book)
+        plan = make_plan(facts, outcome, book, asked.source)
         if options.format == "json":
             emit(render_json(encode_plan(plan, encode_facts(facts))), options)
         else:

@@ -16,8 +16,8 @@ from cudnn_resolve.version import DriverVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.locking.model import Asked, Lock, LockedPackage, Stack
-    from cudnn_resolve.requirement.source import File
-    from cudnn_resolve.resolution.model import PipPin, Resolution
+    from cudnn_resolve.requirement.source import File, Source
+    from cudnn_resolve.resolution.model import PipPin
 
 NOTHING = "nothing"
 
@@ -66,14 +66,14 @@ def _by_name(texts: Iterable[str]) -> dict[str, list[str]]:
     return {name: sorted(set(found)) for name, found in out.items()}
 
 
-def outdated(lock: Lock, answers: Sequence[Answer]) -> tuple[Difference, ...]:
+def outdated(lock: Lock, answers: Sequence[Answer], source: Source | None = None) -> tuple[Difference, ...]:
     """What comes out otherwise now that everything is resolved again with the pins of the lock preferred.
 
     One answer for each platform; what differs on every platform alike is said once.
     """
     found: dict[Difference, list[str]] = {}
     for answer in answers:
-        for difference in _of_platform(lock, answer):
+        for difference in _of_platform(lock, answer, source):
             found.setdefault(difference, []).append(answer.stack.platform)
     return tuple(
         one
@@ -83,12 +83,12 @@ def outdated(lock: Lock, answers: Sequence[Answer]) -> tuple[Difference, ...]:
     )
 
 
-def _of_platform(lock: Lock, answer: Answer) -> Iterator[Difference]:
+def _of_platform(lock: Lock, answer: Answer, source: Source | None) -> Iterator[Difference]:
     locked = {one.name: one for one in lock.packages if applies(one.marker, lock, answer.resolution.machine)}
     pins = {pin.name: pin for pin in answer.resolution.pip if pin.version is not None}
     unknown = {pin.name for pin in answer.resolution.pip if pin.version is None}
     for name in sorted({*locked, *pins} - unknown):
-        yield from _package(name, locked.get(name), pins.get(name), answer.resolution)
+        yield from _package(name, locked.get(name), pins.get(name), source)
     old = next((one for one in lock.tool.stacks if one.platform == answer.stack.platform), None) if lock.tool is not None else None
     if old is not None:
         moved = {name for name in {*locked, *pins} if not _same(locked.get(name), pins.get(name))}
@@ -99,14 +99,14 @@ def _same(entry: LockedPackage | None, pin: PipPin | None) -> bool:
     return entry is not None and pin is not None and (entry.version is None or _is_version(entry.version, pin))
 
 
-def _package(name: str, entry: LockedPackage | None, pin: PipPin | None, resolution: Resolution) -> Iterator[Difference]:
+def _package(name: str, entry: LockedPackage | None, pin: PipPin | None, source: Source | None) -> Iterator[Difference]:
     if entry is None:
         assert pin is not None
         yield Difference(what=name, locked="not in the lock", now=pin.version or "", because=_why(pin, None))
     elif pin is None:
         yield Difference(what=name, locked=entry.version or "local", now="not needed")
     elif not _same(entry, pin):
-        because = _withdrawn(name, entry, resolution) or _why(pin, entry.version)
+        because = _withdrawn(name, entry, source) or _why(pin, entry.version)
         yield Difference(what=name, locked=entry.version or "local", now=pin.version or "", because=because)
     else:
         yield from _files(entry, pin)
@@ -133,9 +133,8 @@ def _refuses(text: str, version: str) -> bool:
     return requirement is not None and not requirement.specifier.contains(version, prereleases=True)
 
 
-def _withdrawn(name: str, entry: LockedPackage, resolution: Resolution) -> str | None:
+def _withdrawn(name: str, entry: LockedPackage, source: Source | None) -> str | None:
     """Why the locked release was taken back by its makers, in words; None where it was not."""
-    source = resolution.request.source
     listing = source.listing(name) if source is not None and entry.index is not None else None
     for offer in listing.offers if listing is not None else ():
         if entry.version is not None and _equal(offer.version, entry.version):

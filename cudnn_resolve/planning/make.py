@@ -12,18 +12,24 @@ from cudnn_resolve.planning.model import Plan, Stack, StackFramework
 from cudnn_resolve.planning.step import steps
 from cudnn_resolve.planning.warning import warnings
 from cudnn_resolve.resolution.model import Conflict, Resolution
+from cudnn_resolve.resolution.opened import opened
 from cudnn_resolve.resolution.resolve import loaded_cudnn
 
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.requirement.source import Source
 
 
-def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book) -> Plan:
-    """The plan from these facts to the resolution; with the conflict alone where there is none."""
+def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: Source | None = None) -> Plan:
+    """The plan from these facts to the resolution; with the conflict alone where there is none.
+
+    `source` is the one that the resolution was made with: what is worth saying of it becomes a warning.
+    """
     targets = (*(target.text for target in outcome.request.targets), *(f"{name} anew" for name in sorted(outcome.request.anew)))
+    notes = tuple(source.notes) if source is not None else ()
     if isinstance(outcome, Conflict):
-        return Plan(targets=targets, facts=facts, conflict=outcome)
+        return Plan(targets=targets, facts=facts, conflict=outcome, notes=notes)
     pip = pip_actions(outcome, book)
     apt = apt_actions(outcome)
     draft = Plan(
@@ -36,7 +42,8 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book) -> Plan:
         overrides=outcome.overrides,
         environment=environment(outcome, facts),
         sources=_sources(outcome),
-        warnings=warnings(outcome, facts, book, pip, apt),
+        warnings=warnings(replace(outcome, request=opened(outcome.request, source)), facts, book, pip, apt),
+        notes=notes,
         resolution=outcome,
     )
     return replace(draft, steps=steps(draft, outcome.machine, book))

@@ -130,6 +130,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     sources: tuple[str, ...] = ()
     """Options of pip that say where packages come from, as the user gave them, without credentials."""
     warnings: tuple[Warning, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What was noticed about the indexes on the way."""
     proven: tuple[Proven, ...] | None = None
     """Tests that its lock passed; None where it comes out of none."""
     conflict: Conflict | None = None

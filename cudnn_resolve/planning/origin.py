@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.planning.model import Warning
-from cudnn_resolve.resolution.environment import marker_environment
-from cudnn_resolve.resolution.settle import holds
+from cudnn_resolve.resolution.opened import opened
 from cudnn_resolve.resolution.shelf import shelf_of
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def origin_warnings(resolution: Resolution, book: Book, pip: tuple[PipAction, ..
     yield from _yanked(resolution, changed)
     yield from _same_build(resolution, changed)
     yield from _unmarked(resolution)
-    if resolution.request.source is not None:
+    if opened(resolution.request).source is not None:
         yield from _several(resolution, book, changed)
         yield from _left_out(resolution, book, changed)
 
@@ -57,13 +56,8 @@ def _same_build(resolution: Resolution, changed: set[str]) -> Iterator[Warning]:
 
 def _unmarked(resolution: Resolution) -> Iterator[Warning]:
     """Frameworks that are asked for and not for this environment."""
-    said = resolution.request.unsettled
-    for target in said.conditional if said is not None else ():
-        if not holds(target, marker_environment(resolution.machine)):
-            yield Warning(
-                code="marker",
-                message=f"{target.text} of {target.origin} is not for this environment: {target.marker}",
-            )
+    for target in resolution.request.absent:
+        yield Warning(code="marker", message=f"{target.text} of {target.origin} is not for this environment: {target.marker}")
 
 
 def _unreached(resolution: Resolution, book: Book, name: str, why: str) -> Warning:
@@ -83,7 +77,7 @@ def _remains(resolution: Resolution) -> str:
 
 def _several(resolution: Resolution, book: Book, changed: set[str]) -> Iterator[Warning]:
     """Names of the first index that come from another one: whoever may publish there decides what is installed."""
-    shelf = shelf_of(book, resolution.machine, resolution.request)
+    shelf = shelf_of(book, resolution.machine, opened(resolution.request))
     found = []
     for pin in resolution.pip:
         origins = shelf.origins(pin.name) if pin.name in changed and pin.index is None else ()
@@ -100,7 +94,7 @@ def _several(resolution: Resolution, book: Book, changed: set[str]) -> Iterator[
 
 def _left_out(resolution: Resolution, book: Book, changed: set[str]) -> Iterator[Warning]:
     """What the user's settings left out, in one line."""
-    shelf = shelf_of(book, resolution.machine, resolution.request)
+    shelf = shelf_of(book, resolution.machine, opened(resolution.request))
     found = [f"{pin.name}: {', '.join(said)}" for pin in resolution.pip if pin.name in changed and (said := shelf.left_out(pin.name))]
     if found:
         more = f"; and of {len(found) - _NAMED} more packages" if len(found) > _NAMED else ""

@@ -13,6 +13,7 @@ from cudnn_resolve.facts.model import UNKNOWN, Facts
 from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.planning.origin import origin_warnings
 from cudnn_resolve.resolution.framework import extras_of, is_vague
+from cudnn_resolve.resolution.opened import opened
 from cudnn_resolve.resolution.package import abi_range
 from cudnn_resolve.resolution.release import Release
 from cudnn_resolve.resolution.resolve import loaded_cudnn
@@ -189,7 +190,7 @@ def _extra(resolution: Resolution, book: Book, build: Build) -> Iterator[Warning
     """An extra that cannot be installed as it was published, and which the plan therefore spells out."""
     if not build.extra or resolution.channels.get(build.framework) != "pip":
         return
-    shelf = shelf_of(book, resolution.machine, resolution.request)
+    shelf = shelf_of(book, resolution.machine, opened(resolution.request))
     release = next((one for one in shelf.releases(build.package) if one.build is build), None)
     if release is None:
         return
@@ -287,7 +288,7 @@ def _broken(resolution: Resolution, book: Book, pip: tuple[PipAction, ...]) -> I
     if not changed:
         return
     planned = {one.name for one in pip}
-    shelf = shelf_of(book, machine, resolution.request)
+    shelf = shelf_of(book, machine, opened(resolution.request))
     before_broken: list[str] = []
     for name, lines in sorted(_requires(resolution, book, shelf).items()):
         if name in planned:

@@ -7,14 +7,12 @@ framework or a pip package), tests a candidate of it, and says in words what it 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from msgspec import Struct, field
+from packaging.specifiers import SpecifierSet
 
-if TYPE_CHECKING:
-    from packaging.specifiers import SpecifierSet
-
-    from cudnn_resolve.requirement.source import Direct, Source
+from cudnn_resolve.requirement.source import Direct
 
 
 class Target(Struct, frozen=True, kw_only=True):
@@ -59,11 +57,13 @@ class Limit(Struct, frozen=True, kw_only=True):
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """Everything that the user asks for."""
+    """Everything that the user asks for: a plain value. What is open (indexes, progress) travels beside it."""
 
     targets: tuple[Target, ...]
     conditional: tuple[Target, ...] = ()
     """Targets with a marker, which count where it holds; see `resolution.settle`."""
+    absent: tuple[Target, ...] = ()
+    """Targets whose marker does not hold on the machine that the request was settled for."""
     extras: tuple[Extra, ...] = ()
     cuda: Limit | None = None
     cudnn: Limit | None = None
@@ -80,14 +80,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """Package to the version that is tried first, after what is installed: the pins of a lock."""
     direct: Mapping[str, Direct] = field(default_factory=dict)
     """Packages that come from one place only, by their normalized names."""
-    source: Source | None = None
-    """The indexes that packages come from; None = the matrix alone is asked."""
     anew: frozenset[str] = frozenset()
     """Installed packages whose files are laid anew although their version stays."""
-    tell: Callable[[str], None] | None = None
-    """Hears from a search that takes long what it is torn between."""
-    unsettled: Request | None = None
-    """The request before markers were held against a machine; None where none has a marker."""
     verb: str = "plan"
     """The command that asks: the one that is proposed where it cannot be answered."""
     context: tuple[tuple[str, str], ...] = ()

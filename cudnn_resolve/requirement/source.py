@@ -1,6 +1,6 @@
 """What a resolution asks of package indexes, and the values that come back; the room `index/` answers.
 
-A request carries its source, which does all the reading: the resolution itself stays without effects.
+A resolution is given its source, which does all the reading: the resolution itself stays without effects.
 """
 
 from __future__ import annotations
@@ -130,6 +130,8 @@ class Source(Protocol):
 
     offline: bool
     """True where only the cache answers."""
+    notes: list[str]
+    """What was noticed on the way, for the user."""
 
     def listing(self, name: str, place: Place | None = None) -> Listing | None:
         """What the configured indexes offer of a package (its normalized name), or the one index at `place`.

@@ -12,7 +12,8 @@ from cudnn_resolve.requirement.derive import asked
 
 if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine, MachineGpu
-    from cudnn_resolve.requirement.model import Extra, Request, Target
+    from cudnn_resolve.requirement.model import Extra, Target
+    from cudnn_resolve.resolution.opened import OpenRequest
 
 
 class Condition(Struct, frozen=True, kw_only=True):
@@ -22,10 +23,10 @@ class Condition(Struct, frozen=True, kw_only=True):
     """`python`, `driver`, `gpu:0`, `limit:cuda`, `target:torch`, …"""
     what: str
     because: str
-    without: Callable[[Machine, Request], tuple[Machine, Request]]
+    without: Callable[[Machine, OpenRequest], tuple[Machine, OpenRequest]]
 
 
-def conditions(machine: Machine, request: Request) -> Iterator[Condition]:
+def conditions(machine: Machine, request: OpenRequest) -> Iterator[Condition]:
     """Every wish and fact, those that least often matter first, so that what is left are those that a person would name."""
     for extra in request.extras:
         yield _extra(extra)
@@ -52,7 +53,7 @@ def conditions(machine: Machine, request: Request) -> Iterator[Condition]:
 
 
 def _extra(extra: Extra) -> Condition:
-    def without(machine: Machine, request: Request) -> tuple[Machine, Request]:
+    def without(machine: Machine, request: OpenRequest) -> tuple[Machine, OpenRequest]:
         return machine, replace(request, extras=tuple(one for one in request.extras if one is not extra))
 
     because = f"{'a constraint' if extra.constraint else 'asked for'} in {extra.origin}"
@@ -60,7 +61,7 @@ def _extra(extra: Extra) -> Condition:
 
 
 def _gpu(number: int, gpu: MachineGpu) -> Condition:
-    def without(machine: Machine, request: Request) -> tuple[Machine, Request]:
+    def without(machine: Machine, request: OpenRequest) -> tuple[Machine, OpenRequest]:
         gpus = tuple(replace(one, capability=None) if one is gpu else one for one in machine.gpus)
         return replace(machine, gpus=gpus), request
 
@@ -68,7 +69,7 @@ def _gpu(number: int, gpu: MachineGpu) -> Condition:
 
 
 def _target(target: Target) -> Condition:
-    def without(machine: Machine, request: Request) -> tuple[Machine, Request]:
+    def without(machine: Machine, request: OpenRequest) -> tuple[Machine, OpenRequest]:
         return machine, replace(request, targets=tuple(one for one in request.targets if one is not target))
 
     what = f"{target.text} with the hashes given for it" if target.hashes else target.text
@@ -89,7 +90,7 @@ def _system(machine: Machine, *, alone: bool) -> Iterator[Condition]:
         yield Condition(id="installed", what="what is installed", because="the environment", without=lambda m, r: (replace(m, pip={}), r))
 
 
-def _policies(request: Request) -> Iterator[Condition]:
+def _policies(request: OpenRequest) -> Iterator[Condition]:
     if request.channel != "auto":
         yield Condition(
             id="channel",

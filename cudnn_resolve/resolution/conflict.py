@@ -12,6 +12,7 @@ from cudnn_resolve.requirement.derive import accepts, derive
 from cudnn_resolve.resolution.condition import Condition, conditions
 from cudnn_resolve.resolution.family import apart, search
 from cudnn_resolve.resolution.model import Cause, Conflict, Failure, Rejection
+from cudnn_resolve.resolution.opened import OpenRequest, closed, opened
 from cudnn_resolve.resolution.relaxation import relaxations
 from cudnn_resolve.resolution.release import parse_requirement, parse_version
 from cudnn_resolve.resolution.resolve import PYTHONS
@@ -32,7 +33,7 @@ CAUSES = 8
 
 def explain(book: Book, machine: Machine, request: Request) -> Conflict:
     """The conflict of a request that has no resolution."""
-    machine, request = _settled(machine, request)
+    machine, request = _settled(machine, opened(request))
     core, core_machine, core_request = minimum(book, machine, request)
     failure = _failure(book, core_machine, core_request)
     given_up = failure is not None and failure.exhausted
@@ -43,7 +44,7 @@ def explain(book: Book, machine: Machine, request: Request) -> Conflict:
         causes += _clashes(failure, core)
     ids = frozenset(condition.id for condition in core)
     return Conflict(
-        request=request,
+        request=closed(request),
         machine=machine,
         message=_unknown(book, request) or _message(core, given_up=given_up),
         causes=tuple(causes),
@@ -51,7 +52,7 @@ def explain(book: Book, machine: Machine, request: Request) -> Conflict:
     )
 
 
-def _settled(machine: Machine, request: Request) -> tuple[Machine, Request]:
+def _settled(machine: Machine, request: OpenRequest) -> tuple[Machine, OpenRequest]:
     """The machine and the request on it, on the first Python that is asked for anything where that is unknown; errors as of `settle`."""
     if machine.python is not None:
         return machine, settle(request, machine)
@@ -66,7 +67,7 @@ def _settled(machine: Machine, request: Request) -> tuple[Machine, Request]:
     raise refusal
 
 
-def minimum(book: Book, machine: Machine, request: Request) -> tuple[list[Condition], Machine, Request]:
+def minimum(book: Book, machine: Machine, request: OpenRequest) -> tuple[list[Condition], Machine, OpenRequest]:
     """The conditions none of which can be left out, found by leaving out one after the other and solving again.
 
     Many are first left out together: if that changes nothing, none of them matters, and sixty requirements cost a few solves, not sixty.
@@ -97,7 +98,7 @@ _TOGETHER = 4
 """Up to so many conditions are tried one by one: of few, some matter."""
 
 
-def _failure(book: Book, machine: Machine, request: Request) -> Failure | None:
+def _failure(book: Book, machine: Machine, request: OpenRequest) -> Failure | None:
     universe = Universe(book, machine, request)
     found = search(universe, list(derive(request, (), universe.shelf.applies)), ROUNDS)
     return found if isinstance(found, Failure) else None

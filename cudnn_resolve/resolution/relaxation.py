@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request, Target
+    from cudnn_resolve.resolution.opened import OpenRequest
 
 ROUNDS = 1500
 """Steps after which the search for one way out is given up: a way that is hard to find is not a near one."""
@@ -29,7 +30,7 @@ MOST = 8
 """Relaxations that are shown."""
 
 
-def relaxations(book: Book, machine: Machine, request: Request, core: frozenset[str]) -> tuple[Relaxation, ...]:
+def relaxations(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> tuple[Relaxation, ...]:
     """What would work, nearest first; `core` names the wishes and facts that cannot hold together."""
     found = [
         *_options(book, machine, request, core),
@@ -47,7 +48,7 @@ def relaxations(book: Book, machine: Machine, request: Request, core: frozenset[
     return tuple(dict.fromkeys(found))[:MOST]
 
 
-def attempt(book: Book, machine: Machine, request: Request, near: dict[str, str] | None = None) -> Resolution | Failure:
+def attempt(book: Book, machine: Machine, request: OpenRequest, near: dict[str, str] | None = None) -> Resolution | Failure:
     """A bounded try of a changed request."""
     return resolve.attempt(book, machine, request, near, ROUNDS)
 
@@ -105,9 +106,9 @@ def result(found: Resolution) -> str:
     return ", ".join(parts)
 
 
-def _options(book: Book, machine: Machine, request: Request, core: frozenset[str]) -> Iterator[Relaxation]:
+def _options(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:
     """One of the user's own options left out."""
-    changes: list[tuple[str, str, Request, dict[str, str | None]]] = []
+    changes: list[tuple[str, str, OpenRequest, dict[str, str | None]]] = []
     if "strict-pins" in core:
         text = "without --strict-pins: read the pins of NVIDIA's wheels as the ranges that their ABI allows"
         changes.append(("strict-pins", text, replace(request, strict_pins=False), {"--strict-pins": None}))
@@ -143,7 +144,7 @@ def wanted_version(book: Book, target: Target) -> str | None:
     return named[0] if named else None
 
 
-def _versions(book: Book, machine: Machine, request: Request, core: frozenset[str]) -> Iterator[Relaxation]:
+def _versions(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:
     """The nearest newer and the nearest older release of each target."""
     for target in request.targets:
         if f"target:{target.framework}" not in core:
@@ -174,7 +175,7 @@ def _minor(version: str) -> tuple[int, ...]:
     return parsed.release[:2] if parsed else ()
 
 
-def _pythons(book: Book, machine: Machine, request: Request, core: frozenset[str]) -> Iterator[Relaxation]:
+def _pythons(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:
     """The nearest older and the nearest newer Python, in a fresh environment."""
     if "python" not in core or machine.python is None:
         return
@@ -197,7 +198,7 @@ def _pythons(book: Book, machine: Machine, request: Request, core: frozenset[str
                 break
 
 
-def _elsewhere(book: Book, machine: Machine, request: Request) -> Resolution | Failure | None:
+def _elsewhere(book: Book, machine: Machine, request: OpenRequest) -> Resolution | Failure | None:
     """A try on a machine where other targets may be asked for; None where none is."""
     try:
         return attempt(book, machine, request.unsettled or request)
@@ -205,7 +206,7 @@ def _elsewhere(book: Book, machine: Machine, request: Request) -> Resolution | F
         return None
 
 
-def _separate(book: Book, machine: Machine, request: Request) -> Iterator[Relaxation]:
+def _separate(book: Book, machine: Machine, request: OpenRequest) -> Iterator[Relaxation]:
     """One target in an environment of its own."""
     if len(request.targets) < 2:
         return
@@ -234,7 +235,7 @@ def _apart(rest: Request, alone: Request, name: str) -> tuple[str, str]:
     return command(replace(rest, verb="plan")), command(replace(alone, verb="plan"), change={**less, "--python": None})
 
 
-def _gpus(book: Book, machine: Machine, request: Request, core: frozenset[str]) -> Iterator[Relaxation]:
+def _gpus(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:
     """Fewer GPUs of a machine with several."""
     if len(machine.gpus) < 2 or not any(one.startswith("gpu:") for one in core):
         return
@@ -251,7 +252,7 @@ def _gpus(book: Book, machine: Machine, request: Request, core: frozenset[str]) 
             )
 
 
-def _drivers(book: Book, machine: Machine, request: Request, core: frozenset[str]) -> Iterator[Relaxation]:
+def _drivers(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:
     """The oldest driver that would do, and the forward-compatibility package where the cards allow one."""
     if "driver" not in core or machine.driver is None:
         return
@@ -286,7 +287,7 @@ def _of_last_branches(book: Book, machine: Machine, older: list[DriverVersion]) 
     return [driver for driver in older if driver.major <= min(lasts)]
 
 
-def _extras(book: Book, machine: Machine, request: Request, core: frozenset[str]) -> Iterator[Relaxation]:
+def _extras(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:
     """A line of a requirements file left out."""
     for extra in request.extras:
         if f"extra:{extra.text}" not in core:
@@ -319,7 +320,7 @@ def _forward(book: Book, machine: Machine, found: Resolution) -> Iterator[Relaxa
             return
 
 
-def _glibc(book: Book, machine: Machine, request: Request, core: frozenset[str]) -> Iterator[Relaxation]:
+def _glibc(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:
     """A newer distribution."""
     if "glibc" not in core:
         return
@@ -334,7 +335,7 @@ def _glibc(book: Book, machine: Machine, request: Request, core: frozenset[str])
         )
 
 
-def _cpu(book: Book, machine: Machine, request: Request) -> list[Relaxation]:
+def _cpu(book: Book, machine: Machine, request: OpenRequest) -> list[Relaxation]:
     """No GPU at all, said as such."""
     found = attempt(book, machine, replace(request, device="cpu", cuda=None, cudnn=None))
     if request.device == "cpu" or isinstance(found, Failure):

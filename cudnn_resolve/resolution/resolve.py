@@ -22,6 +22,7 @@ from cudnn_resolve.resolution.model import (
     Relaxation,
     Resolution,
 )
+from cudnn_resolve.resolution.opened import OpenRequest, closed, opened
 from cudnn_resolve.resolution.pin import pip_pins
 from cudnn_resolve.resolution.release import Release
 from cudnn_resolve.resolution.rule import LIBRARIES
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import AptPattern, Build, CudnnBuild
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request
+    from cudnn_resolve.requirement.source import Source
 
 PYTHONS = ((3, 12), (3, 11), (3, 13), (3, 10), (3, 14), (3, 9), (3, 8), (3, 7), (3, 6))
 """Pythons to try where nobody says which one is meant: those with most wheels first."""
@@ -46,8 +48,14 @@ CLOSED_ROUNDS = 2000
 """Steps of the first search offline, which takes only what the cache knows whole; one that finds an answer takes a few hundred."""
 
 
-def resolve(book: Book, machine: Machine, request: Request) -> Resolution | Conflict:
-    """The resolution, or the conflict with what would work instead."""
+def resolve(
+    book: Book, machine: Machine, request: Request, source: Source | None = None, *, tell: Callable[[str], None] | None = None
+) -> Resolution | Conflict:
+    """The resolution, or the conflict with what would work instead.
+
+    Packages come from `source`, or without one from what the matrix knows; `tell` hears from a search that takes long.
+    """
+    request = opened(request, source, tell)
     found = attempt(book, machine, request)
     if isinstance(found, Resolution):
         return with_what_remains(book, machine, request, found)
@@ -58,6 +66,7 @@ def resolve(book: Book, machine: Machine, request: Request) -> Resolution | Conf
 
 def with_what_remains(book: Book, machine: Machine, request: Request, found: Resolution) -> Resolution:
     """A resolution, and where its files could not all be listed, what the configured indexes would give instead."""
+    request = opened(request)
     if not found.unreached or not request.variant_indexes:
         return found
     other = attempt(book, machine, replace(request, variant_indexes=False))
@@ -84,6 +93,7 @@ def attempt(
     Installed packages that are built for one version of a framework move along; one for which no release fits is left behind
     and named. Where the Python is unknown, each one is tried. `rounds` bounds each search for it, `budget` all of them together.
     """
+    request = opened(request)
     offline = request.source is not None and request.source.offline
     first = min(rounds, CLOSED_ROUNDS) if offline else rounds
     make = partial(_universe, book, near, budget)
@@ -92,14 +102,16 @@ def attempt(
 
 
 def _universe(
-    book: Book, near: dict[str, str] | None, budget: Budget | None, machine: Machine, request: Request, *, closed: bool
+    book: Book, near: dict[str, str] | None, budget: Budget | None, machine: Machine, request: OpenRequest, *, closed: bool
 ) -> Universe:
     made = Universe(book, machine, request, near=near, closed=closed)
     made.budget = budget
     return made
 
 
-def _on_some_python(machine: Machine, request: Request, rounds: int, make: Callable[[Machine, Request], Universe]) -> Resolution | Failure:
+def _on_some_python(
+    machine: Machine, request: OpenRequest, rounds: int, make: Callable[[Machine, OpenRequest], Universe]
+) -> Resolution | Failure:
     """The answer on the machine's Python, or on the first that has one where that is unknown."""
     if machine.python is not None:
         return _attempt(make(machine, settle(request, machine)), rounds)
@@ -163,7 +175,7 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
     minimum, why = driver_minimum(pins)
     pip = pip_pins(pins, universe)
     return Resolution(
-        request=universe.request,
+        request=closed(universe.request),
         machine=universe.machine,
         pins=pins,
         builds=builds,

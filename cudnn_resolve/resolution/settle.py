@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.requirement.model import Request, Target
+    from cudnn_resolve.requirement.model import Target
+    from cudnn_resolve.resolution.opened import OpenRequest
 
 NO_TARGET = "no-target"
 """Code of the error where no target is for a machine."""
 
 
-def settle(request: Request, machine: Machine) -> Request:
+def settle(request: OpenRequest, machine: Machine) -> OpenRequest:
     """The request with the targets that are for this machine, whose Python is known.
 
     UsageError with the code `NO_TARGET` where none is left, InputError for a marker that compares what cannot be compared.
@@ -29,7 +30,8 @@ def settle(request: Request, machine: Machine) -> Request:
     if not request.conditional:
         return request
     environment = marker_environment(machine)
-    targets = merged((*request.targets, *(one for one in request.conditional if holds(one, environment))))
+    absent = tuple(one for one in request.conditional if not holds(one, environment))
+    targets = merged((*request.targets, *(one for one in request.conditional if one not in absent)))
     if not targets:
         first = request.conditional[0]
         raise UsageError(
@@ -39,7 +41,7 @@ def settle(request: Request, machine: Machine) -> Request:
             context=first.origin,
             hint="name one with -f, or another machine with --platform and --python-version",
         )
-    return replace(request, targets=targets, conditional=(), unsettled=request)
+    return replace(request, targets=targets, conditional=(), absent=absent, unsettled=request)
 
 
 def holds(target: Target, environment: Mapping[str, str]) -> bool:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build, ExtraRelease, WheelRelease
     from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.requirement.model import Request
     from cudnn_resolve.requirement.source import Direct, File, Listing
+    from cudnn_resolve.resolution.opened import OpenRequest
 
 
 _OF_ONE_FILE = ("metadata-", "file-")
@@ -33,7 +33,7 @@ _OF_ONE_FILE = ("metadata-", "file-")
 class Shelf:
     """All releases of pip packages that the matrix, the machine or an index knows, made once for each package."""
 
-    def __init__(self, book: Book, machine: Machine, request: Request) -> None:
+    def __init__(self, book: Book, machine: Machine, request: OpenRequest) -> None:
         self._book = book
         self._machine = machine
         self._source = request.source
@@ -434,7 +434,7 @@ def _order(release: Release) -> tuple[Version, bool, Version]:
     return Version(release.version.public), release.index == "default", release.version
 
 
-def shelf_of(book: Book, machine: Machine, request: Request) -> Shelf:
+def shelf_of(book: Book, machine: Machine, request: OpenRequest) -> Shelf:
     """The shelf for a machine, shared by all resolutions over one book for which it is the same; the last few are kept."""
     place = (machine.python_full, machine.free_threaded, machine.arch, machine.glibc)
     # A shelf holds what these identities are of, so that none is taken for another as long as it is kept.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Need, Request
+    from cudnn_resolve.resolution.opened import OpenRequest
 
 
 class Budget:
@@ -46,7 +47,7 @@ class Universe:
         self,
         book: Book,
         machine: Machine,
-        request: Request,
+        request: OpenRequest,
         *,
         near: dict[str, str] | None = None,
         wishes: Mapping[str, Sequence[SpecifierSet]] | None = None,

@@ -13,6 +13,7 @@ from packaging.version import Version
 
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.resolution.model import Failure, Resolution
+from cudnn_resolve.resolution.opened import opened
 from cudnn_resolve.resolution.resolve import attempt
 from tests.fake_source import FakeSource, Published, index_of
 from tests.worlds.load import facts, request, world
@@ -33,7 +34,7 @@ quick = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
 def solved(index: Index, wanted: list[str], locked: Mapping[str, str] | None = None) -> dict[str, str] | None:
     """Versions of the random packages in the resolution; None where there is none."""
-    found = attempt(BOOK, MACHINE, replace(request(BOOK, "north==2.0", extras=wanted), source=source_of(index), preferences=locked or {}))
+    found = attempt(BOOK, MACHINE, opened(replace(request(BOOK, "north==2.0", extras=wanted), preferences=locked or {}), source_of(index)))
     if isinstance(found, Failure):
         assert not found.exhausted
         return None

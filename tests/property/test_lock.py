@@ -269,7 +269,7 @@ def test_resolving_again_from_a_lock_changes_nothing_whatever_appears(
     assert again is not None
     assert outdated(lock, [again]) == ()
     assert lock_of(again).packages == lock.packages
-    assert satisfied(again)
+    assert satisfied(again, grown)
 
 
 def attempted(extras: tuple[str, ...], source: FakeSource, **more: Any) -> Answer | None:
@@ -279,13 +279,11 @@ def attempted(extras: tuple[str, ...], source: FakeSource, **more: Any) -> Answe
         return None
 
 
-def satisfied(found: Answer) -> bool:
+def satisfied(found: Answer, source: FakeSource) -> bool:
     """True where every pin meets every requirement of every other one, as their metadata have it; overrides aside."""
     here = {pin.name: pin for pin in found.resolution.pip}
-    source = found.resolution.request.source
     left = {(one.package, one.declared) for one in found.resolution.overrides}
     for pin in here.values():
-        assert source is not None
         assert pin.file is not None
         said = source.metadata(pin.name, pin.file)
         for line in said.requires if said is not None else ():

@@ -72,7 +72,7 @@ def test_packages_that_come_and_go_are_named() -> None:
 def test_a_release_that_was_withdrawn_is_named_as_such() -> None:
     lock = lock_of(answer("north==2.0", extras=("app",), source=index_of(BOOK, {"app": {"1.0": Published(), "0.9": Published()}})))
     source = index_of(BOOK, {"app": {"1.0": Published(yanked="it deletes files"), "0.9": Published()}})
-    (found,) = outdated(lock, [preferred(lock, "north==2.0", extras=("app",), source=source)])
+    (found,) = outdated(lock, [preferred(lock, "north==2.0", extras=("app",), source=source)], source)
 
     assert (found.what, found.locked, found.now) == ("app", "1.0", "0.9")
     assert found.because == "app 1.0 was withdrawn: it deletes files"
@@ -81,7 +81,7 @@ def test_a_release_that_was_withdrawn_is_named_as_such() -> None:
 def test_a_withdrawn_release_that_is_asked_for_by_its_version_is_said_to_be_one() -> None:
     lock = lock_of(answer("north==2.0", extras=("app==1.0",), source=index_of(BOOK, {"app": {"1.0": Published()}})))
     source = index_of(BOOK, {"app": {"1.0": Published(yanked="broken")}})
-    found = outdated(lock, [preferred(lock, "north==2.0", extras=("app==1.0",), source=source)])
+    found = outdated(lock, [preferred(lock, "north==2.0", extras=("app==1.0",), source=source)], source)
 
     assert short(found) == [("app 1.0", "offered", "withdrawn: broken")]
 

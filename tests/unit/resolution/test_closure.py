@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,10 +25,16 @@ from tests.worlds.load import facts, request, world
 BOOK = world()
 
 
-def asked(source: FakeSource, *extras: str, target: str = "north==2.0", machine: dict[str, Any] | None = None, **more: Any) -> Any:
+def asked(
+    source: FakeSource,
+    *extras: str,
+    target: str = "north==2.0",
+    machine: dict[str, Any] | None = None,
+    tell: Callable[[str], None] | None = None,
+    **more: Any,
+) -> Any:
     here = machine_of(facts(**(machine or {})), BOOK)
-    wanted = replace(request(BOOK, target, extras=extras), source=source, **more)
-    return resolve(BOOK, here, wanted)
+    return resolve(BOOK, here, replace(request(BOOK, target, extras=extras), **more), source, tell=tell)
 
 
 def pins(found: Resolution | Conflict) -> dict[str, PipPin]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cudnn_resolve.resolution import framework
+from cudnn_resolve.resolution.opened import opened
 from cudnn_resolve.resolution.universe import Universe
 from tests.worlds.load import machine, request, universe, world
 
@@ -38,7 +39,7 @@ def test_what_is_installed_comes_first() -> None:
     [("2.0", ["2.0", "2.0+cu118", "3.0", "1.0"]), ("1.0", ["1.0", "2.0", "2.0+cu118", "3.0"]), ("2.5", ["3.0", "2.0", "2.0+cu118", "1.0"])],
 )
 def test_the_nearest_release_first_where_one_is_left(near: str, expected: list[str]) -> None:
-    here = Universe(BOOK, machine(BOOK), request(BOOK, "north"), near={"north": near})
+    here = Universe(BOOK, machine(BOOK), opened(request(BOOK, "north")), near={"north": near})
 
     assert [one.payload.wheel_version for one in framework.framework_candidates(here, "north")] == expected
 

@@ -1,0 +1,38 @@
+"""A request while it is being resolved: the plain value, with what is open beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from cudnn_resolve.requirement.model import Request
+
+if TYPE_CHECKING:
+    from cudnn_resolve.requirement.source import Source
+
+
+class OpenRequest(Request, frozen=True, kw_only=True):
+    """A request with the indexes that it is resolved against. It never leaves this room: a resolution holds the plain request."""
+
+    source: Source | None = None
+    """The indexes that packages come from; None = the matrix alone is asked."""
+    tell: Callable[[str], None] | None = None
+    """Progress callback for slow searches."""
+    unsettled: OpenRequest | None = None
+    """The request before its markers were evaluated for a machine; None where it has none."""
+
+
+def opened(request: Request, source: Source | None = None, tell: Callable[[str], None] | None = None) -> OpenRequest:
+    """Put the request beside what is open; a request that is open already stays as it is."""
+    if isinstance(request, OpenRequest):
+        return request
+    return OpenRequest(**_fields(request), source=source, tell=tell)
+
+
+def closed(request: Request) -> Request:
+    """The plain request, as it can be written and read back."""
+    return Request(**_fields(request)) if isinstance(request, OpenRequest) else request
+
+
+def _fields(request: Request) -> dict[str, Any]:
+    return {name: getattr(request, name) for name in Request.__struct_fields__}
