@@ -69,6 +69,10 @@ class Book:
             raise KeyError(name)
         return self._keep("framework", found, self._framework)
 
+    def bounds(self, framework: str) -> tuple[row.Bound, ...]:
+        """The bounds of a framework, by its own name; none of its builds is read for them."""
+        return self._rows(f"framework/{framework}", "bound")
+
     def framework_of(self, distribution: str) -> str | None:
         """The framework that a distribution is: `tensorflow-gpu` is tensorflow; None for any other package."""
         return self._keep("distributions", None, lambda _: self._distributions()).get(_normalized(distribution))

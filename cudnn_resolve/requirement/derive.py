@@ -140,15 +140,13 @@ def accepts(target: Target, build: Build) -> bool:
     return target.specifier.contains(text, prereleases=target.pre or bool(target.specifier.prereleases))
 
 
-def derive(request: Request, companions: Iterable[str], applies: Callable[[str], bool]) -> Iterator[Need]:
-    """The needs at the root: each target, each further requirement that applies to the target, and what must move along."""
+def derive(request: Request, applies: Callable[[str], bool]) -> Iterator[Need]:
+    """The needs of the user's own words: each target, and each further requirement that applies to the machine."""
     for target in request.targets:
         yield target_need(target)
     for extra in request.extras:
         if not extra.constraint and applies(extra.text):
             yield from _extra_needs(extra.text, extra.origin)
-    for name in companions:
-        yield Need(f"pip:{name}", lambda _: True, name, "installed, and built for one version of the framework")
 
 
 def _extra_needs(text: str, origin: str) -> Iterator[Need]:

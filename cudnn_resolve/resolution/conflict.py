@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import UsageError
-from cudnn_resolve.requirement.derive import accepts, derive
+from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.resolution.condition import Condition, conditions
 from cudnn_resolve.resolution.family import apart, search
 from cudnn_resolve.resolution.model import Cause, Conflict, Failure, Rejection
@@ -100,7 +100,7 @@ _TOGETHER = 4
 
 def _failure(book: Book, machine: Machine, request: OpenRequest) -> Failure | None:
     universe = Universe(book, machine, request)
-    found = search(universe, list(derive(request, (), universe.shelf.applies)), ROUNDS)
+    found = search(universe, universe.root_needs(()), ROUNDS)
     return found if isinstance(found, Failure) else None
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.requirement.model import Need
 from cudnn_resolve.resolution import rule, runtime
+from cudnn_resolve.resolution.bound import direct_needs
 from cudnn_resolve.resolution.model import Candidate
 from cudnn_resolve.resolution.package import (
     abi_range,
@@ -19,7 +19,7 @@ from cudnn_resolve.resolution.package import (
     name_of,
     requirement_need,
 )
-from cudnn_resolve.resolution.release import Release, parse_requirement, parse_version
+from cudnn_resolve.resolution.release import Release, parse_version
 from cudnn_resolve.version import CudaVersion
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def build_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
         if apart and ((brought and (of is not None or build.delivery == "wheel")) or name.startswith("tensorrt")):
             continue
         yield requirement_need(universe, requirement, by=release, extra=of, who=who)
-    yield from bound_needs(universe, build)
+    yield from direct_needs(universe, release)
 
 
 def _who(release: Release, build: Build) -> str:
@@ -414,33 +414,3 @@ def library_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
 
 def _asked_extras(universe: Universe, build: Build) -> set[str]:
     return {extra for target in universe.request.targets if target.framework == build.framework for extra in target.extras}
-
-
-def bound_needs(universe: Universe, build: Build) -> Iterator[Need]:
-    """Needs that are true although the wheel's metadata does not say so, on packages that it requires anyway."""
-    version = parse_version(build.version)
-    wheel = universe.build_candidate(build)
-    if version is None or wheel is None:
-        return
-    # setuptools is counted in: what a framework requires (tensorboard) brings it where nothing else does.
-    there: set[str] = {"setuptools", *(canonicalize_name(one.name) for one, _ in universe.shelf.requirements(wheel.payload))}
-    there.update(universe.machine.pip)
-    for extra in universe.request.extras:
-        asked = parse_requirement(extra.text)
-        if asked is not None:
-            there.add(canonicalize_name(asked.name))
-    for bound in universe.book.framework(build.framework).bounds:
-        if bound.versions and not SpecifierSet(bound.versions).contains(version, prereleases=True):
-            continue
-        if bound.package not in (None, build.package):
-            continue
-        requirement = parse_requirement(bound.requirement)
-        if requirement is None or canonicalize_name(requirement.name) not in there:
-            continue
-        spec = requirement.specifier
-
-        def test(other: Candidate, spec: SpecifierSet = spec) -> bool:
-            return other.kind == "unlisted" or spec.contains(other.payload.version, prereleases=True)
-
-        because = f"{build.package} {build.version}: {bound.reason}"
-        yield Need(name_of(requirement.name), test, bound.requirement, because)

@@ -248,6 +248,12 @@ def _is_build(other: Candidate, release: Release) -> bool:
     return other.channel == "pip" and build.wheel == release.package and str(build.version) == release.text
 
 
+def companion_needs(universe: Universe, names: Iterable[str]) -> Iterator[Need]:
+    """The needs for installed packages that must move with a framework; pre-releases only where one is installed or asked for."""
+    for name in names:
+        yield Need(name_of(name), within(SpecifierSet(), universe), name, "installed, and built for one version of the framework")
+
+
 def requirement_need(
     universe: Universe, requirement: Requirement, *, by: Release, extra: str | None, who: str, binding: bool = True
 ) -> Need:
@@ -260,7 +266,7 @@ def requirement_need(
     own = universe.book.cuda_of(by.package, by.text) if component is not None and component.library == "nvjitlink" else None
     strict = universe.request.strict_pins and binding
     if component is None or strict:
-        return Need(full, _within(spec, universe), f"{requirement.name}{spec}" if str(spec) else requirement.name, because)
+        return Need(full, within(spec, universe), f"{requirement.name}{spec}" if str(spec) else requirement.name, because)
     lowest, test = abi_range(component, spec)
     text = f"{requirement.name}{lowest}" if lowest else requirement.name
 
@@ -341,8 +347,8 @@ def _contains(spec: SpecifierSet) -> Callable[[Version], bool]:
     return lambda version: spec.contains(version, prereleases=True)
 
 
-def _within(spec: SpecifierSet, universe: Universe) -> Callable[[Candidate], bool]:
-    """The test of a specifier; pre-releases only where it names one, withdrawn releases only where it pins one or they are installed."""
+def within(spec: SpecifierSet, universe: Universe) -> Callable[[Candidate], bool]:
+    """A test of candidates: pre-releases only where the specifier names one, withdrawn ones only where it pins or they are installed."""
     pinned = any(one.operator in ("==", "===") and not one.version.endswith(".*") for one in spec)
 
     def test(candidate: Candidate) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import UsageError
-from cudnn_resolve.requirement.derive import derive
+from cudnn_resolve.resolution.bound import with_bounds
 from cudnn_resolve.resolution.family import search
 from cudnn_resolve.resolution.model import (
     AptPin,
@@ -137,18 +137,18 @@ def _on_some_python(
 def _attempt(universe: Universe, rounds: int) -> Resolution | Failure:
     book, machine, request = universe.book, universe.machine, universe.request
     companions = installed_companions(book, machine, request)
-    found = search(universe, list(derive(request, companions, universe.shelf.applies)), rounds)
+    found = search(universe, universe.root_needs(companions), rounds)
     if isinstance(found, Solved):
         return assemble(*with_wishes(universe, found, companions, rounds), ())
     if not companions:
         return found
-    alone = search(universe, list(derive(request, (), universe.shelf.applies)), rounds)
+    alone = search(universe, universe.root_needs(()), rounds)
     if isinstance(alone, Failure):
         return alone
     kept: list[str] = []
     best = alone
     for name in companions:
-        with_ = search(universe, list(derive(request, [*kept, name], universe.shelf.applies)), rounds)
+        with_ = search(universe, universe.root_needs([*kept, name]), rounds)
         if isinstance(with_, Solved):
             kept.append(name)
             best = with_
@@ -167,7 +167,7 @@ def installed_companions(book: Book, machine: Machine, request: Request) -> tupl
 
 def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Resolution:
     """The resolution behind a solve."""
-    pins = solved.pins
+    pins = with_bounds(universe, solved.pins)
     builds = tuple(pins[f"framework:{target.framework}"].candidate.payload for target in universe.request.targets)
     runtime: Runtime | None = _shared(pins, "cuda")
     cudnn: CudnnBuild | None = _shared(pins, "cudnn")

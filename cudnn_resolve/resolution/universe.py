@@ -14,12 +14,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.requirement.derive import derive
 from cudnn_resolve.resolution import framework, package, runtime
+from cudnn_resolve.resolution.bound import bound_needs
 from cudnn_resolve.resolution.kept import Kept
 from cudnn_resolve.resolution.model import Candidate
 from cudnn_resolve.resolution.release import SDIST, Release, parse_requirement, specifier
@@ -131,6 +134,10 @@ class Universe:
             found = self._candidates[name] = Kept(self._make(name, kind, rest))
         return found
 
+    def root_needs(self, companions: Iterable[str]) -> list[Need]:
+        """What must hold whatever is chosen: the user's words, and that installed packages move along."""
+        return [*derive(self.request, self.shelf.applies), *package.companion_needs(self, companions)]
+
     def needs(self, candidate: Candidate) -> Iterator[Need]:
         """What a candidate needs, facts first, so that a candidate that does not suit the machine is dropped early.
 
@@ -150,11 +157,12 @@ class Universe:
             return runtime.cuda_needs(self, candidate)
         if candidate.kind == "cudnn":
             return runtime.cudnn_needs(self, candidate)
-        if candidate.kind == "pip":
-            if isinstance(candidate.payload, Release) and candidate.payload.build is not None and not candidate.extras:
-                return framework.build_needs(self, candidate)
+        if candidate.kind != "pip":
+            return iter(())
+        if candidate.extras:
             return package.package_needs(self, candidate)
-        return iter(())
+        its_own = framework.build_needs if candidate.payload.build is not None else package.package_needs
+        return chain(bound_needs(self, candidate.payload), its_own(self, candidate))
 
     def holds(self, framework: str) -> bool:
         """True where the environment has a distribution of the framework and what is installed is preferred."""

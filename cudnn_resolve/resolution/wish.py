@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from packaging.specifiers import SpecifierSet
 
-from cudnn_resolve.requirement.derive import derive
 from cudnn_resolve.resolution.family import search
 from cudnn_resolve.resolution.provider import is_late
 from cudnn_resolve.resolution.solve import Solved
@@ -32,7 +31,7 @@ def with_wishes(universe: Universe, found: Solved, companions: Sequence[str], ro
         return universe, found
     other = Universe(universe.book, universe.machine, universe.request, near=universe.near, wishes=wishes, closed=universe.closed)
     other.budget = universe.budget
-    answer = search(other, list(derive(universe.request, companions, other.shelf.applies)), rounds)
+    answer = search(other, other.root_needs(companions), rounds)
     better = isinstance(answer, Solved) and _frameworks(answer) == _frameworks(found) and _count(answer) < _count(found)
     return (other, answer) if better and isinstance(answer, Solved) else (universe, found)
 

@@ -8,6 +8,7 @@ import pytest
 
 from cudnn_resolve.resolution.chain import chain
 from cudnn_resolve.resolution.model import Conflict, Resolution
+from tests.fake_source import Published, index_of
 from tests.worlds.load import facts, gpu, outcome, request, world
 
 BOOK = world()
@@ -184,6 +185,33 @@ def test_companions_move_along() -> None:
     assert pins(found)["north-vision"] == "0.2"
     assert pins(found)["pillow"] == "10.0.0"
     assert not found.dropped
+
+
+@pytest.mark.parametrize(("pre", "expected"), [(False, "0.3"), (True, "0.4rc1")])
+def test_a_companion_moves_to_a_pre_release_only_where_those_count(expected: str, *, pre: bool) -> None:
+    vision = {"0.3": Published(("north==3.0",)), "0.4rc1": Published(("north==3.0",))}
+    held = {"pip": {"north": "2.0", "north-vision": "0.1"}}
+    found = chosen(
+        "north==3.0",
+        options={"source": index_of(BOOK, {"north-vision": vision}), "pre": pre},
+        driver={"version": "580.65.06"},
+        packages=held,
+    )
+
+    assert pins(found)["north-vision"] == expected
+
+
+def test_an_installed_pre_release_of_a_companion_stays() -> None:
+    vision = {"0.4rc1": Published(("north==3.0",)), "0.3": Published(("north==3.0",))}
+    held = {"pip": {"north": "3.0", "north-vision": "0.4rc1"}}
+    found = chosen(
+        "north==3.0",
+        options={"source": index_of(BOOK, {"north-vision": vision})},
+        driver={"version": "580.65.06"},
+        packages=held,
+    )
+
+    assert pins(found)["north-vision"] == "0.4rc1"
 
 
 def test_a_companion_without_a_fitting_release_is_left_and_named() -> None:

@@ -1,0 +1,119 @@
+"""Bounds of the matrix: what a framework needs of other packages although no metadata says so.
+
+A bound asks for no package. It holds for one that is in the environment, whoever brings it and whichever of the two is decided first:
+a release of the framework and a release outside the bound own a slot that only one of them can have. For what the framework
+requires itself, what is installed and what the user names, the bound is a plain requirement too, which explains itself better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from cudnn_resolve.requirement.model import Need
+from cudnn_resolve.resolution.model import Candidate, Pin, Reason
+from cudnn_resolve.resolution.package import name_of, within
+from cudnn_resolve.resolution.release import Release, parse_requirement
+from cudnn_resolve.resolution.solve import describe
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.row import Bound
+    from cudnn_resolve.resolution.universe import Universe
+
+
+class FrameworkBound(NamedTuple):
+    """A bound with its parts parsed."""
+
+    framework: str
+    bound: Bound
+    versions: SpecifierSet
+    requirement: Requirement
+
+    @property
+    def package(self) -> str:
+        """The package that is bounded."""
+        return canonicalize_name(self.requirement.name)
+
+    def is_of(self, book: Book, release: Release) -> bool:
+        """True for a release of the framework that has this bound."""
+        if book.framework_of(release.package) != self.framework or self.bound.package not in (None, release.package):
+            return False
+        return self.versions.contains(release.version, prereleases=True)
+
+    def allows(self, release: Release) -> bool:
+        """True for a release of the bounded package that is inside."""
+        return self.requirement.specifier.contains(release.version, prereleases=True)
+
+    def slot(self, owner: str, text: str, because: str) -> Need:
+        """The need for the slot that a bounded framework and a release outside the bound would both own."""
+        name = f"slot:{self.requirement} for {self.bound.package or self.framework} {self.versions}"
+        return Need(name, lambda other: other.payload == owner, text, because, payload=owner)
+
+
+def bound_needs(universe: Universe, release: Release) -> Iterator[Need]:
+    """The bounds that a release of a framework has, and those of frameworks that it does not keep itself."""
+    for one in _bounds(universe.book):
+        if one.is_of(universe.book, release):
+            yield one.slot("inside", str(one.requirement), _because(one, release))
+        elif one.package == release.package and not one.allows(release):
+            because = f"{release.package} {release.text} is not {one.requirement}: {one.bound.reason}"
+            yield one.slot("outside", f"no {one.bound.package or one.framework} {one.versions}", because)
+
+
+def direct_needs(universe: Universe, release: Release) -> Iterator[Need]:
+    """The bounds of a framework's release on packages that are there whatever else is chosen."""
+    # setuptools is counted in: what a framework requires (tensorboard) brings it where nothing else does.
+    there: set[str] = {"setuptools", *universe.machine.pip}
+    there.update(canonicalize_name(one.name) for one, _ in universe.shelf.requirements(release))
+    for extra in universe.request.extras:
+        asked = parse_requirement(extra.text)
+        if asked is not None:
+            there.add(canonicalize_name(asked.name))
+    for one in _bounds(universe.book):
+        if one.package in there and one.is_of(universe.book, release):
+            yield Need(name_of(one.package), within(one.requirement.specifier, universe), one.bound.requirement, _because(one, release))
+
+
+def with_bounds(universe: Universe, pins: dict[str, Pin]) -> dict[str, Pin]:
+    """The pins, those that a bound holds back with it among their reasons."""
+    out = dict(pins)
+    for pin in pins.values():
+        framework = pin.candidate
+        if not isinstance(framework.payload, Release) or framework.extras:
+            continue
+        for one in _bounds(universe.book):
+            name = name_of(one.package)
+            if name in out and one.is_of(universe.book, framework.payload):
+                out[name] = _with_reason(out[name], one, framework)
+    return out
+
+
+def _with_reason(pin: Pin, one: FrameworkBound, framework: Candidate) -> Pin:
+    because = _because(one, framework.payload)
+    if any(reason.because == because for reason in pin.reasons):
+        return pin
+    text = str(one.requirement)
+    reason = Reason(text=text, because=because, parent=describe(framework), parent_name=framework.name, name=pin.candidate.name)
+    return Pin(candidate=pin.candidate, reasons=(*pin.reasons, reason))
+
+
+def _because(one: FrameworkBound, release: Release) -> str:
+    return f"{release.package} {release.version.public}: {one.bound.reason}"
+
+
+def _bounds(book: Book) -> tuple[FrameworkBound, ...]:
+    """Every bound of every framework."""
+    return book.remember("bounds", None, lambda: tuple(_parsed(book)))
+
+
+def _parsed(book: Book) -> Iterator[FrameworkBound]:
+    for framework in book.frameworks():
+        for bound in book.bounds(framework):
+            requirement = parse_requirement(bound.requirement)
+            if requirement is not None:
+                yield FrameworkBound(framework, bound, SpecifierSet(bound.versions), requirement)
