@@ -75,4 +75,6 @@ def _verdict(validation: Validation, style: Style) -> str:
     counts = {status: sum(check.status == status for check in validation.checks) for status in _MARKS}
     words = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     status = validation.status
+    if status == "skipped":
+        words = f"nothing was computed on a GPU ({words})"
     return style(f"{status}: {words}", "bold", _MARKS[status][1] if status != "skipped" else "yellow")

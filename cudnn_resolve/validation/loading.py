@@ -9,12 +9,17 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.facts.model import CudnnCopy, Facts, Unknown
+from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Unknown
 from cudnn_resolve.validation.child import Told, one_line
 from cudnn_resolve.validation.model import Check, Status
 from cudnn_resolve.validation.subject import Subject
 from cudnn_resolve.version import CudnnVersion
 
+_DRIVER = re.compile(r"(lib(?:cuda|cudadebugger|nvcuvid|nvoptix|nvidia-[a-z0-9-]+|(?:GLX|EGL|vdpau)_nvidia)\.so[.\d]*): cannot open")
+"""What the loader says of a library that only a driver brings."""
+_MISSING = re.compile(r"\blib(\w+)\.so(?:\.(\d+))?[.\d]*: cannot open shared object file")
+_CUDA_WHEELS = {"cublas": "cublas", "cublasLt": "cublas", "cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc", "nvJitLink": "nvjitlink"}
+"""Libraries of CUDA that cuDNN needs, to the wheel that brings them."""
 _FOR_CPU = frozenset({"onnxruntime", "paddlepaddle", "tensorflow-cpu"})
 """Packages that have a sister for GPUs."""
 _CUDA = {"cudart": "CUDA runtime", "cublas": "cuBLAS", "cublasLt": "cuBLASLt"}
@@ -126,6 +131,17 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e6 else 0.0
 
 
+def missing_driver(text: str, facts: Facts) -> str:
+    """The library of the driver for want of which something failed on a machine without a driver; "" for any other failure."""
+    found = _DRIVER.search(text)
+    return found[1] if found and not isinstance(facts.driver, Driver) else ""
+
+
+def _skipped(check: Check, what: str) -> Check:
+    """A check that cannot be made without a driver, of which `what` is missing."""
+    return replace(check, status="skipped", observed=f"no driver: {what} comes with it", detail="", output=())
+
+
 def judge_loading(subject: Subject, told: Told, facts: Facts, *, has_gpu: bool, is_asked: bool = False) -> tuple[Check, ...]:
     """The checks of one framework alone in a process: import, kind of build, cuDNN, its parts, CUDA's libraries.
 
@@ -133,7 +149,9 @@ def judge_loading(subject: Subject, told: Told, facts: Facts, *, has_gpu: bool, 
     """
     seen = seen_in(told)
     if subject.module not in seen.imported:
-        return (_import_failed(subject, told),)
+        failed = _import_failed(subject, told)
+        what = missing_driver(told.failure, facts)
+        return (_skipped(failed, what) if what else failed,)
     version, seconds = seen.imported[subject.module]
     first = Check(
         id=f"{subject.name}/import",
@@ -184,7 +202,11 @@ def judge_order(pair: tuple[Subject, Subject], told: Told, facts: Facts) -> Chec
     missing = [one for one in pair if one.module not in seen.imported]
     if missing:
         why = f"{told.step}: {told.failure}" if told.step else told.failure or "ended without a word"
-        return Check(id=id_, status="failed", expected=wanted, observed=why, detail=f"{missing[0].name} is not served", output=told.output)
+        failed = Check(
+            id=id_, status="failed", expected=wanted, observed=why, detail=f"{missing[0].name} is not served", output=told.output
+        )
+        what = missing_driver(told.failure, facts)
+        return _skipped(failed, what) if what else failed
     checks = judge_cudnn("", pair, told, facts)
     bad = [check for check in checks if check.status in ("failed", "warning")]
     if not bad:
@@ -205,19 +227,25 @@ def judge_library(id_: str, told: Told, facts: Facts) -> tuple[Check, ...]:
         why = f"{told.step}: {told.failure}" if told.step else told.failure or "it does not say its version"
         alone = _is_outer([path.rpartition("/")[2] for path in seen.libraries if path.rpartition("/")[2].startswith("libcudnn")])
         detail = _PARTS_ELSEWHERE if alone else ""
-        return (Check(id=f"{id_}/load", status="failed", expected="it opens", observed=why, detail=detail, output=told.output),)
+        failed = Check(id=f"{id_}/load", status="failed", expected="it opens", observed=why, detail=detail, output=told.output)
+        what = missing_driver(told.failure, facts)
+        return (_skipped(failed, what) if what else failed,)
     opened = Check(id=f"{id_}/load", status="passed", expected="it opens", observed=f"{version} from {seen.homes(version)}")
-    return opened, _judge_parts(f"{id_}/parts", (), _loaded(told), facts)
+    return opened, *_judge_parts(f"{id_}/", (), _loaded(told), facts)
 
 
 def judge_cudnn(prefix: str, subjects: Sequence[Subject], told: Told, facts: Facts) -> tuple[Check, ...]:
     """Which cuDNN answers, whether it serves each of these frameworks, and whether all its parts are of one release."""
     seen = seen_in(told)
-    checks = tuple(_judge_version(f"{prefix}cudnn", subject, seen, told) for subject in subjects)
-    if not seen.cudnn_directories and not told.failure:
-        return checks
-    parts = _judge_parts(f"{prefix}cudnn-parts", subjects, _loaded(told), facts)
-    return *checks, parts, *_judge_compiler(f"{prefix}nvrtc", subjects, told)
+    checks = []
+    for subject in subjects:
+        check = _judge_version(f"{prefix}cudnn", subject, seen, told)
+        what = missing_driver(check.observed or "", facts) if check.status != "passed" else ""
+        checks.append(_skipped(check, what) if what else check)
+    if not seen.cudnn_directories and (not told.failure or missing_driver(told.failure, facts)):
+        return tuple(checks)
+    parts = _judge_parts(f"{prefix}cudnn-", subjects, _loaded(told), facts)
+    return *checks, *parts, *_judge_compiler(f"{prefix}nvrtc", subjects, told, facts)
 
 
 _COMPILES = "libnvrtc compiles a program"
@@ -229,15 +257,15 @@ def _loaded(told: Told) -> Told:
     return replace(told, failure="") if told.step == _COMPILES else told
 
 
-def _judge_compiler(id_: str, subjects: Sequence[Subject], told: Told) -> Iterator[Check]:
+def _judge_compiler(id_: str, subjects: Sequence[Subject], told: Told, facts: Facts) -> Iterator[Check]:
     """Whether the engines that compile at run time have a compiler; most convolutions do without them, and nothing else tells of it."""
     answer = told.last("compiler")
-    facts: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
+    told_of: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
     ended = bool(told.failure) and told.step == _COMPILES
-    if (not facts and not ended) or len(subjects) > 1:
+    if (not told_of and not ended) or len(subjects) > 1:
         return
-    name, how, path, why = (one_line(str(facts.get(key) or ""), 300) for key in ("name", "how", "path", "why"))
-    status = one_line(str(facts.get("status")), 20)
+    name, how, path, why = (one_line(str(told_of.get(key) or ""), 300) for key in ("name", "how", "path", "why"))
+    status = one_line(str(told_of.get("status")), 20)
     blank = Check(
         id=id_,
         framework=subjects[0].name if subjects else None,
@@ -248,9 +276,11 @@ def _judge_compiler(id_: str, subjects: Sequence[Subject], told: Told) -> Iterat
     warned = replace(blank, status="warning", detail=_WITHOUT_COMPILER)
     if ended:
         yield replace(warned, observed=f"{told.step}: {told.failure}", output=told.output)
+    elif not how and (what := missing_driver(why, facts)):
+        yield _skipped(blank, what)
     elif not how:
         yield replace(warned, observed=f"{name} cannot be opened: {why}")
-    elif facts.get("status") != 0:
+    elif told_of.get("status") != 0:
         detail = f"at status 7 its libnvrtc-builtins is missing or of another release; {_WITHOUT_COMPILER}"
         yield replace(warned, observed=f"{path or name} compiles nothing (status {status})", detail=detail)
     else:
@@ -297,7 +327,7 @@ def _judge_version(id_: str, subject: Subject, seen: Seen, told: Told) -> Check:
     return check("passed", observed, f"opened by {how}" if how else "")
 
 
-def _judge_parts(id_: str, subjects: Sequence[Subject], told: Told, facts: Facts) -> Check:
+def _judge_parts(prefix: str, subjects: Sequence[Subject], told: Told, facts: Facts) -> Iterator[Check]:
     """One release of all parts, from one directory, and all that a first convolution loads can be loaded."""
     seen = seen_in(told)
     faults = list(_split(seen, facts))
@@ -311,19 +341,27 @@ def _judge_parts(id_: str, subjects: Sequence[Subject], told: Told, facts: Facts
         faults += [f"{name} cannot be opened: {why}" for name, why in one.engines.items() if why]
     if told.failure:
         faults.append(f"{told.step}: {told.failure}" if told.step else told.failure)
+    without = [fault for fault in faults if missing_driver(fault, facts)]
+    faults = [fault for fault in faults if fault not in without]
     homes = {directory: names for there in seen.cudnn_directories.values() for directory, names in there.items()}
     count = sum(len(names) for names in homes.values())
     same = [one for one in faults if one.startswith(_SAME)]
     status: Status = "passed" if not faults else "warning" if len(same) == len(faults) else "failed"
-    return Check(
-        id=id_,
-        framework=subjects[0].name if len(subjects) == 1 else None,
+    framework = subjects[0].name if len(subjects) == 1 else None
+    yield Check(
+        id=f"{prefix}parts",
+        framework=framework,
         status=status,
         expected="all parts of one release, from one directory",
         observed="; ".join(faults) if faults else f"{count} part{'s' if count > 1 else ''} from {', '.join(homes)}",
-        detail=_remedy(homes, facts, seen) if faults else "",
+        detail=_remedy(homes, facts, seen, "\n".join([*faults, *told.output])) if faults else "",
         output=told.output if status == "failed" else (),
     )
+    if without:
+        names = ", ".join(fault.partition(" ")[0] for fault in without)
+        what = ", ".join(dict.fromkeys(missing_driver(fault, facts) for fault in without))
+        check = Check(id=f"{prefix}driver", framework=framework, status="skipped", expected=f"{names} opens")
+        yield replace(check, observed=f"no driver: {names} needs {what}, which comes with it")
 
 
 _SAME = "the same release twice"
@@ -394,8 +432,13 @@ def _is_one_release(releases: Sequence[str | None]) -> bool:
     return len(parts) == len(releases) and length > 2 and len({tuple(one[:length]) for one in parts}) == 1
 
 
-def _remedy(directories: Mapping[str, tuple[str, ...]], facts: Facts, seen: Seen) -> str:
+def _remedy(directories: Mapping[str, tuple[str, ...]], facts: Facts, seen: Seen, faults: str) -> str:
     """What to do about parts that do not belong together."""
+    missing = next((one for one in _MISSING.finditer(faults) if one[1] in _CUDA_WHEELS), None)
+    if missing is not None:
+        suffix = f"-cu{missing[2]}" if missing[2] in ("11", "12") else ""
+        name = missing[0].partition(":")[0]
+        return f"{name} is a library of CUDA, not of cuDNN: install nvidia-{_CUDA_WHEELS[missing[1]]}{suffix}, or that of the system"
     split = any(len(there) > 1 for there in seen.cudnn_directories.values())
     loader = None if isinstance(facts.loader, Unknown) else facts.loader
     led = [path for path in (loader.ld_library_path if loader else ()) if path.rstrip("/") in directories]

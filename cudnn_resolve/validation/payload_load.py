@@ -26,6 +26,9 @@ CHECKS = {
 }
 DESCRIPTORS = ["Tensor", "Convolution", "RNN"]
 """Each is made by another part of cuDNN, which is loaded for it; none needs a GPU."""
+DRIVER = re.compile(r"lib(cuda|cudadebugger|nvcuvid|nvoptix|nvidia-[a-z0-9-]+|(GLX|EGL|vdpau)_nvidia)\.so")
+"""Libraries that only a driver brings."""
+MISSING = re.compile(r"(lib[\w.+-]+\.so[.\d]*): cannot open shared object file")
 COMPILES = "libnvrtc compiles a program"
 ENGINES = ["engines_precompiled", "engines_runtime_compiled", "heuristic"]
 
@@ -240,7 +243,7 @@ def onnxruntime_opens(module: "Any", _framework: "dict[str, Any]") -> "str | Non
         return None
     # The provider itself cannot be opened outside of a session, and a session without a driver ends the process. It names no
     # directories: what it needs is searched for as any name is.
-    needed = [name for name in needs_of(provider) if LIBRARY.match(name)]
+    needed = [name for name in dynamic_of(provider)[0] if LIBRARY.match(name)]
     try:
         for name in needed:
             ctypes.CDLL(name)
@@ -254,12 +257,12 @@ def onnxruntime_opens(module: "Any", _framework: "dict[str, Any]") -> "str | Non
     return "what its CUDA provider needs"
 
 
-def needs_of(path: str) -> "list[str]":
-    """The names that a library needs (DT_NEEDED), of a 64-bit little-endian ELF file."""
+def dynamic_of(path: str) -> "tuple[list[str], list[str]]":
+    """The names that a library needs (DT_NEEDED) and its RUNPATH, of a 64-bit little-endian ELF file."""
     with open(path, "rb") as file:
         head = file.read(64)
         if head[:6] != b"\x7fELF\x02\x01":
-            return []
+            return [], []
         at, size, count = (
             struct.unpack_from("<Q", head, 32)[0],
             struct.unpack_from("<H", head, 54)[0],
@@ -278,7 +281,11 @@ def needs_of(path: str) -> "list[str]":
         home = next(row for row in rows if row[0] == 1 and row[2] <= address < row[2] + row[3])
         file.seek(home[1] + address - home[2])
         names = file.read(length)
-    return [names[value : names.find(b"\0", value)].decode("utf-8", "replace") for tag, value in tags if tag == 1]
+
+    def texts(*kinds: int) -> "list[str]":
+        return [names[value : names.find(b"\0", value)].decode("utf-8", "replace") for tag, value in tags if tag in kinds]
+
+    return texts(1), [entry for text in texts(15, 29) for entry in text.split(":")]
 
 
 def cupy_opens(_module: "Any", _framework: "dict[str, Any]") -> "str | None":
@@ -336,7 +343,9 @@ def ask_cudnn(path: str, tell: "Any") -> None:
     answer["cuda"] = cuda_text(cuda) if cuda else None
     tell("cudnn", answer)
     major = number // 10000 if number and number >= 90000 else (number or 0) // 1000
-    for part in CHECKS.get(major, []):
+    if major == 8 and not has_driver():
+        answer["engines"] = open_parts(path, tell)
+    for part in CHECKS.get(major, []) if not any(answer.get("engines", {}).values()) else []:
         function = getattr(library, "cudnn{}VersionCheck".format(part), None)
         if function is not None:
             tell("mapped", mapped())
@@ -358,22 +367,79 @@ def open_engines(major: int, tell: "Any") -> "dict[str, str]":
     graph = next((path for path in mapped() if os.path.basename(path).startswith("libcudnn_graph.so.{}".format(major))), None)
     if graph is None:
         return {}
-    # Their names are searched for as the loader does it for libcudnn_graph, whose RUNPATH is its own directory.
-    places = [entry for entry in os.environ.get("LD_LIBRARY_PATH", "").split(":") if entry] + [os.path.dirname(graph)]
-    found = {}
-    for part in ENGINES:
-        name = "libcudnn_{}.so.{}".format(part, major)
-        path = next((os.path.join(place, name) for place in places if os.path.exists(os.path.join(place, name))), None)
-        if path is None:
-            found[name] = "is in none of {}".format(", ".join(places))
+    names = ["libcudnn_{}.so.{}".format(part, major) for part in ENGINES]
+    return {name: why_closed(name, graph, tell) for name in names}
+
+
+def open_parts(path: str, tell: "Any") -> "dict[str, str]":
+    """By name why a part of cuDNN 8 cannot be opened; "" where it can.
+
+    Without a driver, some releases (8.5, 8.6) end the process when they open a part themselves: its initialization looks for libcuda.so
+    in vain, and cuDNN takes that error for its own. A part that is open already is not initialized again.
+    """
+    names = ["libcudnn_{}.so.8".format(part) for part in ("ops_infer", "ops_train", "cnn_infer", "cnn_train", "adv_infer", "adv_train")]
+    return {name: why_closed(name, path, tell) for name in names if found_in(places_for(path), name)}
+
+
+def has_driver() -> bool:
+    """True where the loader finds the library that every driver brings."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def why_closed(name: str, asker: str, tell: "Any") -> str:
+    """Why a library cannot be opened that another one would look for; "" where it can.
+
+    It is searched for as the loader does it for cuDNN's libraries, whose RUNPATH is their own directory.
+    """
+    places = places_for(asker)
+    path = found_in(places, name)
+    if path is None:
+        return "is in none of {}".format(", ".join(places))
+    tell("step", "open {}".format(name))
+    try:
+        ctypes.CDLL(path)
+    except OSError as error:
+        return (missing_besides(path, set()) if of_driver(error) else None) or str(error)[:1000]
+    return ""
+
+
+def places_for(asker: str, *runpath: str) -> "list[str]":
+    """The directories in which the loader looks for what a library needs, before those of the system."""
+    home = os.path.dirname(asker)
+    entries = [entry.replace("$ORIGIN", home).replace("${ORIGIN}", home) for entry in runpath or ("$ORIGIN",)]
+    return [entry for entry in (*os.environ.get("LD_LIBRARY_PATH", "").split(":"), *entries) if entry]
+
+
+def found_in(places: "list[str]", name: str) -> "str | None":
+    """The first file of that name."""
+    return next((os.path.join(place, name) for place in places if os.path.exists(os.path.join(place, name))), None)
+
+
+def of_driver(error: OSError) -> bool:
+    """True where the loader misses a library that the driver brings."""
+    missing = MISSING.search(str(error))
+    return missing is not None and DRIVER.match(missing.group(1)) is not None
+
+
+def missing_besides(path: str, seen: "set[str]") -> "str | None":
+    """What a library needs and the loader does not find, apart from libraries of the driver: it names only the first that it misses."""
+    seen.add(path)
+    needed, runpath = dynamic_of(path)
+    for name in needed:
+        there = found_in(places_for(path, *runpath), name) or name
+        if DRIVER.match(name) or there in seen:
             continue
-        tell("step", "open {}".format(name))
         try:
-            ctypes.CDLL(path)
-            found[name] = ""
+            ctypes.CDLL(there)
         except OSError as error:
-            found[name] = str(error)[:1000]
-    return found
+            why = str(error)[:1000] if not of_driver(error) else missing_besides(there, seen) if os.path.isabs(there) else None
+            if why:
+                return why
+    return None
 
 
 def size_of(library: "Any", name: str) -> "int | None":

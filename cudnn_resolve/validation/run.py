@@ -76,7 +76,7 @@ def validate(host: Host, facts: Facts, wish: Wish, known: Known, progress: Progr
             checks += judge_loading(subject, one, facts, has_gpu=bool(gpus), is_asked=bool(wish.frameworks))
         if wish.pinned is not None:
             checks += judge_against(wish.pinned, facts, subjects, told)
-        broken = {check.framework for check in checks if check.status == "failed"}
+        broken = {check.framework for check in checks if check.status == "failed" or (check.status == "skipped" and _is_import(check))}
         # What fails alone fails in company, too: that is said once.
         whole = [one for one in subjects if not one.is_cpu_build and one.name not in broken]
         checks += [judge_order(pair, one, facts) for pair, one in bench.orders(whole)]
@@ -169,6 +169,10 @@ class Floor(Struct, frozen=True, kw_only=True):
 
     def _judged(self, prefix: str, framework: str | None, runs: Sequence[Run], gpu: VisibleGpu) -> list[Check]:
         return list(judge_cases(prefix, framework, runs, gpu.index))
+
+
+def _is_import(check: Check) -> bool:
+    return check.id.endswith("/import")
 
 
 def _completed(subject: Subject, known: Known) -> Subject:

@@ -24,9 +24,12 @@ from cudnn_resolve.validation.model import Check, VisibleGpu
 from cudnn_resolve.validation.speed import judge_card
 from tests.functional.interpreters import interpreter, interpreters, make_environment
 from tests.native.convolution import GPU, computing_cudnn, working_libcuda, working_nvml
+from tests.native.cudnn import RUNPATH, build_cudnn, build_part
+from tests.native.template import compile_library
 
 THIS = f"{sys.version_info[0]}.{sys.version_info[1]}"
 CLASSES = ("conv1d", "conv2d", "conv3d", "conv2d-grouped", "conv2d-depthwise", "conv2d-strided", "conv2d-dilated", "conv2d-wide")
+MISSING = "{}: cannot open shared object file: No such file or directory"
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -70,7 +73,7 @@ def test_nothing_to_test_is_skipped(command: Command) -> None:
     assert code == 0
     assert "skipped  gpu: no NVIDIA driver" in out
     assert "none is installed in" in out
-    assert out.endswith("skipped: 2 skipped\n")
+    assert out.endswith("skipped: nothing was computed on a GPU (2 skipped)\n")
 
 
 def test_a_gpu_can_be_required(command: Command) -> None:
@@ -235,6 +238,51 @@ def test_junit_can_be_read(command: Command, stack: str) -> None:
     assert suite.get("failures") == "1" == str(len(failures))
     assert "is nan instead of" in failures[0].get("message", "")
     assert suite.get("tests") == str(len(suite.findall("testcase")))
+
+
+@pytest.mark.parametrize("chain", [False, True], ids=["needed", "needed by what is needed"])
+def test_what_only_the_driver_brings_is_skipped_without_one(command: Command, tmp_path: Path, *, chain: bool) -> None:
+    """As in cuDNN 9.28, whose engines that compile at run time need libcuda.so.1."""
+    folder = build_cudnn(tmp_path / "lib", "9.28.0.42")
+    away = working_libcuda(tmp_path / "away")
+    extra = compile_library("template.c", folder / "libextra.so.3", "libextra.so.3", "-Wl,--no-as-needed", *([str(away)] if chain else []))
+    needs = ("-Wl,--no-as-needed", *([] if chain else [str(away)]), str(extra), RUNPATH)
+    compile_library("template.c", folder / "libcudnn_engines_runtime_compiled.so.9", "libcudnn_engines_runtime_compiled.so.9", *needs)
+
+    def parts() -> dict[str, tuple[str, str]]:
+        checks = checks_of(command("--format", "json", LD_LIBRARY_PATH=str(folder))[1])
+        return {name.rpartition("/")[2]: (one["status"], one["observed"]) for name, one in checks.items() if name.startswith("cudnn/")}
+
+    told = parts()
+    assert {name: status for name, (status, _) in told.items()} == {"load": "passed", "parts": "passed", "driver": "skipped"}
+    assert told["driver"][1].startswith("no driver: libcudnn_engines_runtime_compiled.so.9 needs libcuda.so.1")
+    assert command(LD_LIBRARY_PATH=str(folder))[0] == 0
+    away.rename(folder / away.name)
+    assert {name: status for name, (status, _) in parts().items()} == {"load": "passed", "parts": "passed"}
+    (folder / away.name).unlink()
+    extra.unlink()
+    # That the driver is missing does not hide what else is.
+    assert parts()["parts"] == ("failed", f"libcudnn_engines_runtime_compiled.so.9 cannot be opened: {MISSING.format('libextra.so.3')}")
+
+
+def test_a_cudnn_8_that_ends_the_process_without_a_driver_is_whole(command: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "lib"
+    compile_library("standin_stale.c", folder / "libcudnn.so.8", "libcudnn.so.8", RUNPATH)
+    part = compile_library("standin_stale.c", folder / "libcudnn_cnn_infer.so.8", "libcudnn_cnn_infer.so.8", "-DPART")
+    for name in ("adv_infer", "adv_train", "cnn_train", "ops_infer", "ops_train"):
+        build_part(folder, name, "8.6.0.163")
+
+    code, out, _ = command("--format", "json", LD_LIBRARY_PATH=str(folder))
+
+    assert code == 0
+    assert {name: one["status"] for name, one in checks_of(out).items() if "cudnn/" in name} == {
+        "cudnn/libcudnn.so.8/load": "passed",
+        "cudnn/libcudnn.so.8/parts": "passed",
+    }
+    part.write_bytes(b"")
+    code, out, _ = command("--format", "json", LD_LIBRARY_PATH=str(folder))
+    assert code == 1
+    assert "libcudnn_cnn_infer.so.8 cannot be opened" in checks_of(out)["cudnn/libcudnn.so.8/parts"]["observed"]
 
 
 def test_output_goes_to_a_file(command: Command, tmp_path: Path) -> None:

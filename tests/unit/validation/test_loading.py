@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cudnn_resolve.facts.model import CudnnCopy, Facts
+from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts
 from cudnn_resolve.host.port import CommandResult
 from cudnn_resolve.validation.child import Told
 from cudnn_resolve.validation.loading import judge_library, judge_loading, judge_order, seen_in
@@ -350,3 +350,35 @@ def test_nothing_that_a_child_may_tell_upsets_the_judge(key: str, value: object)
 
     assert seen_in(told).imported["torch"][0] == "2.6.0"
     assert judged(TORCH, told, facts())["import"].status == "passed"
+
+
+NO_LIBCUDA = "libcuda.so.1: cannot open shared object file: No such file or directory"
+
+
+@pytest.mark.parametrize("driver", [None, Driver(version="550.54.15", cuda="12.4")], ids=["without a driver", "with one"])
+def test_what_only_the_driver_brings_is_no_fault_of_a_framework(driver: Driver | None) -> None:
+    paddle = subject("paddlepaddle-gpu", "paddle", version="3.0.0")
+    known = replace(facts(), driver=driver)
+    status = "failed" if driver else "skipped"
+    told = telling(("step", "import paddle"), ("failed", f"ImportError: {NO_LIBCUDA}"))
+
+    check = judged(paddle, told, known)["import"]
+
+    assert check.status == status
+    assert ("no driver: libcuda.so.1" in (check.observed or "")) == (driver is None)
+    assert judge_order((TORCH, paddle), told, known).status == status
+    imported = ("imported", ["cupy", "13.6.0", 1.0])
+    cupy = subject("cupy-cuda12x", "cupy", version="13.6.0")
+    expected = "warning" if driver else "skipped"
+    assert judged(cupy, telling(imported, ("unopened", ["cupy", f"ImportError: {NO_LIBCUDA}"])), known)["cudnn"].status == expected
+
+
+def test_a_missing_library_of_cuda_is_no_fault_of_cudnn() -> None:
+    lines = "Could not load library libcudnn_ops_infer.so.8. Error: libcublas.so.11: cannot open shared object file: No such file"
+    path = "/env/nvidia/cudnn/lib/libcudnn.so.8"
+    events = (("cudnn", {"path": path, "version": "8.6.0"}), ("libraries", {path: None}), ("step", "cudnnOpsInferVersionCheck()"))
+
+    checks = judge_library("cudnn/libcudnn.so.8", telling(*events, ("failed", "crashed"), stderr=lines), Facts(driver=None))
+
+    assert [check.status for check in checks] == ["passed", "failed"]
+    assert checks[1].detail.startswith("libcublas.so.11 is a library of CUDA, not of cuDNN: install nvidia-cublas-cu11")
