@@ -93,7 +93,7 @@ class Bench:
         self.module, self.numpy, self.shared = module, numpy, shared
         self.device = "cpu" if device == "cpu" else "cuda"
         # A build with cuDNN is linked against it; from 4.6.3 on there is none.
-        self.has_cudnn = bool(sys.modules["payload_run"].sibling("payload_load").cudnn_paths())
+        self.has_cudnn = bool(sys.modules["payload_run"].sibling("payload_library").cudnn_paths())
         self.before = sys.modules["payload_run"].sibling("payload_witness").parts()
 
     def witness(self, _case: "dict[str, Any]") -> "dict[str, Any]":

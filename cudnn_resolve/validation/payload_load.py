@@ -6,31 +6,12 @@ Tells, in this order: `step` before whatever may crash; for each framework `impo
 
 import ctypes
 import os
-import re
-import struct
 import sys
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-LIBRARY = re.compile(
-    r"lib(cudnn|cublasLt|cublas|cudart|cufft|curand|cusolver|cusparse|nvrtc|nvJitLink|nccl|cuda|nvidia-ml)(?:[_-][\w.-]*)?\.so(?:\.|$)"
-)
-CUDNN = re.compile(r"libcudnn(?:-[0-9a-f]{6,})?\.so(?:\.|$)")
-"""libcudnn itself: `libcudnn.so.9`, or as a wheel renames it `libcudnn-74a4c495.so.9.1.0`."""
-CHECKS = {
-    8: ["OpsInfer", "OpsTrain", "CnnInfer", "CnnTrain", "AdvInfer", "AdvTrain"],
-    9: ["Graph", "Ops", "Cnn", "Adv"],
-}
-DESCRIPTORS = ["Tensor", "Convolution", "RNN"]
-"""Each is made by another part of cuDNN, which is loaded for it; none needs a GPU."""
-DRIVER = re.compile(r"lib(cuda|cudadebugger|nvcuvid|nvoptix|nvidia-[a-z0-9-]+|(GLX|EGL|vdpau)_nvidia)\.so")
-"""Libraries that only a driver brings."""
-MISSING = re.compile(r"(lib[\w.+-]+\.so[.\d]*): cannot open shared object file")
-COMPILES = "libnvrtc compiles a program"
-ENGINES = ["engines_precompiled", "engines_runtime_compiled", "heuristic"]
 
 
 def run(question: "dict[str, Any]", tell: "Any") -> None:
@@ -40,35 +21,30 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
     if question.get("library"):
         tell("step", "open {}".format(question["library"]))
         for neighbour in sys.modules["payload_run"].sibling("payload_cudnn").neighbours(question["library"]):
-            quietly(lambda path: ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL), neighbour)
+            library().quietly(lambda path: ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL), neighbour)
         ctypes.CDLL(question["library"])
-    tell("mapped", mapped())
+    tell("mapped", library().mapped())
     for framework in question["frameworks"]:
         planned = framework.get("would_load")
         # Some open cuDNN only once they see a GPU; theirs is then opened as the loader would find it.
-        if planned and not any(soname_of(one) == soname_of(planned) for one in cudnn_paths()):
+        if planned and not any(library().soname_of(one) == library().soname_of(planned) for one in library().cudnn_paths()):
             tell("step", "open {}".format(planned))
             try:
                 ctypes.CDLL(planned)
                 tell("opened", [framework["module"], "by path"])
             except OSError as error:
                 tell("unopened", [framework["module"], str(error)[:1000]])
-    for path in cudnn_paths():
-        ask_cudnn(path, tell)
-    tell("libraries", {one: version_of(one, tell) for one in mapped()})
+    for path in library().cudnn_paths():
+        library().ask_cudnn(path, tell)
+    tell("libraries", {one: library().version_of(one, tell) for one in library().mapped()})
     # Last, for it calls what else may crash: newer ones open the driver's library.
-    for path in cudnn_paths()[:1]:
-        compile_for(path, tell)
+    for path in library().cudnn_paths()[:1]:
+        library().compile_for(path, tell)
 
 
-def compile_for(path: str, tell: "Any") -> None:
-    """Tells whether libnvrtc compiles, of the CUDA that this cuDNN was built with; up to 7 it calls none."""
-    library = handle_of(path)
-    number, cuda = size_of(library, "cudnnGetVersion"), size_of(library, "cudnnGetCudartVersion")
-    if number and cuda and number >= 8000:
-        tell("step", COMPILES)
-        tell("compiler", sys.modules["payload_run"].sibling("payload_nvrtc").ask(cuda // 1000, path, mapped()))
-        tell("libraries", {one: version_of(one, tell) for one in mapped()})
+def library() -> "Any":
+    """The payload that knows libraries."""
+    return sys.modules["payload_run"].sibling("payload_library")
 
 
 def load(framework: "dict[str, Any]", tell: "Any") -> None:
@@ -79,7 +55,7 @@ def load(framework: "dict[str, Any]", tell: "Any") -> None:
     module = __import__(name)
     tell("imported", [name, str(getattr(module, "__version__", "")), time.monotonic() - before])
     tell("step", "ask {} what it was built with".format(name))
-    tell("built", [name, quietly(BUILT.get(name, nothing), module) or {}])
+    tell("built", [name, library().quietly(BUILT.get(name, nothing), module) or {}])
     opener = OPENERS.get(name)
     if opener is None:
         return
@@ -91,14 +67,6 @@ def load(framework: "dict[str, Any]", tell: "Any") -> None:
     else:
         if how:
             tell("opened", [name, how])
-
-
-def quietly(call: "Any", module: "Any") -> "Any":
-    """What the call gives; None where it fails."""
-    try:
-        return call(module)
-    except Exception:
-        return None
 
 
 # --- what a framework was built with: {"cuda": "12.4", "cudnn": "9.1.0"}, a key left out where it does not say ---
@@ -116,7 +84,7 @@ def torch_built(module: "Any") -> "dict[str, Any]":
         built["device"] = "rocm"
     compiled = import_named("torch._C").__dict__["_cudnn"].getCompileVersion() if built["cuda"] else None
     if compiled:
-        built["cudnn"] = dotted(compiled)
+        built["cudnn"] = library().dotted(compiled)
     return built
 
 
@@ -135,16 +103,16 @@ def jax_built(_module: "Any") -> "dict[str, Any]":
         return {"device": "cpu"}
     built = {"device": "cuda"}
     for key, name in (("cuda", "cuda_runtime_build_version"), ("cudnn", "cudnn_build_version")):
-        number = quietly(lambda one, name=name: int(getattr(one, name)()), versions)
+        number = library().quietly(lambda one, name=name: int(getattr(one, name)()), versions)
         if number:
-            built[key] = cuda_text(number) if key == "cuda" else cudnn_text(number)
+            built[key] = library().cuda_text(number) if key == "cuda" else library().cudnn_text(number)
     return built
 
 
 def jax_versions() -> "Any":
     """The module of versions; None in a build for the CPU."""
     for name in ("jax_cuda13_plugin._versions", "jax_cuda12_plugin._versions", "jaxlib.cuda._versions"):
-        module = quietly(import_named, name)
+        module = library().quietly(import_named, name)
         if module is not None:
             return module
     return None
@@ -165,14 +133,14 @@ def onnxruntime_built(module: "Any") -> "dict[str, Any]":
 def cupy_built(module: "Any") -> "dict[str, Any]":
     """CuPy's own words."""
     built = {"device": "cuda"}
-    number = quietly(lambda one: int(one.cuda.runtime.CUDA_VERSION), module) or quietly(
+    number = library().quietly(lambda one: int(one.cuda.runtime.CUDA_VERSION), module) or library().quietly(
         lambda one: int(one.cuda.get_build_version()), module
     )
     if number:
-        built["cuda"] = cuda_text(number)
-    cudnn = quietly(lambda one: int(one.cuda.cudnn.get_build_version()), module)
+        built["cuda"] = library().cuda_text(number)
+    cudnn = library().quietly(lambda one: int(one.cuda.cudnn.get_build_version()), module)
     if cudnn and cudnn > 0:
-        built["cudnn"] = cudnn_text(cudnn)
+        built["cudnn"] = library().cudnn_text(cudnn)
     return built
 
 
@@ -212,11 +180,11 @@ def tensorflow_opens(module: "Any", framework: "dict[str, Any]") -> "str | None"
     name = framework.get("soname")
     if not name:
         return None
-    before = set(mapped())
+    before = set(library().mapped())
     try:
         module.load_op_library(name)
     except Exception:
-        if set(mapped()) == before:
+        if set(library().mapped()) == before:
             raise
     return "TensorFlow's own loader"
 
@@ -227,7 +195,7 @@ def jax_opens(_module: "Any", framework: "dict[str, Any]") -> "str | None":
         plugin = import_named("jax_plugins." + framework["plugin"])
         preload = getattr(plugin, "_load_nvidia_libraries", None) or getattr(plugin, "_load", None)
         if preload is not None:
-            quietly(lambda _one: preload(), None)
+            library().quietly(lambda _one: preload(), None)
     versions = jax_versions()
     if versions is None:
         return None
@@ -243,7 +211,7 @@ def onnxruntime_opens(module: "Any", _framework: "dict[str, Any]") -> "str | Non
         return None
     # The provider itself cannot be opened outside of a session, and a session without a driver ends the process. It names no
     # directories: what it needs is searched for as any name is.
-    needed = [name for name in dynamic_of(provider)[0] if LIBRARY.match(name)]
+    needed = [name for name in library().dynamic_of(provider)[0] if library().LIBRARY.match(name)]
     try:
         for name in needed:
             ctypes.CDLL(name)
@@ -255,37 +223,6 @@ def onnxruntime_opens(module: "Any", _framework: "dict[str, Any]") -> "str | Non
             ctypes.CDLL(name)
         return "onnxruntime.preload_dlls()"
     return "what its CUDA provider needs"
-
-
-def dynamic_of(path: str) -> "tuple[list[str], list[str]]":
-    """The names that a library needs (DT_NEEDED) and its RUNPATH, of a 64-bit little-endian ELF file."""
-    with open(path, "rb") as file:
-        head = file.read(64)
-        if head[:6] != b"\x7fELF\x02\x01":
-            return [], []
-        at, size, count = (
-            struct.unpack_from("<Q", head, 32)[0],
-            struct.unpack_from("<H", head, 54)[0],
-            struct.unpack_from("<H", head, 56)[0],
-        )
-        file.seek(at)
-        table = file.read(size * count)
-        # Kind, offset in the file, address and size of each segment.
-        rows = [struct.unpack_from("<I4xQQ8xQ", table, size * index) for index in range(count)]
-        dynamic = next(row for row in rows if row[0] == 2)
-        file.seek(dynamic[1])
-        content = file.read(dynamic[3])
-        tags = [struct.unpack_from("<qQ", content, offset) for offset in range(0, len(content) - 15, 16)]
-        address = next(value for tag, value in tags if tag == 5)
-        length = next(value for tag, value in tags if tag == 10)
-        home = next(row for row in rows if row[0] == 1 and row[2] <= address < row[2] + row[3])
-        file.seek(home[1] + address - home[2])
-        names = file.read(length)
-
-    def texts(*kinds: int) -> "list[str]":
-        return [names[value : names.find(b"\0", value)].decode("utf-8", "replace") for tag, value in tags if tag in kinds]
-
-    return texts(1), [entry for text in texts(15, 29) for entry in text.split(":")]
 
 
 def cupy_opens(_module: "Any", _framework: "dict[str, Any]") -> "str | None":
@@ -300,241 +237,6 @@ OPENERS = {
     "jax": jax_opens,
     "onnxruntime": onnxruntime_opens,
     "cupy": cupy_opens,
-}
-
-
-# --- what the process holds ---
-
-
-def mapped() -> "list[str]":
-    """Paths of the CUDA libraries that this process has mapped, links resolved."""
-    found = set()
-    with open("/proc/self/maps", errors="surrogateescape") as lines:
-        for line in lines:
-            path = line.rstrip("\n").split(None, 5)[5:]
-            if path and path[0].startswith("/") and LIBRARY.match(os.path.basename(path[0])):
-                found.add(path[0].encode("utf-8", "backslashreplace").decode("utf-8"))
-    return sorted(found)
-
-
-def cudnn_paths() -> "list[str]":
-    """Every libcudnn that the process holds, without its parts."""
-    return [path for path in mapped() if CUDNN.match(os.path.basename(path))]
-
-
-def soname_of(path: str) -> str:
-    """The major in a file name, `9` for libcudnn.so.9.1.0."""
-    return os.path.basename(path).partition(".so.")[2].partition(".")[0]
-
-
-def handle_of(path: str) -> "Any":
-    """The library as the process already holds it; nothing is loaded for this."""
-    return ctypes.CDLL(path, mode=getattr(os, "RTLD_NOLOAD", 4) | getattr(os, "RTLD_LAZY", 1))
-
-
-def ask_cudnn(path: str, tell: "Any") -> None:
-    """Tells what cuDNN answers about itself, and makes it load the parts that a first convolution loads."""
-    library = handle_of(path)
-    answer = {"path": path, "checks": {}, "descriptors": {}}  # type: dict[str, Any]
-    tell("step", "cudnnGetVersion()")
-    number = size_of(library, "cudnnGetVersion")
-    answer["version"] = cudnn_text(number) if number else None
-    cuda = size_of(library, "cudnnGetCudartVersion")
-    answer["cuda"] = cuda_text(cuda) if cuda else None
-    tell("cudnn", answer)
-    major = number // 10000 if number and number >= 90000 else (number or 0) // 1000
-    if major == 8 and not has_driver():
-        answer["engines"] = open_parts(path, tell)
-    for part in CHECKS.get(major, []) if not any(answer.get("engines", {}).values()) else []:
-        function = getattr(library, "cudnn{}VersionCheck".format(part), None)
-        if function is not None:
-            tell("mapped", mapped())
-            tell("step", "cudnn{}VersionCheck()".format(part))
-            answer["checks"][part] = int(function())
-    for part in DESCRIPTORS:
-        function = getattr(library, "cudnnCreate{}Descriptor".format(part), None)
-        if function is not None:
-            tell("step", "cudnnCreate{}Descriptor()".format(part))
-            answer["descriptors"][part] = int(function(ctypes.byref(ctypes.c_void_p())))
-    tell("cudnn", answer)
-    if major >= 9:
-        answer["engines"] = open_engines(major, tell)
-    tell("cudnn", answer)
-
-
-def open_engines(major: int, tell: "Any") -> "dict[str, str]":
-    """By name why an engine library, which the first convolution would load, cannot be opened; "" where it can."""
-    graph = next((path for path in mapped() if os.path.basename(path).startswith("libcudnn_graph.so.{}".format(major))), None)
-    if graph is None:
-        return {}
-    names = ["libcudnn_{}.so.{}".format(part, major) for part in ENGINES]
-    return {name: why_closed(name, graph, tell) for name in names}
-
-
-def open_parts(path: str, tell: "Any") -> "dict[str, str]":
-    """By name why a part of cuDNN 8 cannot be opened; "" where it can.
-
-    Without a driver, some releases (8.5, 8.6) end the process when they open a part themselves: its initialization looks for libcuda.so
-    in vain, and cuDNN takes that error for its own. A part that is open already is not initialized again.
-    """
-    names = ["libcudnn_{}.so.8".format(part) for part in ("ops_infer", "ops_train", "cnn_infer", "cnn_train", "adv_infer", "adv_train")]
-    return {name: why_closed(name, path, tell) for name in names if found_in(places_for(path), name)}
-
-
-def has_driver() -> bool:
-    """True where the loader finds the library that every driver brings."""
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return False
-    return True
-
-
-def why_closed(name: str, asker: str, tell: "Any") -> str:
-    """Why a library cannot be opened that another one would look for; "" where it can.
-
-    It is searched for as the loader does it for cuDNN's libraries, whose RUNPATH is their own directory.
-    """
-    places = places_for(asker)
-    path = found_in(places, name)
-    if path is None:
-        return "is in none of {}".format(", ".join(places))
-    tell("step", "open {}".format(name))
-    try:
-        ctypes.CDLL(path)
-    except OSError as error:
-        return (missing_besides(path, set()) if of_driver(error) else None) or str(error)[:1000]
-    return ""
-
-
-def places_for(asker: str, *runpath: str) -> "list[str]":
-    """The directories in which the loader looks for what a library needs, before those of the system."""
-    home = os.path.dirname(asker)
-    entries = [entry.replace("$ORIGIN", home).replace("${ORIGIN}", home) for entry in runpath or ("$ORIGIN",)]
-    return [entry for entry in (*os.environ.get("LD_LIBRARY_PATH", "").split(":"), *entries) if entry]
-
-
-def found_in(places: "list[str]", name: str) -> "str | None":
-    """The first file of that name."""
-    return next((os.path.join(place, name) for place in places if os.path.exists(os.path.join(place, name))), None)
-
-
-def of_driver(error: OSError) -> bool:
-    """True where the loader misses a library that the driver brings."""
-    missing = MISSING.search(str(error))
-    return missing is not None and DRIVER.match(missing.group(1)) is not None
-
-
-def missing_besides(path: str, seen: "set[str]") -> "str | None":
-    """What a library needs and the loader does not find, apart from libraries of the driver: it names only the first that it misses."""
-    seen.add(path)
-    needed, runpath = dynamic_of(path)
-    for name in needed:
-        there = found_in(places_for(path, *runpath), name) or name
-        if DRIVER.match(name) or there in seen:
-            continue
-        try:
-            ctypes.CDLL(there)
-        except OSError as error:
-            why = str(error)[:1000] if not of_driver(error) else missing_besides(there, seen) if os.path.isabs(there) else None
-            if why:
-                return why
-    return None
-
-
-def size_of(library: "Any", name: str) -> "int | None":
-    """What a function without arguments returns as a size_t; None where there is no such function."""
-    function = getattr(library, name, None)
-    if function is None:
-        return None
-    function.restype = ctypes.c_size_t
-    return int(function())
-
-
-def version_of(path: str, tell: "Any") -> "str | None":
-    """What a CUDA library says of its version; None where it cannot be asked without a GPU."""
-    kind = LIBRARY.match(os.path.basename(path))
-    asker = ASKERS.get(kind.group(1)) if kind else None
-    if asker is None:
-        return None
-    tell("step", "ask {} for its version".format(os.path.basename(path)))
-    version = quietly(asker, handle_of(path))
-    return str(version) if version else None
-
-
-def by_property(function: str) -> "Any":
-    """An asker of libraries that tell major, minor and patch one by one."""
-
-    def ask(library: "Any") -> str:
-        numbers = []
-        for which in range(3):
-            value = ctypes.c_int(-1)
-            if getattr(library, function)(which, ctypes.byref(value)) != 0:
-                raise ValueError(function)
-            numbers.append(value.value)
-        return dotted(numbers)
-
-    return ask
-
-
-def by_number(function: str, text: "Any") -> "Any":
-    """An asker of libraries that tell one encoded number."""
-
-    def ask(library: "Any") -> str:
-        value = ctypes.c_int(-1)
-        if getattr(library, function)(ctypes.byref(value)) != 0 or value.value <= 0:
-            raise ValueError(function)
-        return str(text(value.value))
-
-    return ask
-
-
-def by_pair(function: str) -> "Any":
-    """An asker of libraries that tell major and minor at once."""
-
-    def ask(library: "Any") -> str:
-        major, minor = ctypes.c_int(-1), ctypes.c_int(-1)
-        if getattr(library, function)(ctypes.byref(major), ctypes.byref(minor)) != 0:
-            raise ValueError(function)
-        return dotted([major.value, minor.value])
-
-    return ask
-
-
-def nccl_text(number: int) -> str:
-    """The version behind NCCL's number: 2708 is 2.7.8, 22105 is 2.21.5."""
-    return dotted(
-        [number // 10000, number % 10000 // 100, number % 100] if number >= 10000 else [number // 1000, number % 1000 // 100, number % 100]
-    )
-
-
-def cuda_text(number: int) -> str:
-    """The version behind CUDA's number: 12040 is 12.4."""
-    return dotted([number // 1000, number % 1000 // 10])
-
-
-def cudnn_text(number: int) -> str:
-    """The version behind cuDNN's number: 90100 is 9.1.0, 8904 is 8.9.4."""
-    return dotted(
-        [number // 10000, number % 10000 // 100, number % 100] if number >= 90000 else [number // 1000, number % 1000 // 100, number % 100]
-    )
-
-
-def dotted(numbers: "Any") -> str:
-    """`9.1.0` from (9, 1, 0)."""
-    return ".".join(str(int(number)) for number in numbers)
-
-
-ASKERS = {
-    "cublas": by_property("cublasGetProperty"),
-    "cudart": by_number("cudaRuntimeGetVersion", cuda_text),
-    "cufft": by_property("cufftGetProperty"),
-    "curand": by_property("curandGetProperty"),
-    "cusolver": by_property("cusolverGetProperty"),
-    "cusparse": by_property("cusparseGetProperty"),
-    "nvrtc": by_pair("nvrtcVersion"),
-    "nvJitLink": by_pair("nvJitLinkVersion"),
-    "nccl": by_number("ncclGetVersion", nccl_text),
 }
 
 

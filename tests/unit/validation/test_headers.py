@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cudnn_resolve.validation import payload_card, payload_cudnn, payload_load
+from cudnn_resolve.validation import payload_card, payload_cudnn, payload_library
 from cudnn_resolve.validation.crowd import EXCLUSIVE
 
 CUDNN = (
@@ -100,8 +100,8 @@ def test_every_function_of_cudnn_takes_what_it_is_given(wheel: tuple[str, str]) 
 
     assert {name: told.prototypes.get(name) for name in payload_cudnn.PROTOTYPES} == payload_cudnn.PROTOTYPES
     assert told.macros["CUDNN_MAJOR"] == wheel[1][0]
-    parts = [f"cudnn{part}VersionCheck" for part in payload_load.CHECKS[int(wheel[1][0])]]
-    made = [f"cudnnCreate{kind}Descriptor" for kind in payload_load.DESCRIPTORS]
+    parts = [f"cudnn{part}VersionCheck" for part in payload_library.CHECKS[int(wheel[1][0])]]
+    made = [f"cudnnCreate{kind}Descriptor" for kind in payload_library.DESCRIPTORS]
     assert {name: told.prototypes.get(name) for name in (*parts, *made)} == {**dict.fromkeys(parts, ""), **dict.fromkeys(made, "p")}
 
 
