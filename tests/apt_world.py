@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from cudnn_resolve.planning.model import AptRepository
 from tests.gpg_home import gpg_home
 
 NEEDED = ("apt-get", "apt-mark", "apt-config", "dpkg", "dpkg-deb", "gpg", "gpgv")
@@ -75,12 +76,6 @@ class AptWorld:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._gpg("--yes", "--output", str(path), "--export", key)
 
-    def plain_key(self, armoured: Path) -> bytes:
-        """A key without its armour."""
-        path = self.base / "plain.gpg"
-        self._gpg("--yes", "--output", str(path), "--dearmor", str(armoured))
-        return path.read_bytes()
-
     def package(
         self,
         name: str,
@@ -96,7 +91,7 @@ class AptWorld:
         tree = self.base / "build" / f"{name}-{version}"
         shutil.rmtree(tree, ignore_errors=True)
         (tree / "DEBIAN").mkdir(parents=True)
-        architecture = "all" if name == "cuda-keyring" else "amd64"
+        architecture = "amd64"
         control = f"Package: {name}\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: a test\nDescription: a stand-in\n"
         control += f"Depends: {depends}\n" if depends else ""
         control += f"Conflicts: {conflicts}\n" if conflicts else ""
@@ -139,22 +134,15 @@ class AptWorld:
         return f"deb {option}file:{self.repository} ./\n"
 
     def know(self) -> None:
-        """The repository and its key are known, as after cuda-keyring."""
+        """The repository and its key are known, as the system's own."""
         self.export(self.key, self.keyring)
         (self.root / "etc/apt/sources.list.d/cuda-standin.list").write_text(self.entry())
 
-    def keyring_package(self) -> Path:
-        """cuda-keyring, which makes the repository known."""
-        path = self.base / "key.gpg"
-        self.export(self.key, path)
-        target = self.package(
-            "cuda-keyring", "1.1-1", files={"etc/apt/sources.list.d/cuda-standin.list": self.entry()}, folder=self.base / "keyrings"
-        )
-        tree = self.base / "build" / "cuda-keyring-1.1-1"
-        (tree / "usr/share/keyrings").mkdir(parents=True)
-        shutil.copy(path, tree / "usr/share/keyrings/cuda-archive-keyring.gpg")
-        subprocess.run(["dpkg-deb", "--root-owner-group", "-b", str(tree), str(target)], check=True, capture_output=True)
-        return target
+    def unknown(self, key: str | None = None) -> AptRepository:
+        """The repository as the matrix describes it, with its public key beside its packages; `key` publishes another one."""
+        path = self.repository / "standin.pub"
+        self._gpg("--yes", "--armor", "--output", str(path), "--export", key or self.key)
+        return AptRepository(name="standin", url=f"{self.repository.as_uri()}/", key_url=path.as_uri(), fingerprint=self.key)
 
     def tear(self, name: str, *, renamed: int = 0) -> None:
         """Lets dpkg be killed while it unpacks the third file of that package; `renamed` of them are in their place by then."""

@@ -164,7 +164,7 @@ class System:
         world.package("cuda-libraries-12-2", "12.2.2-1", depends="cuda-cudart-12-2 (>= 12.2.140)")
         world.package("cuda-cudart-12-2", "12.2.140-1")
         world.keyring = Path("/usr/share/keyrings/cuda-archive-keyring.gpg")
-        deb = world.keyring_package()
+        repository = world.unknown()
         world.publish()
         self.tables.mkdir()
         (self.tables / "apt").mkdir()
@@ -172,16 +172,16 @@ class System:
         name = f"{release['ID']}{release['VERSION_ID']}".replace('"', "")
         (self.tables / "apt" / "repository.toml").write_text(
             f'origin = "authored"\nrepository = [{{ os = "{name}", name = "standin", arch = "{os.uname().machine}", '
-            f'url = "{deb.parent.as_uri()}/", keyring = "{deb.name}", key = "3bf863cc", source = "a" }}]\n'
+            f'url = "{repository.url}", key_file = "standin.pub", key = "{repository.fingerprint}", source = "a" }}]\n'
             '[source.a]\nwhere = "a test"\nread = "2026-11-21"\n'
         )
         self._mount(self._prepared)
-        self._prepare(world, deb)
+        self._prepare(world)
         self._unmount(self.root)
         self._below = f"{self._prepared}:/"
         self._overlay(self._before, f"lowerdir={self._below}")
 
-    def _prepare(self, world: AptWorld, deb: Path) -> None:
+    def _prepare(self, world: AptWorld) -> None:
         """An older cuDNN that is held, half of it by itself; then the repository is forgotten."""
         lists = self.root / "etc/apt/sources.list.d"
         for path in (self.root / "etc/apt/sources.list", *lists.iterdir()):
@@ -195,7 +195,7 @@ class System:
         ):
             done = subprocess.run(["chroot", str(self.root), *words.split()], capture_output=True, text=True, check=False)
             if done.returncode:
-                raise RuntimeError(f"{words}: {done.stdout}{done.stderr} {deb}")
+                raise RuntimeError(f"{words}: {done.stdout}{done.stderr}")
         (lists / "standin.list").unlink()
         (lists / "cuda.list").write_text(_STALE)
         shutil.rmtree(self.root / "var/lib/apt/lists")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.rpm import rpm_commands
 from cudnn_resolve.execution.task import APT_NAME, APT_VERSION
+from cudnn_resolve.facts.os_release import parse_os_release
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.port import Host, which
 from cudnn_resolve.host.tool import Tooling, ToolResult, run_tool
@@ -18,10 +19,12 @@ from cudnn_resolve.host.tool import Tooling, ToolResult, run_tool
 if TYPE_CHECKING:
     from cudnn_resolve.execution.task import SystemPackage, Task
 
-OLD_KEY = "7FA2AF80"
-"""The key with which NVIDIA signed until April 2022; it was revoked. Source: NVIDIA's notice on rotated repository keys."""
-NEW_KEYS = ("3BF863CC", "8793F200")
-"""The keys with which it signs now, the second one for Debian 13."""
+KEYRING = "usr/share/keyrings/cuda-archive-keyring.gpg"
+"""Where the key of NVIDIA's repositories lies, below apt's root; the package `cuda-keyring` has it there too, so that the two never
+contradict one another."""
+_KEYS = ("7FA2AF80", "3BF863CC", "8793F200")
+"""Ends of the keys with which NVIDIA signed until April 2022 (revoked since), signs now, and signs for Debian 13. Source: NVIDIA's notice
+on rotated repository keys."""
 _TIMEOUT_SECONDS = 120.0
 _OPTIONS = ("-y", "-q", "--no-install-recommends", "-o", "Dpkg::Use-Pty=0", "-o", "APT::Install-Suggests=0", "-o", "DPkg::Lock::Timeout=60")
 _LINE = re.compile(r"^(Inst|Remv|Purg) (\S+)(?: \[([^\]]*)\])?(?: \((\S+))?", re.MULTILINE)
@@ -53,6 +56,10 @@ class Apt(Struct, frozen=True, kw_only=True):
         handed = [f"{name}={self.environ[name]}" for name in ("APT_CONFIG", "DEBIAN_FRONTEND") if name in self.environ]
         return (*self.sudo, *(("env", *handed) if handed else ()), *words)
 
+    def has(self, program: str) -> bool:
+        """Return whether a program is on the PATH that commands of this apt see."""
+        return which(self.host, program) is not None
+
     def run(self, tooling: Tooling, *words: str) -> ToolResult:
         """What became of a command that changes something; it is never torn off in the middle."""
         return run_tool(self.argv(*words), tooling, env=self.environ, outlives=True)
@@ -61,6 +68,13 @@ class Apt(Struct, frozen=True, kw_only=True):
         """Whether a command that changes nothing ended well, and what it said."""
         result = self.host.run(list(words), timeout_seconds=_TIMEOUT_SECONDS, env=self.environ)
         return result.ok, f"{result.stdout}\n{result.stderr}"
+
+
+def dpkg_options(apt: Apt) -> tuple[str, ...]:
+    """Return the options that apt itself gives to dpkg, so that both speak of one system."""
+    ok, text = apt.ask("apt-config", "dump", "--format", "%v%n", "DPkg::Options")
+    words = [line.strip() for line in text.splitlines() if ok]
+    return tuple(word for word in words if re.fullmatch(r"--[a-z-]+(?:=[^\s;|&]{1,400})?", word))
 
 
 def find_apt(host: Host) -> Apt | None:
@@ -99,14 +113,13 @@ def require_apt(task: Task, host: Host) -> Apt:
 
 def administrator_commands(task: Task) -> list[str]:
     """The commands that bring the apt part about, for somebody who has root."""
-    import shlex
-
     out = []
-    for one in task.keyrings:
-        out += [  # a folder of one's own: in /tmp anybody could have put a file of that name
-            "folder=$(mktemp -d)",
-            f'curl -fsSLo "$folder/cuda-keyring.deb" {shlex.quote(one.url)}',
-            'sudo dpkg -i "$folder/cuda-keyring.deb"',
+    for one in task.repositories:
+        place = f"/etc/apt/sources.list.d/{one.list_name}"
+        out += [
+            f"curl -fsSL {shlex.quote(one.key_url)} | gpg --dearmor | sudo tee /{KEYRING} >/dev/null",
+            f"gpg --show-keys /{KEYRING}  # must show {one.fingerprint}",
+            f"echo {shlex.quote(one.entry(f'/{KEYRING}').strip())} | sudo tee {place}",
         ]
     out.append("sudo apt-get update")
     out.append(shlex.join(["sudo", "apt-get", "install", "-y", "--no-install-recommends", *_pins(task.apt)]))
@@ -124,12 +137,12 @@ def update(apt: Apt, tooling: Tooling) -> None:
     text = "\n".join(result.tail)
     if result.ok and not _UNSIGNED.search(text):
         return
-    if any(key in text for key in (OLD_KEY, *NEW_KEYS)) or "NO_PUBKEY" in text:
+    if any(key in text for key in _KEYS) or "NO_PUBKEY" in text:
         raise WorldError(
             "a repository is signed by a key that this system does not know, or that was revoked",
             code="apt-key",
             context=tooling.log,
-            hint="the package cuda-keyring brings NVIDIA's present key",
+            hint="NVIDIA's installation guide says how to install its present key",
         )
     raise WorldError(f"apt-get update failed: {result.why()}", code="apt-update", context=tooling.log)
 
@@ -274,3 +287,33 @@ def forget_unfinished(apt: Apt, before: Iterable[str], tooling: Tooling) -> None
     gone = set(unfinished_files(apt)) - set(before)
     if gone:
         apt.run(tooling, "rm", "-f", "--", *sorted(gone))
+
+
+_REBUILDS = ("rhel", "centos", "rocky", "almalinux", "ol")
+"""Systems that take NVIDIA's packages for Red Hat Enterprise Linux."""
+_NUMBER = re.compile(r"[0-9]{1,4}", re.ASCII)
+
+
+def rpm_name(name: str, version: str) -> str:
+    """The RPM package of an apt package, `libcudnn8-8.9.7.29-1.cuda12.2` for `libcudnn8` `8.9.7.29-1+cuda12.2`."""
+    renamed = re.sub(r"-dev(?=-|$)", "-devel", name)
+    return f"{renamed}-{version.replace('+', '.')}"
+
+
+def rpm_commands(task: Task, host: Host) -> list[str]:
+    """What brings the system's packages of a task about on this system, for a shell; NVIDIA's repository first."""
+    names = [rpm_name(one.name, one.version) for one in task.apt]
+    system = _system(host)
+    known = []
+    if system is not None:
+        place = f"https://developer.download.nvidia.com/compute/cuda/repos/{system}/$(uname -m | sed s/aarch64/sbsa/)/cuda-{system}.repo"
+        known = [f'sudo curl -fsSLo /etc/yum.repos.d/cuda-{system}.repo "{place}"']
+    return [*known, shlex.join(["sudo", "dnf", "install", *names]), shlex.join(["sudo", "dnf", "versionlock", "add", *names])]
+
+
+def _system(host: Host) -> str | None:
+    """How NVIDIA calls this system in the addresses of its repositories: `rhel9`, `fedora41`, `amzn2023`; None where that is not known."""
+    said = parse_os_release(host.read_text("/etc/os-release") or host.read_text("/usr/lib/os-release") or "")
+    name = "rhel" if said.get("ID") in _REBUILDS else said.get("ID", "")
+    major = said.get("VERSION_ID", "").partition(".")[0]
+    return f"{name}{major}" if name in ("rhel", "fedora", "amzn") and _NUMBER.fullmatch(major) else None

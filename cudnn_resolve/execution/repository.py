@@ -1,167 +1,242 @@
-"""NVIDIA's apt repository: the package that brings its key and its entry, and what is left of the key that was revoked."""
+"""NVIDIA's apt repository, made known to apt by its key and a list that names that key.
+
+The package `cuda-keyring` would do the same, but its maintainer scripts run as root before anything has verified them. So the key itself is
+fetched, its fingerprint is compared with the one that the matrix holds, and the list is written here; apt then verifies everything else.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.aptget import OLD_KEY, Apt
-from cudnn_resolve.execution.openpgp import key_ids, without_key
+from cudnn_resolve.execution.aptget import KEYRING, Apt, dpkg_options, present_packages, purge
+from cudnn_resolve.execution.journal import LEAVING, tampered
 from cudnn_resolve.host import disk
 from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.fetch import Download
-    from cudnn_resolve.execution.task import Keyring
-    from cudnn_resolve.host.tool import Tooling
+    from cudnn_resolve.execution.journal import Journal, Story
+    from cudnn_resolve.host.tool import Tooling, ToolResult
+    from cudnn_resolve.planning.model import AptRepository
 
-DISABLED = ".disabled-by-cudnn-resolve"
-"""Added, with a number, to the name of a list or key that is taken out of use: apt reads no file that ends so."""
-_KEYS_BYTES = 1 << 20
-PACKAGE = "cuda-keyring"
-_HOSTS = re.compile(r"developer\.download\.nvidia\.com/compute/(?:cuda|machine-learning)/repos/", re.ASCII)
-_ASIDE = re.compile(re.escape(DISABLED) + r"(?:-[0-9]{1,9}(?:\.[0-9]{1,4})?)?", re.ASCII)
-_MEMBER = re.compile(
-    r"\./(?:(?:etc|etc/apt|usr|usr/share|usr/share/keyrings|usr/share/doc|etc/apt/sources\.list\.d|etc/apt/preferences\.d)/"
-    r"|usr/share/doc/cuda-keyring/[^\n]*|usr/share/keyrings/[A-Za-z0-9._-]+\.gpg"
-    r"|etc/apt/sources\.list\.d/[A-Za-z0-9._-]+\.(?:list|sources)|etc/apt/preferences\.d/[A-Za-z0-9._-]+)?",
-    re.ASCII,
-)
-
-
-def is_keyring(name: str) -> bool:
-    """True for the name of a file of the keyring package."""
-    return re.fullmatch(r"cuda-keyring_[A-Za-z0-9.+~-]{1,40}_all\.deb", name) is not None
-
-
-def fetch_keyring(one: Keyring, folder: str, apt: Apt, download: Download) -> str:
-    """Path of the keyring package in the folder, looked into; WorldError where it is not what it should be."""
-    parts = urlsplit(one.url)
-    name = os.path.basename(parts.path)
-    if parts.scheme not in ("https", "file") or not is_keyring(name):
-        raise WorldError(f"{one.url[:200]} is no keyring package that can be trusted", code="keyring", hint="nothing was changed")
-    path = download(File(filename=name, url=one.url, hashes={}), folder, _silent)
-    ok, said = apt.ask("dpkg-deb", "--field", path, "Package")
-    listed, members = apt.ask("dpkg-deb", "--contents", path)
-    if not ok or said.strip() != PACKAGE or not listed:
-        raise WorldError(f"{name} is not the package {PACKAGE}", code="keyring", context=one.url, hint="nothing was changed")
-    strange = [word for line in members.splitlines() if (word := _path(line)) and not _MEMBER.fullmatch(word)]
-    if strange:
-        raise WorldError(f"{name} brings more than a key: {strange[0][:120]}", code="keyring", context=one.url, hint="nothing was changed")
-    return path
-
-
-def _silent(count: int) -> None:
-    """A keyring is small: nobody needs to see it come."""
-    del count
-
-
-def _path(line: str) -> str:
-    words = line.split(None, 5)
-    return words[5] if len(words) == 6 and words[0][:1] in "-dlhcbp" else ""
+_ASIDE = ".disabled-by-cudnn-resolve"
+"""Added, with a number, to the name of a list that is put aside: apt reads no file that ends so."""
+_LIST_BYTES = 1 << 20
+_OF_NVIDIA = re.compile(r"developer\.download\.nvidia\.com/compute/(?:cuda|machine-learning)/repos/", re.ASCII)
+_ASIDE_NAME = re.compile(re.escape(_ASIDE) + r"(?:-[0-9]{1,9}(?:\.[0-9]{1,4})?)?", re.ASCII)
+_URL = re.compile(r"(?:https|file)://?[A-Za-z0-9._~:/%+-]{1,400}/", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,80}", re.ASCII)
+_FINGERPRINT = re.compile(r"[0-9A-F]{40}", re.ASCII)
 
 
 class AptFolders(Struct, frozen=True, kw_only=True):
     """Where an apt has what it trusts."""
 
     lists: str
-    keys: str
     keyring: str
-    """The one file of keys that `apt-key add` wrote to."""
+    """The file of the key that our lists name."""
 
     def holds(self, path: str) -> bool:
-        """True for a list, a keyring, or the one file of keys."""
-        return os.path.normpath(path) == path and (os.path.dirname(path) in (self.lists, self.keys) or path == self.keyring)
-
-
-class Outdated(Struct, frozen=True, kw_only=True):
-    """A file that stands in the way of the present key."""
-
-    path: str
-    rest: bytes | None = None
-    """What stays of it: the other keys of a keyring."""
-    too_large: bool = False
-    """True where it is left alone, since no keyring is that large."""
-
-
-def outdated(folders: AptFolders, old: str = OLD_KEY) -> Iterator[Outdated]:
-    """Files that stand in the way of the present key: keyrings with the revoked one, and lists that name NVIDIA without a key.
-
-    `old` is the end of the revoked key's fingerprint.
-    """
-    names = [f"{folders.keys}/{name}" for name in sorted(disk.names_in(folders.keys)) if name.endswith((".gpg", ".asc"))]
-    for path in (folders.keyring, *names):
-        if disk.kind(path) == "file" and disk.size_of(path) > _KEYS_BYTES:
-            yield Outdated(path=path, too_large=True)
-            continue
-        content = disk.content(path, _KEYS_BYTES) or b""
-        found = set(key_ids(content)) if disk.kind(path) == "file" else set()
-        if found == {old}:
-            yield Outdated(path=path)
-        elif old in found and not content.lstrip().startswith(b"-----"):
-            yield Outdated(path=path, rest=without_key(content, old))
-    for name in sorted(disk.names_in(folders.lists)):
-        path = f"{folders.lists}/{name}"
-        if not name.endswith(".list") or disk.kind(path) != "file":
-            continue
-        text = (disk.content(path, 1 << 20) or b"").decode("utf-8", "replace")
-        lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
-        if lines and all(_HOSTS.search(line) and "signed-by" not in line for line in lines):
-            yield Outdated(path=path)
-
-
-def name_aside(path: str, number: int) -> str:
-    """A name that nothing has, for a file that journal `number` takes out of use."""
-    name = f"{path}{DISABLED}-{number}"
-    return next(one for one in (name, *(f"{name}.{more}" for more in range(1, 10_000))) if disk.kind(one) is None)
-
-
-def is_aside(name: str, path: str) -> bool:
-    """True for a name that `name_aside` gives, or that former versions gave."""
-    return name.startswith(path) and _ASIDE.fullmatch(name[len(path) :]) is not None
-
-
-def take_out_of_use(one: Outdated, aside: str, apt: Apt, folder: str, tooling: Tooling) -> None:
-    """Nothing; the file is called `aside`, and what stays of it lies in its place. `folder` is for what is not finished."""
-    result = apt.run(tooling, "mv", "-n", "-T", "--", one.path, aside)
-    if result.ok and disk.kind(one.path) is not None:  # an mv that overwrites nothing says nothing of it
-        raise WorldError(f"{one.path} could not be taken out of use: {aside} is there already", code="keyring", context=tooling.log)
-    if result.ok and one.rest is not None:
-        fresh, beside = f"{folder}/{os.path.basename(one.path)}", f"{one.path}{disk.UNFINISHED}"
-        disk.write_whole(fresh, one.rest)
-        result = apt.run(tooling, "install", "-m", "644", "--", fresh, beside)
-        result = apt.run(tooling, "mv", "-f", "-T", "--", beside, one.path) if result.ok else result
-    if not result.ok:
-        raise WorldError(f"{one.path} could not be taken out of use: {result.why()}", code="keyring", context=tooling.log)
+        """Return whether `path` is a list of apt or that keyring."""
+        return os.path.normpath(path) == path and (os.path.dirname(path) == self.lists or path == self.keyring)
 
 
 def apt_folders(apt: Apt) -> AptFolders:
-    """Where this apt has its lists and its trusted keys."""
-    words = ("LISTS", "Dir::Etc::sourceparts/d", "KEYS", "Dir::Etc::trustedparts/d", "KEYRING", "Dir::Etc::trusted/f")
-    ok, text = apt.ask("apt-config", "shell", *words)
-    found = dict(re.findall(r"^(LISTS|KEYS|KEYRING)='([^'\n]*)'$", text, re.MULTILINE)) if ok else {}
+    """Ask this apt where its lists are, and below which folder its system lies."""
+    ok, text = apt.ask("apt-config", "shell", "LISTS", "Dir::Etc::sourceparts/d", "ROOT", "Dir/d")
+    found = dict(re.findall(r"^(LISTS|ROOT)='([^'\n]*)'$", text, re.MULTILINE)) if ok else {}
     return AptFolders(
-        lists=found.get("LISTS", "/etc/apt/sources.list.d").rstrip("/"),
-        keys=found.get("KEYS", "/etc/apt/trusted.gpg.d").rstrip("/"),
-        keyring=found.get("KEYRING", "/etc/apt/trusted.gpg"),
+        lists=found.get("LISTS", "/etc/apt/sources.list.d").rstrip("/"), keyring=os.path.join(found.get("ROOT", "/"), KEYRING)
     )
 
 
-def dpkg_words(apt: Apt) -> tuple[str, ...]:
-    """What apt itself says to dpkg, so that both speak of one system."""
-    ok, text = apt.ask("apt-config", "dump", "--format", "%v%n", "DPkg::Options")
-    words = [line.strip() for line in text.splitlines() if ok]
-    return tuple(word for word in words if re.fullmatch(r"--[a-z-]+(?:=[^\s;|&]{1,400})?", word))
+def check_repository(repository: AptRepository) -> None:
+    """Refuse a repository whose address, name or key could mean something else to apt, or whose key the matrix does not know."""
+    if not _URL.fullmatch(repository.url) or not _NAME.fullmatch(repository.list_name):
+        raise WorldError(f"{repository.url[:200]!r} is not the address of a repository", code="repository", hint="nothing was changed")
+    if not _FINGERPRINT.fullmatch(repository.fingerprint):
+        raise WorldError(
+            f"the matrix holds no fingerprint for the key of the repository {repository.name}",
+            code="repository-key",
+            hint="nothing was changed; make the repository known yourself, as NVIDIA's installation guide says, then run it again",
+        )
 
 
-def install_keyring(path: str, apt: Apt, tooling: Tooling) -> None:
-    """Nothing; the keyring package is installed. WorldError where dpkg refuses."""
-    result = apt.run(tooling, "dpkg", *dpkg_words(apt), "--force-confnew", "-i", path)
-    if not result.ok:
-        raise WorldError(f"the package {PACKAGE} could not be installed: {result.why()}", code="keyring", context=tooling.log)
+def fetch_key(repository: AptRepository, folder: str, apt: Apt, download: Download) -> bytes:
+    """Return the repository's public key in binary form; WorldError where it is not the key whose fingerprint the matrix holds."""
+    if not apt.has("gpg"):
+        raise WorldError(
+            "checking the key of NVIDIA's repository needs gpg, which is not installed",
+            code="no-gpg",
+            hint="nothing was changed; install it (`apt-get install gnupg`), or make the repository known yourself",
+        )
+    name = os.path.basename(repository.key_url)
+    if not repository.key_url.startswith(("https://", "file:/")) or not _NAME.fullmatch(name):
+        raise WorldError(f"{repository.key_url[:200]!r} is not the address of a key", code="repository-key", hint="nothing was changed")
+    path = download(File(filename=name, url=repository.key_url, hashes={}), folder, lambda _: None)
+    home, exported = f"{folder}/gnupg", f"{folder}/{repository.name}.gpg"
+    disk.make_folder(home, 0o700)
+    gpg = ("gpg", "--homedir", home, "--batch", "--no-options", "--quiet")
+    try:
+        apt.ask(*gpg, "--import", path)  # fails for a part of what is in there; what counts is what came in
+        _, listed = apt.ask(*gpg, "--with-colons", "--fingerprint", "--list-keys")
+        found = re.findall(r"^pub:(?:.*\n)+?fpr:(?:[^:\n]*:){8}([0-9A-F]{40}):", listed, re.MULTILINE)
+        if repository.fingerprint not in found:
+            raise WorldError(
+                f"the key of the repository {repository.name} is another one: {', '.join(found) or 'it holds no key'}",
+                code="repository-key",
+                context=repository.key_url,
+                hint=f"nothing was changed; the key that NVIDIA signs with has the fingerprint {repository.fingerprint}",
+            )
+        apt.ask(*gpg, "--yes", "--output", exported, "--export", repository.fingerprint)  # this key alone, whatever else came with it
+        return disk.content(exported, _LIST_BYTES) or b""
+    finally:
+        disk.remove_tree(home)
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """One file of apt's configuration that is put aside, written, or both."""
+
+    path: str
+    content: bytes | None
+    """None for a list that is only put aside."""
+    aside: str | None
+    """Where what lies at `path` goes; None where nothing lies there."""
+
+
+def make_known(repositories: Sequence[AptRepository], apt: Apt, journal: Journal, tooling: Tooling, download: Download) -> None:
+    """Write the key and the list of each repository that apt does not know yet; the journal tells first what that replaces."""
+    folder = f"{journal.folder}/{LEAVING}"
+    disk.make_folder(folder, 0o755)
+    folders = apt_folders(apt)
+    changes = _changes(repositories, folders, folder, apt, journal, download)
+    journal.add(
+        "keyring",
+        moved=[[one.path, one.aside] for one in changes if one.aside is not None],
+        written=[one.path for one in changes if one.content is not None],
+    )
+    journal.add("change")
+    for one in changes:
+        _carry_out(one, apt, folder, tooling)
+    journal.add("known", sums={one.path: _sum(one.path) for one in changes})
+
+
+def _changes(
+    repositories: Sequence[AptRepository], folders: AptFolders, folder: str, apt: Apt, journal: Journal, download: Download
+) -> list[Change]:
+    wanted: dict[str, bytes] = {}
+    keys: dict[str, bytes] = {}
+    lists = dict(_lists(folders))
+    stale = {path for path, lines in lists.items() if lines and all(_OF_NVIDIA.search(line) and "signed-by" not in line for line in lines)}
+    for repository in repositories:
+        check_repository(repository)
+        if any(repository.url.rstrip("/") in line for path, lines in lists.items() if path not in stale for line in lines):
+            continue  # the system knows it already, by a key of its own choice
+        keys[repository.fingerprint] = fetch_key(repository, folder, apt, download)
+        wanted[folders.keyring] = b"".join(keys.values())
+        wanted[f"{folders.lists}/{repository.list_name}"] = repository.entry(folders.keyring).encode()
+    return [
+        Change(path=path, content=wanted.get(path), aside=name_aside(path, journal.id) if disk.kind(path) is not None else None)
+        for path in sorted({*wanted, *stale})
+        if path not in wanted or disk.content(path, _LIST_BYTES) != wanted[path]
+    ]
+
+
+def _lists(folders: AptFolders) -> Iterator[tuple[str, list[str]]]:
+    """Each list of apt with its lines, comments left out; of a deb822 file each stanza counts as a line."""
+    for name in sorted(disk.names_in(folders.lists)):
+        path = f"{folders.lists}/{name}"
+        if disk.kind(path) != "file" or not name.endswith((".list", ".sources")):
+            continue
+        text = (disk.content(path, _LIST_BYTES) or b"").decode("utf-8", "replace")
+        lines = [line.strip() for line in text.splitlines() if not line.lstrip().startswith("#")]
+        if name.endswith(".sources"):
+            yield path, [f"{stanza.lower()} signed-by" for stanza in "\n".join(lines).split("\n\n") if stanza.strip()]
+        else:
+            yield path, [line for line in lines if line]
+
+
+def name_aside(path: str, number: int) -> str:
+    """Return an unused name for a file that journal `number` puts aside."""
+    name = f"{path}{_ASIDE}-{number}"
+    return next(one for one in (name, *(f"{name}.{more}" for more in range(1, 10_000))) if disk.kind(one) is None)
+
+
+def _carry_out(one: Change, apt: Apt, folder: str, tooling: Tooling) -> None:
+    result: ToolResult | None = None
+    if one.aside is not None:
+        result = apt.run(tooling, "mv", "-n", "-T", "--", one.path, one.aside)
+        if result.ok and disk.kind(one.path) is not None:  # an mv that overwrites nothing does not say so
+            raise WorldError(f"{one.path} could not be put aside: {one.aside} exists", code="repository", context=tooling.log)
+    if one.content is not None and (result is None or result.ok):
+        fresh, beside = f"{folder}/{os.path.basename(one.path)}.new", f"{one.path}{disk.UNFINISHED}"
+        disk.write_whole(fresh, one.content)
+        result = apt.run(tooling, "install", "-D", "-m", "644", "--", fresh, beside)
+        result = apt.run(tooling, "mv", "-f", "-T", "--", beside, one.path) if result.ok else result
+    if result is not None and not result.ok:
+        raise WorldError(f"{one.path} could not be changed: {result.why()}", code="repository", context=tooling.log)
+
+
+def restore_repository(record: Mapping[str, Any], story: Story, apt: Apt, tooling: Tooling) -> list[str]:
+    """Remove what `make_known` wrote and put back what it replaced; return what could not be done. May be repeated."""
+    left = []
+    if "before" in record and record["before"] is None and "cuda-keyring" in present_packages(apt):  # a journal of version 0.1.0
+        done = purge(apt, dpkg_options(apt), ("cuda-keyring",), tooling)
+        left += [] if done.ok else [f"cuda-keyring could not be removed: {done.why()}"]
+    touched = _touched(record, story, apt)
+    sums = known_sums(story)
+    for path, aside in touched.items():
+        if disk.kind(f"{path}{disk.UNFINISHED}") is not None:
+            apt.run(tooling, "rm", "-f", "--", f"{path}{disk.UNFINISHED}")
+        if aside is not None and disk.kind(aside) is None:
+            continue  # it never left its place
+        if disk.kind(path) is not None and sums.get(path, _sum(path)) != _sum(path):
+            left.append(f"{path} was changed by others" + (f"; what was there before is in {aside}" if aside else ""))
+            continue
+        words = ("rm", "-f", "--", path) if aside is None else ("mv", "-f", "-T", "--", aside, path)
+        done = apt.run(tooling, *words)
+        left += [] if done.ok else [f"{path} could not be put back: {done.why()}"]
+    return left
+
+
+def changed_repository(record: Mapping[str, Any], story: Story, apt: Apt) -> list[str]:
+    """Return lists and keys that are not as a committed journal left them."""
+    sums = known_sums(story)
+    return [path for path in _touched(record, story, apt) if path in sums and _sum(path) != sums[path]]
+
+
+def _touched(record: Mapping[str, Any], story: Story, apt: Apt) -> dict[str, str | None]:
+    """Each path that the journal names, checked, and where what was there went; None where nothing was there."""
+    folders, rows, written = apt_folders(apt), record.get("moved"), record.get("written", [])
+    if not isinstance(rows, list) or not isinstance(written, list):
+        raise tampered(story.folder, "what it says of lists and keys is not readable")
+    out: dict[str, str | None] = {}
+    pairs = [tuple(row) if isinstance(row, list) else (row,) for row in rows] + [(path, None) for path in written]
+    for pair in pairs:
+        if len(pair) != 2 or not isinstance(pair[0], str) or not folders.holds(pair[0]) or not _is_aside(pair[1], pair[0]):
+            raise tampered(story.folder, "it names a list or key that is none of apt's")
+        path, aside = pair
+        out[path] = out.get(path) or aside
+    return out
+
+
+def _is_aside(name: object, path: str) -> bool:
+    """Return whether `name_aside` could have given the name; None stands for a path that nothing lay at."""
+    return name is None or (isinstance(name, str) and name.startswith(path) and _ASIDE_NAME.fullmatch(name[len(path) :]) is not None)
+
+
+def known_sums(story: Story) -> Mapping[str, Any]:
+    """SHA-256 of each touched path, as it was when all was written; empty where it did not come to that."""
+    known = story.last("known")
+    sums = known.get("sums") if known is not None else None
+    return sums if isinstance(sums, dict) else {}
+
+
+def _sum(path: str) -> str | None:
+    return disk.digest(path, "sha256") if disk.kind(path) == "file" else None

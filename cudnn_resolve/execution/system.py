@@ -12,24 +12,10 @@ from cudnn_resolve.execution import aptget
 from cudnn_resolve.execution.aptget import Apt
 from cudnn_resolve.execution.debs import deb_files, fetch_anew, is_as_kept, keep_arriving, keep_leaving, kept_sums
 from cudnn_resolve.execution.journal import ARRIVING, LEAVING, tampered
-from cudnn_resolve.execution.repository import (
-    DISABLED,
-    PACKAGE,
-    apt_folders,
-    dpkg_words,
-    fetch_keyring,
-    install_keyring,
-    is_aside,
-    is_keyring,
-    name_aside,
-    outdated,
-    take_out_of_use,
-)
+from cudnn_resolve.execution.repository import changed_repository, make_known, restore_repository
 from cudnn_resolve.execution.task import APT_NAME, APT_VERSION, SystemPackage
-from cudnn_resolve.host import disk
 
 if TYPE_CHECKING:
-    from cudnn_resolve.execution.fetch import Download
     from cudnn_resolve.execution.journal import Journal, Story
     from cudnn_resolve.execution.run import Work
     from cudnn_resolve.execution.task import Task
@@ -49,9 +35,8 @@ def prepare_system(
     here = aptget.installed_versions(apt)
     held = aptget.held_packages(apt)
     packages = tuple(replace(one, before=here.get(one.name)) for one in task.apt)
-    if task.keyrings:
-        for path in _make_known(task, apt, here, journal, tooling, work.download):
-            work.reporter.say(f"  {path} is larger than any keyring: nobody has looked whether the revoked key is in it")
+    if task.repositories:
+        make_known(task.repositories, apt, journal, tooling, work.download)
     aptget.update(apt, tooling)
     simulation = aptget.simulate(apt, packages, held)
     aptget.download(apt, packages, held, tooling)
@@ -69,23 +54,6 @@ def prepare_system(
         debs=kept_sums(journal.folder),
     )
     return apt, packages
-
-
-def _make_known(task: Task, apt: Apt, here: Mapping[str, str], journal: Journal, tooling: Tooling, download: Download) -> tuple[str, ...]:
-    """Files that were left alone, since no keyring is that large."""
-    folder = f"{journal.folder}/{LEAVING}"
-    disk.make_folder(folder, 0o755)
-    paths = [fetch_keyring(one, folder, apt, download) for one in task.keyrings]
-    found = list(outdated(apt_folders(apt)))
-    moved = [(one, name_aside(one.path, journal.id)) for one in found if not one.too_large]
-    journal.add("keyring", before=here.get(PACKAGE), moved=[[one.path, aside] for one, aside in moved], debs=kept_sums(journal.folder))
-    journal.add("change")
-    for one, aside in moved:
-        take_out_of_use(one, aside, apt, folder, tooling)
-    for path in paths:
-        install_keyring(path, apt, tooling)
-    journal.add("known", sums={one.path: _sum(one.path) for one, _ in moved})
-    return tuple(one.path for one in found if one.too_large)
 
 
 def change_system(apt: Apt, packages: tuple[SystemPackage, ...], journal: Journal, tooling: Tooling) -> float:
@@ -115,14 +83,12 @@ def restore_system(story: Story, host: Host, tooling: Tooling) -> tuple[str, ...
         return ("packages of the system: putting them back needs root",)
     left: list[str] = []
     try:
-        if keyring is not None:
-            left += _unpack_keyring(keyring, story, apt, tooling)
-        aptget.mend(apt, dpkg_words(apt), tooling)
+        aptget.mend(apt, aptget.dpkg_options(apt), tooling)
         if record is not None:
             aptget.forget_unfinished(apt, _texts(record.get("unfinished", []), story), tooling)
             left += _restore_packages(record, story, apt, tooling)
         if keyring is not None:
-            left += _restore_keyring(keyring, story, apt, tooling)
+            left += restore_repository(keyring, story, apt, tooling)
     except CudnnResolveError as error:
         left.append(error.message)
     return tuple(left)
@@ -143,13 +109,13 @@ def _restore_packages(record: Mapping[str, Any], story: Story, apt: Apt, tooling
     if old:
         kept = deb_files({one.name: one.version for one in old}, f"{story.folder}/{LEAVING}").values()
         debs = [f"{story.folder}/{LEAVING}/{name}" for name in kept if is_as_kept(record, story.folder, f"{LEAVING}/{name}")]
-        words = ("dpkg", *dpkg_words(apt), "--force-confold", "-i", *debs) if len(debs) == len(old) else ()
+        words = ("dpkg", *aptget.dpkg_options(apt), "--force-confold", "-i", *debs) if len(debs) == len(old) else ()
         done = apt.run(tooling, *words) if words else aptget.install(apt, old, (), tooling)
         if not done.ok:
             changed = "; what was kept of them is not as it was" if len(debs) < len(kept) else ""
             left.append(f"{', '.join(f'{one.name}={one.version}' for one in old)}: {done.why()}{changed}")
     if new:
-        done = aptget.purge(apt, dpkg_words(apt), new, tooling)
+        done = aptget.purge(apt, aptget.dpkg_options(apt), new, tooling)
         if not done.ok:
             left.append(f"{', '.join(new)} could not be removed: {done.why()}")
     here, present = aptget.installed_versions(apt), aptget.present_packages(apt)
@@ -174,21 +140,10 @@ def _unpack_again(record: Mapping[str, Any], story: Story, apt: Apt, tooling: To
         intact = [f"{story.folder}/{one}" for one in kept if is_as_kept(record, story.folder, one)]
         path = intact[0] if intact else fetch_anew(apt, name, version, story.folder, tooling)
         if path is not None:
-            aptget.unpack(apt, dpkg_words(apt), (path,), tooling)
+            aptget.unpack(apt, aptget.dpkg_options(apt), (path,), tooling)
         elif kept:
             left.append(_swapped(f"{name}={version}"))
     return left
-
-
-def _unpack_keyring(record: Mapping[str, Any], story: Story, apt: Apt, tooling: Tooling) -> list[str]:
-    """The same for the package that makes a repository known."""
-    if PACKAGE not in aptget.half_installed(apt):
-        return []
-    found = [f"{LEAVING}/{name}" for name in disk.names_in(f"{story.folder}/{LEAVING}") if is_keyring(name)]
-    intact = [f"{story.folder}/{name}" for name in found if is_as_kept(record, story.folder, name)]
-    if intact:
-        aptget.unpack(apt, dpkg_words(apt), intact[:1], tooling)
-    return [_swapped(PACKAGE)] if found and not intact else []
 
 
 def _swapped(what: str) -> str:
@@ -219,53 +174,6 @@ def _changes(record: Mapping[str, Any], story: Story) -> dict[str, tuple[str, st
     return out
 
 
-def _restore_keyring(record: Mapping[str, Any], story: Story, apt: Apt, tooling: Tooling) -> list[str]:
-    left = []
-    if record.get("before") is None and PACKAGE in aptget.present_packages(apt):
-        done = aptget.purge(apt, dpkg_words(apt), (PACKAGE,), tooling)
-        if not done.ok:
-            left.append(f"{PACKAGE} could not be removed: {done.why()}")
-    sums = _sums(story)
-    for path, aside in _moved(record, story, apt):
-        if disk.kind(f"{path}{disk.UNFINISHED}") is not None:
-            apt.run(tooling, "rm", "-f", "--", f"{path}{disk.UNFINISHED}")
-        if disk.kind(aside) is None:
-            continue
-        if disk.kind(path) is not None and sums.get(path, _sum(path)) != _sum(path):
-            left.append(f"{path} was changed by others; what was there before is in {aside}")
-            continue
-        done = apt.run(tooling, "mv", "-f", "-T", "--", aside, path)
-        if not done.ok:
-            left.append(f"{path} could not be put back: {done.why()}")
-    return left
-
-
-def _moved(record: Mapping[str, Any], story: Story, apt: Apt) -> list[tuple[str, str]]:
-    """Each list or key that was taken out of use, and how it is called since; everything of it looked at."""
-    folders, rows = apt_folders(apt), record.get("moved")
-    if not isinstance(rows, list):
-        raise tampered(story.folder, "a list in it is none")
-    out = []
-    for row in rows:
-        names = [row, f"{row}{DISABLED}"] if isinstance(row, str) else _texts(row, story)
-        path, aside = names if len(names) == 2 else ("", "")
-        if not folders.holds(path) or not is_aside(aside, path):
-            raise tampered(story.folder, "it names a list or key that is none of apt's")
-        out.append((path, aside))
-    return out
-
-
-def _sums(story: Story) -> Mapping[str, Any]:
-    """What lay in the place of each list or key that was taken out of use, when all was done; empty where it did not come to that."""
-    known = story.last("known")
-    sums = known.get("sums") if known is not None else None
-    return sums if isinstance(sums, dict) else {}
-
-
-def _sum(path: str) -> str | None:
-    return disk.digest(path, "sha256") if disk.kind(path) == "file" else None
-
-
 def changed_system(story: Story, host: Host) -> tuple[str, ...]:
     """Packages, lists and keys of the system that are not as a committed journal left them; empty where nobody can say."""
     record, keyring = story.last("apt"), story.last("keyring")
@@ -276,8 +184,8 @@ def changed_system(story: Story, host: Host) -> tuple[str, ...]:
     if record is not None:
         here = aptget.installed_versions(apt)
         out += [name for name, (version, _) in _changes(record, story).items() if here.get(name) != version]
-    sums = _sums(story)
-    out += [path for path, _ in (_moved(keyring, story, apt) if keyring else ()) if path in sums and _sum(path) != sums[path]]
+    if keyring is not None:
+        out += changed_repository(keyring, story, apt)
     return tuple(out)
 
 

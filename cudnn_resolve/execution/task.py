@@ -11,7 +11,7 @@ from msgspec import Struct
 from cudnn_resolve.errors import InputError
 
 if TYPE_CHECKING:
-    from cudnn_resolve.planning.model import AptAction, Plan
+    from cudnn_resolve.planning.model import AptAction, AptRepository, Plan
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,120}[a-z0-9])?", re.ASCII)
 """A normalized name of a pip package."""
@@ -50,13 +50,6 @@ class SystemPackage(Struct, frozen=True, kw_only=True):
     before: str | None = None
 
 
-class Keyring(Struct, frozen=True, kw_only=True):
-    """A repository that must be known before its packages can be installed, and the package that makes it known."""
-
-    repository: str
-    url: str
-
-
 class Task(Struct, frozen=True, kw_only=True):
     """Everything that is to be changed, and what must be seen afterwards."""
 
@@ -64,7 +57,7 @@ class Task(Struct, frozen=True, kw_only=True):
     install: tuple[Piece, ...] = ()
     remove: tuple[str, ...] = ()
     apt: tuple[SystemPackage, ...] = ()
-    keyrings: tuple[Keyring, ...] = ()
+    repositories: tuple[AptRepository, ...] = ()
     frameworks: tuple[str, ...] = ()
     """Those of the stack, as the matrix calls them."""
     preload: tuple[str, ...] = ()
@@ -94,9 +87,7 @@ def task_of(plan: Plan, framework_of: Callable[[str], str | None] = lambda name:
         ),
         remove=tuple(one.name for one in plan.pip if one.action == "remove"),
         apt=tuple(_system(one, plan) for one in apt),
-        keyrings=tuple(
-            Keyring(repository=one.why, url=one.url or "") for one in plan.steps if one.kind == "apt-repository" and one.url is not None
-        ),
+        repositories=tuple(step.repository for step in plan.steps if step.repository is not None),
         frameworks=tuple(dict.fromkeys(framework_of(one.name) or one.name for one in stack)),
         preload=tuple(name for one in plan.environment if one.kind == "preload" for name in one.value.split()),
         cached=tuple(path for one in plan.environment if one.kind == "ldconfig" for path in one.value.split(":")),

@@ -253,7 +253,11 @@ class Repository(Struct, frozen=True, kw_only=True):
     cuda_first: CudaVersion | None = None
     cuda_last: CudaVersion | None = None
     keyring: str | None = None
+    """File of the package that NVIDIA offers to install its key."""
     key: str | None = None
+    """Fingerprint of the key that signs it, 40 hexadecimal digits."""
+    key_file: str | None = None
+    """File of that key."""
     note: str | None = None
     source: tuple[str, ...] = ()
 

@@ -281,6 +281,7 @@ def _place_tables() -> tuple[TableForm, ...]:
         _may("cuda_last", kind.CUDA_LINE),
         _may("keyring", kind.TEXT),
         _may("key", kind.TEXT),
+        _may("key_file", kind.TEXT),
     )
     pattern = _form(
         "package",

@@ -80,6 +80,28 @@ class Environment(Struct, frozen=True, kw_only=True):
     why: str
 
 
+class AptRepository(Struct, frozen=True, kw_only=True):
+    """An apt repository that must be known before its packages can be installed."""
+
+    name: str
+    """As NVIDIA calls it, `ubuntu2204`."""
+    url: str
+    """Of a flat repository; ends with a slash."""
+    key_url: str
+    """Address of the public key that signs it."""
+    fingerprint: str
+    """Of that key, 40 upper-case hexadecimal digits."""
+
+    @property
+    def list_name(self) -> str:
+        """Name of its list, as NVIDIA's package `cuda-keyring` calls it: `cuda-ubuntu2204-x86_64.list`."""
+        return f"cuda-{self.name}-{self.url.rstrip('/').rpartition('/')[2]}.list"
+
+    def entry(self, keyring: str) -> str:
+        """Return the line of its list, which accepts the key in the file `keyring` and no other."""
+        return f"deb [signed-by={keyring}] {self.url} /\n"
+
+
 class Step(Struct, frozen=True, kw_only=True):
     """One thing to do."""
 
@@ -90,8 +112,8 @@ class Step(Struct, frozen=True, kw_only=True):
     """None where it is not one command."""
     why: str
     needs_root: bool = False
-    url: str | None = None
-    """For `apt-repository`: the keyring package."""
+    repository: AptRepository | None = None
+    """For `apt-repository`: what `apply` makes known."""
 
 
 class Warning(Struct, frozen=True, kw_only=True):

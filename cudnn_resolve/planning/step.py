@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.planning.model import Step
+from cudnn_resolve.planning.model import AptRepository, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,15 +33,17 @@ def _apt(machine: Machine, book: Book, apt: tuple[AptAction, ...]) -> Iterator[S
     for repository in (row for row in book.repositories() if row.name in names_of and row.arch == machine.arch):
         if "cuda-keyring" in machine.apt and repository.os == machine.os:
             continue
-        if not repository.keyring:
+        if not repository.key_file or not repository.key:
             continue
         yield Step(
             id="apt-repository",
             kind="apt-repository",
             argv=None,
-            why=f"NVIDIA's repository {repository.name}: install {repository.url}{repository.keyring}, then `apt-get update`",
+            why=f"NVIDIA's repository {repository.name}: {repository.url}, signed by the key {repository.key[-8:]}",
             needs_root=True,
-            url=f"{repository.url}{repository.keyring}",
+            repository=AptRepository(
+                name=repository.name, url=repository.url, key_url=f"{repository.url}{repository.key_file}", fingerprint=repository.key
+            ),
         )
     names = tuple(f"{one.name}={one.version}" for one in wanted)
     yield Step(

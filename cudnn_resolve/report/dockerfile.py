@@ -10,7 +10,7 @@ from cudnn_resolve.errors import InputError
 from cudnn_resolve.planning.preload import MODULE, preload_pth, preload_source
 from cudnn_resolve.report.pins import Group, groups, looks
 from cudnn_resolve.report.plan import machine_line
-from cudnn_resolve.report.script import python_minor
+from cudnn_resolve.report.script import python_minor, repository_commands
 from cudnn_resolve.report.text import clean
 
 if TYPE_CHECKING:
@@ -82,18 +82,13 @@ def _system_base(plan: Plan, minor: str) -> tuple[str, list[str]]:
     lines = [
         "ENV DEBIAN_FRONTEND=noninteractive PIP_BREAK_SYSTEM_PACKAGES=1",
         "RUN apt-get update \\",
-        " && apt-get install -y --no-install-recommends ca-certificates curl python3 python3-pip \\",
+        " && apt-get install -y --no-install-recommends ca-certificates curl gnupg python3 python3-pip \\",
         " && rm -rf /var/lib/apt/lists/*",
     ]
     commands = []
     for step in plan.steps:
-        if step.kind == "apt-repository":
-            commands += [
-                "FOLDER=$(mktemp -d)",
-                f'curl -fsSLo "$FOLDER/cuda-keyring.deb" {shlex.quote(clean(step.url or ""))}',
-                'dpkg -i "$FOLDER/cuda-keyring.deb"',
-                'rm -r "$FOLDER"',
-            ]
+        if step.repository is not None:
+            commands += repository_commands(step.repository)
     commands.append("apt-get update")
     commands += [clean(shlex.join(step.argv)) for step in plan.steps if step.kind == "apt" and step.argv is not None]
     commands.append("rm -rf /var/lib/apt/lists/*")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cudnn_resolve.planning.preload import IMPORT_NAMES, MODULE, preload_pth, preload_source
 from cudnn_resolve.report.pins import groups, looks
 from cudnn_resolve.report.plan import machine_line
-from cudnn_resolve.report.script import python_minor
+from cudnn_resolve.report.script import python_minor, repository_commands
 from cudnn_resolve.report.text import clean
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def setup_cell(plan: Plan) -> str:
     if preload is not None:
         files = {f"{MODULE}.py": preload_source(tuple(preload.value.split())), f"{MODULE}.pth": preload_pth()}
     apt = [list(one.argv) for one in plan.steps if one.kind == "apt" and one.argv is not None]
-    keyrings = [one.url for one in plan.steps if one.kind == "apt-repository" and one.url]
+    repositories = [repository_commands(one.repository) for one in plan.steps if one.repository is not None]
     values = {
         "MINOR": python_minor(plan),
         "DRIVER": plan.stack.driver_min if plan.stack else None,
@@ -70,7 +70,7 @@ def setup_cell(plan: Plan) -> str:
         "FREE": list(plan.unpinned),
         "MODULES": modules,
         "FILES": files,
-        "KEYRINGS": keyrings,
+        "REPOSITORIES": [" && ".join(commands) for commands in repositories],
         "APT": apt,
     }
     head = "".join(f"{name} = {value!r}\n" for name, value in values.items())
@@ -113,10 +113,8 @@ if not changed:
     print("nothing to do: the environment is as planned")
 else:
     sudo = [] if os.geteuid() == 0 else ["sudo"]
-    for url in KEYRINGS:
-        with tempfile.TemporaryDirectory() as private:
-            run("curl", "-fsSLo", private + "/cuda-keyring.deb", url)
-            run(*sudo, "dpkg", "-i", private + "/cuda-keyring.deb")
+    for commands in REPOSITORIES:
+        run(*sudo, "sh", "-c", commands)
         run(*sudo, "apt-get", "update")
     for words in APT:
         run(*sudo, *words)

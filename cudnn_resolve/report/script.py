@@ -18,7 +18,7 @@ from cudnn_resolve.report.text import clean
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cudnn_resolve.planning.model import Environment, Plan, Step
+    from cudnn_resolve.planning.model import AptRepository, Environment, Plan, Step
 
 _SUDO = 'SUDO=; if [ "$(id -u)" != 0 ]; then SUDO=sudo; fi'
 _MARK = "# --- what the sum above is of ---"
@@ -127,8 +127,8 @@ def _step(step: Step, plan: Plan) -> Iterator[str]:
         entry = next(one for one in plan.environment if one.kind == "ldconfig")
         yield f"printf '%s\\n' {shlex.join(clean(entry.value).split(':'))} | $SUDO tee /etc/ld.so.conf.d/cudnn-resolve.conf >/dev/null"
         yield "$SUDO ldconfig"
-    elif step.kind == "apt-repository":
-        yield from _repository(step)
+    elif step.repository is not None:
+        yield from _repository(step.repository)
 
 
 def _preload(entry: Environment) -> Iterator[str]:
@@ -141,11 +141,27 @@ def _preload(entry: Environment) -> Iterator[str]:
     yield f"printf '%s\\n' {shlex.quote(preload_pth().strip())} > \"$SITE/{MODULE}.pth\""
 
 
-def _repository(step: Step) -> Iterator[str]:
-    """Installs the keyring package, which brings the repository's signing key and its entry."""
-    yield "KEYRING=$(mktemp --suffix=.deb)"
-    yield f"URL={shlex.quote(clean(step.url or ''))}"
-    yield 'if command -v curl >/dev/null 2>&1; then curl -fsSLo "$KEYRING" "$URL"; else wget -qO "$KEYRING" "$URL"; fi'
-    yield 'chmod 644 "$KEYRING"'
-    yield '$SUDO dpkg -i "$KEYRING"'
+def repository_commands(repository: AptRepository, sudo: str = "") -> list[str]:
+    """Return the shell commands that make a repository known by its key, whose fingerprint is compared first.
+
+    `gpg --show-keys` needs GnuPG 2.2.8; what is used here works from 2.1 on.
+    """
+    keyring = "/usr/share/keyrings/cuda-archive-keyring.gpg"
+    url, fingerprint = shlex.quote(clean(repository.key_url)), clean(repository.fingerprint)
+    entry, place = shlex.quote(clean(repository.entry(keyring).strip())), f"/etc/apt/sources.list.d/{clean(repository.list_name)}"
+    listed = 'gpg --batch --with-colons --import-options show-only --import "$KEY"'
+    first = """awk -F: '$1 == "pub" {p = 1} $1 == "fpr" && p {print $10; p = 0}'"""
+    return [
+        "KEY=$(mktemp)",
+        f'{{ curl -fsSLo "$KEY" {url} || wget -qO "$KEY" {url}; }}',
+        f'[ "$({listed} | {first})" = {fingerprint} ]',
+        f'gpg --batch --dearmor <"$KEY" | {sudo}tee -a {keyring} >/dev/null',
+        f"echo {entry} | {sudo}tee {place} >/dev/null",
+        'rm "$KEY"',
+    ]
+
+
+def _repository(repository: AptRepository) -> Iterator[str]:
+    yield 'command -v gpg >/dev/null || { echo "gpg is needed to check the key of the repository: apt-get install gnupg" >&2; exit 1; }'
+    yield from repository_commands(repository, "$SUDO ")
     yield "$SUDO apt-get update"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,20 +11,22 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution import aptget, debs
+from cudnn_resolve.execution.aptget import rpm_name
 from cudnn_resolve.execution.debs import keep_arriving
 from cudnn_resolve.execution.environment import ask_environment
 from cudnn_resolve.execution.journal import ARRIVING, LEAVING, Story
 from cudnn_resolve.execution.recover import undo
-from cudnn_resolve.execution.rpm import rpm_name
 from cudnn_resolve.execution.run import Work, carry_out
 from cudnn_resolve.execution.shelf import Shelf
 from cudnn_resolve.execution.system import restore_system
-from cudnn_resolve.execution.task import Keyring, SystemPackage, Task
+from cudnn_resolve.execution.task import SystemPackage, Task
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.hold import hold
 from cudnn_resolve.host.interrupt import InterruptError
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.tool import Tooling
+from cudnn_resolve.planning.model import AptRepository
+from cudnn_resolve.report.script import repository_commands
 from tests.apt_world import AptWorld, missing_tools
 from tests.fake_host import FakeHost
 
@@ -31,7 +34,6 @@ pytestmark = pytest.mark.skipif(
     bool(missing_tools()) or not disk.is_root(), reason=f"needs root and {', '.join(missing_tools()) or 'nothing else'}"
 )
 
-REVOKED = Path(__file__).resolve().parents[1] / "keys" / "nvidia-7fa2af80.asc"
 OLD = "8.9.6.50-1+cuda12.2"
 NEW = "8.9.7.29-1+cuda12.2"
 
@@ -64,9 +66,9 @@ def work_on(world: AptWorld, tmp_path: Path) -> Work:
     return Work(host=host, environment=environment, shelf=Shelf(environment, str(tmp_path / "state")), hold=taken)
 
 
-def task_for(*pairs: tuple[str, str], keyrings: tuple[Keyring, ...] = ()) -> Task:
+def task_for(*pairs: tuple[str, str], repositories: tuple[AptRepository, ...] = ()) -> Task:
     apt = tuple(SystemPackage(name=name, version=version, repository="ubuntu2204") for name, version in pairs)
-    return Task(targets=("tensorflow==2.15",), apt=apt, keyrings=keyrings)
+    return Task(targets=("tensorflow==2.15",), apt=apt, repositories=repositories)
 
 
 def put(world: AptWorld, *pins: str) -> None:
@@ -171,39 +173,49 @@ def test_a_held_package_that_nobody_named_stays(world: AptWorld, tmp_path: Path)
     assert world.installed() == before
 
 
-def test_an_unknown_repository_is_made_known_by_its_keyring_package_and_forgotten_again(world: AptWorld, tmp_path: Path) -> None:
-    deb = world.keyring_package()
+def test_an_unknown_repository_is_made_known_by_its_key_and_forgotten_again(world: AptWorld, tmp_path: Path) -> None:
+    repository = world.unknown()
     before = world.files()
     work = work_on(world, tmp_path)
 
-    done = carry_out(task_for(("libcudnn8", NEW), keyrings=(Keyring(repository="standin", url=deb.as_uri()),)), work)
+    done = carry_out(task_for(("libcudnn8", NEW), repositories=(repository,)), work)
 
     assert done.status == "done", done
-    assert world.installed() == {"cuda-keyring": "1.1-1 install ok installed", "libcudnn8": f"{NEW} hold ok installed"}
+    assert world.installed() == {"libcudnn8": f"{NEW} hold ok installed"}
+    assert (world.root / "etc/apt/sources.list.d" / repository.list_name).read_text() == repository.entry(str(world.keyring))
     assert undo(work, None).left == ()
     assert (world.files(), world.installed()) == (before, {})
 
 
+def test_a_repository_that_the_system_knows_is_left_as_it_is(world: AptWorld, tmp_path: Path) -> None:
+    world.know()
+    mine = world.root / "etc/apt/sources.list.d/cuda-standin.list"
+    repository = world.unknown()
+    mine.write_text(f"deb [signed-by={world.keyring}] {repository.url} /\n")
+    before = {name: sum_ for name, sum_ in world.files().items() if name.startswith("etc/apt") or "keyrings" in name}
+
+    assert carry_out(task_for(("libcudnn8", NEW), repositories=(repository,)), work_on(world, tmp_path)).status == "done"
+
+    assert {name: world.files().get(name) for name in before} == before
+    assert not (mine.parent / repository.list_name).exists()
+
+
 def test_the_old_list_without_a_key_makes_room_and_comes_back(world: AptWorld, tmp_path: Path) -> None:
-    deb = world.keyring_package()
+    repository = world.unknown()
     old = world.root / "etc/apt/sources.list.d/cuda.list"
     old.write_text("deb https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/ /\n")
-    keyring = world.root / "etc/apt/trusted.gpg"
-    revoked = world.plain_key(REVOKED)
-    world.export(world.make_key("somebody else"), keyring)
-    other = keyring.read_bytes()
-    keyring.write_bytes(revoked + other)
+    world.keyring.write_bytes(b"an older key")
     work = work_on(world, tmp_path)
-
     mine = old.with_name(f"{old.name}.disabled-by-cudnn-resolve")
     for path in (mine, mine.with_name(f"{mine.name}-1")):
         path.write_text("of somebody else")
     before = world.files()
-    done = carry_out(task_for(("libcudnn8", NEW), keyrings=(Keyring(repository="standin", url=deb.as_uri()),)), work)
+
+    done = carry_out(task_for(("libcudnn8", NEW), repositories=(repository,)), work)
 
     assert done.status == "done", done
     assert not old.exists()
-    assert keyring.read_bytes() == other
+    assert world.keyring.read_bytes() != b"an older key"
     old.write_text("deb https://repo.example/ mine main\n")
     with pytest.raises(WorldError, match=r"changed by others since apply number 1: .*cuda\.list"):
         undo(work, None)
@@ -223,14 +235,81 @@ def test_a_repository_whose_key_is_unknown_is_refused(world: AptWorld, tmp_path:
     assert world.installed() == {}
 
 
-@pytest.mark.parametrize("member", ["usr/bin/ls", "etc/cron.d/x", "etc/apt/apt.conf.d/99evil"])
-def test_a_keyring_package_that_brings_more_than_a_key_is_refused(world: AptWorld, tmp_path: Path, member: str) -> None:
-    deb = world.package("cuda-keyring", "9.9-1", files={member: "x"}, folder=world.base / "keyrings")
+def test_a_repository_that_offers_another_key_is_refused(world: AptWorld, tmp_path: Path) -> None:
+    """Signed by somebody else, with that key beside it: apt itself would be content."""
+    foreign = world.make_key("somebody else")
+    world.publish(foreign)
+    before = world.files()
 
-    with pytest.raises(WorldError, match="more than a key"):
-        carry_out(task_for(("libcudnn8", NEW), keyrings=(Keyring(repository="standin", url=deb.as_uri()),)), work_on(world, tmp_path))
+    with pytest.raises(WorldError, match="is another one") as refused:
+        carry_out(task_for(("libcudnn8", NEW), repositories=(world.unknown(foreign),)), work_on(world, tmp_path))
 
-    assert world.installed() == {}
+    assert world.key in (refused.value.hint or "")
+    assert foreign in refused.value.message
+    assert (world.files(), world.installed()) == (before, {})
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"fingerprint": ""}, "repository-key"),
+        ({"fingerprint": "3BF863CC"}, "repository-key"),
+        ({"url": "https://repo.example/ [trusted=yes] x/"}, "repository"),
+        ({"url": "http://repo.example/"}, "repository"),
+        ({"name": "../evil"}, "repository"),
+        ({"key_url": "http://repo.example/standin.pub"}, "repository-key"),
+    ],
+)
+def test_a_repository_that_could_mean_something_else_to_apt_is_refused(
+    world: AptWorld, tmp_path: Path, change: dict[str, str], code: str
+) -> None:
+    before = world.files()
+
+    with pytest.raises(WorldError) as refused:
+        carry_out(task_for(("libcudnn8", NEW), repositories=(replace(world.unknown(), **change),)), work_on(world, tmp_path))
+
+    assert refused.value.code == code
+    assert world.files() == before
+
+
+def test_what_else_lies_beside_the_key_is_not_trusted(world: AptWorld, tmp_path: Path) -> None:
+    """Two keys in the file, and packages signed by the one that the matrix does not name."""
+    foreign = world.make_key("somebody else")
+    repository = world.unknown()
+    published = world.repository / "standin.pub"
+    ours = published.read_bytes()
+    world.unknown(foreign)
+    published.write_bytes(ours + published.read_bytes())
+    world.publish(foreign)
+    before = world.files()
+
+    done = carry_out(task_for(("libcudnn8", NEW), repositories=(repository,)), work_on(world, tmp_path))
+
+    assert done.trouble is not None
+    assert (done.status, done.trouble.code, done.left) == ("reverted", "apt-key", ())
+    assert (world.files(), world.installed()) == (before, {})
+
+
+def test_scripts_make_the_repository_known_by_that_key_alone(world: AptWorld) -> None:
+    repository = world.unknown()
+    text = (
+        " && ".join(repository_commands(repository)).replace("/usr/share", f"{world.root}/usr/share").replace(" /etc", f" {world.root}/etc")
+    )
+
+    def run() -> int:
+        return subprocess.run(["sh", "-c", text], env=world.environ, capture_output=True, check=False).returncode
+
+    ours = (world.repository / "standin.pub").read_bytes()
+    world.unknown(world.make_key("somebody else"))
+    foreign = (world.repository / "standin.pub").read_bytes()
+    for published in (foreign, ours + foreign, b""):
+        (world.repository / "standin.pub").write_bytes(published)
+        assert run() != 0
+        assert not world.keyring.exists()
+    (world.repository / "standin.pub").write_bytes(ours)
+    assert run() == 0
+    assert world.apt("apt-get", "update").returncode == 0
+    assert "libcudnn8" in world.apt("apt-cache", "policy", "libcudnn8").stdout
 
 
 def test_an_installation_that_fails_is_put_back(world: AptWorld, tmp_path: Path) -> None:
@@ -248,12 +327,14 @@ def test_an_installation_that_fails_is_put_back(world: AptWorld, tmp_path: Path)
 
 
 def test_who_has_no_root_gets_the_commands() -> None:
-    task = task_for(("libcudnn8", NEW), keyrings=(Keyring(repository="r", url="https://repo.example/cuda-keyring_1.1-1_all.deb"),))
+    place = "https://repo.example/cuda/repos/ubuntu2204/x86_64/"
+    repository = AptRepository(name="ubuntu2204", url=place, key_url=f"{place}3bf863cc.pub", fingerprint="A" * 40)
+    keyring = "/usr/share/keyrings/cuda-archive-keyring.gpg"
 
-    assert aptget.administrator_commands(task) == [
-        "folder=$(mktemp -d)",
-        'curl -fsSLo "$folder/cuda-keyring.deb" https://repo.example/cuda-keyring_1.1-1_all.deb',
-        'sudo dpkg -i "$folder/cuda-keyring.deb"',
+    assert aptget.administrator_commands(task_for(("libcudnn8", NEW), repositories=(repository,))) == [
+        f"curl -fsSL {place}3bf863cc.pub | gpg --dearmor | sudo tee {keyring} >/dev/null",
+        f"gpg --show-keys {keyring}  # must show {'A' * 40}",
+        f"echo 'deb [signed-by={keyring}] {place} /' | sudo tee /etc/apt/sources.list.d/cuda-ubuntu2204-x86_64.list",
         "sudo apt-get update",
         f"sudo apt-get install -y --no-install-recommends libcudnn8={NEW}",
         "sudo apt-mark hold libcudnn8",
@@ -265,26 +346,20 @@ def test_rpm_systems_get_their_names() -> None:
     assert rpm_name("cuda-libraries-12-2", "12.2.2-1") == "cuda-libraries-12-2-12.2.2-1"
 
 
-@pytest.mark.parametrize("at", ["keyring", "known", "apt", "installed"])
+@pytest.mark.parametrize("at", ["keyring", "change", "known", "apt", "installed"])
 def test_an_interruption_at_any_record_is_put_back(world: AptWorld, tmp_path: Path, at: str) -> None:
     put(world, f"libcudnn8={OLD}")
     (world.root / "etc/apt/sources.list.d/cuda-standin.list").unlink()
-    world.keyring.unlink()
-    deb = world.keyring_package()
+    world.keyring.write_bytes(b"an older key")
+    repository = world.unknown()
     before = (world.files(), world.installed())
 
     def stop(kind: str) -> None:
-        if kind == "known" == at:  # and dpkg was killed while it unpacked
-            status, ours = world.root / "var/lib/dpkg/status", "Package: cuda-keyring\nStatus: install ok installed"
-            assert ours in status.read_text()
-            status.write_text(status.read_text().replace(ours, f"{ours[:-12]}reinstreq half-installed"))
-            (world.root / "var/lib/dpkg/info/cuda-keyring.list").unlink()
-            world.keyring.rename(f"{world.keyring}.dpkg-new")
         if kind == at:
             raise InterruptError("SIGTERM")
 
     work = replace(work_on(world, tmp_path), watch=stop)
-    done = carry_out(task_for(("libcudnn8", NEW), keyrings=(Keyring(repository="standin", url=deb.as_uri()),)), work)
+    done = carry_out(task_for(("libcudnn8", NEW), repositories=(repository,)), work)
 
     assert done.status == ("interrupted" if at == "keyring" else "reverted"), done
     assert done.left == ()
@@ -356,7 +431,9 @@ def test_a_journal_whose_words_for_apt_are_none_is_not_followed(world: AptWorld,
     for kind, said in (
         ("keyring", {"before": None, "moved": [5]}),
         ("keyring", {"before": None, "moved": ["/etc/hostname"]}),
-        ("keyring", {"before": None, "moved": [["/etc/hostname", aside]]}),
+        ("keyring", {"moved": [["/etc/hostname", aside]]}),
+        ("keyring", {"moved": [], "written": ["/etc/hostname"]}),
+        ("keyring", {"moved": [], "written": 5}),
         ("apt", {"packages": [["libcudnn8; id", "1", None]], "along": {}, "held": []}),
         ("apt", {"packages": [["libcudnn8", 5, None]], "along": {}, "held": []}),
         ("apt", {"packages": [["libcudnn8", "--purge", None]], "along": {}, "held": []}),

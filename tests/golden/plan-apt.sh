@@ -5,7 +5,7 @@
 # CUDA 11.8 is not in the apt repository of ubuntu22.04: its libraries come from older, that of an older release, which serves for libraries alone
 # the apt packages need root, which this user is not: hand the commands to an administrator
 set -euo pipefail
-SUM=ac75f69722f7e7c3e39716faa3a2622d93e76e90385b972f9ba55670bb7c4f01
+SUM=7d05a53fb0e3db2cc50bc33608165010e813aa639ae495fed37993d27810faa1
 if [ -z "${EDITED:-}" ] && grep -qxF "# --- what the sum above is of ---" "$0" 2>/dev/null; then
   if [ "$(sed '1,/^# --- what the sum above is of ---$/d' "$0" | sha256sum | cut -d ' ' -f 1)" != "$SUM" ]; then
     echo "this script is not as it was written; EDITED=1 runs it all the same" >&2; exit 1
@@ -23,12 +23,14 @@ SUDO=; if [ "$(id -u)" != 0 ]; then SUDO=sudo; fi
 found=$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 case "$found" in 3.10) ;; [0-9]*) echo "$PYTHON is Python $found; this plan is for 3.10" >&2; exit 1 ;; esac
 
-# NVIDIA's repository older: install https://repo.example/older/keyring_1-1_all.deb, then `apt-get update`
-KEYRING=$(mktemp --suffix=.deb)
-URL=https://repo.example/older/keyring_1-1_all.deb
-if command -v curl >/dev/null 2>&1; then curl -fsSLo "$KEYRING" "$URL"; else wget -qO "$KEYRING" "$URL"; fi
-chmod 644 "$KEYRING"
-$SUDO dpkg -i "$KEYRING"
+# NVIDIA's repository older: https://repo.example/older/, signed by the key 01234567
+command -v gpg >/dev/null || { echo "gpg is needed to check the key of the repository: apt-get install gnupg" >&2; exit 1; }
+KEY=$(mktemp)
+{ curl -fsSLo "$KEY" https://repo.example/older/standin.pub || wget -qO "$KEY" https://repo.example/older/standin.pub; }
+[ "$(gpg --batch --with-colons --import-options show-only --import "$KEY" | awk -F: '$1 == "pub" {p = 1} $1 == "fpr" && p {print $10; p = 0}')" = 0123456789ABCDEF0123456789ABCDEF01234567 ]
+gpg --batch --dearmor <"$KEY" | $SUDO tee -a /usr/share/keyrings/cuda-archive-keyring.gpg >/dev/null
+echo 'deb [signed-by=/usr/share/keyrings/cuda-archive-keyring.gpg] https://repo.example/older/ /' | $SUDO tee /etc/apt/sources.list.d/cuda-older-older.list >/dev/null
+rm "$KEY"
 $SUDO apt-get update
 
 # CUDA libraries of the system, pinned

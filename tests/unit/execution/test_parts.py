@@ -1,9 +1,7 @@
-"""Single parts of an apply: keys of keyrings, what stands in the way of the present key, the script for shells, looks afterwards."""
+"""Single parts of an apply: the script for shells, the preload, the installer, looks afterwards."""
 
 from __future__ import annotations
 
-import base64
-import shutil
 import subprocess
 from pathlib import Path
 from types import MappingProxyType
@@ -18,15 +16,11 @@ from cudnn_resolve.execution.environment import Environment
 from cudnn_resolve.execution.installed import Installed, files_of
 from cudnn_resolve.execution.installer import choose_installer, environment_for
 from cudnn_resolve.execution.loader import activation, preload_change
-from cudnn_resolve.execution.openpgp import key_ids
-from cudnn_resolve.execution.repository import AptFolders, outdated
 from cudnn_resolve.execution.task import Piece, Task, check_task
 from cudnn_resolve.facts.model import Facts, InstalledFramework, Packages, WouldLoad
 from cudnn_resolve.planning.preload import MODULE
 from tests.fake_host import FakeHost
-from tests.gpg_home import gpg_home
 
-REVOKED = Path(__file__).resolve().parents[2] / "keys" / "nvidia-7fa2af80.asc"
 SITE = "/env/lib/python3.11/site-packages"
 ENVIRONMENT = Environment(
     python="/env/bin/python",
@@ -34,79 +28,6 @@ ENVIRONMENT = Environment(
     prefix="/env",
     scheme={"purelib": SITE, "platlib": SITE, "scripts": "/env/bin", "data": "/env", "headers": "/env/include/site/python3.11"},
 )
-
-
-@pytest.fixture(scope="module")
-def key(request: pytest.FixtureRequest) -> tuple[bytes, bytes, str]:
-    """A public key, plain and in armour, and the end of its fingerprint."""
-    if shutil.which("gpg") is None:
-        pytest.skip("there is no gpg to make a key with")
-    home = gpg_home(request.node)
-    base = ["gpg", "--homedir", str(home), "--batch", "--quiet"]
-    subprocess.run(
-        [*base, "--passphrase", "", "--quick-generate-key", "somebody", "ed25519", "sign", "never"], check=True, capture_output=True
-    )
-    listed = subprocess.run([*base, "--list-keys", "--with-colons"], check=True, capture_output=True, text=True).stdout
-    fingerprint = next(line.split(":")[9] for line in listed.splitlines() if line.startswith("fpr"))
-    plain = subprocess.run([*base, "--export"], check=True, capture_output=True).stdout
-    armoured = subprocess.run([*base, "--armor", "--export"], check=True, capture_output=True).stdout
-    return plain, armoured, fingerprint[-8:]
-
-
-def test_a_key_is_known_by_the_end_of_its_fingerprint(key: tuple[bytes, bytes, str]) -> None:
-    plain, armoured, end = key
-
-    assert key_ids(plain) == key_ids(armoured) == (end,)
-    assert key_ids(REVOKED.read_bytes() + b"\n" + armoured) == ("7FA2AF80", end), "every block of a file in armour"
-    assert key_ids(plain + b"\xcf\xe0" + plain) == (), "what cannot be read to its end is left alone"
-    other = b"\x98\x04\x05abc"
-    assert key_ids(plain + other) == (end, "other")
-
-
-def test_a_keyring_that_is_too_large_is_left_alone(tmp_path: Path) -> None:
-    ring = tmp_path / "trusted.gpg"
-    plain = base64.b64decode("".join(REVOKED.read_text().split("\n\n")[1].splitlines()[:-2]))
-    ring.write_bytes(plain * (1 + (1 << 20) // len(plain)))
-
-    found = list(outdated(AptFolders(lists=str(tmp_path), keys=f"{tmp_path}/none", keyring=str(ring))))
-
-    assert [(one.path, one.rest, one.too_large) for one in found] == [(str(ring), None, True)]
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"x", b"\x99", b"\xff\xff", b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n!!!!\n", base64.b64encode(b"x" * 99)]
-)
-def test_what_is_no_keyring_has_no_keys(content: bytes) -> None:
-    assert key_ids(content) == ()
-
-
-def test_the_revoked_key_and_lists_without_a_key_stand_in_the_way(key: tuple[bytes, bytes, str], tmp_path: Path) -> None:
-    other, _, _ = key
-    lists, keys = tmp_path / "lists", tmp_path / "keys"
-    lists.mkdir()
-    keys.mkdir()
-    revoked = REVOKED.read_bytes()
-    plain = base64.b64decode("".join(revoked.decode().split("\n\n")[1].splitlines()[:-2]))
-    (keys / "nvidia.asc").write_bytes(revoked)
-    (keys / "old.gpg").write_bytes(plain)
-    (keys / "other.gpg").write_bytes(other)
-    (keys / "notes.txt").write_bytes(plain)
-    ring = tmp_path / "trusted.gpg"
-    ring.write_bytes(other + plain + other)
-    address = "developer.download.nvidia.com/compute/cuda/repos/ubuntu2004/x86_64/"
-    (lists / "cuda.list").write_text(f"# CUDA\ndeb https://{address} /\n")
-    (lists / "signed.list").write_text(f"deb [signed-by=/x.gpg] https://{address} /\n")
-    (lists / "mixed.list").write_text(f"deb https://{address} /\ndeb http://elsewhere.example/ x main\n")
-    (lists / "other.list").write_text("deb http://elsewhere.example/ x main\n")
-
-    found = list(outdated(AptFolders(lists=str(lists), keys=str(keys), keyring=str(ring))))
-
-    assert [(one.path, one.rest) for one in found] == [
-        (str(ring), other + other),
-        (f"{keys}/nvidia.asc", None),
-        (f"{keys}/old.gpg", None),
-        (f"{lists}/cuda.list", None),
-    ]
 
 
 def test_the_script_for_shells_keeps_what_the_user_set_and_adds_once(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Facts, Platform, Python
-from cudnn_resolve.planning.model import AptAction, Environment, PipAction, Plan, Step
+from cudnn_resolve.planning.model import AptAction, AptRepository, Environment, PipAction, Plan, Step
 from cudnn_resolve.report import dockerfile, html, notebook, script
 from tests.small_wheels import tree, write_wheel
 
@@ -218,7 +218,9 @@ def with_apt(plan: Plan, release: str) -> Plan:
             argv=None,
             why="x",
             needs_root=True,
-            url="https://repo.example/cuda-keyring_1.1-1_all.deb",
+            repository=AptRepository(
+                name="ubuntu2204", url="https://repo.example/", key_url="https://repo.example/key.pub", fingerprint="A" * 40
+            ),
         ),
         Step(id="apt", kind="apt", argv=("apt-get", "install", "-y", "libcudnn8=8.9.7.29-1+cuda12.2"), why="x", needs_root=True),
         Step(id="apt-hold", kind="apt", argv=("apt-mark", "hold", "libcudnn8"), why="x", needs_root=True),
@@ -235,7 +237,7 @@ def test_packages_of_the_system_take_the_base_of_their_release(plan: Plan) -> No
 
     assert found[0][1] == "ubuntu:22.04"
     line = next(rest for word, rest, _ in found if word == "RUN" and "libcudnn8=" in rest)
-    assert line.index("dpkg -i") < line.index("apt-get update") < line.index("apt-get install") < line.index("apt-mark hold")
+    assert line.index("gpg --batch --dearmor") < line.index("apt-get update") < line.index("apt-get install") < line.index("apt-mark hold")
 
 
 def test_a_python_that_the_release_has_not_is_refused(plan: Plan) -> None:
