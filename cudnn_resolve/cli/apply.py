@@ -17,7 +17,7 @@ from cudnn_resolve.cli.options import (
     add_reinstall_option,
     add_target_options,
 )
-from cudnn_resolve.cli.printing import emit, say, style_of, width_of
+from cudnn_resolve.cli.printing import draw, emit, message_style, message_width, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -190,8 +190,7 @@ def _confirm(args: argparse.Namespace, options: Options) -> Any:
         if options.format == "text" and not options.quiet:
             from cudnn_resolve.report.plan import render
 
-            style = style_of(options)
-            say(render(plan, style=style, width=width_of(options), verbose=options.verbose > 0), options)
+            draw(render(plan, style=message_style(options), width=message_width(), verbose=options.verbose > 0) + "\n", options)
         return bool(args.yes or args.dry_run or not terminal.can_answer() or terminal.ask("Carry this out?"))
 
     return confirm

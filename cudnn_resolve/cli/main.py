@@ -13,6 +13,7 @@ from cudnn_resolve.cli.parser import Parser, nearest
 from cudnn_resolve.cli.printing import show_error
 from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError
 from cudnn_resolve.host import terminal
+from cudnn_resolve.report.text import wrap
 
 PROGRAM = "cudnn-resolve"
 VERBS = MappingProxyType(
@@ -90,14 +91,16 @@ def _help(words: list[str]) -> int:
 
 
 def _overview() -> str:
-    verbs = "\n".join(f"  {name:<8}  {summary}" for name, summary in VERBS.items())
-    return (
-        f"usage: {PROGRAM} COMMAND [OPTIONS]\n\n"
-        "Plans GPU deep-learning environments that load and run: driver, CUDA, cuDNN and frameworks solved together.\n\n"
-        f"commands:\n{verbs}\n\n"
-        "options:\n  -h, --help     show this help\n  -V, --version  show the version\n\n"
-        f"`{PROGRAM} COMMAND --help` shows the options of one command."
-    )
+    width = terminal.width(sys.stdout)
+    about = "Plans GPU deep-learning environments that load and run: driver, CUDA, cuDNN and frameworks solved together."
+    lines = [
+        *(f"usage: {PROGRAM} COMMAND [OPTIONS]", ""),
+        *(*wrap(about, width=width), "", "commands:"),
+        *(line for name, summary in VERBS.items() for line in wrap(summary, width=width, first=f"  {name:<8}  ")),
+        *("", "options:", "  -h, --help     show this help", "  -V, --version  show the version", ""),
+        *wrap(f"`{PROGRAM} COMMAND --help` shows the options of one command.", width=width),
+    ]
+    return "\n".join(lines)
 
 
 def _unknown(word: str) -> UsageError:

@@ -6,7 +6,7 @@ import argparse
 
 from cudnn_resolve.cli.gather import gather_options, gather_question
 from cudnn_resolve.cli.options import Options, add_common_options, add_reinstall_option
-from cudnn_resolve.cli.printing import emit, say, style_of, width_of
+from cudnn_resolve.cli.printing import draw, emit, message_style, message_width, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.planning.model import Plan
 
@@ -28,7 +28,9 @@ def run(args: argparse.Namespace) -> int:
     say_notes(plan, options)
     if not plan.is_satisfiable and options.format in FORMATS[2:]:
         # Whoever asked for a script or a file to install from gets none, and reads why where messages go.
-        say(_render(plan, options), options)
+        from cudnn_resolve.report.plan import render as render_text
+
+        draw(render_text(plan, style=message_style(options), width=message_width(), verbose=options.verbose > 0), options)
         return ExitCode.NO
     emit(_render(plan, options), options)
     return ExitCode.OK if plan.is_satisfiable else ExitCode.NO

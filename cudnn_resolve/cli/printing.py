@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.host import terminal
-from cudnn_resolve.report.text import Style, clean
+from cudnn_resolve.report.text import Style, clean, wrap_message
 
 if TYPE_CHECKING:
     from cudnn_resolve.cli.options import Options
@@ -34,7 +34,20 @@ def say(text: str, options: Options, *, least: int = 0) -> None:
     """
     if sys.stderr is not None and options.verbose - options.quiet >= least:
         clear_status()
-        print(clean(text, lines=True), file=sys.stderr)
+        print(_fitted(clean(text, lines=True)), file=sys.stderr)
+
+
+def draw(text: str, options: Options) -> None:
+    """Print to standard error what a report drew, which is clean already and may be coloured."""
+    if sys.stderr is not None and not options.quiet:
+        clear_status()
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def _fitted(text: str) -> str:
+    """A message as standard error shows it best: wrapped at words on a terminal, as it is elsewhere."""
+    return wrap_message(text, terminal.width(sys.stderr)) if terminal.is_terminal(sys.stderr) else text
 
 
 _STATUS: list[terminal.StatusLine] = []
@@ -61,7 +74,8 @@ def show_error(error: CudnnResolveError) -> None:
         return
     clear_status()
     style = Style(terminal.wants_color(sys.stderr))
-    print(f"{style('error:', 'bold', 'red')} {clean(str(error), lines=True)}", file=sys.stderr)
+    text = _fitted(f"error: {clean(str(error), lines=True)}")
+    print(f"{style('error:', 'bold', 'red')}{text.removeprefix('error:')}", file=sys.stderr)
 
 
 def style_of(options: Options) -> Style:
@@ -72,3 +86,13 @@ def style_of(options: Options) -> Style:
 def width_of(options: Options) -> int:
     """Columns for the result; a file is written for 100."""
     return terminal.DEFAULT_WIDTH if options.output is not None else terminal.width(sys.stdout)
+
+
+def message_style(options: Options) -> Style:
+    """Colours for what is drawn among the messages, on standard error."""
+    return Style(options.color and terminal.wants_color(sys.stderr))
+
+
+def message_width() -> int:
+    """Columns for what is drawn among the messages."""
+    return terminal.width(sys.stderr)

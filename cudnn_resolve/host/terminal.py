@@ -19,6 +19,14 @@ def wants_color(stream: TextIO | None) -> bool:
         return False
 
 
+def is_terminal(stream: TextIO | None) -> bool:
+    """True where `stream` is a terminal."""
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
 def width(stream: TextIO | None) -> int:
     """Columns of the terminal behind `stream`, at least 60; 100 where it is none. COLUMNS overrules."""
     stated = os.environ.get("COLUMNS", "")

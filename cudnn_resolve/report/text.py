@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 _HARMFUL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 _HARMFUL_OR_NEWLINE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+_SEQUENCE = re.compile(r"\x1b\[[0-9;]*m")
+_COMMAND = re.compile(r"`[^`\n]{1,500}`")
 _SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -61,9 +63,19 @@ def table(rows: Sequence[Sequence[str]], *, width: int, indent: str = "  ", gap:
 
 
 def wrap(text: str, *, width: int, first: str = "", rest: str | None = None) -> list[str]:
-    """Lines of at most `width` columns, the first one after `first`, the others after `rest` (default: as many blanks)."""
+    """Lines of at most `width` columns, the first one after `first`, the others after `rest` (default: as many blanks).
+
+    Only blanks are broken at, so that a path or an address can be copied; `first` may be coloured, which takes no room.
+    """
     from textwrap import wrap as break_lines
 
-    rest = " " * len(first) if rest is None else rest
-    found = break_lines(text, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
-    return found or [first.rstrip()]
+    blank = " " * len(_SEQUENCE.sub("", first))
+    rest = blank if rest is None else rest
+    found = break_lines(text, width, initial_indent=blank, subsequent_indent=rest, break_on_hyphens=False, break_long_words=False)
+    return [first + found[0][len(blank) :], *found[1:]] if found else [first.rstrip()]
+
+
+def wrap_message(text: str, width: int) -> str:
+    """A message for a terminal: each of its lines wrapped, commands in backquotes left whole."""
+    held = _COMMAND.sub(lambda found: found[0].replace(" ", "\0"), text)
+    return "\n".join(part for line in held.split("\n") for part in wrap(line, width=width) or [""]).replace("\0", " ")

@@ -1,0 +1,77 @@
+"""Every verb on a terminal: colours that are switched off again, lines that fit, and no escape code as text."""
+
+from __future__ import annotations
+
+import venv
+from pathlib import Path
+
+import pytest
+
+from tests.apply_world import lend_pip
+from tests.small_wheels import write_wheel
+from tests.terminal import on_terminal
+
+ROOT = Path(__file__).resolve().parents[2]
+FACTS = ("--facts", str(ROOT / "tests/machines/workstation.json"))
+PLAN = ("-f", "torch==2.6.0", *FACTS, "--offline")
+VERBS = {
+    "detect": ("detect", *FACTS),
+    "detect -v": ("detect", "-v", *FACTS),
+    "plan": ("plan", *PLAN),
+    "plan -v": ("plan", "-v", *PLAN),
+    "plan, none": ("plan", "-f", "torch==2.6.0", "-f", "tensorflow==2.15", "--strict-pins", *FACTS, "--offline"),
+    "why": ("why", "nvidia-cudnn-cu12", *PLAN),
+    "lock": ("lock", "-f", "torch==2.6.0", "--python-version", "3.11", "--platform", "linux_x86_64", "--offline"),
+    "doctor": ("doctor", "error.log", "--no-facts"),
+    "matrix list": ("matrix", "list"),
+    "matrix show torch": ("matrix", "show", "torch"),
+    "matrix show torch 2.6": ("matrix", "show", "torch", "2.6"),
+    "matrix show cuda": ("matrix", "show", "cuda", "12.4"),
+    "matrix show gpu": ("matrix", "show", "gpu", "T4"),
+    "help": ("--help",),
+    "help of a verb": ("apply", "--help"),
+    "wrong word": ("plan", "-f", "tensorflw"),
+    "validate": ("validate",),
+    "history": ("apply", "--history"),
+}
+LOG = "Could not load library libcudnn_cnn_infer.so.8. Error: libcuda.so: cannot open shared object file: No such file or directory\n"
+
+
+WIDER = ("plan", "detect", "matrix show torch 2.6")
+
+
+@pytest.mark.parametrize(("name", "columns"), [*((name, 60) for name in VERBS), *((name, 80) for name in WIDER)])
+def test_a_verb_draws_what_a_terminal_shows(tmp_path: Path, name: str, columns: int) -> None:
+    (tmp_path / "error.log").write_text(LOG)
+
+    shown = on_terminal(VERBS[name], columns, cwd=tmp_path)
+
+    assert shown.text.strip()
+    assert "Traceback" not in shown.text
+    assert shown.faults() == []
+    assert shown.wide(columns) == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "answer", "code", "said"), [(60, "n", 1, "nothing was changed: the answer was no"), (80, "y", 0, "done:")]
+)
+def test_apply_shows_its_plan_before_it_asks(tmp_path: Path, columns: int, answer: str, code: int, said: str) -> None:
+    environment = tmp_path / "venv"
+    venv.create(environment, symlinks=True, with_pip=False)
+    lend_pip(next(environment.glob("lib/python3*/site-packages")))
+    lines = ['lock-version = "1.0"', 'created-by = "a test"', ""]
+    for package in ("demo", "other"):
+        file = write_wheel(tmp_path / "wheels", package, "1.0")
+        place = f'{{name = "{file.filename}", path = "wheels/{file.filename}", hashes = {{sha256 = "{file.hashes["sha256"]}"}}}}'
+        lines += ["[[packages]]", f'name = "{package}"', 'version = "1.0"', f"wheels = [{place}]", ""]
+    (tmp_path / "pylock.toml").write_text("\n".join(lines))
+    env = {"XDG_STATE_HOME": str(tmp_path / "state"), "UV_CACHE_DIR": str(tmp_path / "cache")}
+
+    shown = on_terminal(("apply", "--python", str(environment)), columns, cwd=tmp_path, env=env, answer=answer)
+
+    assert shown.returncode == code, shown.text
+    assert "+ demo 1.0" in shown.text
+    assert said in shown.text
+    assert "\x1b[1m" in shown.raw  # it has colours
+    assert shown.faults() == []
+    assert shown.wide(columns) == []
