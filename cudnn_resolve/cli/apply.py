@@ -64,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
     options = gather_options(args)
     ways = Ways(
         lock=args.lock,
+        has_targets=bool(args.framework or args.requirement or args.group or args.reinstall_package),
         dry_run=args.dry_run,
         installer=args.installer,
         trusted=args.no_hashes,

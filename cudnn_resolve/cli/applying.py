@@ -39,6 +39,8 @@ class Ways(Struct, frozen=True, kw_only=True):
     """How an `apply` is to go about it."""
 
     lock: str | None = None
+    has_targets: bool = False
+    """True where the caller himself names what he wants, and not only the project's settings."""
     dry_run: bool = False
     installer: str = "auto"
     trusted: bool = False
@@ -109,11 +111,16 @@ def _plan(options: Options, ways: Ways) -> tuple[Plan, Task | None]:
 
 
 def _lock_path(options: Options, ways: Ways) -> str | None:
-    """The lock that is to be installed: the one that was named, or where nothing was asked for, the one that lies here."""
-    if ways.lock is not None or options.frameworks or options.requirement_files or options.groups or options.reinstall:
+    """The lock to install: the one that was named, or where nothing was, the one that lies here; None for targets.
+
+    A lock that lies here wins over frameworks of the project's settings, which it was made from.
+    """
+    if ways.lock is not None or ways.has_targets:
         return ways.lock
     if disk.is_regular(LOCK_NAME):
         return LOCK_NAME
+    if options.frameworks:
+        return None
     raise UsageError(
         f"nothing is asked for, and there is no {LOCK_NAME} here",
         code="no-target",
@@ -125,7 +132,7 @@ def _carry_out(plan: Plan, task: Task, work: Work, options: Options, ways: Ways)
     from cudnn_resolve.execution.run import carry_out, is_done
 
     if is_done(task, work):
-        return Execution(status="nothing")
+        return Execution(status="nothing", notes=tuple(one.message for one in plan.warnings if one.code == "lock-settings"))
     if plan.facts.python.externally_managed and not ways.managed:
         raise _managed(work.environment)
     if ways.confirm is not None and not ways.confirm(plan):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cudnn_resolve.errors import CudnnResolveError, ExitCode
 
 if TYPE_CHECKING:
@@ -16,7 +18,9 @@ def plan_of_lock_file(path: str, options: Options) -> Plan:
     from cudnn_resolve.cli.gather import gather_book, gather_facts
     from cudnn_resolve.execution.locked import plan_of_lock
     from cudnn_resolve.host.files import folder_of, read_bounded
+    from cudnn_resolve.locking.check import unmet
     from cudnn_resolve.locking.read import LIMIT_BYTES, read
+    from cudnn_resolve.planning.model import Warning
 
     lock = read(read_bounded(path, LIMIT_BYTES, "lock"), path)
     book = gather_book(options)
@@ -24,7 +28,15 @@ def plan_of_lock_file(path: str, options: Options) -> Plan:
     if plan is None:
         lines = "; ".join(f"{one.what}: the lock wants {one.locked}, here is {one.now}" for one in misfits[:5])
         raise LockMisfitError(f"{path} is not for this machine: {lines}", code="lock-misfit", hint="`cudnn-resolve lock` makes one that is")
-    return plan
+    limits = {"cuda": options.cuda, "cudnn": options.cudnn}
+    warnings = (
+        Warning(
+            code="lock-settings",
+            message=f"{one.now} is asked for, and {path} holds {one.locked}: the lock counts; `cudnn-resolve lock` brings it up to date",
+        )
+        for one in unmet(lock, options.frameworks, limits, book)
+    )
+    return replace(plan, warnings=(*warnings, *plan.warnings))
 
 
 class LockMisfitError(CudnnResolveError):

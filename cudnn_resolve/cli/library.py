@@ -95,6 +95,7 @@ def apply(words: Mapping[str, Any]) -> Result:
     options = _options({name: value for name, value in words.items() if name not in _WAYS})
     ways = Ways(
         lock=words["lock"],
+        has_targets=any(words[name] for name in ("framework", "requirement", "group")),
         dry_run=bool(words["dry_run"]),
         installer=words["installer"],
         trusted=bool(words["no_hashes"]),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.locking.difference import Difference
@@ -16,6 +17,7 @@ from cudnn_resolve.version import DriverVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.locking.model import Asked, Lock, LockedPackage, Stack
+    from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.source import File, Source
     from cudnn_resolve.resolution.model import PipPin
 
@@ -40,6 +42,27 @@ def asked_otherwise(locked: Asked, now: Asked) -> Iterator[Difference]:
     ):
         if before != after:
             yield Difference(what=what, locked=before or NOTHING, now=after or NOTHING)
+
+
+def unmet(lock: Lock, frameworks: Iterable[str], limits: Mapping[str, str | None], book: Book) -> Iterator[Difference]:
+    """What is asked for and the lock does not hold: frameworks, and limits on `cuda` and `cudnn`."""
+    for text in frameworks:
+        wanted = parse_requirement(text)
+        if wanted is None:
+            continue
+        name = canonicalize_name(wanted.name)
+        family = str(book.framework_of(name) or name)
+        held = [one for one in lock.packages if name in (one.name, family) and (book.framework_of(one.name) or one.name) == family]
+        if not held:
+            yield Difference(what=f"framework {wanted.name}", locked="nothing of that name", now=text)
+        for one in held:
+            if one.version is not None and not wanted.specifier.contains(one.version, prereleases=True):
+                yield Difference(what=f"framework {wanted.name}", locked=f"{one.name} {one.version}", now=text)
+    for which, limit in limits.items():
+        for stack in lock.tool.stacks if limit and lock.tool is not None else ():
+            found = stack.cuda if which == "cuda" else stack.cudnn
+            if found is not None and not SpecifierSet(limit or "").contains(found, prereleases=True):
+                yield Difference(what=which, locked=found, now=limit or "")
 
 
 def _required(asked: Asked, *, constraints: bool) -> tuple[str, ...]:

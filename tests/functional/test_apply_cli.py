@@ -385,3 +385,27 @@ def test_a_script_of_a_lock_installs_what_is_in_it(bench: Bench) -> None:
     assert done.returncode == 0, done.stderr
     assert "demo==1.0 --hash=sha256:" in done.stdout
     assert "nothing to do" not in done.stdout
+
+
+def test_a_lock_that_lies_here_wins_over_settings_and_where_they_disagree_is_said(bench: Bench) -> None:
+    bench.lock(("torch", "2.5.1"), ("demo", "1.0"))
+    (bench.base / "pyproject.toml").write_text('[tool.cudnn-resolve]\nframework = ["torch==2.6.0", "jax"]\noffline = true\n')
+
+    done = bench()
+    again = bench()
+    told = json.loads(bench("--format", "json", "-q").stdout)
+
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "done: the environment is as planned"), done
+    assert (bench.venv / "bin/torch").exists()
+    said = " ".join(done.stderr.split())
+    assert "torch==2.6.0 is asked for, and pylock.toml holds torch 2.5.1: the lock counts" in said
+    assert "jax is asked for, and pylock.toml holds nothing of that name" in said
+    assert "torch==2.6.0 is asked for" in again.stdout
+    assert [one["code"] for one in told["plan"]["warnings"]].count("lock-settings") == 2
+
+
+def test_settings_that_the_lock_meets_are_not_told(bench: Bench) -> None:
+    bench.lock(("torch", "2.5.1"))
+    (bench.base / "pyproject.toml").write_text('[tool.cudnn-resolve]\nframework = ["torch>=2.5"]\n')
+
+    assert "is asked for" not in bench("--dry-run").stderr
