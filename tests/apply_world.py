@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from cudnn_resolve.errors import CudnnResolveError
@@ -159,8 +160,8 @@ class ApplyWorld:
         )
 
 
-def work_in(world: ApplyWorld, *, stop_at: int | None = None) -> Work:
-    """With what to work in a world; the hold is taken."""
+def work_in(world: ApplyWorld, *, stop_at: int | None = None, on_record: Callable[[str], None] | None = None) -> Work:
+    """With what to work in a world; the hold is taken. `on_record` hears of each record of the journal."""
     environment = ask_environment(LinuxHost(), world.python)
     taken = hold(environment.scheme["purelib"], wait_seconds=30)
     assert taken is not None
@@ -178,7 +179,7 @@ def work_in(world: ApplyWorld, *, stop_at: int | None = None) -> Work:
         hold=taken,
         installer=world.installer,
         members=local_members,
-        watch=watch if stop_at else None,
+        watch=watch if stop_at else on_record,
     )
 
 

@@ -44,6 +44,7 @@ def put_all_back(journal: Journal, shelf: Shelf, host: Host, tooling: Tooling, *
             *_tried(lambda: restore_cache(story, tooling)),
             *_tried(lambda: restore_system(story, host, tooling)),
         )
+    left = (*left, *_tried(lambda: _on_disk(shelf)))
     try:
         if left:
             journal.add("left", what=list(left)[:50])
@@ -53,6 +54,12 @@ def put_all_back(journal: Journal, shelf: Shelf, host: Host, tooling: Tooling, *
     except CudnnResolveError as error:
         left = (*left, *(() if left else (f"the journal cannot be closed: {error.message}",)))
     return left
+
+
+def _on_disk(shelf: Shelf) -> tuple[str, ...]:
+    """Write what was put back to the disk before the journal says that it is there."""
+    disk.sync_file_systems((*shelf.environment.roots, shelf.folder))
+    return ()
 
 
 def _tried(part: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -122,57 +122,31 @@ def _begin(task: Task, work: Work, journal: Journal) -> dict[str, Any]:
 
 
 def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | None], installer: Any) -> Execution:
-    wheels = _stage(task, work, journal) if installer == "uv" else None
-    staged = wheels is not None
-    moved = staged and can_move(journal.folder, work.environment)
-    wheels = _fetch_all(task, work, journal) if wheels is None else wheels
+    """Fetch everything, make the change, look at the result, and commit it."""
+    supply = _supply(task, work, journal, installer)
     installed = installed_packages(work.host, work.environment)
     installed_outside(task, installed)
-    exchange = plan_exchange(wheels, task.remove, own, installed, work.host, work.environment)
+    exchange = plan_exchange(supply.wheels, task.remove, own, installed, work.host, work.environment)
     store = work.shelf.store_of(journal.id)
-    reserve = check_room(wheels, exchange, store, work.environment)
-    steps: list[Done] = []
+    reserve = check_room(supply.wheels, exchange, store, work.environment)
     cached = cache_change(task, work.host)
-    journal.add("files", store=store, **_files(exchange, work.environment, moved=moved))
-    if task.apt:
-        work.reporter.begin(f"asking apt-get for {_many(len(task.apt), 'package')}")
-        tooling = work.tooling(journal)
-        apt, packages = prepare_system(task, work, journal, tooling, reserve=reserve)
-        work.reporter.begin(f"installing {_many(len(packages), 'package')} of the system with apt-get")
-        steps.append(
-            Done(
-                what=f"{_many(len(packages), 'package')} installed with apt-get",
-                seconds=change_system(apt, packages, journal, tooling),
-            )
-        )
+    journal.add("files", store=store, **_files(exchange, work.environment, moved=supply.movable))
+    steps = list(_install_system(task, work, journal, reserve))
     if cached is not None:
         write_cache(cached, journal, work.tooling(journal))
     journal.add("change")
     take_away(exchange, store)
     journal.add("saved", count=len(exchange.save))
-    if wheels:
-        work.reporter.begin(f"installing {_many(len(wheels), 'package')} with {installer}")
-        tooling, environ = work.tooling(journal), work.host.environ
-        if moved:
-            result = move_staged(journal.folder, work.environment)
-        elif staged:
-            result = install_staged(journal.folder, work.environment, tooling, environ, managed=work.managed)
-        else:
-            result = install_wheels(installer, wheels, work.environment, tooling, environ, managed=work.managed)
-        work.reporter.end()
-        if not result.ok:
-            raise WorldError(f"{installer} failed: {result.why()}", code="installer-failed", context=journal.log)
-        steps.append(Done(what=f"{_many(len(wheels), 'package')} installed with {installer}", seconds=result.seconds))
+    steps += _install(supply, work, journal, installer)
     for path, content in own.items():
         if content is not None:
             disk.write_whole(path, content)
-    journal.add("installed", **_seen(wheels, exchange, work, complete=moved))
+    journal.add("installed", **_seen(supply.wheels, exchange, work, complete=supply.movable))
     unstage(journal.folder)
-    work.reporter.begin("looking at the environment again")
-    differences = (*loaded_by_preload(task, work.host, work.environment), *work.verify())
+    _verify(task, work)
+    work.reporter.begin("writing it to the disk")
+    disk.sync_file_systems((*work.environment.roots, store, journal.folder))
     work.reporter.end()
-    if differences:
-        raise DifferenceError(differences)
     with undisturbed():
         journal.add("commit")
         notes = work.shelf.tidy()
@@ -185,6 +159,61 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
         log=journal.log,
         notes=notes,
     )
+
+
+class Supply(Struct, frozen=True, kw_only=True):
+    """The wheels of a task, fetched and verified."""
+
+    wheels: tuple[Wheel, ...]
+    staged: bool
+    """True where uv has laid them out in the journal's folder."""
+    movable: bool
+    """True where that can be moved into the environment as it is."""
+
+
+def _supply(task: Task, work: Work, journal: Journal, installer: Any) -> Supply:
+    staged = _stage(task, work, journal) if installer == "uv" else None
+    if staged is not None:
+        return Supply(wheels=staged, staged=True, movable=can_move(journal.folder, work.environment))
+    return Supply(wheels=_fetch_all(task, work, journal), staged=False, movable=False)
+
+
+def _install_system(task: Task, work: Work, journal: Journal, reserve: int) -> Iterator[Done]:
+    if not task.apt:
+        return
+    work.reporter.begin(f"asking apt-get for {_many(len(task.apt), 'package')}")
+    tooling = work.tooling(journal)
+    apt, packages = prepare_system(task, work, journal, tooling, reserve=reserve)
+    count = _many(len(packages), "package")
+    work.reporter.begin(f"installing {count} of the system with apt-get")
+    yield Done(what=f"{count} installed with apt-get", seconds=change_system(apt, packages, journal, tooling))
+
+
+def _install(supply: Supply, work: Work, journal: Journal, installer: Any) -> Iterator[Done]:
+    if not supply.wheels:
+        return
+    count = _many(len(supply.wheels), "package")
+    work.reporter.begin(f"installing {count} with {installer}")
+    tooling, environ = work.tooling(journal), work.host.environ
+    if supply.movable:
+        result = move_staged(journal.folder, work.environment)
+    elif supply.staged:
+        result = install_staged(journal.folder, work.environment, tooling, environ, managed=work.managed)
+    else:
+        result = install_wheels(installer, supply.wheels, work.environment, tooling, environ, managed=work.managed)
+    work.reporter.end()
+    if not result.ok:
+        raise WorldError(f"{installer} failed: {result.why()}", code="installer-failed", context=journal.log)
+    yield Done(what=f"{count} installed with {installer}", seconds=result.seconds)
+
+
+def _verify(task: Task, work: Work) -> None:
+    """Look at the environment again; DifferenceError where it is not as planned."""
+    work.reporter.begin("looking at the environment again")
+    differences = (*loaded_by_preload(task, work.host, work.environment), *work.verify())
+    work.reporter.end()
+    if differences:
+        raise DifferenceError(differences)
 
 
 def _many(count: int, what: str) -> str:

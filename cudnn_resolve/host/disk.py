@@ -6,12 +6,13 @@ Nothing here follows a symbolic link in the last part of a path, and nothing is 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import hashlib
 import os
 import shutil
 import stat as modes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from cudnn_resolve.errors import WorldError
 
@@ -95,12 +96,22 @@ def _move_across(source: str, target: str) -> None:
             os.symlink(os.readlink(source), beside)
         else:
             shutil.copy2(source, beside, follow_symlinks=False)
+            _sync_file(beside)
         os.rename(beside, target)
+        sync_folder(os.path.dirname(target))
         os.unlink(source)
     except OSError as error:
         with contextlib.suppress(OSError):
             os.unlink(beside)
         raise refusal(error, target) from None
+
+
+def _sync_file(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def move_tree(source: str, target: str, roots: Sequence[str]) -> None:
@@ -270,6 +281,30 @@ def sync_folder(path: str) -> None:
         handle = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def sync_file_systems(paths: Iterable[str]) -> None:
+    """Write all that the file systems of these paths hold in memory to their disks (syncfs(2)); WorldError where a disk refuses.
+
+    Installers do not sync what they lay down: without this a power failure leaves files that have a name and no content.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    done: set[int | None] = set()
+    for path in paths:
+        device = device_of(path)
+        if device in done or not os.path.isdir(path):
+            continue
+        done.add(device)
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise refusal(error, path) from None
+        try:
+            if library.syncfs(handle) != 0:
+                number = ctypes.get_errno()
+                raise refusal(OSError(number, os.strerror(number)), path)
         finally:
             os.close(handle)
 
