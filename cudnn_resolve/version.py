@@ -1,4 +1,4 @@
-"""Versions of drivers, CUDA and cuDNN, and GPU code: parsed, ordered and decoded in one place.
+"""Versions of drivers, CUDA and cuDNN, and GPU code: parsed, ordered and decoded in one place; whether two texts are one version.
 
 These are not PEP 440 versions: `450.80.02` keeps its zero, `12040` is an encoded 12.4, and `sm_90a` runs on one card only.
 """
@@ -163,3 +163,17 @@ class CodeTarget(NamedTuple):
     def __str__(self) -> str:
         prefix = "sm" if self.kind == "cubin" else "compute"
         return f"{prefix}_{self.capability.major}{self.capability.minor}{self.suffix}"
+
+
+def same_version(one: str, other: str, *, local: bool = True) -> bool:
+    """True where two texts are one PEP 440 version, as `2.6` and `2.6.0` are.
+
+    Without `local`, `2.6.0` also is `2.6.0+cu124`: an index may serve a variant under its bare version. Two local parts must agree.
+    """
+    from packaging.version import InvalidVersion, Version  # paid for by those who compare packages
+
+    try:
+        first, second = Version(one), Version(other)
+    except InvalidVersion:
+        return one == other
+    return first == second or (not local and first.public == second.public and None in (first.local, second.local))

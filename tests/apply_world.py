@@ -24,9 +24,10 @@ from cudnn_resolve.execution.model import Execution
 from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import Work, carry_out, is_done
 from cudnn_resolve.execution.shelf import Shelf
-from cudnn_resolve.execution.task import Piece, Task
+from cudnn_resolve.execution.task import Task
 from cudnn_resolve.host.hold import hold
 from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.planning.model import PipAction
 from tests.small_wheels import file_of, tree, write_wheel
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -145,11 +146,11 @@ class ApplyWorld:
         return Task(
             targets=("torch==2.6.0",),
             install=tuple(
-                Piece(
+                PipAction(
                     name=name,
                     version=version,
                     file=file_of(self.wheels / f"{name.replace('-', '_')}-{version}-py3-none-any.whl"),
-                    before=here.get(name),
+                    installed=here.get(name),
                 )
                 for name, version in NEW.items()
                 if here.get(name) != version

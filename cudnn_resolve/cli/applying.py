@@ -148,7 +148,7 @@ def _carry_out(plan: Plan, task: Task, work: Work, options: Options, ways: Ways)
     from cudnn_resolve.cli.notebook import imported, kernel_is_near, restart_note
     from cudnn_resolve.execution.check import package_folder
 
-    changed = (*(piece.name for piece in task.install if piece.before), *task.remove)
+    changed = (*(one.name for one in task.install if one.installed), *task.remove)
     modules = imported(work.host, dict.fromkeys((*task.frameworks, *(package_folder(name) for name in changed))))
     with _downloads(options, plan) as download:
         done = carry_out(task, replace(work, verify=verify, download=download, members=download.members))

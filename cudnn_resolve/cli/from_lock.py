@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 def plan_of_lock_file(path: str, options: Options) -> Plan:
     """The plan from the environment to a lock; InputError for a file that is none, LockMisfitError for a lock of other machines."""
     from cudnn_resolve.cli.gather import gather_book, gather_facts
-    from cudnn_resolve.execution.locked import plan_of_lock
     from cudnn_resolve.host.files import folder_of, read_bounded
     from cudnn_resolve.locking.check import unmet
     from cudnn_resolve.locking.read import LIMIT_BYTES, read
+    from cudnn_resolve.planning.from_lock import plan_of_lock
     from cudnn_resolve.planning.model import Warning
 
     lock = read(read_bounded(path, LIMIT_BYTES, "lock"), path)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from packaging.version import InvalidVersion, Version
-
 from cudnn_resolve.facts.model import UNKNOWN
+from cudnn_resolve.version import same_version
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.task import Task
@@ -28,7 +27,7 @@ def _pip(task: Task, facts: Facts) -> Iterator[str]:
         here = known.get(name)
         if here is None:
             yield f"{name} {version} is not there"
-        elif not _same(here, version):
+        elif not same_version(here, version, local=False):
             yield f"{name} is {here}, not {version}"
     for name in task.remove:
         if name in known:
@@ -49,12 +48,3 @@ def _cudnn(task: Task, facts: Facts) -> Iterator[str]:
 def agree(one: str, other: str) -> bool:
     """True where two versions are the same as far as both say: 9.1 agrees with 9.1.0.70, and not with 9.10.2.21."""
     return all(first == second for first, second in zip(one.split("."), other.split("."), strict=False))
-
-
-def _same(one: str, other: str) -> bool:
-    """True for one version; a variant that is served under its bare version is itself."""
-    try:
-        first, second = Version(one), Version(other)
-    except InvalidVersion:
-        return one == other
-    return first == second or (first.public == second.public and (first.local is None or second.local is None))

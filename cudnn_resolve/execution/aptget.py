@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.task import APT_NAME, APT_VERSION
 from cudnn_resolve.facts.os_release import parse_os_release
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.port import Host, which
 from cudnn_resolve.host.tool import Tooling, ToolResult, run_tool
+from cudnn_resolve.planning.safe import APT_NAME, APT_VERSION
 
 if TYPE_CHECKING:
-    from cudnn_resolve.execution.task import SystemPackage, Task
+    from cudnn_resolve.execution.task import Task
+    from cudnn_resolve.planning.model import AptAction
 
 KEYRING = "usr/share/keyrings/cuda-archive-keyring.gpg"
 """Where the key of NVIDIA's repositories lies, below apt's root; the package `cuda-keyring` has it there too, so that the two never
@@ -127,7 +128,7 @@ def administrator_commands(task: Task) -> list[str]:
     return out
 
 
-def _pins(packages: Iterable[SystemPackage]) -> list[str]:
+def _pins(packages: Iterable[AptAction]) -> list[str]:
     return [f"{one.name}={one.version}" for one in packages]
 
 
@@ -147,7 +148,7 @@ def update(apt: Apt, tooling: Tooling) -> None:
     raise WorldError(f"apt-get update failed: {result.why()}", code="apt-update", context=tooling.log)
 
 
-def simulate(apt: Apt, packages: Sequence[SystemPackage], held: Iterable[str]) -> Simulation:
+def simulate(apt: Apt, packages: Sequence[AptAction], held: Iterable[str]) -> Simulation:
     """What apt-get would do for these packages; WorldError where it refuses, or would remove or hold back what nobody named."""
     words = (apt.program, "-s", "install", *_OPTIONS, *_held_options(packages, held), *_down(packages), *_pins(packages))
     ok, text = apt.ask(*words)
@@ -177,23 +178,23 @@ def _reason(text: str) -> str:
     return "; ".join([*errors[:3], *unmet[:3]])[:600] or "no reason given"
 
 
-def _held_options(packages: Sequence[SystemPackage], held: Iterable[str]) -> tuple[str, ...]:
+def _held_options(packages: Sequence[AptAction], held: Iterable[str]) -> tuple[str, ...]:
     """A held package moves only where the plan names that very package."""
     names = {one.name for one in packages}
     return ("--allow-change-held-packages",) if names & set(held) else ()
 
 
-def _down(packages: Sequence[SystemPackage]) -> tuple[str, ...]:
-    return ("--allow-downgrades",) if any(one.before is not None for one in packages) else ()
+def _down(packages: Sequence[AptAction]) -> tuple[str, ...]:
+    return ("--allow-downgrades",) if any(one.installed is not None for one in packages) else ()
 
 
-def install(apt: Apt, packages: Sequence[SystemPackage], held: Iterable[str], tooling: Tooling) -> ToolResult:
+def install(apt: Apt, packages: Sequence[AptAction], held: Iterable[str], tooling: Tooling) -> ToolResult:
     """What became of the installation of exactly these versions."""
     words = ("install", *_OPTIONS, *_held_options(packages, held), *_down(packages), "-o", "Dpkg::Options::=--force-confold")
     return apt.run(tooling, apt.program, *words, *_pins(packages))
 
 
-def download(apt: Apt, packages: Sequence[SystemPackage], held: Iterable[str], tooling: Tooling) -> None:
+def download(apt: Apt, packages: Sequence[AptAction], held: Iterable[str], tooling: Tooling) -> None:
     """Nothing; every .deb lies in apt's own cache, its hash checked against the signed lists. WorldError where one cannot be had."""
     words = ("install", "--download-only", *_OPTIONS, *_held_options(packages, held), *_down(packages))
     result = apt.run(tooling, apt.program, *words, *_pins(packages))

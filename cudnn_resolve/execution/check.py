@@ -47,7 +47,7 @@ def require_writable(environment: Environment) -> None:
 
 def _in_use(task: Task, host: Host, environment: Environment) -> Iterator[str]:
     """A line for each process that has libraries of packages loaded that are about to be replaced."""
-    leaving = {piece.name for piece in task.install if piece.before} | set(task.remove)
+    leaving = {one.name for one in task.install if one.installed} | set(task.remove)
     roots = dict.fromkeys((environment.scheme["purelib"], environment.scheme["platlib"])) if leaving else ()
     folders = {folder for root in roots for folder in _library_folders(leaving, root, host)}
     if not folders:

@@ -15,8 +15,8 @@ from cudnn_resolve.requirement.source import Contents
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
-    from cudnn_resolve.execution.task import Piece
     from cudnn_resolve.host.tool import Tooling
+    from cudnn_resolve.planning.model import PipAction
 
 STRONG = ("sha256", "sha384", "sha512", "sha3_256", "sha3_384", "sha3_512", "blake2b")
 """Algorithms that a file can be known by."""
@@ -34,16 +34,16 @@ class Download(Protocol):
         ...
 
 
-def check_known(pieces: tuple[Piece, ...], unpinned: tuple[str, ...] = (), *, trusted: bool) -> None:
+def check_known(packages: tuple[PipAction, ...], unpinned: tuple[str, ...] = (), *, trusted: bool) -> None:
     """Nothing; WorldError where nobody knows which file a package is, or by which hash to know it."""
-    sources = [piece for piece in pieces if piece.file is not None and not piece.file.is_wheel]
+    sources = [package for package in packages if package.file is not None and not package.file.is_wheel]
     if sources:
         raise WorldError(
-            f"{', '.join(piece.pin for piece in sources[:4])} can only be had as source, which would have to be built",
+            f"{', '.join(package.pin for package in sources[:4])} can only be had as source, which would have to be built",
             code="source-only",
             hint=f"build a wheel first, `pip wheel --no-deps {sources[0].pin} -w wheels`, and add `--find-links wheels`",
         )
-    unknown = [piece.pin for piece in pieces if piece.file is None or not strong(piece.file.hashes)]
+    unknown = [package.pin for package in packages if package.file is None or not strong(package.file.hashes)]
     if unpinned and (trusted or not unknown):
         raise WorldError(
             f"the plan leaves the versions of {', '.join(unpinned[:6])} open",
@@ -65,9 +65,10 @@ def strong(hashes: Mapping[str, str]) -> tuple[str, str] | None:
     return next(((name, hashes[name].lower()) for name in STRONG if hashes.get(name)), None)
 
 
-def fetch(piece: Piece, folder: str, environment: Environment, download: Download, progress: Any) -> Wheel:
+def fetch(package: PipAction, folder: str, environment: Environment, download: Download, progress: Any) -> Wheel:
     """The wheel of a package, in the folder, with the promised hash and nothing suspicious in it; WorldError where it is not so."""
-    file = piece.file
+    file = package.file
+    assert file is not None, "found by its name before"
     filename = str(file.filename)
     if "/" in filename or filename in ("", ".", "..") or "\0" in filename:
         raise bad_wheel(filename, "its name is no file name")
@@ -81,23 +82,23 @@ def fetch(piece: Piece, folder: str, environment: Environment, download: Downloa
         if found != known[1]:
             disk.remove(path)
             raise wrong_hash(filename, known[0], known[1], found)
-    return read_wheel(path, piece.name, piece.version, sha256, environment)
+    return read_wheel(path, package.name, package.version, sha256, environment)
 
 
-def download_by_name(piece: Piece, folder: str, environment: Environment, tooling: Tooling, environ: Mapping[str, str]) -> str:
+def download_by_name(package: PipAction, folder: str, environment: Environment, tooling: Tooling, environ: Mapping[str, str]) -> str:
     """The path of the wheel that the target's pip finds under this version, where nothing is known but its name; WorldError where none."""
     if environment.pip is None:
         raise WorldError(
-            f"{piece.pin}: files without hashes are fetched by pip, which is not there", code="no-pip", hint="plan with the index"
+            f"{package.pin}: files without hashes are fetched by pip, which is not there", code="no-pip", hint="plan with the index"
         )
-    apart = f"{folder}/{piece.name}"
+    apart = f"{folder}/{package.name}"
     disk.make_folder(apart)
-    source = () if piece.index is None else ("--find-links" if piece.page else "--index-url", piece.index)
-    words = ("download", "--no-deps", "--only-binary", ":all:", "--dest", apart, *source, "--", piece.pin)
+    source = () if package.index is None else ("--find-links" if package.page else "--index-url", package.index)
+    words = ("download", "--no-deps", "--only-binary", ":all:", "--dest", apart, *source, "--", package.pin)
     result = run_tool((environment.python, "-I", "-B", "-m", "pip", *words), tooling, env=environ)
     names = disk.names_in(apart)
     if not result.ok or len(names) != 1:
-        raise WorldError(f"{piece.pin} could not be had: {result.why()}", code="download", context=tooling.log)
+        raise WorldError(f"{package.pin} could not be had: {result.why()}", code="download", context=tooling.log)
     disk.move(f"{apart}/{names[0]}", f"{folder}/{names[0]}")
     disk.remove_empty(apart)
     return f"{folder}/{names[0]}"

@@ -35,10 +35,11 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.execution.journal import Journal
     from cudnn_resolve.execution.shelf import Shelf
-    from cudnn_resolve.execution.task import Piece, Task
+    from cudnn_resolve.execution.task import Task
     from cudnn_resolve.execution.wheel import Wheel
     from cudnn_resolve.host.hold import Hold
     from cudnn_resolve.host.port import Host
+    from cudnn_resolve.planning.model import PipAction
     from cudnn_resolve.requirement.source import Contents
 
 
@@ -116,7 +117,7 @@ def _begin(task: Task, work: Work, journal: Journal) -> dict[str, Any]:
         "words": list(work.words),
         "folder": disk.folder_here(),
         "targets": list(task.targets),
-        "install": [[piece.name, piece.version, piece.before] for piece in task.install],
+        "install": [[one.name, one.version, one.installed] for one in task.install],
         "remove": list(task.remove),
     }
 
@@ -154,7 +155,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
         status="done",
         id=journal.id,
         steps=tuple(steps),
-        installed=tuple(piece.pin for piece in task.install),
+        installed=tuple(one.pin for one in task.install),
         removed=task.remove,
         log=journal.log,
         notes=notes,
@@ -238,15 +239,15 @@ def _stage(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None
     crew = Crew(_PARALLEL)
     try:
         ask = work.members
-        jobs = [crew.hand(Job(lambda piece=piece: ask(piece.file), piece.pin)) for piece in task.install]  # type: ignore[misc]
+        jobs = [crew.hand(Job(lambda package=package: ask(package.file), package.pin)) for package in task.install]  # type: ignore[misc]
         if jobs[0].value() is None:  # whoever serves them does not tell
             return None
         unpacked = []
-        for piece, job in zip(task.install, jobs, strict=True):
+        for package, job in zip(task.install, jobs, strict=True):
             found = job.value()
-            if found is None:
+            if found is None or package.file is None:
                 return None
-            check_contents(found, piece.file.filename)
+            check_contents(found, package.file.filename)
             unpacked.append(found.unpacked)
     finally:
         crew.close()
@@ -259,9 +260,8 @@ def _stage(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None
 
 
 def _stage_with_uv(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None:
-    work.reporter.begin(f"fetching {_many(len(task.install), 'file')} with uv", sum(piece.file.size or 0 for piece in task.install) or None)
-
-    sizes = {piece.name: piece.file.size or 0 for piece in task.install}
+    sizes = {one.name: (one.file.size if one.file else None) or 0 for one in task.install}
+    work.reporter.begin(f"fetching {_many(len(task.install), 'file')} with uv", sum(sizes.values()) or None)
 
     def show(line: str) -> None:
         what, _, name = line.strip().partition(" ")
@@ -277,17 +277,17 @@ def _stage_with_uv(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...
 
 
 def _fetch_all(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...]:
-    total = sum(piece.file.size or 0 for piece in task.install if piece.file is not None)
+    total = sum(one.file.size or 0 for one in task.install if one.file is not None)
     if not task.install:
         return ()
     check_room_for_download(total, journal.wheels)
     work.reporter.begin(f"fetching {_many(len(task.install), 'file')}", total or None)
-    pieces = tuple(_named(piece, work, journal) for piece in task.install)
+    packages = tuple(_named(package, work, journal) for package in task.install)
     crew = Crew(_PARALLEL)
     try:
         jobs = [
-            Job(lambda piece=piece: fetch(piece, journal.wheels, work.environment, work.download, work.reporter.advance), piece.pin)  # type: ignore[misc]
-            for piece in pieces
+            Job(lambda package=package: fetch(package, journal.wheels, work.environment, work.download, work.reporter.advance), package.pin)  # type: ignore[misc]
+            for package in packages
         ]
         for job in jobs:
             crew.hand(job)
@@ -300,13 +300,13 @@ def _fetch_all(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...]:
     return tuple(wheels)
 
 
-def _named(piece: Piece, work: Work, journal: Journal) -> Piece:
-    """The piece with its file, which pip finds by its name where nobody has said which one it is."""
-    if piece.file is not None:
-        return piece
-    path = download_by_name(piece, journal.wheels, work.environment, work.tooling(journal), work.host.environ)
+def _named(package: PipAction, work: Work, journal: Journal) -> PipAction:
+    """The package with its file, which pip finds by its name where nobody has said which one it is."""
+    if package.file is not None:
+        return package
+    path = download_by_name(package, journal.wheels, work.environment, work.tooling(journal), work.host.environ)
     return replace(
-        piece, file=File(filename=os.path.basename(path), url=f"file://{quote(path)}", hashes={"sha256": disk.digest(path, "sha256")})
+        package, file=File(filename=os.path.basename(path), url=f"file://{quote(path)}", hashes={"sha256": disk.digest(path, "sha256")})
     )
 
 

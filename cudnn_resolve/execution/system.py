@@ -13,7 +13,8 @@ from cudnn_resolve.execution.aptget import Apt
 from cudnn_resolve.execution.debs import deb_files, fetch_anew, is_as_kept, keep_arriving, keep_leaving, kept_sums
 from cudnn_resolve.execution.journal import ARRIVING, LEAVING, tampered
 from cudnn_resolve.execution.repository import changed_repository, make_known, restore_repository
-from cudnn_resolve.execution.task import APT_NAME, APT_VERSION, SystemPackage
+from cudnn_resolve.planning.model import AptAction
+from cudnn_resolve.planning.safe import APT_NAME, APT_VERSION
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.journal import Journal, Story
@@ -23,9 +24,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.host.tool import Tooling
 
 
-def prepare_system(
-    task: Task, work: Work, journal: Journal, tooling: Tooling, *, reserve: int = 0
-) -> tuple[Apt, tuple[SystemPackage, ...]]:
+def prepare_system(task: Task, work: Work, journal: Journal, tooling: Tooling, *, reserve: int = 0) -> tuple[Apt, tuple[AptAction, ...]]:
     """How apt is called, and the packages with the versions that are there now; every .deb is then fetched and verified.
 
     A repository that is not known yet is made known, which the journal tells. `reserve` are bytes that are still to be written beside
@@ -34,19 +33,19 @@ def prepare_system(
     apt = aptget.require_apt(task, work.host)
     here = aptget.installed_versions(apt)
     held = aptget.held_packages(apt)
-    packages = tuple(replace(one, before=here.get(one.name)) for one in task.apt)
+    packages = tuple(replace(one, installed=here.get(one.name)) for one in task.apt)
     if task.repositories:
         make_known(task.repositories, apt, journal, tooling, work.download)
     aptget.update(apt, tooling)
     simulation = aptget.simulate(apt, packages, held)
     aptget.download(apt, packages, held, tooling)
-    replaced = {one.name for one in packages if one.before not in (None, one.version)}
+    replaced = {one.name for one in packages if one.installed not in (None, one.version)}
     keep_leaving(apt, replaced | (set(simulation.install) & set(here)), here, journal.folder, tooling, reserve=reserve)
     keep_arriving(apt, simulation.install, journal.folder, tooling, reserve=reserve)
     named = {one.name for one in packages}
     journal.add(
         "apt",
-        packages=[[one.name, one.version, one.before] for one in packages],
+        packages=[[one.name, one.version, one.installed] for one in packages],
         along={name: [version, here.get(name)] for name, version in simulation.install.items() if name not in named},
         held=sorted(held),
         unfinished=list(aptget.unfinished_files(apt)),
@@ -56,7 +55,7 @@ def prepare_system(
     return apt, packages
 
 
-def change_system(apt: Apt, packages: tuple[SystemPackage, ...], journal: Journal, tooling: Tooling) -> float:
+def change_system(apt: Apt, packages: tuple[AptAction, ...], journal: Journal, tooling: Tooling) -> float:
     """Seconds that it took to install the packages and to hold them; WorldError where apt refuses or does something else."""
     held = aptget.held_packages(apt)
     journal.add("change")
@@ -101,7 +100,7 @@ def _restore_packages(record: Mapping[str, Any], story: Story, apt: Apt, tooling
     here = aptget.installed_versions(apt)
     present = aptget.present_packages(apt)
     new = [name for name, version in before.items() if version is None and name in present]
-    old = [SystemPackage(name=name, version=version, repository="", before=here.get(name)) for name, version in before.items() if version]
+    old = [AptAction(name=name, version=version, installed=here.get(name)) for name, version in before.items() if version]
     old = [one for one in old if here.get(one.name) != one.version]
     names = [name for name in before if name in present]
     if names and (new or old or set(names) & set(aptget.held_packages(apt)) - set(held)):

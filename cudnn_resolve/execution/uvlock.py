@@ -23,7 +23,7 @@ from cudnn_resolve.host.tool import Tooling, ToolResult, run_tool
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
-    from cudnn_resolve.execution.task import Piece
+    from cudnn_resolve.planning.model import PipAction
 
 LOCK = "pylock.toml"
 _OWN_LOCK = ".lock"
@@ -39,22 +39,22 @@ _OURS = re.compile(
 """What uv says where it cannot read the lock, or cannot get a file: we fetch it then, or can say better what is wrong with it."""
 
 
-def can_lock(pieces: tuple[Piece, ...], environment: Environment) -> bool:
-    """True where every piece is a wheel with a hash, and the environment is laid out as any folder would be."""
+def can_lock(packages: tuple[PipAction, ...], environment: Environment) -> bool:
+    """True where every package is a wheel with a hash, and the environment is laid out as any folder would be."""
     short = ".".join(environment.version.split(".")[:2])
     plain = f"{environment.prefix}/lib/python{short}/site-packages"
     if environment.scheme["purelib"] != plain or environment.scheme["platlib"] != plain:
         return False
-    return all(piece.file is not None and strong(piece.file.hashes) and piece.file.is_wheel for piece in pieces)
+    return all(package.file is not None and strong(package.file.hashes) and package.file.is_wheel for package in packages)
 
 
 def stage(
-    pieces: tuple[Piece, ...], folder: str, environment: Environment, tooling: Tooling, environ: Mapping[str, str]
+    packages: tuple[PipAction, ...], folder: str, environment: Environment, tooling: Tooling, environ: Mapping[str, str]
 ) -> tuple[Wheel, ...] | None:
     """The packages as uv lays them out, fetched and verified; None where uv cannot do that. WorldError where it refuses one of them."""
     path = f"{folder}/{LOCK}"
     staging = f"{folder}/{STAGING}"
-    disk.write_whole(path, _text(pieces).encode())
+    disk.write_whole(path, _text(packages).encode())
     result = _run(path, environment, tooling, environ, "--prefix", staging)
     if not result.ok:
         if disk.kind(staging) == "folder":
@@ -68,7 +68,7 @@ def stage(
         raise WorldError(f"uv refuses: {result.why()}", code="installer-failed", context=tooling.log, hint="nothing was changed")
     site = f"{staging}/lib/python{'.'.join(environment.version.split('.')[:2])}/site-packages"
     infos = {name.lower(): name for name in disk.names_in(site) if name.endswith(".dist-info")}
-    found = [infos.get(_info(piece)) for piece in pieces]
+    found = [infos.get(_info(package)) for package in packages]
     disk.remove(f"{staging}/{_OWN_LOCK}")
     paths = [f"{environment.prefix}{one[len(staging) :]}" for one in disk.files_below(staging)]
     folders = [f"{environment.prefix}{one[len(staging) :]}" for one in disk.folders_below(staging)]
@@ -76,13 +76,13 @@ def stage(
         disk.remove_tree(staging)
         return None
     wheels = []
-    for number, (piece, info) in enumerate(zip(pieces, found, strict=True)):
+    for number, (package, info) in enumerate(zip(packages, found, strict=True)):
         wheels.append(
             Wheel(
                 path="",
-                name=piece.name,
-                version=piece.version,
-                sha256=piece.file.hashes.get("sha256", ""),
+                name=package.name,
+                version=package.version,
+                sha256=package.file.hashes.get("sha256", "") if package.file else "",
                 paths=tuple(paths) if number == 0 else (),
                 info=f"{environment.scheme['purelib']}/{info}",
                 unpacked=0,
@@ -133,21 +133,22 @@ def _words_of_user(environ: Mapping[str, str]) -> dict[str, str]:
     return out
 
 
-def _info(piece: Piece) -> str:
+def _info(package: PipAction) -> str:
     """The name of its `.dist-info`, as wheels are called."""
-    name, version = piece.file.filename.split("-")[:2]
+    assert package.file is not None, "see `can_lock`"
+    name, version = package.file.filename.split("-")[:2]
     return f"{name}-{version}.dist-info".lower()
 
 
-def _text(pieces: tuple[Piece, ...]) -> str:
+def _text(packages: tuple[PipAction, ...]) -> str:
     """A lock (PEP 751) of these files; JSON strings are TOML strings."""
     lines = ['lock-version = "1.0"', 'created-by = "cudnn-resolve"']
-    for piece in pieces:
-        file = piece.file
+    for package in packages:
+        file = package.file
+        assert file is not None, "see `can_lock`"
         algorithm, digest = strong(file.hashes) or ("", "")
         wheel = f"name = {json.dumps(file.filename)}, url = {json.dumps(file.url)}, hashes = {{{algorithm} = {json.dumps(digest)}}}"
-        origin = getattr(file, "origin", None)
-        lines += ["", "[[packages]]", f"name = {json.dumps(piece.name)}", f"version = {json.dumps(piece.version)}"]
-        lines += [f"index = {json.dumps(origin)}"] if origin else []
+        lines += ["", "[[packages]]", f"name = {json.dumps(package.name)}", f"version = {json.dumps(package.version)}"]
+        lines += [f"index = {json.dumps(file.origin)}"] if file.origin else []
         lines.append(f"wheels = [{{{wheel}}}]")
     return "\n".join(lines) + "\n"

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
+from packaging.version import InvalidVersion
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.host.archive import Archive, bad_wheel
+from cudnn_resolve.version import same_version
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
@@ -49,7 +50,7 @@ def read_wheel(path: str, name: str, version: str, sha256: str, environment: Env
         said_name, said_version, _, _ = parse_wheel_filename(filename)
     except (InvalidWheelFilename, InvalidVersion) as error:
         raise bad_wheel(path, str(error)) from None
-    if said_name != canonicalize_name(name) or not _same(str(said_version), version):
+    if said_name != canonicalize_name(name) or not same_version(str(said_version), version):
         raise bad_wheel(path, f"it is {said_name} {said_version}, not {name} {version}")
     with Archive(path) as archive:
         members = archive.members()
@@ -103,13 +104,6 @@ def check_contents(found: Contents, filename: str) -> None:
         raise bad_wheel(filename, "it has more than one list of programs")
     for text in found.programs:
         tuple(_scripts(text, filename))
-
-
-def _same(one: str, other: str) -> bool:
-    try:
-        return Version(one) == Version(other)
-    except InvalidVersion:
-        return one == other
 
 
 def is_inside(name: str) -> bool:

@@ -12,8 +12,8 @@ from cudnn_resolve.locking.difference import Difference
 from cudnn_resolve.locking.file import hashes_of
 from cudnn_resolve.locking.merge import Answer
 from cudnn_resolve.locking.select import applies
-from cudnn_resolve.resolution.release import parse_requirement, parse_version
-from cudnn_resolve.version import DriverVersion
+from cudnn_resolve.resolution.release import parse_requirement
+from cudnn_resolve.version import DriverVersion, same_version
 
 if TYPE_CHECKING:
     from cudnn_resolve.locking.model import Asked, Lock, LockedPackage, Stack
@@ -138,12 +138,7 @@ def _package(name: str, entry: LockedPackage | None, pin: PipPin | None, source:
 def _is_version(text: str, pin: PipPin) -> bool:
     """True where the pin is of that version, as the matrix or as the index writes it."""
     others = (pin.version, pin.offer.version if pin.offer is not None else None)
-    return any(other is not None and _equal(other, text) for other in others)
-
-
-def _equal(one: str, other: str) -> bool:
-    version = parse_version(one)
-    return one == other if version is None else version == parse_version(other)
+    return any(other is not None and same_version(other, text) for other in others)
 
 
 def _why(pin: PipPin, locked: str | None) -> str | None:
@@ -160,7 +155,7 @@ def _withdrawn(name: str, entry: LockedPackage, source: Source | None) -> str | 
     """Why the locked release was taken back by its makers, in words; None where it was not."""
     listing = source.listing(name) if source is not None and entry.index is not None else None
     for offer in listing.offers if listing is not None else ():
-        if entry.version is not None and _equal(offer.version, entry.version):
+        if entry.version is not None and same_version(offer.version, entry.version):
             reasons = [file.yanked for file in offer.files if file.yanked is not None]
             if reasons and len(reasons) == len(offer.files):
                 return f"{name} {entry.version} was withdrawn: {next(filter(None, reasons), 'no reason given')}"

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cudnn_resolve.planning.difference import apt_actions, pip_actions, unpinned
+from cudnn_resolve.planning.difference import apt_actions, pip_actions
 from cudnn_resolve.planning.environment import environment
-from cudnn_resolve.planning.model import Plan, Stack, StackFramework
+from cudnn_resolve.planning.model import AptAction, PipAction, Plan, Stack, StackFramework
 from cudnn_resolve.planning.step import steps
 from cudnn_resolve.planning.warning import warnings
 from cudnn_resolve.resolution.model import Conflict, Resolution
@@ -16,9 +16,12 @@ from cudnn_resolve.resolution.opened import opened
 from cudnn_resolve.resolution.resolve import loaded_cudnn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.source import Source
+    from cudnn_resolve.resolution.model import PipPin, Reason
 
 
 def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: Source | None = None) -> Plan:
@@ -30,14 +33,23 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: 
     notes = tuple(source.notes) if source is not None else ()
     if isinstance(outcome, Conflict):
         return Plan(targets=targets, facts=facts, conflict=outcome, notes=notes)
-    pip = pip_actions(outcome, book)
-    apt = apt_actions(outcome)
+    pip = pip_actions(
+        [_wanted(pin, pin.version, book) for pin in outcome.pip if pin.version is not None],
+        outcome.machine.pip,
+        book,
+        gpu={pin.name: pin.build.cuda is not None for pin in outcome.pip if pin.build is not None},
+        relaid=outcome.request.anew,
+    )
+    apt = apt_actions(
+        (AptAction(name=one.name, version=one.version, repository=one.repository, because=one.because) for one in outcome.apt),
+        outcome.machine.apt,
+    )
     draft = Plan(
         targets=targets,
         facts=facts,
         stack=_stack(outcome),
         pip=pip,
-        unpinned=unpinned(outcome),
+        unpinned=tuple(sorted(pin.name for pin in outcome.pip if pin.version is None)),
         apt=apt,
         overrides=outcome.overrides,
         environment=environment(outcome, facts),
@@ -47,6 +59,25 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: 
         resolution=outcome,
     )
     return replace(draft, steps=steps(draft, outcome.machine, book))
+
+
+def _wanted(pin: PipPin, version: str, book: Book) -> PipAction:
+    row = book.index(pin.index) if pin.index is not None else None
+    return PipAction(
+        name=pin.name,
+        version=version,
+        index=row.url if row is not None else None,
+        page=row is not None and row.kind == "find-links",
+        because=_because(pin.reasons),
+        file=pin.file,
+        direct=pin.direct,
+    )
+
+
+def _because(reasons: Iterable[Reason]) -> tuple[str, ...]:
+    """The reasons behind a pin, each once."""
+    told = (f"{one.text}, asked for" if one.because == "asked for" else f"{one.text}: {one.because}" for one in reasons)
+    return tuple(dict.fromkeys(told))
 
 
 def _sources(resolution: Resolution) -> tuple[str, ...]:

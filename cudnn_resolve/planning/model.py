@@ -40,34 +40,43 @@ class Stack(Struct, frozen=True, kw_only=True):
 
 
 class PipAction(Struct, frozen=True, kw_only=True):
-    """What happens to one pip package."""
+    """One pip package of a plan, from the difference to the journal of an `apply`."""
 
     name: str
     version: str
-    action: str
+    action: str = "install"
     """`install`, `upgrade`, `downgrade`, `keep` or `remove`."""
-    index: str | None
+    index: str | None = None
     """Address of the index it must come from; None = the configured one."""
-    because: tuple[str, ...]
+    because: tuple[str, ...] = ()
     installed: str | None = None
+    """The version that is installed; None where there is none."""
     page: bool = False
     """True where the address is a page of links (`--find-links`) and no index."""
     reinstall: bool = False
-    """True where it is installed in this version and its files must be laid down again."""
+    """True where this version is installed and its files must be written again."""
     direct: Direct | None = None
     """The one place that the user takes it from; None = an index."""
     file: File | None = None
     """What is to be installed: one file with its address and hashes; None where no index was asked."""
 
+    @property
+    def pin(self) -> str:
+        """`name==version`."""
+        return f"{self.name}=={self.version}"
+
 
 class AptAction(Struct, frozen=True, kw_only=True):
-    """What happens to one apt package."""
+    """One apt package of a plan, from the difference to the journal of an `apply`."""
 
     name: str
     version: str
-    repository: str
-    action: str
-    because: tuple[str, ...]
+    repository: str = ""
+    action: str = "install"
+    """`install`, `upgrade` or `keep`."""
+    because: tuple[str, ...] = ()
+    installed: str | None = None
+    """The version that is installed; None where there is none."""
 
 
 class Environment(Struct, frozen=True, kw_only=True):

@@ -8,14 +8,13 @@ from typing import Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
-from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.facts.model import Driver, Facts, Unknown
 from cudnn_resolve.validation.child import Told
 from cudnn_resolve.validation.loading import seen_in
 from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
 from cudnn_resolve.validation.subject import Subject
-from cudnn_resolve.version import CudnnVersion, DriverVersion
+from cudnn_resolve.version import CudnnVersion, DriverVersion, same_version
 
 _MOST_NAMED = 6
 _MOST_PARTS = 3
@@ -86,16 +85,8 @@ def _differing(wanted: Mapping[str, str], installed: Mapping[str, str]) -> Itera
     """What is not there, or in another version."""
     for name, version in wanted.items():
         here = installed.get(name)
-        if here is None or not _same(here, version):
+        if here is None or not same_version(here, version):
             yield _wrong(name, here, version)
-
-
-def _same(here: str, wanted: str) -> bool:
-    """True where two texts are one version, `2.6` and `2.6.0`."""
-    try:
-        return Version(here) == Version(wanted)
-    except InvalidVersion:
-        return here == wanted
 
 
 def _counted(count: int, name: str, source: str) -> str:

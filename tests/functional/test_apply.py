@@ -20,9 +20,10 @@ from cudnn_resolve.execution.mark import write_mark
 from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import Work, carry_out
 from cudnn_resolve.execution.shelf import Shelf
-from cudnn_resolve.execution.task import Piece, Task
+from cudnn_resolve.execution.task import Task
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.interrupt import InterruptError
+from cudnn_resolve.planning.model import PipAction
 from cudnn_resolve.planning.preload import MODULE
 from tests.apply_world import NEW, ApplyWorld
 from tests.small_wheels import tree, write_wheel
@@ -235,7 +236,7 @@ def test_a_link_above_folders_that_come_is_seen_before_anything_changes(world: A
     former = world.former()
 
     with pytest.raises(WorldError, match="a link leads to"):
-        carry_out(Task(targets=(), install=(Piece(name="fresh-one", version="1.0", file=file),)), work)
+        carry_out(Task(targets=(), install=(PipAction(name="fresh-one", version="1.0", file=file),)), work)
 
     assert (world.former(), os.listdir(tmp_path)) == (former, ["mine.txt"])
 

@@ -19,13 +19,13 @@ from cudnn_resolve.execution.recover import undo
 from cudnn_resolve.execution.run import Work, carry_out
 from cudnn_resolve.execution.shelf import Shelf
 from cudnn_resolve.execution.system import restore_system
-from cudnn_resolve.execution.task import SystemPackage, Task
+from cudnn_resolve.execution.task import Task
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.hold import hold
 from cudnn_resolve.host.interrupt import InterruptError
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.tool import Tooling
-from cudnn_resolve.planning.model import AptRepository
+from cudnn_resolve.planning.model import AptAction, AptRepository
 from cudnn_resolve.report.script import repository_commands
 from tests.apt_world import AptWorld, missing_tools
 from tests.fake_host import FakeHost
@@ -67,7 +67,7 @@ def work_on(world: AptWorld, tmp_path: Path) -> Work:
 
 
 def task_for(*pairs: tuple[str, str], repositories: tuple[AptRepository, ...] = ()) -> Task:
-    apt = tuple(SystemPackage(name=name, version=version, repository="ubuntu2204") for name, version in pairs)
+    apt = tuple(AptAction(name=name, version=version, repository="ubuntu2204") for name, version in pairs)
     return Task(targets=("tensorflow==2.15",), apt=apt, repositories=repositories)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -11,18 +12,19 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import InputError, WorldError
 from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import Work, carry_out
-from cudnn_resolve.execution.task import Piece, Task, check_task
+from cudnn_resolve.execution.task import Task, check_task
 from cudnn_resolve.execution.uvlock import can_move, stage
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.tool import Tooling
+from cudnn_resolve.planning.model import PipAction
 from tests.apply_world import ApplyWorld
 from tests.small_wheels import file_of, write_wheel
 
 
-def broken(task: Task, name: str, **changes: object) -> Task:
-    pieces = [replace(one, file=one.file._replace(**changes)) if one.name == name else one for one in task.install]
-    return replace(task, install=tuple(pieces))
+def broken(task: Task, name: str, **changes: Any) -> Task:
+    packages = [replace(one, file=one.file._replace(**changes)) if one.name == name and one.file else one for one in task.install]
+    return replace(task, install=tuple(packages))
 
 
 def test_a_wrong_hash_changes_nothing(world: ApplyWorld, work: Work) -> None:
@@ -53,7 +55,7 @@ def test_without_a_file_the_targets_pip_is_asked_where_the_user_says_so(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(world.wheels))
     asked = replace(work, trusted=True, host=LinuxHost())
-    task = Task(targets=("numpy",), install=(Piece(name="numpy", version="2.0.0"),))
+    task = Task(targets=("numpy",), install=(PipAction(name="numpy", version="2.0.0"),))
 
     with pytest.raises(WorldError, match="nobody has said which files these are"):
         carry_out(task, work)
@@ -67,7 +69,7 @@ def test_a_source_archive_is_refused(work: Work) -> None:
     file = file_of(Path(__file__))._replace(filename="numpy-2.0.0.tar.gz")
 
     with pytest.raises(WorldError, match="only be had as source"):
-        carry_out(Task(targets=(), install=(Piece(name="numpy", version="2.0.0", file=file),)), work)
+        carry_out(Task(targets=(), install=(PipAction(name="numpy", version="2.0.0", file=file),)), work)
 
 
 def test_an_index_that_vanishes_midway_changes_nothing(world: ApplyWorld, work: Work) -> None:
@@ -82,7 +84,7 @@ def test_an_index_that_vanishes_midway_changes_nothing(world: ApplyWorld, work: 
 def evil(world: ApplyWorld, folder: str, **more: object) -> Task:
     base = world.base / folder
     file = write_wheel(base, "evil", "1.0", **more)  # type: ignore[arg-type]
-    return Task(targets=("evil",), install=(Piece(name="evil", version="1.0", file=file),))
+    return Task(targets=("evil",), install=(PipAction(name="evil", version="1.0", file=file),))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +146,7 @@ def test_what_uv_refuses_is_said_before_anything_changes(tmp_path: Path, work: W
 @pytest.mark.parametrize("asked", [True, False])
 def test_empty_folders_of_a_wheel_go_again(world: ApplyWorld, work: Work, *, asked: bool) -> None:
     file = write_wheel(world.base / "empty", "hollow", "1.0", raw={"hollow/deep/er/": b"", "beside/": b""})
-    task = Task(targets=(), install=(Piece(name="hollow", version="1.0", file=file),))
+    task = Task(targets=(), install=(PipAction(name="hollow", version="1.0", file=file),))
 
     assert carry_out(task, work if asked else replace(work, members=None)).status == "done"
     assert (world.site / "beside").is_dir()
@@ -189,7 +191,7 @@ def test_a_truncated_wheel_is_refused(world: ApplyWorld, work: Work) -> None:
     path = world.base / "cut" / "numpy-2.0.0-py3-none-any.whl"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes((world.wheels / path.name).read_bytes()[:300])
-    task = Task(targets=("numpy",), install=(Piece(name="numpy", version="2.0.0", file=file_of(path)),))
+    task = Task(targets=("numpy",), install=(PipAction(name="numpy", version="2.0.0", file=file_of(path)),))
 
     with pytest.raises(WorldError, match="no wheel that can be installed"):
         carry_out(task, work)
@@ -200,13 +202,13 @@ def test_a_truncated_wheel_is_refused(world: ApplyWorld, work: Work) -> None:
 @pytest.mark.parametrize(
     "piece",
     [
-        Piece(name="numpy; rm -rf /", version="1"),
-        Piece(name="--index-url=x", version="1"),
-        Piece(name="numpy", version="1 --pre"),
-        Piece(name="numpy", version="$(id)"),
-        Piece(name="../numpy", version="1"),
+        PipAction(name="numpy; rm -rf /", version="1"),
+        PipAction(name="--index-url=x", version="1"),
+        PipAction(name="numpy", version="1 --pre"),
+        PipAction(name="numpy", version="$(id)"),
+        PipAction(name="../numpy", version="1"),
     ],
 )
-def test_names_and_versions_that_a_tool_could_read_as_something_else_are_refused(piece: Piece) -> None:
+def test_names_and_versions_that_a_tool_could_read_as_something_else_are_refused(piece: PipAction) -> None:
     with pytest.raises(InputError):
         check_task(Task(targets=(), install=(piece,)))

@@ -16,8 +16,9 @@ from cudnn_resolve.execution.environment import Environment
 from cudnn_resolve.execution.installed import Installed, files_of
 from cudnn_resolve.execution.installer import choose_installer, environment_for
 from cudnn_resolve.execution.loader import activation, preload_change
-from cudnn_resolve.execution.task import Piece, Task, check_task
+from cudnn_resolve.execution.task import Task, check_task
 from cudnn_resolve.facts.model import Facts, InstalledFramework, Packages, WouldLoad
+from cudnn_resolve.planning.model import PipAction
 from cudnn_resolve.planning.preload import MODULE
 from tests.fake_host import FakeHost
 
@@ -104,7 +105,9 @@ def test_a_program_that_has_what_is_replaced_is_named(tmp_path: Path) -> None:
     )
 
     def told(before: str | None) -> tuple[str, ...]:
-        return check_before(Task(targets=(), install=(Piece(name="onnxruntime-gpu", version="1.22.0", before=before),)), host, environment)
+        return check_before(
+            Task(targets=(), install=(PipAction(name="onnxruntime-gpu", version="1.22.0", installed=before),)), host, environment
+        )
 
     assert told("1.20.2") == ("python (process 7) has loaded packages that are replaced: restart it afterwards",)
     assert told(None) == ()

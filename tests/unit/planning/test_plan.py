@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from cudnn_resolve.planning.from_lock import plan_of_lock
 from cudnn_resolve.planning.model import Plan
+from tests.lock_maker import answer, lock_of, pinned
 from tests.worlds.load import facts, gpu, plan, request, versions, world
 
 BOOK = world()
@@ -56,6 +58,18 @@ def test_every_action() -> None:
 )
 def test_one_version_under_several_names(installed: str, target: str, action: str) -> None:
     assert actions(planned(target, packages={"pip": {"north": installed}}))["north"] == action
+    again, _ = plan_of_lock(lock_of(pinned(target)), "/project", facts(packages={"pip": {"north": installed}}), BOOK)
+    assert again is not None
+    assert actions(again)["north"] == action
+
+
+def test_what_a_removal_takes_away_is_installed_again_from_a_lock_too() -> None:
+    held = {"nvidia-cudnn-cu12": "9.1.0.70", "nvidia-cudnn-cu13": "9.13.0.50"}
+    again, _ = plan_of_lock(lock_of(answer("north==2.0")), "/project", facts(packages={"pip": held}), BOOK)
+
+    assert again is not None
+    assert actions(again)["nvidia-cudnn-cu13"] == "remove"
+    assert [(one.action, one.reinstall) for one in again.pip if one.name == "nvidia-cudnn-cu12"] == [("install", True)]
 
 
 def test_a_build_that_is_taken_under_its_bare_version_is_told() -> None:
