@@ -15,10 +15,7 @@ def write_elf(
     *,
     rpath: str | None = None,
     runpath: str | None = None,
-    wants: Sequence[tuple[str, str]] = (),
-    defines: Sequence[str] = (),
     interpreter: str | None = None,
-    flags_1: int | None = None,
     machine: int = 62,
     bits: int = 64,
     order: str = "<",
@@ -29,8 +26,6 @@ def write_elf(
     texts = _Texts()
     tags = [(1, texts.add(name)) for name in needed]
     tags += [(tag, texts.add(text)) for tag, text in ((14, soname), (15, rpath), (29, runpath)) if text is not None]
-    if flags_1 is not None:
-        tags.append((0x6FFFFFFB, flags_1))
     word, pair = ("Q", "qQ") if bits == 64 else ("I", "iI")
     segments = 2 + (interpreter is not None)
     header, segment = (64, 56) if bits == 64 else (52, 32)
@@ -43,10 +38,6 @@ def write_elf(
         body += content
         return start
 
-    if wants:
-        tags += [(0x6FFFFFFE, BASE + place(_needs(order, wants, texts))), (0x6FFFFFFF, len({library for library, _ in wants}))]
-    if defines:
-        tags += [(0x6FFFFFFC, BASE + place(_definitions(order, defines, texts))), (0x6FFFFFFD, len(defines))]
     name_at = place(interpreter.encode() + b"\0") if interpreter is not None else 0
     tags.append((5, BASE + place(texts.content)))
     dynamic_at = place(b"".join(struct.pack(order + pair, tag, value) for tag, value in [*tags, (0, 0)]))
@@ -74,23 +65,3 @@ class _Texts:
         at = len(self.content)
         self.content += text.encode("utf-8", "surrogateescape") + b"\0"
         return at
-
-
-def _needs(order: str, wants: Sequence[tuple[str, str]], texts: _Texts) -> bytes:
-    libraries = list(dict.fromkeys(library for library, _ in wants))
-    content = b""
-    for index, library in enumerate(libraries):
-        versions = [version for name, version in wants if name == library]
-        size = 16 + 16 * len(versions)
-        content += struct.pack(order + "HHIII", 1, len(versions), texts.add(library), 16, size if index < len(libraries) - 1 else 0)
-        for number, version in enumerate(versions):
-            content += struct.pack(order + "IHHII", 0, 0, 2, texts.add(version), 16 if number < len(versions) - 1 else 0)
-    return content
-
-
-def _definitions(order: str, defines: Sequence[str], texts: _Texts) -> bytes:
-    content = b""
-    for index, version in enumerate(defines):
-        content += struct.pack(order + "HHHHIII", 1, 0, index + 1, 1, 0, 20, 28 if index < len(defines) - 1 else 0)
-        content += struct.pack(order + "II", texts.add(version), 0)
-    return content

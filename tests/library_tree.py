@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from cudnn_resolve.facts.cudnn_files import parts_of
@@ -17,9 +18,11 @@ from cudnn_resolve.probe.framework import find_frameworks
 from cudnn_resolve.version import CudnnVersion
 from tests.elf_writer import write_elf
 from tests.fake_host import FakeHost
+from tests.loader_double import Trace
 
 SITE = "/venv/lib/python3.11/site-packages"
 WHEEL = f"{SITE}/nvidia/cudnn/lib"
+LOADER = "/lib64/ld-linux-x86-64.so.2"
 MARK = "cudnn-resolve-answer "
 
 Files = dict[str, str | bytes]
@@ -82,7 +85,15 @@ def environment_of(
 
 
 class TreeHost(FakeHost):
-    """A host that understands `..`, which search paths of wheels are full of."""
+    """A host that understands `..`, which search paths of wheels are full of, and whose loader can be asked."""
+
+    cache: Mapping[str, str] = MappingProxyType({})
+    """The linker cache of its loader."""
+
+    def run(self, argv: Sequence[str], **options: Any) -> CommandResult:
+        if argv[0] == "env":
+            return Trace(self, self.cache, tuple(argv)).run()
+        return super().run(argv, **options)
 
     def realpath(self, path: str) -> str:
         return os.path.normpath(super().realpath(os.path.normpath(path)))
@@ -90,7 +101,7 @@ class TreeHost(FakeHost):
 
 def machine(files: Mapping[str, str | bytes], said: Mapping[str, Mapping[str, Any]] | None = None, **more: Any) -> FakeHost:
     """A host with these files and an interpreter; `said` is what a library at a path, or the module of a framework, answers."""
-    base: Files = {"/venv/bin/python": write_elf(interpreter="/lib64/ld-linux-x86-64.so.2"), "/usr/lib/x86_64-linux-gnu/libm.so": b""}
+    base: Files = {"/venv/bin/python": write_elf(interpreter=LOADER), "/usr/bin/env": write_elf(interpreter=LOADER)}
     return TreeHost({**base, **files}, programs=answering(said or {}), **more)
 
 
@@ -123,6 +134,8 @@ Found = tuple[InstalledFramework, tuple[Problem, ...]]
 def look(host: FakeHost, *distributions: Distribution, **more: Any) -> Found:
     """The only framework, and what is wrong with it."""
     environment = environment_of(*distributions, **more)
+    if isinstance(host, TreeHost):
+        host.cache = more.get("cache") or {}
     copies, _ = find_copies(host, environment)
     frameworks, problems = find_frameworks(host, environment, copies)
     assert len(frameworks) == 1, frameworks

@@ -74,6 +74,8 @@ ONLY_IN = {
     "rich": ("report", "cli"),
 }
 """Modules that one room knows, and the rooms that do."""
+DISTRIBUTIONS = {"elftools": "pyelftools"}
+"""Modules that are not called as their distribution is."""
 
 
 class Source(NamedTuple):
@@ -203,7 +205,7 @@ def dependencies(source: Source) -> Iterator[str]:
     declared = {re.split(r"[^\w-]", text, maxsplit=1)[0].replace("-", "_") for text in project["dependencies"]}
     for line, name in imports(source):
         top = name.partition(".")[0]
-        if top and top not in declared | {PACKAGE, "?"} | sys.stdlib_module_names and top != "tomllib":
+        if top and DISTRIBUTIONS.get(top, top) not in declared | {PACKAGE, "?"} | sys.stdlib_module_names and top != "tomllib":
             yield f"line {line}: {top} is not a dependency"
 
 

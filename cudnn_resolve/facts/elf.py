@@ -1,39 +1,30 @@
-"""What an ELF file tells the dynamic loader: its architecture, what it needs, and where it wants that to be looked for.
+"""Dynamic section of an ELF file: architecture, soname, needed libraries and search paths.
 
-Read in small pieces through a function, never the whole file: a libtorch_cuda.so has 900 MB. Source of the layout: elf(5) and
-the generic ABI, chapters 4 and 5; the version tables are described in the Linux Standard Base, "Symbol Versioning".
+Parsed by pyelftools' structures over a stream that fetches single pages, since a `libtorch_cuda.so` has 900 MB. `ELFFile` is not
+used: it also reads sections, and importing it takes three times as long.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
-from itertools import islice
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 Read = Callable[[int, int], "bytes | None"]
-"""Gives at most `size` bytes from `offset` of the file, None where it cannot be read: `read(offset, size)`."""
+"""`read(offset, size)` gives at most `size` bytes of the file, None where it cannot be read."""
 
 _PAGE = 4096
 _MOST_PAGES = 1024
 """4 MiB; a real library needs less than twenty pages."""
 _MOST_HEADERS = 512
 _MOST_TAGS = 4096
-_MOST_VERSIONS = 1024
 _LONGEST_TEXT = 32768
-"""A path list of TensorFlow has more than 1000 letters."""
-
+"""A search path of TensorFlow has more than 1000 characters."""
 _MOST_LETTERS = 1 << 20
 """Of all names together."""
-
-_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
-_DT_NEEDED, _DT_STRTAB, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 5, 14, 15, 29
-_DT_FLAGS_1, _DT_VERDEF, _DT_VERDEFNUM, _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFB, 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
-_DF_1_NODEFLIB = 0x800
-_VER_FLG_WEAK = 2
-_MACHINES = {3: "i686", 21: "ppc64", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
+_ARCHITECTURES: Final = {"EM_386": "i686", "EM_PPC64": "ppc64", "EM_ARM": "arm", "EM_RISCV": "riscv64"}
 
 
 class ElfError(ValueError):
@@ -41,14 +32,12 @@ class ElfError(ValueError):
 
 
 class Elf(Struct, frozen=True, kw_only=True):
-    """One library or program, as the loader sees it."""
+    """One library or program."""
 
     arch: str
-    """`x86_64`, `aarch64`, …; `machine 8` for one without a name here."""
+    """`x86_64`, `aarch64`, …; `machine 4711` for one without a name."""
     bits: int
     """32 or 64."""
-    kind: int = 3
-    """2: a program at a fixed address; 3: a library, or a program that may lie anywhere."""
     soname: str | None = None
     needed: tuple[str, ...] = ()
     """DT_NEEDED, in the order of the file."""
@@ -58,220 +47,135 @@ class Elf(Struct, frozen=True, kw_only=True):
     """DT_RUNPATH as written."""
     interpreter: str | None = None
     """The loader that a program asks for, `/lib64/ld-linux-x86-64.so.2`."""
-    no_default: bool = False
-    """True where the default directories are not to be searched for what it needs (DF_1_NODEFLIB)."""
-    defines: tuple[str, ...] = ()
-    """Symbol versions that it defines, `GLIBC_2.34`."""
-    wants: tuple[tuple[str, str], ...] = ()
-    """Symbol versions that must be there: the library that is to define it, and the version."""
 
 
-class _Layout(Struct, frozen=True):
-    """How the numbers of this file are written."""
+def read_elf(read: Read) -> Elf:
+    """Read what the file says to the loader; ElfError for anything that is not a whole ELF file with a dynamic section."""
+    from elftools.common.exceptions import ELFError
+    from elftools.construct import ConstructError
 
-    order: str
-    bits: int
-
-    @property
-    def segment(self) -> str:
-        # 64 bit: type flags offset vaddr paddr filesz memsz align; 32 bit has the flags later
-        return self.order + ("IIQQQQQQ" if self.bits == 64 else "IIIIIIII")
-
-    @property
-    def tag(self) -> str:
-        return self.order + ("qQ" if self.bits == 64 else "iI")
+    try:
+        return _File(_Stream(read)).elf()
+    except (ELFError, ConstructError):
+        raise ElfError("the file ends too early") from None
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError) as error:  # what a hostile file makes of pyelftools
+        raise ElfError(f"its tables make no sense ({type(error).__name__})") from None
 
 
-class _Image:
-    """The bytes of a file, fetched page by page; never more pages than a library with sane tables needs."""
+class _Stream:
+    """A binary stream over `Read`, fetched page by page and never more pages than a library with sane tables needs."""
 
     def __init__(self, read: Read) -> None:
         self._read = read
         self._pages: dict[int, bytes] = {}
-        self._letters = 0
+        self._position = 0
 
-    def take(self, offset: int, size: int) -> bytes:
-        """Exactly these bytes; ElfError where the file ends before."""
-        first, last = offset // _PAGE, (offset + size - 1) // _PAGE
-        if offset < 0 or last - first >= _MOST_PAGES:
-            raise ElfError("a table is larger than any real one")
-        content = b"".join(self._page(number) for number in range(first, last + 1))
-        piece = content[offset - first * _PAGE :][:size]
-        if len(piece) < size:
-            raise ElfError("the file ends too early")
+    def seek(self, offset: int) -> int:
+        self._position = offset
+        return offset
+
+    def tell(self) -> int:
+        return self._position
+
+    def read(self, size: int) -> bytes:
+        at = self._position
+        content = b"".join(self._page(number) for number in range(at // _PAGE, (at + size - 1) // _PAGE + 1))
+        piece = content[at % _PAGE :][:size]
+        self._position += len(piece)
         return piece
-
-    def unpack(self, form: str, offset: int) -> tuple[int, ...]:
-        """Numbers in the form of the struct module."""
-        return struct.unpack(form, self.take(offset, struct.calcsize(form)))
-
-    def text(self, offset: int) -> str:
-        """The text up to the next zero byte; ElfError where it has no end."""
-        pieces: list[bytes] = []
-        at = offset
-        if self._letters > _MOST_LETTERS:
-            raise ElfError("it has more names than any real library")
-        while at < offset + _LONGEST_TEXT:
-            page = self._page(at // _PAGE)[at % _PAGE :]
-            end = page.find(b"\0")
-            if end >= 0:
-                pieces.append(page[:end])
-                self._letters += at + end - offset
-                return b"".join(pieces).decode("utf-8", "surrogateescape")
-            if at % _PAGE + len(page) < _PAGE:
-                break
-            pieces.append(page)
-            at += len(page)
-        raise ElfError("a name has no end")
 
     def _page(self, number: int) -> bytes:
         known = self._pages.get(number)
         if known is None:
             if len(self._pages) >= _MOST_PAGES:
                 raise ElfError("its tables are scattered beyond reason")
-            known = (self._read(number * _PAGE, _PAGE) if number < 1 << 50 else None) or b""
+            known = (self._read(number * _PAGE, _PAGE) if 0 <= number < 1 << 50 else None) or b""
             self._pages[number] = known
         return known
 
 
-class _Segment(Struct, frozen=True):
-    kind: int
-    offset: int
-    address: int
-    size: int
+class _File:
+    """One file on the way to an `Elf`."""
+
+    def __init__(self, stream: Any) -> None:
+        from elftools.common.utils import parse_cstring_from_stream, struct_parse
+        from elftools.elf.structs import ELFStructs
+
+        self._stream = stream
+        self._parse = struct_parse
+        self._cstring = parse_cstring_from_stream
+        self._letters = 0
+        identity = stream.read(7)
+        if len(identity) < 4:
+            raise ElfError("the file ends too early")
+        if identity[:4] != b"\x7fELF":
+            raise ElfError("it is not an ELF file")
+        self.bits = {1: 32, 2: 64}.get((identity + bytes(3))[4], 0)
+        if len(identity) == 7 and (not self.bits or identity[5] not in (1, 2) or identity[6] != 1):
+            raise ElfError("its header is not one of this world")
+        self._structs = ELFStructs(little_endian=identity[5:6] == b"\x01", elfclass=self.bits or 64)
+        self._structs.create_basic_structs()
+        self._header = struct_parse(self._structs.Elf_Ehdr, stream, 0)
+        self._structs.create_advanced_structs(self._header.e_type, self._header.e_machine, self._header.e_ident.EI_OSABI)
+
+    def elf(self) -> Elf:
+        """The value behind the headers."""
+        header = self._header
+        if header.e_type not in ("ET_EXEC", "ET_DYN"):
+            raise ElfError("it is neither a library nor a program")
+        segments = list(self._segments())
+        machine = str(header.e_machine)
+        arch = _ARCHITECTURES.get(machine, machine.removeprefix("EM_").lower())
+        bare = Elf(
+            arch=arch if machine.startswith("EM_") else f"machine {machine}",
+            bits=self.bits,
+            interpreter=next((self._text(one.p_offset) for one in segments if one.p_type == "PT_INTERP"), None),
+        )
+        dynamic = next((one for one in segments if one.p_type == "PT_DYNAMIC"), None)
+        if dynamic is None:
+            if header.e_type == "ET_EXEC":  # linked statically
+                return bare
+            raise ElfError("it has no dynamic section: an object file, or only the debugging half of a library")
+        return self._with_tags(bare, segments, dynamic.p_offset)
+
+    def _segments(self) -> Iterator[Any]:
+        header, size = self._header, self._structs.Elf_Phdr.sizeof()
+        if not 0 < header.e_phnum <= _MOST_HEADERS or header.e_phentsize != size:
+            raise ElfError("its program headers make no sense")
+        for index in range(header.e_phnum):
+            yield self._parse(self._structs.Elf_Phdr, self._stream, header.e_phoff + index * size)
+
+    def _with_tags(self, bare: Elf, segments: list[Any], offset: int) -> Elf:
+        wanted: dict[str, list[int]] = {}
+        size = self._structs.Elf_Dyn.sizeof()
+        for index in range(_MOST_TAGS):
+            entry = self._parse(self._structs.Elf_Dyn, self._stream, offset + index * size)
+            if entry.d_tag == "DT_NULL":
+                break
+            wanted.setdefault(str(entry.d_tag), []).append(entry.d_val)
+        base = wanted.get("DT_STRTAB", [0])[0]
+
+        def texts(tag: str) -> tuple[str, ...]:
+            return tuple(self._text(_offset(segments, base + at)) for at in wanted.get(tag, []))
+
+        def text(tag: str) -> str | None:
+            return next(iter(texts(tag)), None)
+
+        return replace(bare, soname=text("DT_SONAME"), needed=texts("DT_NEEDED"), rpath=text("DT_RPATH"), runpath=text("DT_RUNPATH"))
+
+    def _text(self, offset: int) -> str:
+        found = self._cstring(self._stream, offset)
+        if found is None or len(found) > _LONGEST_TEXT:
+            raise ElfError("a name has no end")
+        self._letters += len(found)
+        if self._letters > _MOST_LETTERS:
+            raise ElfError("it has more names than any real library")
+        return found.decode("utf-8", "surrogateescape")
 
 
-class _Tables(Struct, frozen=True):
-    """The image and where its addresses lie in the file."""
-
-    image: _Image
-    layout: _Layout
-    loads: tuple[_Segment, ...]
-    texts: int
-    """Address of the string table."""
-
-    def offset(self, address: int) -> int:
-        """Where in the file an address lies; ElfError where it is not in the file."""
-        for segment in self.loads:
-            if segment.address <= address < segment.address + segment.size:
-                return segment.offset + address - segment.address
-        raise ElfError("an address lies outside of the file")
-
-    def text(self, at: int) -> str:
-        """A text of the string table."""
-        return self.image.text(self.offset(self.texts + at))
-
-
-def read_elf(read: Read) -> Elf:
-    """What the file says to the loader; ElfError for anything that is not a whole ELF file with a dynamic part."""
-    image = _Image(read)
-    layout, kind, machine = _identify(image)
-    segments = _segments(image, layout)
-    interpreter = next((image.text(segment.offset) for segment in segments if segment.kind == _PT_INTERP), None)
-    bare = Elf(arch=_MACHINES.get(machine, f"machine {machine}"), bits=layout.bits, kind=kind, interpreter=interpreter)
-    dynamic = next((segment for segment in segments if segment.kind == _PT_DYNAMIC), None)
-    if dynamic is None:
-        if kind == 2:  # linked statically
-            return bare
-        raise ElfError("it has no dynamic part: an object file, or only the debugging half of a library")
-    tags = _tags(image, layout, dynamic)
-    single = dict(reversed(tags))
-    loads = tuple(segment for segment in segments if segment.kind == _PT_LOAD)
-    tables = _Tables(image, layout, loads, single.get(_DT_STRTAB, 0))
-    return replace(
-        bare,
-        soname=_text_of(tables, single, _DT_SONAME),
-        needed=tuple(tables.text(value) for tag, value in tags if tag == _DT_NEEDED),
-        rpath=_text_of(tables, single, _DT_RPATH),
-        runpath=_text_of(tables, single, _DT_RUNPATH),
-        no_default=bool(single.get(_DT_FLAGS_1, 0) & _DF_1_NODEFLIB),
-        defines=tuple(_defined(tables, single)),
-        wants=tuple(_wanted(tables, single)),
-    )
-
-
-def _identify(image: _Image) -> tuple[_Layout, int, int]:
-    """Layout, kind and machine of the file."""
-    head = image.take(0, 20) if image.take(0, 4) == b"\x7fELF" else b""
-    if not head:
-        raise ElfError("it is not an ELF file")
-    bits = {1: 32, 2: 64}.get(head[4])
-    order = {1: "<", 2: ">"}.get(head[5])
-    if bits is None or order is None or head[6] != 1:
-        raise ElfError("its ELF header is not one of this world")
-    kind, machine = struct.unpack_from(order + "HH", head, 16)
-    if kind not in (2, 3):
-        raise ElfError("it is neither a library nor a program")
-    return _Layout(order, bits), kind, machine
-
-
-def _segments(image: _Image, layout: _Layout) -> list[_Segment]:
-    if layout.bits == 64:
-        (start,) = image.unpack(layout.order + "Q", 32)
-        size, count = image.unpack(layout.order + "HH", 54)
-    else:
-        (start,) = image.unpack(layout.order + "I", 28)
-        size, count = image.unpack(layout.order + "HH", 42)
-    if size != struct.calcsize(layout.segment) or count > _MOST_HEADERS:
-        raise ElfError("its program headers are not those of a library")
-    found = []
-    for index in range(count):
-        kind, *rest = image.unpack(layout.segment, start + index * size)
-        if layout.bits == 64:
-            _, offset, address, _, length = rest[:5]
-        else:
-            offset, address, _, length = rest[:4]
-        found.append(_Segment(kind, offset, address, length))
-    return found
-
-
-def _tags(image: _Image, layout: _Layout, dynamic: _Segment) -> list[tuple[int, int]]:
-    """The entries of the dynamic part up to its end mark."""
-    size = struct.calcsize(layout.tag)
-    found: list[tuple[int, int]] = []
-    for index in range(min(dynamic.size // size, _MOST_TAGS)):
-        tag, value = image.unpack(layout.tag, dynamic.offset + index * size)
-        if tag == 0:
-            return found
-        found.append((tag, value))
-    return found
-
-
-def _text_of(tables: _Tables, single: dict[int, int], tag: int) -> str | None:
-    value = single.get(tag)
-    return None if value is None else tables.text(value)
-
-
-def _chain(tables: _Tables, start: int, form: str, count: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Offset and numbers of each record of a list in which the last number of a record leads to the next one."""
-    at = start
-    for _ in range(min(count, _MOST_VERSIONS)):
-        numbers = tables.image.unpack(tables.layout.order + form, at)
-        yield at, numbers
-        if numbers[-1] == 0:
-            return
-        at += numbers[-1]
-
-
-def _defined(tables: _Tables, single: dict[int, int]) -> Iterator[str]:
-    """Names of the versions that the file defines, without the first, which is its own name."""
-    if _DT_VERDEF not in single:
-        return
-    start = tables.offset(single[_DT_VERDEF])
-    for at, (_, _, _, _, _, names, _) in _chain(tables, start, "HHHHIII", single.get(_DT_VERDEFNUM, 0)):
-        name, _ = tables.image.unpack(tables.layout.order + "II", at + names)
-        yield tables.text(name)
-
-
-def _wanted(tables: _Tables, single: dict[int, int]) -> Iterator[tuple[str, str]]:
-    """Library and version of each version that is required; weak ones are not."""
-    if _DT_VERNEED not in single:
-        return
-    start = tables.offset(single[_DT_VERNEED])
-    budget = _MOST_VERSIONS
-    for at, (_, count, file, names, _) in _chain(tables, start, "HHIII", single.get(_DT_VERNEEDNUM, 0)):
-        library = tables.text(file)
-        for _, (_, flags, _, name, _) in islice(_chain(tables, at + names, "IHHII", count), budget):
-            budget -= 1
-            if not flags & _VER_FLG_WEAK:
-                yield library, tables.text(name)
+def _offset(segments: list[Any], address: int) -> int:
+    """Where in the file an address lies; ElfError where it is not in the file."""
+    for one in segments:
+        if one.p_type == "PT_LOAD" and one.p_vaddr <= address < one.p_vaddr + one.p_filesz:
+            return int(one.p_offset + address - one.p_vaddr)
+    raise ElfError("an address lies outside of the file")

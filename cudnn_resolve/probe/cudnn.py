@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from msgspec import Struct
 
-from cudnn_resolve.facts.cudnn_files import NEWEST_KNOWN, LibraryName, parse_header, parse_name, parts_of
+from cudnn_resolve.facts.cudnn_files import NEWEST_KNOWN, LibraryName, companions_of, parse_header, parse_name, parts_of
 from cudnn_resolve.facts.elf import Elf
+from cudnn_resolve.facts.loader_trace import Library, Missing
 from cudnn_resolve.facts.model import CudnnCopy, Problem
 from cudnn_resolve.host.port import Host
-from cudnn_resolve.probe.cudnn_ask import Said, ask_libraries
-from cudnn_resolve.probe.cudnn_needs import find_lacks
-from cudnn_resolve.probe.cudnn_owner import Owner, choose_owner, find_owners, same_release
-from cudnn_resolve.probe.cudnn_places import find_directories
+from cudnn_resolve.probe.child import answer_of, payload_path
+from cudnn_resolve.probe.cudnn_places import Owner, choose_owner, find_directories, find_owners, same_release
 from cudnn_resolve.probe.environment import TargetEnvironment
-from cudnn_resolve.probe.loader import Loading
-from cudnn_resolve.version import CudnnVersion
+from cudnn_resolve.probe.loader import DRIVER_LIBRARIES, CannotAskError, Loading
+from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 MOST_COPIES = 64
 """More are not a machine but a mirror."""
+TIMEOUT_SECONDS = 10.0
+"""For the versions of all copies together; a cold network disk needs seconds for one."""
+_MOST_LETTERS = 300
+_DRIVER_SIGNS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/proc/driver/nvidia/version", "/sys/module/nvidia/version")
 _HEADERS = ("cudnn_version.h", "cudnn_version_v{}.h", "cudnn.h", "cudnn_v{}.h")
 
 
@@ -49,11 +55,11 @@ def find_copies(host: Host, environment: TargetEnvironment) -> tuple[tuple[Cudnn
     loading = Loading(host, environment)
     drafts = tuple(find_drafts(loading, environment, find_directories(host, environment)))[:MOST_COPIES]
     usable = [draft.library for draft in drafts if draft.library and draft.can_answer and isinstance(loading.look(draft.library), Elf)]
-    said, problems = ask_libraries(host, environment, usable)
+    said, problems = _ask_libraries(host, environment, usable)
     copies = []
     found = list(problems)
     for draft in drafts:
-        copy, more = _Examination(host, environment, loading, draft).examine(said.get(draft.library or "", Said()))
+        copy, more = _Examination(host, environment, loading, draft).examine(said.get(draft.library or "", _Said()))
         copies.append(copy)
         found += more
     return tuple(copies), tuple(dict.fromkeys(found))
@@ -106,12 +112,12 @@ class _Examination:
         self._loading = loading
         self._draft = draft
         self._label = f"cuDNN in {draft.directory}"
-        self._said = Said()
+        self._said = _Said()
         self._faults: list[str] = []
         self._problems: list[Problem] = []
         self._is_mixed = False
 
-    def examine(self, said: Said) -> tuple[CudnnCopy, list[Problem]]:
+    def examine(self, said: _Said) -> tuple[CudnnCopy, list[Problem]]:
         """The copy, and the problems that are of the machine rather than of the copy alone."""
         self._said = said
         real = self._real_directory()
@@ -242,4 +248,130 @@ class _Examination:
         if library is not None and isinstance(self._loading.look(library), Elf):
             release = version or CudnnVersion(str(self._draft.soname))
             major = int(cuda.partition(".")[0]) if cuda else None
-            self._faults += find_lacks(self._host, self._environment, self._loading, self._draft.files, (release, major))
+            lacks = _Lacks(self._host, self._environment, self._loading, self._draft.files)
+            try:
+                self._faults += lacks.find(release, major)
+            except CannotAskError as error:
+                self._problems.append(Problem(what="needs of cuDNN", why=f"are not known: {error}"))
+
+
+# --- what it needs in turn ---
+
+
+class _Lacks:
+    """Libraries that the files of a copy need, or open when they are used, and that nothing leads to."""
+
+    def __init__(self, host: Host, environment: TargetEnvironment, loading: Loading, files: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._loading = loading
+        # The driver's libraries are missed only where there is a driver.
+        self._process = loading.process(driver=any(host.stat(path) for path in _DRIVER_SIGNS))
+        self._files = files
+
+    def find(self, release: CudnnVersion, cuda: int | None) -> tuple[str, ...]:
+        """Ask the loader, and say what is lacking.
+
+        A library that lies in another wheel of NVIDIA's is not missed where it is only opened: frameworks load those first.
+        """
+        lacks: dict[str, list[str]] = {}
+        objects: dict[str, Library] = {}
+        answers = self._process.open_all([path for _, path in sorted(self._files.items())])
+        for part, path in sorted(self._files.items()):
+            found = answers[path]
+            if isinstance(found, Library):
+                objects[part] = found
+            elif parse_name(found.name) is None:
+                lacks.setdefault(found.name, []).append(found.by.rpartition("/")[2])
+        told = []
+        for name, by in lacks.items():
+            where = "which comes with the driver and is not found" if name in DRIVER_LIBRARIES else "which is not found"
+            verb = "needs" if len(set(by)) == 1 else "need"
+            told.append(f"{', '.join(dict.fromkeys(by))} {verb} {name}, {where}")
+        opened = [name for name in self._opened(objects, release, cuda) if name not in lacks and not self._is_in_wheels(name)]
+        if opened:
+            told.append(f"opens {' and '.join(opened)} when it is used, not found from here unless the program has loaded it before")
+        return tuple(told)
+
+    def _opened(self, objects: Mapping[str, Library], release: CudnnVersion, cuda: int | None) -> Iterator[str]:
+        """CUDA libraries that the parts open by name and would not find."""
+        for opening in companions_of(release, cuda):
+            name = opening.names[0]
+            found = self._process.open(name, objects[opening.by]) if opening.by in objects else None
+            if isinstance(found, Missing) and found.name == name:
+                yield name
+
+    def _is_in_wheels(self, name: str) -> bool:
+        """True where a wheel of NVIDIA's in the environment has the library."""
+        sites = self._environment.site_packages
+        folders = (f"{site}/nvidia/{folder}/lib" for site in sites for folder in self._loading.names(f"{site}/nvidia"))
+        return any(name in self._loading.names(folder) for folder in folders)
+
+
+# --- what the libraries say of themselves ---
+
+
+class _Said(Struct, frozen=True, kw_only=True):
+    """What one library said."""
+
+    version: CudnnVersion | None = None
+    """Three numbers; None where it did not say."""
+    cuda: CudaVersion | None = None
+    """The line that it was compiled with."""
+    other_release: tuple[str, ...] = ()
+    """Parts that are of another release than libcudnn."""
+    fault: str | None = None
+    """Why it did not answer, or how it ended while it was asked; None where nothing was wrong."""
+
+
+def _ask_libraries(host: Host, environment: TargetEnvironment, libraries: Sequence[str]) -> tuple[Mapping[str, _Said], tuple[Problem, ...]]:
+    """What each library said, by its path; a problem where none could be asked."""
+    python = environment.python.path or host.python
+    if not libraries or not python:
+        return MappingProxyType({}), ()
+    question = {"seconds": TIMEOUT_SECONDS, "paths": list(environment.ld_library_path), "libraries": list(libraries)}
+    # What the user has set for programs that use cuDNN would make it log or load something else.
+    env = {name: value for name, value in host.environ.items() if not name.startswith(("CUDNN_", "LD_PRELOAD"))}
+    argv = [python, "-I", payload_path("payload_cudnn.py"), json.dumps(question)]
+    result = host.run(argv, timeout_seconds=TIMEOUT_SECONDS + 5, env={**env, "LC_ALL": "C"})
+    answer = answer_of(result)
+    if answer is None or not isinstance(answer.get("answers"), dict):
+        why = str((answer or {}).get("failed") or result.why() or "gave no answer")
+        return MappingProxyType({}), (Problem(what="versions of cuDNN", why=f"{python} {why}"),)
+    told = {path: _said(row) for path, row in answer["answers"].items() if isinstance(row, dict)}
+    unasked = {path: _Said(fault="was not asked: the others took all the time") for path in libraries if path not in told}
+    return MappingProxyType(unasked | told), ()
+
+
+def _said(row: Mapping[str, Any]) -> _Said:
+    """One answer; whatever is not what the child prints counts as not said."""
+    version = row.get("version")
+    cuda = row.get("cuda")
+    checks = row.get("checks")
+    return _Said(
+        version=CudnnVersion.from_encoded(version) if isinstance(version, int) else None,
+        cuda=CudaVersion.from_encoded(cuda) if isinstance(cuda, int) else None,
+        other_release=tuple(str(part) for part, status in checks.items() if status != 0) if isinstance(checks, dict) else (),
+        fault=_fault(row),
+    )
+
+
+def _fault(row: Mapping[str, Any]) -> str | None:
+    if row.get("error"):
+        return f"cannot be loaded: {_line(str(row['error']))}"
+    if row.get("done"):
+        return None
+    ended = row.get("ended")
+    doing = f"when its part {row['asking']} is asked" if row.get("asking") else "when it is asked for its version"
+    if not row.get("loaded"):
+        doing = "while it is loaded"
+    if ended == "time":
+        return f"hangs {doing}"
+    words = _line(str(row.get("said") or ""))
+    how = "gives no answer" if ended == "exit" else f"ends the process ({ended})"
+    return f"{how} {doing}" + (f": {words}" if words else "")
+
+
+def _line(text: str) -> str:
+    """The last line of a text that says something, without control characters."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return "".join(letter if letter.isprintable() else "?" for letter in (lines or [""])[-1])[:_MOST_LETTERS]

@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.facts.cudnn_files import parse_name
-from cudnn_resolve.facts.loader_rules import Loaded, Rule
+from cudnn_resolve.facts.cudnn_files import openings_of, parse_name
+from cudnn_resolve.facts.elf import Elf
+from cudnn_resolve.facts.loader_trace import Library, Missing, Rule
 from cudnn_resolve.facts.model import CudnnCopy, InstalledFramework, Problem, WouldLoad
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.probe.child import answer_of, payload_path
-from cudnn_resolve.probe.cudnn_owner import same_release
+from cudnn_resolve.probe.cudnn_places import same_release
 from cudnn_resolve.probe.environment import TargetEnvironment
-from cudnn_resolve.probe.framework_loading import Outcome, Parts, open_parts, start
-from cudnn_resolve.probe.framework_preload import find_preload, with_preload
-from cudnn_resolve.probe.framework_reading import read_framework
-from cudnn_resolve.probe.framework_shelf import Reading, Shelf
-from cudnn_resolve.probe.loader import Loading
+from cudnn_resolve.probe.framework_reading import FrameworkFiles, Reading, Seek, find_preload, read_framework, with_preload
+from cudnn_resolve.probe.loader import CannotAskError, Loading, Process
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 TIMEOUT_SECONDS = 10.0
@@ -29,9 +28,9 @@ _SET_BY_USER = (Rule.LD_LIBRARY_PATH, Rule.PRELOAD)
 def find_frameworks(
     host: Host, environment: TargetEnvironment, copies: tuple[CudnnCopy, ...]
 ) -> tuple[tuple[InstalledFramework, ...], tuple[Problem, ...]]:
-    """What the installed frameworks are and which of the copies each would load, and what is wrong with that.
+    """Find the installed frameworks, which of the copies each would load, and what is wrong with that.
 
-    Nothing is imported: their files are read, and the dynamic loader is simulated. Only JAX's module of versions is asked in a child.
+    Nothing is imported: their files are read, and the dynamic loader is asked. Only JAX's module of versions is asked in a child.
     """
     loading = Loading(host, environment)
     preload = find_preload(host, environment, loading)
@@ -39,7 +38,7 @@ def find_frameworks(
     wrong: list[Problem] = []
     absent: list[Problem] = []
     for distribution in environment.distributions:
-        reading = read_framework(Shelf(host, environment, loading, distribution))
+        reading = read_framework(FrameworkFiles(host, environment, loading, distribution))
         if reading is None:
             continue
         reading = with_preload(_ask(host, environment, reading), preload)
@@ -94,6 +93,13 @@ class _Judgement:
         )
 
     def _would_load(self) -> WouldLoad | None:
+        try:
+            return self._ask_loader()
+        except CannotAskError as error:
+            self._complain(f"which cuDNN it would load is not known: {error}")
+            return None
+
+    def _ask_loader(self) -> WouldLoad | None:
         outcome = start(self._loading, self._reading)
         if outcome.library is None and outcome.fault is None:
             return None
@@ -106,9 +112,9 @@ class _Judgement:
         version = self._version_of(library)
         other = start(self._loading, self._reading, library_path=False).library if library.rule in _SET_BY_USER else None
         because = self._reason(library, other)
-        if outcome.lacks_driver:
+        if outcome.process.lacks_driver:
             because += "; on this machine only once the driver's libraries are there"
-        parts = open_parts(outcome.process, library, version or CudnnVersion(str(_soname(library) or 9)))
+        parts = open_parts(outcome.process, library, version or CudnnVersion(str(self._soname(library) or 9)))
         self._judge_parts(library, version, parts)
         self._judge_version(library, self._effective(version, parts), other)
         self._judge_cuda(self._copy_of(library))
@@ -116,14 +122,14 @@ class _Judgement:
 
     # --- which copy it is ---
 
-    def _copy_of(self, one: Loaded) -> CudnnCopy | None:
-        return self._by_place.get((self._loading.identify(one.origin), _soname(one)))
+    def _copy_of(self, one: Library) -> CudnnCopy | None:
+        return self._by_place.get((self._loading.identify(one.origin), self._soname(one)))
 
-    def _place(self, one: Loaded) -> str:
+    def _place(self, one: Library) -> str:
         """Its path in the directory that the copy is known by."""
         return f"{self._loading.identify(one.origin)}/{one.name}"
 
-    def _version_of(self, one: Loaded) -> CudnnVersion | None:
+    def _version_of(self, one: Library) -> CudnnVersion | None:
         """The release of the copy that a library belongs to; where that is not known, what its file name says."""
         copy = self._copy_of(one)
         if copy is not None and copy.version is not None:
@@ -138,9 +144,9 @@ class _Judgement:
 
     # --- why it is that one ---
 
-    def _reason(self, library: Loaded, other: Loaded | None) -> str:
+    def _reason(self, library: Library, other: Library | None) -> str:
         """The rule of the loader that led to the library, in words; `other` would come without LD_LIBRARY_PATH and LD_PRELOAD."""
-        by = library.by.name if library.by else self._reading.name
+        by = _name(library.by) or self._reading.name
         if library.rule is Rule.PATH and library.path in self._reading.preloaded:
             return f"the preload of this environment ({self._reading.preload}) opens it before {self._reading.name} is imported"
         if library.rule is Rule.PATH:
@@ -149,7 +155,7 @@ class _Judgement:
             return f"LD_PRELOAD={library.where} comes before everything"
         if library.rule is Rule.RPATH:
             rest = "; LD_LIBRARY_PATH cannot change that" if self._environment.ld_library_path else ""
-            return f"RPATH of {self._holder(library)} leads to it{rest}"
+            return f"RPATH of {_name(library.holder)} leads to it{rest}"
         if library.rule is Rule.LD_LIBRARY_PATH:
             if other is None:
                 return f"LD_LIBRARY_PATH={library.where} is the only way by which {by} finds it"
@@ -162,23 +168,13 @@ class _Judgement:
             place = "the linker cache leads to it"
         return f"{place}; {by} names no directory that holds it, and LD_LIBRARY_PATH neither"
 
-    def _phrase(self, other: Loaded) -> str:
+    def _phrase(self, other: Library) -> str:
         """What would have been loaded without LD_LIBRARY_PATH: `the wheel (RUNPATH of libtensorflow_framework.so.2)`."""
         copy = self._copy_of(other)
         owner = (copy.owner if copy else None) or self._place(other)
-        how = f"{other.rule.value} of {other.by.name}" if other.rule in (Rule.RPATH, Rule.RUNPATH) and other.by else other.rule.value
+        how = f"{other.rule.value} of {_name(other.holder)}" if other.holder else other.rule.value
         version = self._version_of(other)
         return f"{owner}{f' {version}' if version else ''} ({how})"
-
-    def _holder(self, library: Loaded) -> str:
-        """The object whose RPATH was used: the one that asks, or one of those that loaded it."""
-        one = library.by
-        while one is not None:
-            written = (one.elf.rpath or "").replace("${ORIGIN}", "$ORIGIN").replace("$ORIGIN", one.origin).split(":")
-            if library.where in [element.rstrip("/") for element in written]:
-                return one.name
-            one = one.by
-        return library.by.name if library.by else self._reading.name
 
     def _failure(self, outcome: Outcome) -> str:
         """Why no libcudnn would be loaded."""
@@ -189,10 +185,11 @@ class _Judgement:
             return f"{name} cannot be loaded: it {fault.why}" if fault.name.startswith("/") else f"{by} cannot load {name}: {fault.why}"
         if parse_name(name) is None:
             return f"{by} needs {name}, which is not found{self._elsewhere(name)}"
-        asker = next((one for one in outcome.process.objects if one.path == fault.by), None)
-        places = ["its RPATH"] if asker and asker.elf.rpath and asker.elf.runpath is None else []
+        asker = self._loading.look(fault.by)
+        rpath, runpath = (asker.rpath, asker.runpath) if isinstance(asker, Elf) else (None, None)
+        places = ["its RPATH"] if rpath and runpath is None else []
         places.append("LD_LIBRARY_PATH" if self._environment.ld_library_path else "LD_LIBRARY_PATH (not set)")
-        places += ["its RUNPATH"] if asker and asker.elf.runpath else []
+        places += ["its RUNPATH"] if runpath else []
         places.append("the linker cache and the default directories")
         return f"{by} looks for {name} in {', '.join(places)}, and it is not there{self._elsewhere(name)}"
 
@@ -211,10 +208,10 @@ class _Judgement:
     def _complain(self, why: str) -> None:
         self.problems.append(Problem(what=f"{self._reading.name} {self._reading.version}", why=why))
 
-    def _judge_parts(self, library: Loaded, version: CudnnVersion | None, parts: Parts) -> None:
+    def _judge_parts(self, library: Library, version: CudnnVersion | None, parts: Parts) -> None:
         """Parts of another release than libcudnn itself, or parts that are not found."""
         home = self._loading.identify(library.origin)
-        strangers: dict[str, list[Loaded]] = {}
+        strangers: dict[str, list[Library]] = {}
         for one in parts.found.values():
             directory = self._loading.identify(one.origin)
             if directory != home and not _is_same(self._version_of(one), version):
@@ -222,16 +219,17 @@ class _Judgement:
         for directory, ones in strangers.items():
             names = "its parts" if len(ones) == len(parts.found) else ", ".join(one.name for one in ones)
             release = self._version_of(ones[0])
+            rule = f"to which {ones[0].rule.value} leads ({self._search(ones[0].by or library.path)})"
             self._complain(
                 f"two releases of cuDNN in one process: {library.name} {version or ''} from {home}, "
-                f"but {names} {release or ''} from {directory}, to which {ones[0].rule.value} leads ({_search(ones[0].by or library)})"
+                f"but {names} {release or ''} from {directory}, {rule}"
             )
         if parts.missing:
             first = f"; {parts.faults[0].by.rpartition('/')[2]} needs {parts.faults[0].name}, which is not found" if parts.faults else ""
             names = f"{', '.join(parts.missing)} cannot be opened" if parts.found else "none of its parts can be opened"
             self._complain(f"{library.name} would be loaded from {home}, but {names}, which ends the program that uses it{first}")
 
-    def _judge_version(self, library: Loaded, version: CudnnVersion | None, other: Loaded | None) -> None:
+    def _judge_version(self, library: Library, version: CudnnVersion | None, other: Library | None) -> None:
         """A release older than the framework was built with, or than the one that lies ready for it."""
         built = self._reading.cudnn_built
         where = self._loading.identify(library.origin)
@@ -242,19 +240,25 @@ class _Judgement:
         elif version is not None and shadowed is not None and not version.serves(shadowed):
             self._complain(f"would load cuDNN {version} from {where} ({library.rule.value}), though a newer {shadowed} lies ready for it")
 
+    def _soname(self, one: Library) -> int | None:
+        """The number in the soname of a library of cuDNN."""
+        name = parse_name(one.name)
+        if name is None or name.soname is None:
+            elf = self._loading.look(one.path)
+            name = parse_name(elf.soname or "") if isinstance(elf, Elf) else None
+        return name.soname if name is not None else None
+
+    def _search(self, path: str) -> str:
+        """How libcudnn or a part of it looks for others."""
+        elf = self._loading.look(path)
+        if self._loading.has_runpath(path):
+            return f"{_name(path)} has only a RUNPATH"
+        return f"{_name(path)} has an RPATH" if isinstance(elf, Elf) and elf.rpath else f"{_name(path)} names no directory"
+
     def _judge_cuda(self, copy: CudnnCopy | None) -> None:
         built, own = self._reading.cuda_built, copy.cuda if copy else None
         if built and own and built.partition(".")[0] != own.partition(".")[0]:
             self._complain(f"was built for CUDA {built}, but would load a cuDNN for CUDA {own} ({copy.path if copy else ''})")
-
-
-def _soname(one: Loaded) -> int | None:
-    """The number in the soname of a library of cuDNN."""
-    for text in (one.elf.soname, one.name):
-        name = parse_name(text or "")
-        if name is not None and name.soname is not None:
-            return name.soname
-    return None
 
 
 def _is_same(one: CudnnVersion | None, other: CudnnVersion | None) -> bool:
@@ -262,8 +266,83 @@ def _is_same(one: CudnnVersion | None, other: CudnnVersion | None) -> bool:
     return one is not None and other is not None and same_release(one, other)
 
 
-def _search(library: Loaded) -> str:
-    """How libcudnn or a part of it looks for others."""
-    if library.elf.runpath is not None:
-        return f"{library.name} has only a RUNPATH"
-    return f"{library.name} has an RPATH" if library.elf.rpath else f"{library.name} names no directory"
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+# --- asking the loader ---
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What starting a framework led to."""
+
+    process: Process
+    library: Library | None
+    """libcudnn itself; None where it was not found or not reached."""
+    fault: Missing | None = None
+    """What stopped it."""
+
+
+class Parts(Struct, frozen=True, kw_only=True):
+    """The sub-libraries that a libcudnn would open, by part."""
+
+    found: Mapping[str, Library]
+    missing: tuple[str, ...]
+    """Names of those that are not found, `libcudnn_ops.so.9`."""
+    faults: tuple[Missing, ...]
+    """Libraries that those which are found need in turn, and that are not."""
+
+
+def start(loading: Loading, reading: Reading, *, library_path: bool = True) -> Outcome:
+    """Open what a framework opens, in its order."""
+    process = loading.process(library_path=library_path)
+    for step in reading.steps:
+        if isinstance(step, Seek):
+            fault = _seek(process, step)
+        else:
+            opened = process.open(step.path)
+            fault = opened if step.required and isinstance(opened, Missing) else None
+        if fault is not None:
+            return Outcome(process=process, library=None, fault=fault)
+    return Outcome(process=process, library=next((one for one in process.libraries if _is_libcudnn(one.name)), None))
+
+
+def _is_libcudnn(file: str) -> bool:
+    name = parse_name(file)
+    return name is not None and name.part == ""
+
+
+def _seek(process: Process, step: Seek) -> Missing | None:
+    """Open the first name that is found; the fault of the first name where none is."""
+    caller = next((one for begin in step.by for one in process.libraries if one.name.startswith(begin)), None)
+    faults = []
+    for name in step.names:
+        opened = process.open(name, caller)
+        if isinstance(opened, Library):
+            return None
+        faults.append(opened)
+    return faults[0] if faults else None
+
+
+def open_parts(process: Process, library: Library, release: CudnnVersion) -> Parts:
+    """Open the parts that libcudnn of a release opens by name, each from where the loader finds it then."""
+    found: dict[str, Library] = {"": library}
+    missing: list[str] = []
+    faults: list[Missing] = []
+    openings = openings_of(release)
+    for by in dict.fromkeys(opening.by for opening in openings):
+        asker = found.get(by)
+        if asker is None:
+            continue
+        own = [opening for opening in openings if opening.by == by]
+        answers = process.open_all([name for opening in own for name in opening.names], asker)
+        for opening in own:
+            told = [answers[name] for name in opening.names]
+            first = next((one for one in told if isinstance(one, Library)), None)
+            if first is not None:
+                found[opening.part] = first
+            elif opening.expected:
+                missing.append(f"libcudnn_{opening.part}.so.{release.major}")
+                faults += [one for one in told if isinstance(one, Missing) and one.name not in opening.names][:1]
+    del found[""]
+    return Parts(found=found, missing=tuple(missing), faults=tuple(faults))

@@ -1,35 +1,50 @@
-"""What the dynamic loader of the target's processes would find: its files, its settings, and such a process."""
+"""The dynamic loader of the target's processes, asked what it would load.
+
+The loader itself is run in trace mode (as `ldd` does): it maps libraries and says where it found them, but no code of theirs runs.
+What a program opens one after the other is put into LD_PRELOAD by its path; what a library opens by name is asked with that library in the
+place of the program, so that its own search path counts.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.elf import Elf, ElfError, read_elf
-from cudnn_resolve.facts.loader_rules import Files, Loaded, Process, Surroundings, hardware_subdirectories
-from cudnn_resolve.host.port import Host, is_dir
+from cudnn_resolve.facts.loader_trace import Library, Missing, Rule, Trace, parse_trace
+from cudnn_resolve.host.port import CommandResult, Host
 from cudnn_resolve.probe.environment import TargetEnvironment
 
-_TRIPLETS = {"x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu"}
-_SPLIT = re.compile(r"[:\s]+")
+TIMEOUT_SECONDS = 10.0
+"""For one trace, which takes milliseconds; a cold network disk needs seconds."""
 DRIVER_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
-PLACEHOLDER = "/the-driver-that-is-not-here"
-"""Where a process finds the driver's libraries on a machine without a driver."""
+_HERE = "./././"
+"""Begins paths below the working directory, so that they are known again."""
+_SPLIT = re.compile(r"[:\s]+")
+_UNSET = ("LD_AUDIT", "LD_BIND_NOW", "LD_DEBUG_OUTPUT", "LD_VERBOSE", "LD_WARN")
+
+
+class CannotAskError(Exception):
+    """The loader of the target gives no answer; the message says why."""
 
 
 class Loading:
-    """The loader of one machine and one environment; libraries are read once, however many processes are simulated."""
+    """The libraries of one machine and one environment: read once each, and what the loader makes of them."""
 
     def __init__(self, host: Host, environment: TargetEnvironment) -> None:
         self._host = host
         self._environment = environment
-        self._arch = environment.arch or "x86_64"
         self._looked: dict[str, Elf | str | None] = {}
         self._names: dict[str, frozenset[str]] = {}
         self._identities: dict[str, str] = {}
-        self.files = Files(look=self.look, names=self.names, identify=self.identify)
-        self.surroundings = self._surroundings()
+        self._started: tuple[str, str] | None = None
+        wide = host.read_text("/etc/ld.so.preload", 1 << 16) or ""
+        self.preload = tuple(name for name in _SPLIT.split(host.environ.get("LD_PRELOAD", "")) if name)
+        self.preloaded_anyway = frozenset(_SPLIT.split(wide))
 
     def look(self, path: str) -> Elf | str | None:
         """The library at a path; why it cannot be used; None where there is no file."""
@@ -51,46 +66,66 @@ class Loading:
             known = self._identities[path] = self._host.realpath(path)
         return known
 
+    def needs(self, path: str) -> tuple[str, ...]:
+        """What a library needs; empty where there is none."""
+        elf = self.look(path)
+        return elf.needed if isinstance(elf, Elf) else ()
+
+    def has_runpath(self, path: str) -> bool:
+        """True for a library with RUNPATH, for whose own searches no RPATH counts."""
+        elf = self.look(path)
+        return isinstance(elf, Elf) and elf.runpath is not None
+
     def process(self, *, library_path: bool = True, driver: bool = False) -> Process:
-        """A process of the target interpreter, as it is before anything was imported.
+        """A process of the target interpreter before anything was imported.
 
-        Where the interpreter is no program that can be read (a script in its place, none at all), a program without a search path.
-        Without `library_path` it has neither LD_LIBRARY_PATH nor LD_PRELOAD; with `driver` it finds the driver's libraries even on a
-        machine that has none.
+        Without `library_path` it has neither LD_LIBRARY_PATH nor LD_PRELOAD. The driver's libraries are missed only with `driver`.
         """
-        around = self.surroundings
-        if not library_path:
-            around = replace(around, library_path=(), preload=())
-        if driver:
-            around = replace(around, cache={**{name: f"{PLACEHOLDER}/{name}" for name in DRIVER_LIBRARIES}, **around.cache})
-        for path in self._interpreters():
-            real = self.identify(path)
-            elf = self.look(real)
-            if isinstance(elf, Elf):
-                return Process(real, elf, self.files, around)
-        return Process("/program", Elf(arch=self._arch, bits=64), self.files, around)
+        return Process(self, library_path=library_path, forgiven=() if driver else DRIVER_LIBRARIES)
 
-    def opener(self, process: Process) -> Loaded:
-        """What calls the loader where Python code opens a library: the module `_ctypes`, or the interpreter that holds it."""
-        program = process.program.path
-        base = program.rpartition("/bin/")[0]
-        version = ".".join((self._environment.python.version or "3").split(".")[:2])
-        for directory in (f"{base}/lib/python{version}/lib-dynload", f"{base}/lib64/python{version}/lib-dynload"):
-            for name in sorted(self.names(directory)):
-                if name.startswith("_ctypes.") and name.endswith(".so"):
-                    opened = process.open(f"{directory}/{name}")
-                    if isinstance(opened, Loaded):
-                        return opened
-        return process.program
+    def start(self) -> tuple[str, str]:
+        """Paths of the loader and of the program in whose place the interpreter is traced.
 
-    def _interpreters(self) -> list[str]:
-        prefix = self._environment.prefix.rstrip("/")
-        given = [self._environment.python.path] if self._environment.python.path else []
-        return given + [f"{prefix}/bin/{name}" for name in ("python3", "python") if prefix]
+        Where the interpreter is no program that can be read (a script in its place), another program without a search path.
+        """
+        if self._started is None:
+            prefix = self._environment.prefix.rstrip("/")
+            candidates = [self._environment.python.path or "", *(f"{prefix}/bin/{name}" for name in ("python3", "python") if prefix)]
+            for path in (*candidates, self._host.python, "/usr/bin/env"):
+                real = self.identify(path) if path else ""
+                elf = self.look(real) if real else None
+                if isinstance(elf, Elf) and elf.interpreter and "musl" not in elf.interpreter:
+                    self._started = elf.interpreter, real
+                    break
+            else:
+                raise CannotAskError("there is no program of glibc whose loader could be asked")
+        return self._started
+
+    def trace(self, program: str, preload: Sequence[str], *, library_path: bool = True) -> Trace:
+        """What the loader says of a program or library with these names in LD_PRELOAD."""
+        loader, _ = self.start()
+        folder, preload = _speakable(preload)
+        paths = self._environment.ld_library_path if library_path else ()
+        unset = [word for name in (*_UNSET, *(() if paths else ("LD_LIBRARY_PATH",))) for word in ("-u", name)]
+        settings = [f"LD_PRELOAD={':'.join(preload)}", *([f"LD_LIBRARY_PATH={':'.join(paths)}"] if paths else [])]
+        argv = [
+            "env",
+            *(("-C", folder) if folder else ()),
+            *unset,
+            "LD_TRACE_LOADED_OBJECTS=1",
+            "LD_DEBUG=libs,files",
+            *settings,
+            loader,
+            program,
+        ]
+        result = self._host.run(argv, timeout_seconds=TIMEOUT_SECONDS)
+        listed, told = (text.replace(f"/{_HERE}", "/").replace(_HERE, f"{folder}/") for text in (result.stdout, result.stderr))
+        trace = parse_trace(listed, told)
+        if trace is None or result.returncode is None:
+            raise CannotAskError(_why(loader, result))
+        return trace
 
     def _read(self, path: str) -> Elf | str | None:
-        if path.startswith(PLACEHOLDER):
-            return Elf(arch=self._arch, bits=64, soname=path.rpartition("/")[2])
         if self._host.read_bytes(path, 0, 1) is None:
             return None
         try:
@@ -98,24 +133,170 @@ class Loading:
         except ElfError as error:
             return str(error)
 
-    def _surroundings(self) -> Surroundings:
-        arch = self._arch
-        triplet = _TRIPLETS.get(arch, f"{arch}-linux-gnu")
-        # Debian and what comes from it builds its loader for directories of the architecture, others for lib64.
-        multiarch = is_dir(self._host, f"/usr/lib/{triplet}")
-        default = (
-            (f"/lib/{triplet}", f"/usr/lib/{triplet}", "/lib", "/usr/lib") if multiarch else ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
-        )
-        cpuinfo = (self._host.read_text("/proc/cpuinfo", 1 << 13) or "") if arch == "x86_64" else ""
-        wide = self._host.read_text("/etc/ld.so.preload", 1 << 16) or ""
-        preload = [*_SPLIT.split(self._host.environ.get("LD_PRELOAD", "")), *_SPLIT.split(wide)]
-        return Surroundings(
-            library_path=self._environment.ld_library_path,
-            cache={entry.name: entry.path for entry in reversed(self._environment.ldconfig)},
-            default=default,
-            preload=tuple(name for name in preload if name),
-            subdirectories=hardware_subdirectories(cpuinfo),
-            lib=f"lib/{triplet}" if multiarch else "lib64",
-            platform=arch,
-            directory=self._host.environ.get("PWD", "/"),
-        )
+
+class Process:
+    """What a process holds after it opened one library after the other; one that cannot be opened leaves it as it was."""
+
+    def __init__(self, loading: Loading, *, library_path: bool, forgiven: tuple[str, ...]) -> None:
+        self._loading = loading
+        self._library_path = library_path
+        self._forgiven = forgiven
+        self._held: dict[str, Library] = {}
+        self.lacks_driver = False
+        """True where something needs a library of the driver that this machine has not."""
+
+    @property
+    def libraries(self) -> tuple[Library, ...]:
+        """Everything that is loaded, in the order of loading, without the program and what it needs itself."""
+        return tuple(self._held.values())
+
+    def open(self, name: str, by: Library | None = None) -> Library | Missing:
+        """What `dlopen(name)` called in `by` (the program, if it is left out) gives, with all that it needs."""
+        return self.open_all((name,), by)[name]
+
+    def open_all(self, names: Sequence[str], by: Library | None = None) -> Mapping[str, Library | Missing]:
+        """What each name leads to; a name with a slash is a path, any other is searched for."""
+        _, program = self._loading.start()
+        answers = self._ask(program, [name for name in names if "/" in name])
+        searched = [name for name in names if "/" not in name]
+        otherwise: list[_Answers] = []
+        for asker in self._askers(program, by) if searched else ():
+            found = self._ask(asker, searched)
+            otherwise.append(found)
+            by_rpath = {name: one for name, one in found.items() if one.library is not None and one.library.rule is Rule.RPATH}
+            answers = {**by_rpath, **answers}
+            searched = [name for name in searched if name not in by_rpath]
+        chosen = {**(otherwise[0] if otherwise else {}), **answers}
+        for one in chosen.values():
+            if one.fault is None:
+                self._held |= {library.path: library for library in one.brought if library.path not in self._held}
+        return {name: one.fault or one.library or _not_found(name, program) for name, one in chosen.items()}
+
+    def _askers(self, program: str, by: Library | None) -> Iterator[str]:
+        """The library that asks, what asked for that, and so on up to the program: the RPATH of each counts before all else."""
+        if by is None:
+            yield program
+            return
+        yield by.path
+        if self._loading.has_runpath(by.path):
+            return
+        while by.by in self._held:
+            by = self._held[by.by]
+            yield by.path
+        yield program
+
+    def _ask(self, program: str, names: Sequence[str]) -> _Answers:
+        """Trace these names as if a program, or a library in its place, opened them."""
+        if not names:
+            return {}
+        preload = self._loading.preload if self._library_path else ()
+        trace = self._loading.trace(program, [*preload, *self._held, *names], library_path=self._library_path)
+        if trace.fatal is not None and len(names) > 1:
+            return {name: one for single in names for name, one in self._ask(program, [single]).items()}
+        self.lacks_driver = self.lacks_driver or any(one.name in DRIVER_LIBRARIES for one in trace.missing)
+        reader = _TraceReader(self._loading, trace, self._held, self._forgiven)
+        for name in dict.fromkeys([*preload, *self._loading.preloaded_anyway]):
+            first = reader.answer(name)
+            if first.library is not None and first.library.path not in self._held:
+                own = replace(first.library, rule=Rule.PRELOAD, where=name)
+                self._held |= {one.path: own if one.path == own.path else one for one in first.brought}
+        return {name: reader.answer(name) for name in names}
+
+
+class _Answer(Struct, frozen=True, kw_only=True):
+    """What became of one name."""
+
+    library: Library | None = None
+    fault: Missing | None = None
+    brought: tuple[Library, ...] = ()
+    """The library and what it needs."""
+
+
+_Answers = dict[str, _Answer]
+
+
+class _TraceReader:
+    """Reads from a trace what became of single names, and puts faults into words."""
+
+    def __init__(self, loading: Loading, trace: Trace, held: Mapping[str, Library], forgiven: tuple[str, ...]) -> None:
+        self._loading = loading
+        self._trace = trace
+        self._missing = [one for one in trace.missing if one.name not in forgiven]
+        self._libraries = {one.path: held.get(one.path, one) for one in trace.libraries}
+
+    def answer(self, name: str) -> _Answer:
+        """The library behind a name, or what stops it."""
+        trace = self._trace
+        if trace.fatal is not None or name in trace.refused:
+            return _Answer(fault=self._worded(trace.fatal or trace.refused[name]))
+        path = trace.names.get(name) or next((one for one in self._libraries if self._answers_to(one, name)), None)
+        if path is None:
+            return _Answer()
+        library = self._libraries[path]
+        return _Answer(library=library, fault=self._fault(path) if self._missing else None, brought=tuple(self._brought(library)))
+
+    def _answers_to(self, path: str, name: str) -> bool:
+        if "/" in name:
+            return self._loading.identify(path) == self._loading.identify(name)
+        elf = self._loading.look(path)
+        return path.rpartition("/")[2] == name or (isinstance(elf, Elf) and elf.soname == name)
+
+    def _brought(self, library: Library) -> Iterator[Library]:
+        """The library, and what was loaded since it, or something that it brought, asked for it."""
+        paths = {library.path}
+        for one in self._libraries.values():
+            if one.path in paths or one.by in paths:
+                paths.add(one.path)
+                yield one
+
+    def _fault(self, path: str) -> Missing | None:
+        """The first thing that is missing of what a library needs, directly or not."""
+        needed = self._needed(path)
+        for one in self._missing:
+            by = next((own for own in needed if own == one.by or one.name in self._loading.needs(own)), None)
+            if by is not None:
+                return self._worded(replace(one, by=by))
+        return None
+
+    def _needed(self, path: str) -> list[str]:
+        """Paths of a library and of all that it needs, breadth first."""
+        by_name = {**{one.name: one.path for one in self._libraries.values()}, **self._trace.names}
+        found = [path]
+        for one in found:
+            found += {by_name[need]: None for need in self._loading.needs(one) if need in by_name and by_name[need] not in found}
+        return found
+
+    def _worded(self, fault: Missing) -> Missing:
+        """The fault in words of what lies there, where something does."""
+        _, program = self._loading.start()
+        own = self._loading.look(program)
+        candidates = (fault.name,) if "/" in fault.name else fault.tried
+        there = [(path, elf) for path in candidates if (elf := self._loading.look(path)) is not None]
+        if not there:
+            return replace(fault, why="is not there") if "/" in fault.name and fault.why == "is not found" else fault
+        path, elf = there[-1]
+        if isinstance(elf, str):
+            return replace(fault, why=elf if "/" in fault.name else f"{path} cannot be used: {elf}")
+        if isinstance(own, Elf) and (elf.arch, elf.bits) != (own.arch, own.bits):
+            foreign = f"is for {elf.arch}, {elf.bits} bit" if "/" in fault.name else "only files of another architecture are found"
+            return replace(fault, why=foreign)
+        return fault
+
+
+def _speakable(preload: Sequence[str]) -> tuple[str, list[str]]:
+    """A directory to start in and the names as LD_PRELOAD can hold them: paths with a space or a colon are made relative to it."""
+    odd = [name for name in preload if _SPLIT.search(name)]
+    folder = os.path.commonpath([os.path.dirname(name) for name in odd]) if odd else ""
+    found = [f"{_HERE}{os.path.relpath(name, folder)}" if name in odd else name for name in preload]
+    still = [name for name in found if _SPLIT.search(name)]
+    if still:
+        raise CannotAskError(f"the loader cannot be asked for paths with a space or a colon, such as {odd[0]}")
+    return folder, found
+
+
+def _not_found(name: str, by: str) -> Missing:
+    return Missing(name=name, by=by, why="is not found")
+
+
+def _why(loader: str, result: CommandResult) -> str:
+    return f"{loader} {result.why() or 'does not say what it would load'}"

@@ -27,7 +27,7 @@ SECONDS = 2.0
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Children that hang are given up early."""
-    monkeypatch.setattr("cudnn_resolve.probe.cudnn_ask.TIMEOUT_SECONDS", SECONDS)
+    monkeypatch.setattr("cudnn_resolve.probe.cudnn.TIMEOUT_SECONDS", SECONDS)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The loader's rules against the loader itself: worlds of small libraries, predicted and then really opened."""
+"""What the loader says in trace mode against what a process then holds: worlds of small libraries, asked for and then really opened."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cudnn_resolve.facts.elf import Elf, ElfError, read_elf
-from cudnn_resolve.facts.ldconfig import parse_cache
-from cudnn_resolve.facts.loader_rules import Files, Loaded, Process, Surroundings, hardware_subdirectories
+from cudnn_resolve.facts.loader_trace import Library as Opened
+from cudnn_resolve.facts.model import Python
+from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.probe.environment import TargetEnvironment
+from cudnn_resolve.probe.loader import Loading, Process
 from tests.native.template import RPATH, RUNPATH, Template, templates
 
 DIRECTORIES = ("d0", "d1", "d2", "d3")
@@ -83,71 +85,42 @@ def actual(root: Path, world: World, program: Path) -> tuple[list[bool], list[st
     done = subprocess.run(argv, capture_output=True, text=True, check=True, env=env, cwd=root / "cwd")
     lines = done.stdout.splitlines()
     objects = [line.removeprefix("object ") for line in lines if line.startswith("object ")]
-    objects = [
-        (path if path.startswith("/") else f"{root}/cwd/{path}").replace("/./", "/") for path in objects if path and "vdso" not in path
-    ]
-    return [line == "open yes" for line in lines if line.startswith("open ")], ours(root, objects)
+    return [line == "open yes" for line in lines if line.startswith("open ")], ours(root, [one for one in objects if "vdso" not in one])
 
 
 def predicted(root: Path, world: World, program: Path) -> tuple[list[bool], list[str]]:
-    process = simulate(root, world, program)
+    process = started(root, world, program)
+    sonames = {os.path.realpath(root / one.place): one.soname for one in world.libraries}
     worked = []
     for name in world.opens:
         asker, at, wanted = use(root, name).rpartition("@")
-        by = process.find(asker) if at else process.program
-        worked.append(isinstance(by, Loaded) and by in process.objects and isinstance(process.open(wanted, by), Loaded))
-    return worked, ours(root, [one.path for one in process.objects])
+        by = next((one for one in process.libraries if at and sonames[os.path.realpath(one.path)] == asker), None)
+        worked.append((by is not None or not at) and isinstance(process.open(wanted, by), Opened))
+    return worked, ours(root, [one.path for one in process.libraries])
 
 
-def simulate(root: Path, world: World, program: Path) -> Process:
+def started(root: Path, world: World, program: Path) -> Process:
+    """The program as the target interpreter, before it opened anything."""
     paths = () if world.library_path is None else tuple(use(root, one) for one in world.library_path.split(":"))
-    around = Surroundings(
-        library_path=paths if any(paths) else (),
-        cache=linker_cache(),
-        default=(os.path.dirname(libc()),),
-        preload=tuple(use(root, one) for one in world.preload),
-        subdirectories=hardware_subdirectories(Path("/proc/cpuinfo").read_text("utf-8")),
-        lib=os.path.dirname(libc()).lstrip("/").removeprefix("usr/"),
-        directory=str(root / "cwd"),
-    )
-    files = Files(
-        look=look, names=lambda path: frozenset(os.listdir(path)) if os.path.isdir(path) else frozenset(), identify=os.path.realpath
-    )
-    elf = look(str(program))
-    assert isinstance(elf, Elf)
-    return Process(str(program.resolve()), elf, files, around)
-
-
-def look(path: str) -> Elf | str | None:
-    if not os.path.isfile(path):
-        return None
-    with open(path, "rb") as file:
-        raw = file.read()
-    try:
-        return read_elf(lambda offset, size: raw[offset : offset + size])
-    except ElfError as error:
-        return str(error)
-
-
-def libc() -> str:
-    maps = Path("/proc/self/maps").read_text("utf-8").splitlines()
-    return next(line.split()[-1] for line in maps if "/libc.so.6" in line or "/libc-2." in line)
-
-
-def linker_cache() -> dict[str, str]:
-    path = Path("/etc/ld.so.cache")
-    entries = parse_cache(path.read_bytes()) if path.exists() else None
-    return {one.name: one.path for one in reversed(entries or ()) if one.arch == os.uname().machine}
+    environ = {"PATH": os.environ["PATH"], "LD_PRELOAD": ":".join(use(root, one) for one in world.preload)}
+    target = TargetEnvironment(python=Python(path=str(program)), prefix="", ld_library_path=paths if any(paths) else ())
+    return Loading(LinuxHost(environ=environ), target).process()
 
 
 def ours(root: Path, paths: list[str]) -> list[str]:
-    below = [path.removeprefix(f"{root}/") for path in paths if path.startswith(f"{root}/")]
+    absolute = ((path if path.startswith("/") else f"{root}/cwd/{path}").replace("/./", "/") for path in paths if path)
+    below = [path.removeprefix(f"{root}/") for path in absolute if path.startswith(f"{root}/")]
     return [path for path in below if path != "bin/opener"]
 
 
 def check(root: Path, world: World, forms: tuple[Template, Template]) -> list[str]:
     program = build(root, world, forms)
-    assert predicted(root, world, program) == actual(root, world, program)
+    before = os.getcwd()
+    os.chdir(root / "cwd")
+    try:
+        assert predicted(root, world, program) == actual(root, world, program)
+    finally:
+        os.chdir(before)
     return actual(root, world, program)[1]
 
 
@@ -320,21 +293,21 @@ def test_table(case: str, tmp_path: Path, forms: tuple[Template, Template]) -> N
     assert [path.replace(f"{tmp_path}/", "") for path in check(tmp_path, world, forms)] == expected
 
 
-def test_subdirectories_for_the_processor(tmp_path: Path, forms: tuple[Template, Template]) -> None:
-    levels = [Library(f"d0/{level}/liba.so") for level in hardware_subdirectories(Path("/proc/cpuinfo").read_text("utf-8"))]
-    world = World((Library("d0/liba.so"), *levels), library_path="ROOT/d0")
+@pytest.mark.parametrize("case", ["RPATH of what loaded the one that needs it", "a library opens by its own RUNPATH"])
+def test_paths_with_spaces(case: str, tmp_path: Path, forms: tuple[Template, Template]) -> None:
+    world, expected = TABLE[case]
+    root = tmp_path / "my own place"
 
-    assert check(tmp_path, world, forms) == [(levels or [Library("d0/liba.so")])[0].place]
+    assert [path.replace(f"{root}/", "") for path in check(root, world, forms)] == expected
 
 
 def test_cache_and_default_directories(tmp_path: Path, forms: tuple[Template, Template]) -> None:
     program = build(tmp_path, World(()), forms)
-    process = simulate(tmp_path, World(()), program)
     done = subprocess.run([program, "libm.so.6"], capture_output=True, text=True, check=True, env={"LC_ALL": "C"})
 
-    opened = process.open("libm.so.6")
+    opened = started(tmp_path, World(()), program).open("libm.so.6")
 
-    assert isinstance(opened, Loaded)
+    assert isinstance(opened, Opened)
     assert os.path.realpath(opened.path) in {os.path.realpath(line.removeprefix("object ")) for line in done.stdout.splitlines()}
 
 
@@ -352,7 +325,7 @@ def worlds(draw: st.DrawFn) -> World:
     libraries = tuple(
         Library(
             f"{directory}/{name}",
-            draw(st.sampled_from([None, name, "libd.so"])),
+            name,  # as real libraries that others ask for by name: a library that was opened is asked about again by its path
             tuple(draw(st.lists(need, max_size=2))),
             draw(tag),
             draw(path_list),

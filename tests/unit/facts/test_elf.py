@@ -15,8 +15,6 @@ FULL: dict[str, Any] = {
     "soname": "libcudnn_ops.so.9",
     "needed": ("libcudnn_graph.so.9", "libz.so.1", "libc.so.6"),
     "runpath": "$ORIGIN:$ORIGIN/../../cublas/lib",
-    "wants": (("libc.so.6", "GLIBC_2.27"), ("libz.so.1", "ZLIB_1.2"), ("libc.so.6", "GLIBC_2.2.5")),
-    "defines": ("libcudnn_ops.so.9", "OPS_1"),
 }
 
 
@@ -36,18 +34,16 @@ def test_everything_that_the_loader_reads(bits: int, order: str) -> None:
         needed=("libcudnn_graph.so.9", "libz.so.1", "libc.so.6"),
         runpath="$ORIGIN:$ORIGIN/../../cublas/lib",
         interpreter="/lib64/ld-linux-x86-64.so.2",
-        defines=("libcudnn_ops.so.9", "OPS_1"),
-        wants=(("libc.so.6", "GLIBC_2.27"), ("libc.so.6", "GLIBC_2.2.5"), ("libz.so.1", "ZLIB_1.2")),
     )
 
 
-def test_rpath_and_the_flag_against_default_directories() -> None:
-    elf = read(write_elf(rpath="/opt/lib", flags_1=0x800))
+def test_rpath() -> None:
+    elf = read(write_elf(rpath="/opt/lib"))
 
-    assert (elf.rpath, elf.runpath, elf.soname, elf.no_default) == ("/opt/lib", None, None, True)
+    assert (elf.rpath, elf.runpath, elf.soname) == ("/opt/lib", None, None)
 
 
-@pytest.mark.parametrize(("machine", "arch"), [(62, "x86_64"), (183, "aarch64"), (40, "arm"), (8, "machine 8")])
+@pytest.mark.parametrize(("machine", "arch"), [(62, "x86_64"), (183, "aarch64"), (40, "arm"), (8, "mips"), (4711, "machine 4711")])
 def test_architectures(machine: int, arch: str) -> None:
     assert read(write_elf("a", machine=machine)).arch == arch
 
@@ -74,7 +70,6 @@ def test_the_running_interpreter() -> None:
     assert elf.interpreter is not None
     assert "/ld-" in elf.interpreter
     assert any(name.startswith("libc.") for name in elf.needed)
-    assert ("libc.so.6" not in elf.needed) or any(library == "libc.so.6" for library, _ in elf.wants)
 
 
 @pytest.mark.parametrize(
@@ -113,19 +108,11 @@ def patched(content: bytes, tag: int, value: int) -> bytes:
         (5, 0x7FFF0000, "outside of the file"),
         (14, 1 << 40, "outside of the file"),
         (29, BASE, "outside of the file"),
-        (0x6FFFFFFE, 1, "outside of the file"),
     ],
 )
 def test_addresses_that_lead_nowhere(tag: int, value: int, words: str) -> None:
     with pytest.raises(ElfError, match=words):
         read(patched(write_elf(**FULL), tag, value))
-
-
-def test_tables_beyond_any_real_size_are_cut() -> None:
-    wants = [("libc.so.6", f"V{number}") for number in range(3000)]
-    elf = read(write_elf("a", wants=wants, defines=[f"D{number}" for number in range(3000)]))
-
-    assert len(elf.wants) == len(elf.defines) == 1024
 
 
 def test_names_beyond_any_real_length() -> None:

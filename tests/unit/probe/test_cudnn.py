@@ -445,7 +445,7 @@ def test_where_no_child_can_ask_files_speak(result: CommandResult) -> None:
     copies, problems = find_copies(host, environment_of())
 
     assert [copy.soname for copy in copies] == [9]
-    assert [problem.what for problem in problems] == ["versions of cuDNN"]
+    assert [problem.what for problem in problems] == ["versions of cuDNN", "needs of cuDNN"]
     assert problems[0].why.startswith("/venv/bin/python ")
 
 
