@@ -95,6 +95,10 @@ class Book:
         """What is known of a pip package's releases, oldest first; None where it was not harvested."""
         return self._keep("package", _normalized(name), self._package)
 
+    def extras(self, package: str) -> frozenset[str]:
+        """The extras, normalized, that some harvested release of a package has."""
+        return self._keep("extras of", _normalized(package), self._extras_of)
+
     def packages(self) -> tuple[str, ...]:
         """Names of all harvested pip packages."""
         return self._stems("wheel")
@@ -416,6 +420,10 @@ class Book:
             for one in self._rows(f"framework/{name}", "release"):
                 found[one.package] = (*found.get(one.package, ()), one)
         return found
+
+    def _extras_of(self, name: object) -> frozenset[str]:
+        layers = self._layers(f"wheel/{name}", "metadata")
+        return frozenset(_normalized(extra) for layer in layers for one in unpack(layer.packed) for extra in one.get("extras", ()))
 
     def _slots(self) -> dict[str, str]:
         slots: tuple[row.Slot, ...] = self._rows("package/slot", "slot")

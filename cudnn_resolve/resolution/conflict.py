@@ -107,7 +107,7 @@ def _failure(book: Book, machine: Machine, request: OpenRequest) -> Failure | No
 def _unknown(book: Book, request: Request) -> str | None:
     """That a target names a release which nobody made, where one does."""
     for target in request.targets:
-        if not any(accepts(target, build) for build in book.framework(target.framework).builds):
+        if not any(accepts(target, build, book) for build in book.framework(target.framework).builds):
             known = [version for build in book.framework(target.framework).builds if (version := parse_version(build.version)) is not None]
             newest = f"; the newest that the tables know is {max(known)}" if known else ""
             return f"there is no release of {target.framework} that is {target.text}{newest}"

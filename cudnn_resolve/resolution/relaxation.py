@@ -136,7 +136,7 @@ def wanted_version(book: Book, target: Target) -> str | None:
     versions = [
         version
         for build in book.framework(target.framework).builds
-        if accepts(target, build) and (version := parse_version(build.version)) is not None
+        if accepts(target, build, book) and (version := parse_version(build.version)) is not None
     ]
     if versions:
         return str(max(versions))

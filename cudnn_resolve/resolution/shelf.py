@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cudnn_resolve.errors import IndexUnavailableError
+from cudnn_resolve.requirement.extra import named_extras
 from cudnn_resolve.requirement.source import Metadata, Offer, Place
 from cudnn_resolve.resolution.accepted import accepted_hashes, with_hashes
 from cudnn_resolve.resolution.environment import marker_environment
@@ -205,10 +206,8 @@ class Shelf:
 
     @staticmethod
     def _extra_named(line: str, extras: tuple[str, ...]) -> bool:
-        marker = line.split(";", 1)[1]
-        if "extra" not in marker:
-            return True
-        return any(f'"{extra}"' in marker or f"'{extra}'" in marker for extra in extras)
+        named = named_extras(line)
+        return not named or any(extra in named for extra in extras)
 
     def _holds(self, requirement: Requirement, marker: str, extra: str) -> bool:
         key = (marker, extra)
