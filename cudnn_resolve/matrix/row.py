@@ -362,6 +362,8 @@ class Framework(Struct, frozen=True, kw_only=True):
     """Distributions that must move with it where they are installed."""
     builds: tuple[Build, ...] = ()
     bounds: tuple[Bound, ...] = ()
+    other_accelerators: tuple[str, ...] = ()
+    """Extras for other accelerators than NVIDIA's GPUs."""
     gpu_package: str | None = None
     """Distribution of the GPU builds where another one holds the CPU builds."""
     note: str | None = None

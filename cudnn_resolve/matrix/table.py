@@ -358,6 +358,7 @@ def _framework_table() -> TableForm:
         _need("packages", many(kind.PACKAGE)),
         _may("gpu_package", kind.PACKAGE),
         _may("companions", many(kind.PACKAGE)),
+        _may("other_accelerators", many(kind.TEXT)),
     )
     bound = _form(
         "bound",

@@ -55,8 +55,10 @@ def _fits(book: Book, build: Build, extra: str) -> bool:
         return build.cuda is None
     if fixes_build(book, build.framework, extra):
         return build.cuda is not None and _makes(book, build, extra)
+    if not any(extra in book.extras(package) for package in book.framework(build.framework).packages):
+        return True  # only an index knows it
     lines = _lines(book, build.package, build.version)
-    return lines is None or extra not in book.extras(build.package) or any(extra in named_extras(line) for line in lines)
+    return lines is None or any(extra in named_extras(line) for line in lines)
 
 
 def _makes(book: Book, build: Build, extra: str) -> bool:

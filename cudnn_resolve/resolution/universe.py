@@ -21,7 +21,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.requirement.derive import derive
-from cudnn_resolve.requirement.extra import CPU, added
+from cudnn_resolve.requirement.extra import CPU, added, fixes_build
 from cudnn_resolve.resolution import framework, package, runtime
 from cudnn_resolve.resolution.bound import bound_needs
 from cudnn_resolve.resolution.kept import Kept
@@ -173,6 +173,11 @@ class Universe:
         """The device that builds of a framework are wanted for, `gpu` or `cpu`."""
         target = self.target_of(framework)
         return CPU if target is not None and CPU in target.extras else self.request.device
+
+    def fixes_by_extra(self, framework: str) -> bool:
+        """True where the user asks for a GPU build of a framework by an extra."""
+        target = self.target_of(framework)
+        return target is not None and any(fixes_build(self.book, framework, extra) for extra in target.extras)
 
     def added_extras(self, framework: str) -> tuple[str, ...]:
         """The extras that the user asks for with a framework and that only bring packages."""
