@@ -7,22 +7,47 @@ The JSON form of `Facts` is what `detect --format json` prints; `facts.codec` re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 
-from msgspec import Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 T = TypeVar("T")
 
+Unknown = UnsetType
+"""The type of `UNKNOWN`."""
+UNKNOWN: Final = UNSET
 
-class Unknown(Enum):
-    """The type of `UNKNOWN`."""
-
-    UNKNOWN = "unknown"
-
-
-UNKNOWN: Final = Unknown.UNKNOWN
+# What a facts file may hold. The descriptions complete "… is not".
+Text = Annotated[str, Meta(pattern=r"^[^\x00]*$", description="a text without NUL characters")]
+Path = Annotated[str, Meta(pattern=r"^[^\x00]*$", max_length=4096, description="a path: at most 4096 characters, none of them NUL")]
+Name = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=200,
+        # Not what a terminal would act on: control characters, and those that turn the direction of writing.
+        pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]*$(?!\n)",
+        description="a name: 1 to 200 characters, none of them a control character",
+    ),
+]
+Version = Annotated[str, Meta(pattern=r"^[0-9]{1,6}(\.[0-9]{1,9}){0,4}$(?!\n)", description="a version made of numbers and dots")]
+PythonVersion = Annotated[
+    str,
+    Meta(
+        max_length=200,
+        pattern=r"^[1-9][0-9]?\.[0-9]{1,3}(?![0-9])[!-~]*$(?!\n)",
+        description="a Python version such as 3.11 or 3.11.13",
+    ),
+]
+ComputeCapability = Annotated[
+    str,
+    Meta(
+        pattern=r"^\s*([Ss][Mm]_|[Cc][Oo][Mm][Pp][Uu][Tt][Ee]_)?([1-9][0-9]?(\.[0-9]|[0-9])|0[1-9]\.[0-9])[afAF]?\s*$(?!\n)",
+        description="a compute capability such as 7.5, sm_75 or compute_80",
+    ),
+]
+Source = Literal["apt", "runfile", "conda", "pip", "other"]
 
 
 def or_none(value: T | Unknown) -> T | None:
@@ -30,56 +55,56 @@ def or_none(value: T | Unknown) -> T | None:
     return None if isinstance(value, Unknown) else value
 
 
-class Platform(Struct, frozen=True, kw_only=True):
+class Platform(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Operating system; None = unknown."""
 
-    system: str | None = None
+    system: Name | None = None
     """Lower case, `linux`."""
-    arch: str | None = None
+    arch: Name | None = None
     """`x86_64` or `aarch64`."""
-    distribution: str | None = None
+    distribution: Name | None = None
     """The ID of os-release, `ubuntu`."""
-    release: str | None = None
+    release: Name | None = None
     """The VERSION_ID of os-release, `22.04`."""
-    glibc: str | None = None
+    glibc: Version | None = None
     """`2.35`; None also where the C library is another one."""
 
 
-class Python(Struct, frozen=True, kw_only=True):
+class Python(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The target interpreter; None = unknown."""
 
-    version: str | None = None
+    version: PythonVersion | None = None
     """`3.11.13`, or only `3.11` where somebody said no more."""
-    path: str | None = None
-    implementation: str | None = None
+    path: Path | None = None
+    implementation: Name | None = None
     """`cpython`."""
     externally_managed: bool | None = None
     """True where the environment carries an EXTERNALLY-MANAGED marker (PEP 668)."""
-    prefix: str | None = None
+    prefix: Path | None = None
     """`sys.prefix`."""
     free_threaded: bool | None = None
     """True for a build without the GIL (tags `cp313t`)."""
 
 
-class Driver(Struct, frozen=True, kw_only=True):
+class Driver(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """NVIDIA driver; None = unknown."""
 
-    version: str | None = None
+    version: Version | None = None
     """Of the user-space library where both are known, `550.54.15`."""
-    cuda: str | None = None
+    cuda: Version | None = None
     """Newest CUDA that the driver itself supports, `12.4`."""
-    kernel_module: str | None = None
+    kernel_module: Version | None = None
     """Version of the loaded kernel module, where it was read apart."""
 
 
 class Gpu(Struct, frozen=True, kw_only=True):
     """One GPU; None = unknown."""
 
-    name: str | None = None
-    compute_capability: str | None = None
+    name: Name | None = None
+    compute_capability: ComputeCapability | None = None
     """`7.5`."""
-    memory_mib: int | None = None
-    uuid: str | None = None
+    memory_mib: Annotated[int, Meta(ge=0, le=1 << 30)] | None = None
+    uuid: Name | None = None
     hidden: bool = False
     """True where CUDA_VISIBLE_DEVICES keeps programs from seeing it."""
 
@@ -87,33 +112,31 @@ class Gpu(Struct, frozen=True, kw_only=True):
 class Toolkit(Struct, frozen=True, kw_only=True):
     """One CUDA toolkit or the runtime part of one."""
 
-    version: str | None = None
+    version: Version | None = None
     """`12.4` or `12.4.1`; None = unknown."""
-    path: str | None = None
-    source: str = "other"
-    """`apt`, `runfile`, `conda`, `pip` or `other`."""
+    path: Path | None = None
+    source: Source = "other"
 
 
 class CudnnCopy(Struct, frozen=True, kw_only=True):
     """One copy of cuDNN that could be loaded."""
 
-    version: str | None = None
+    version: Version | None = None
     """`9.3.0.75`, or `9.3.0` where the build is not known."""
-    soname: int | None = None
+    soname: Annotated[int, Meta(ge=0, le=999)] | None = None
     """The number in `libcudnn.so.9`."""
-    cuda: str | None = None
+    cuda: Version | None = None
     """CUDA major, or more where known, that it was built for."""
-    path: str | None = None
+    path: Path | None = None
     """Directory that holds it."""
-    source: str = "other"
-    """`apt`, `runfile`, `conda`, `pip` or `other`."""
+    source: Source = "other"
     complete: bool | None = None
     """True where every sub-library of its release is there and all are of one release, as far as whoever looked knows the release."""
-    parts: tuple[str, ...] | None = None
+    parts: tuple[Text, ...] | None = None
     """The sub-libraries that are there, `ops`, `cnn`; None = nobody looked."""
-    owner: str | None = None
+    owner: Name | None = None
     """Package or framework that brought it, `nvidia-cudnn-cu12`."""
-    problems: tuple[str, ...] = ()
+    problems: tuple[Text, ...] = ()
     """What is wrong with it, in words: missing parts, mixed releases, libraries it needs and that cannot be found."""
 
 
@@ -143,25 +166,25 @@ class InstalledFramework(Struct, frozen=True, kw_only=True):
 class Loader(Struct, frozen=True, kw_only=True):
     """What the dynamic loader would search."""
 
-    ld_library_path: tuple[str, ...] = ()
-    ldconfig: tuple[str, ...] = ()
+    ld_library_path: tuple[Text, ...] = ()
+    ldconfig: tuple[Text, ...] = ()
     """Paths in the linker cache of the libraries that matter here (CUDA, cuDNN, driver)."""
 
 
 class Packages(Struct, frozen=True, kw_only=True):
     """Installed packages, names as pip (normalized) and dpkg write them."""
 
-    pip: Mapping[str, str] | Unknown = UNKNOWN
-    apt: Mapping[str, str] | Unknown = UNKNOWN
-    requires: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    pip: Mapping[Name, Name] | Unknown = UNKNOWN
+    apt: Mapping[Name, Name] | Unknown = UNKNOWN
+    requires: Mapping[Name, tuple[Text, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """`Requires-Dist` lines of installed wheels, where they were read."""
 
 
 class Problem(Struct, frozen=True, kw_only=True):
     """Something that could not be asked, or that is wrong with the machine."""
 
-    what: str
-    why: str
+    what: Text = ""
+    why: Text = ""
 
 
 class Facts(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cudnn_resolve.facts.cudnn_files import Package, apt_package, conda_package, parse_record, wheel_package
 from cudnn_resolve.facts.dpkg import debian_arch
-from cudnn_resolve.facts.model import UNKNOWN
+from cudnn_resolve.facts.model import UNKNOWN, Source
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.probe.environment import Distribution, TargetEnvironment
 from cudnn_resolve.version import CudnnVersion
@@ -124,8 +124,7 @@ def _cupy(host: Host) -> Iterator[str]:
 class Owner(Struct, frozen=True, kw_only=True):
     """Who brought the libraries in a directory."""
 
-    source: str
-    """`pip`, `apt`, `conda` or `other`."""
+    source: Source
     name: str | None = None
     """`nvidia-cudnn-cu12`; None = nobody that is known."""
     package: Package | None = None

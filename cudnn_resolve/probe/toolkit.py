@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from cudnn_resolve.facts.model import Problem, Toolkit
+from cudnn_resolve.facts.model import Problem, Source, Toolkit
 from cudnn_resolve.facts.toolkit import (
     apt_line,
     conda_part,
@@ -139,7 +139,7 @@ def _version(host: Host, root: str, compiler: str | None, compiled: CudaVersion 
     return found or directory_version(root)
 
 
-def _source(host: Host, root: str, apt: Mapping[str, str]) -> str:
+def _source(host: Host, root: str, apt: Mapping[str, str]) -> Source:
     """Who put a toolkit directory there: `apt`, `conda`, `runfile` or `other`."""
     line = directory_version(root)
     if line is not None and any(apt_line(name) == line.line for name in apt):

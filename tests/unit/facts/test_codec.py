@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cudnn_resolve.errors import ExitCode, InputError
-from cudnn_resolve.facts.codec import LIMIT_BYTES, SCHEMA, FactsError, decode, encode, from_mapping
+from cudnn_resolve.facts.codec import LIMIT_BYTES, SCHEMA, FactsError, decode, encode, from_mapping, json_schema
 from cudnn_resolve.facts.model import (
     UNKNOWN,
     CudnnCopy,
@@ -179,7 +179,7 @@ def test_every_fault_is_named_at_once_with_its_path() -> None:
             "gpus: expected a list, found null (leave the key out for what is unknown, write [] for none)",
             "cudnn[0]: expected an object, found number",
             "cudnn[1].soname: expected a whole number, found text",
-            "cudnn[1].source: expected one of apt, runfile, conda, pip, other, found 'ftp'",
+            "cudnn[1].source: expected one of apt, conda, other, pip, runfile, found 'ftp'",
             "frameworks[0].name: is missing",
             "packages.pip.numpy: expected text, found number",
             "packages.pip.scipy: expected text, found null",
@@ -291,6 +291,12 @@ def test_many_faults_are_counted_but_not_all_told() -> None:
     assert "and 980 more" in str(caught.value)
 
 
+def test_what_is_right_beside_a_fault_is_none() -> None:
+    machine = json.loads(MACHINES[0].read_text("utf-8"))
+
+    assert faults_of({**machine, "root": "yes", "note": "as it is"}) == ["root: expected true or false, found text"]
+
+
 def test_names_are_normalized() -> None:
     facts = decode('{"packages": {"pip": {"Typing_Extensions": "4", "typing.extensions": "4"}, "requires": {"A.B": ["c"]}}}')
 
@@ -317,3 +323,12 @@ def test_capabilities_are_read_in_every_spelling() -> None:
 
     assert isinstance(facts.gpus, tuple)
     assert [gpu.compute_capability for gpu in facts.gpus] == ["9.0", "7.5"]
+
+
+def test_the_schema_names_every_fact() -> None:
+    schema = json_schema()
+
+    top = schema["$defs"]["FactsFile"]["properties"]
+    assert set(Facts.__struct_fields__) | {"schema"} == top.keys()
+    assert json.dumps(schema)
+    assert schema["$defs"]["Gpu"]["properties"]["compute_capability"]["anyOf"][0]["description"].startswith("a compute capability")
