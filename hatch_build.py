@@ -20,16 +20,13 @@ class CompiledTables(BuildHookInterface):  # type: ignore[type-arg,misc]
         _forget()  # another build in this process may have been of another checkout
         sys.path.insert(0, self.root)
         try:
-            from cudnn_resolve.host.shippedcopy import FOLDER
+            from cudnn_resolve.host.tablecache import SHIPPED, Copies
             from cudnn_resolve.host.tables import DirectoryTables
         finally:
             sys.path.remove(self.root)
         self._folder = tempfile.TemporaryDirectory()
-        for name, content in DirectoryTables(Path(self.root, "matrices"), label="matrices").copies():
-            path = Path(self._folder.name, f"{name}.json")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        build_data["force_include"][self._folder.name] = f"cudnn_resolve/{FOLDER}"
+        DirectoryTables(Path(self.root, "matrices"), label="matrices").compile(Copies(self._folder.name))
+        build_data["force_include"][self._folder.name] = f"cudnn_resolve/{SHIPPED}"
         _forget()
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:

@@ -76,10 +76,12 @@ def files(checkout: Path, folder: str) -> dict[str, bytes]:
 @lru_cache(maxsize=1)
 def copies(checkout: Path) -> dict[str, bytes]:
     """Name and bytes of the compiled copy of every table."""
-    from cudnn_resolve.host.shippedcopy import FOLDER
+    from cudnn_resolve.host.tablecache import SHIPPED, Copies
     from cudnn_resolve.host.tables import DirectoryTables
 
-    return {f"{FOLDER}/{name}.json": content for name, content in DirectoryTables(checkout / "matrices", label="matrices").copies()}
+    with tempfile.TemporaryDirectory() as folder:
+        DirectoryTables(checkout / "matrices", label="matrices").compile(Copies(folder))
+        return {f"{SHIPPED}/{path.name}": path.read_bytes() for path in Path(folder).iterdir()}
 
 
 def differences(what: str, wanted: dict[str, bytes], found: dict[str, bytes]) -> list[str]:

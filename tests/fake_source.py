@@ -25,7 +25,6 @@ class Published(NamedTuple):
     yanked: str | None = None
     garbled: bool = False
     """True where its metadata cannot be read."""
-    extras: tuple[str, ...] = ()
 
 
 class FakeSource:
@@ -66,7 +65,7 @@ class FakeSource:
         if published.garbled:
             raise IndexUnavailableError(f"the metadata of {file.filename} is garbled", code="metadata-invalid")
         guessed = None if file.is_wheel else "its build may add some"
-        return Metadata(published.requires, published.requires_python, published.extras, guessed)
+        return Metadata(published.requires, published.requires_python, (), guessed)
 
     def expect(self, names: Iterable[str]) -> None:
         self.expected.extend(names)

@@ -11,8 +11,8 @@ from packaging.version import Version
 from cudnn_resolve.host.tables import DirectoryTables, open_book
 from cudnn_resolve.matrix import framework_law, law, symptom_law
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.parse import Fault
-from cudnn_resolve.matrix.table import TABLES, table_form
+from cudnn_resolve.matrix.place import Fault
+from cudnn_resolve.matrix.table import TABLES, table_type
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 ROOT = Path(__file__).resolve().parent.parent / "matrices"
@@ -35,7 +35,7 @@ def test_law(one: Callable[[Book], Iterable[Fault]], book: Book) -> None:
 def test_every_table_is_there(book: Book) -> None:
     names = set(book.names())
     assert {name for name in TABLES if not name.endswith("*")} <= names
-    assert all(table_form(name) for name in names)
+    assert all(table_type(name) for name in names)
 
 
 def test_the_program_finds_them() -> None:

@@ -42,17 +42,19 @@ def show_stack(book: Book, name: str, which: str | None, options: Options) -> An
 
 
 def _cudnn(book: Book, which: str | None, options: Options) -> Answer:
-    from cudnn_resolve.report.matrix_json import rows_json, stack_json
+    from cudnn_resolve.matrix.table import plain
+    from cudnn_resolve.report.matrix_json import stack_json
     from cudnn_resolve.report.matrix_stack import render_cudnn
 
     builds = [one for one in book.cudnn_builds() if which is None or str(one.version) in _specifier(which)]
     _some(builds, "cuDNN", which, str(book.cudnn_builds()[0].version), str(book.cudnn_builds()[-1].version))
     text = render_cudnn(builds, style=style_of(options), width=width_of(options))
-    return text, stack_json(book, "cudnn", builds=rows_json("cudnn/release", "build", builds))
+    return text, stack_json(book, "cudnn", builds=plain(builds))
 
 
 def _cuda(book: Book, which: str | None, options: Options) -> Answer:
-    from cudnn_resolve.report.matrix_json import rows_json, stack_json
+    from cudnn_resolve.matrix.table import plain
+    from cudnn_resolve.report.matrix_json import stack_json
     from cudnn_resolve.report.matrix_stack import render_cuda
 
     releases = [one for one in book.cuda_releases() if which is None or str(one.cuda) in _specifier(which)]
@@ -63,22 +65,21 @@ def _cuda(book: Book, which: str | None, options: Options) -> Answer:
     return text, stack_json(
         book,
         "cuda",
-        releases=rows_json("cuda/release", "release", releases),
-        minimums=rows_json("driver/minimum", "minimum", drivers),
-        floors=rows_json("driver/minimum", "floor", floors),
+        releases=plain(releases),
+        minimums=plain(drivers),
+        floors=plain(floors),
     )
 
 
 def _driver(book: Book, which: str | None, options: Options) -> Answer:
-    from cudnn_resolve.report.matrix_json import rows_json, stack_json
+    from cudnn_resolve.matrix.table import plain
+    from cudnn_resolve.report.matrix_json import stack_json
     from cudnn_resolve.report.matrix_stack import render_driver, render_drivers
     from cudnn_resolve.version import DriverVersion
 
     style, width = style_of(options), width_of(options)
     if which is None:
-        return render_drivers(book.branches(), style=style, width=width), stack_json(
-            book, "driver", branches=rows_json("driver/branch", "branch", book.branches())
-        )
+        return render_drivers(book.branches(), style=style, width=width), stack_json(book, "driver", branches=plain(book.branches()))
     try:
         driver = DriverVersion(which.removeprefix("R"))
     except ValueError:
@@ -88,20 +89,21 @@ def _driver(book: Book, which: str | None, options: Options) -> Answer:
     return render_driver(book, driver, style=style, width=width), stack_json(
         book,
         "driver",
-        branches=rows_json("driver/branch", "branch", branches),
-        forward=rows_json("driver/forward", "forward", forward),
+        branches=plain(branches),
+        forward=plain(forward),
     )
 
 
 def _gpu(book: Book, which: str | None, options: Options) -> Answer:
-    from cudnn_resolve.report.matrix_json import rows_json, stack_json
+    from cudnn_resolve.matrix.table import plain
+    from cudnn_resolve.report.matrix_json import stack_json
     from cudnn_resolve.report.matrix_stack import render_gpu, render_gpus
     from cudnn_resolve.version import Capability
 
     style, width = style_of(options), width_of(options)
     if which is None:
         return render_gpus(book.architectures(), style=style, width=width), stack_json(
-            book, "gpu", architectures=rows_json("gpu/architecture", "architecture", book.architectures())
+            book, "gpu", architectures=plain(book.architectures())
         )
     card = book.card(which)
     try:
@@ -118,12 +120,12 @@ def _gpu(book: Book, which: str | None, options: Options) -> Answer:
     return render_gpu(book, capability, card, style=style, width=width), stack_json(
         book,
         "gpu",
-        architectures=rows_json("gpu/architecture", "architecture", [architecture]),
-        cards=rows_json("gpu/card", "card", [card] if card else cards),
+        architectures=plain([architecture]),
+        cards=plain([card] if card else cards),
         peaks=[
             {**row, "confidence": "memory" if book.from_memory("gpu/peak", one.source) else None}
             for one in (book.peaks_of(card) if card else ())
-            for row in rows_json("gpu/peak", "peak", [one])
+            for row in plain([one])
         ],
     )
 

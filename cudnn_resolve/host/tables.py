@@ -1,4 +1,4 @@
-"""The tables on disk: where they are, read and checked once, then from a compiled copy in the user's cache.
+"""The tables on disk: where they are, read and checked once, then from a compiled copy.
 
 The shipped tables are the `_matrices` directory of the installed package, or in a checkout its top-level `matrices/`. Overlays
 have the same layout and come from `--matrix DIR` and from the `[tool.cudnn-resolve]` table of the user's pyproject.toml.
@@ -9,16 +9,18 @@ from __future__ import annotations
 import os
 import re
 import stat as modes
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from cudnn_resolve.errors import MatrixError, WorldError
 from cudnn_resolve.host.settings import read_project_settings
-from cudnn_resolve.host.shippedcopy import FOLDER, ShippedCopies, copy_of
-from cudnn_resolve.host.tablecache import TableCache, default_cache
+from cudnn_resolve.host.tablecache import SHIPPED, Copies, user_copies
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.parse import Compiled, Fault, compile_table, decode
-from cudnn_resolve.matrix.table import TABLES, table_form
+from cudnn_resolve.matrix.place import Fault
+from cudnn_resolve.matrix.table import TABLES, Table, decode_head, decode_table, encode, table_type
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.row import Head
 
 LARGEST_FILE_BYTES = 32 * 1024 * 1024
 """No table comes near; a file beyond is refused before it is read."""
@@ -26,6 +28,7 @@ LARGEST_FILE_BYTES = 32 * 1024 * 1024
 __all__ = ["DirectoryTables", "check_tables", "open_book", "read_project_settings", "shipped_directory"]
 
 _Path = str | os.PathLike[str]
+_T = TypeVar("_T")
 
 
 def open_book(matrix_dirs: Sequence[_Path] = (), project: _Path | None = None) -> Book:
@@ -36,10 +39,12 @@ def open_book(matrix_dirs: Sequence[_Path] = (), project: _Path | None = None) -
     """
     named: Sequence[str] = read_project_settings(project).get("matrix", ()) if project is not None else ()
     overlays = [*named, *(os.fspath(one) for one in matrix_dirs)]
-    cache = default_cache()
     shipped = shipped_directory()
-    base = DirectoryTables(shipped, label="matrices", cache=cache, copies=ShippedCopies(os.path.join(os.path.dirname(shipped), FOLDER)))
-    layers = [DirectoryTables(path, label=path, cache=cache, overlay=True) for path in overlays]
+    compiled = os.path.join(os.path.dirname(shipped), SHIPPED)
+    base = DirectoryTables(
+        shipped, label="matrices", copies=lambda _: Copies(compiled) if os.path.isdir(compiled) else user_copies(shipped)
+    )
+    layers = [DirectoryTables(path, label=path, copies=user_copies, overlay=True) for path in overlays]
     book = Book(base, *layers)
     if layers:
         faults = [fault for layer in layers for fault in layer.faults()]
@@ -81,19 +86,20 @@ def shipped_directory() -> str:
 class DirectoryTables:
     """The tables of one directory, each read when it is asked for; `label` stands for the directory in messages.
 
-    `overlay` relaxes what a table must hold, see `parse.compile_table`. Without a `cache`, and `copies` that come with the program, every
-    table is compiled anew.
+    `overlay` relaxes what a table must hold, see `parse.compile_table`. `copies` gives the compiled copies for the directory; without them
+    every table is compiled each time.
     """
 
     def __init__(
-        self, directory: _Path, *, label: str, cache: TableCache | None = None, overlay: bool = False, copies: ShippedCopies | None = None
+        self, directory: _Path, *, label: str, copies: Callable[[str], Copies | None] | None = None, overlay: bool = False
     ) -> None:
         self.directory = os.path.abspath(os.fspath(directory))
         self.label = printable(label)
-        self._cache, self._copies, self._overlay = cache, copies, overlay
+        self._copies = copies(self.directory) if copies is not None else None
+        self._overlay = overlay
         self._files: dict[str, str] | None = None
         self._stray: list[Fault] = []
-        self._loaded: dict[str, Compiled] = {}
+        self._loaded: dict[str, Table] = {}
 
     def names(self) -> Sequence[str]:
         """Every table of which there is a file; MatrixError where the directory cannot be listed."""
@@ -103,7 +109,7 @@ class DirectoryTables:
         """The file of a table, as messages show it."""
         return f"{self.label}/{name}.toml"
 
-    def load(self, name: str) -> Compiled:
+    def load(self, name: str) -> Table:
         """One table, checked; MatrixError with every fault of it where it is malformed or cannot be read."""
         found = self._loaded.get(name)
         if found is None:
@@ -113,17 +119,13 @@ class DirectoryTables:
             self._loaded[name] = found
         return found
 
-    def head(self, name: str) -> Mapping[str, Any]:
-        """The head of one table; from the cache it comes without the rows."""
-        if name not in self._loaded:
-            file = self._file(name)
-            head = self._copies.head(name, file) if self._copies is not None else None
-            if head is None and self._cache is not None:
-                head = self._cache.head(file)
-            if head is not None:
-                return head
-        found: Mapping[str, Any] = self.load(name)["head"]
-        return found
+    def head(self, name: str) -> Head | None:
+        """The head of one framework; from a copy it comes without the rows."""
+        if name not in self._loaded and self._copies is not None:
+            kept = self._kept(name, decode_head)
+            if kept is not None:
+                return kept
+        return self.load(name).framework
 
     def faults(self) -> list[Fault]:
         """Every fault of every file of the directory; empty where all can be used."""
@@ -140,10 +142,10 @@ class DirectoryTables:
                     self._loaded[name] = compiled
         return found
 
-    def copies(self) -> Iterator[tuple[str, bytes]]:
-        """Name and compiled copy of every table, as a wheel carries them; MatrixError where one is malformed."""
+    def compile(self, copies: Copies) -> None:
+        """Write a copy of every table, as a wheel carries them; MatrixError where one is malformed."""
         for name in sorted(self.names()):
-            yield name, copy_of(self._read(name)[0], self.load(name))
+            copies.keep(name, self._read(name), encode(self.load(name)))
 
     def version(self) -> str:
         """The newest day on which a source was read and a digest of every file, `2026-11-21.3f9a0c41`."""
@@ -151,13 +153,10 @@ class DirectoryTables:
 
         digest, days = sha256(), {"0000-00-00"}
         for name in sorted(self.names()):
-            content = self._read(name)[0]
+            content = self._read(name)
             digest.update(f"{name} {len(content)}\n".encode() + content)
             days.update(day.decode() for day in re.findall(rb"^read = (\d{4}-\d\d-\d\d)", content, re.MULTILINE))
         return f"{max(days)}.{digest.hexdigest()[:8]}"
-
-    def _file(self, name: str) -> str:
-        return self._listed()[name]
 
     def _listed(self) -> dict[str, str]:
         """Table name to file."""
@@ -165,7 +164,7 @@ class DirectoryTables:
             files = {}
             try:
                 for name, path in _toml_files(self.directory):
-                    if table_form(name) is not None:
+                    if table_type(name) is not None:
                         files[name] = path
                     else:
                         self._stray.append(Fault(file=f"{self.label}/{printable(name)}.toml", place="", message=_no_table()))
@@ -175,39 +174,46 @@ class DirectoryTables:
             self._files = files
         return self._files
 
-    def _compile(self, name: str) -> tuple[Compiled, tuple[Fault, ...]]:
-        path = self._file(name)
-        kept = self._copies.table(name, path) if self._copies is not None else None
-        if kept is None and self._cache is not None:
-            kept = self._cache.table(path)
+    def _kept(self, name: str, decoded: Callable[[bytes], _T]) -> _T | None:
+        """What a copy of the table says; None where there is none that can be used."""
+        try:
+            copy = self._copies.load(name, self._read(name)) if self._copies is not None else None
+            return decoded(copy) if copy is not None else None
+        except (OSError, ValueError, RecursionError):
+            return None
+
+    def _compile(self, name: str) -> tuple[Table, tuple[Fault, ...]]:
+        kept = self._kept(name, lambda copy: decode_table(name, copy))
         if kept is not None:
             return kept, ()
+        from cudnn_resolve.matrix.parse import compile_table, decode
+
         file = self.path(name)
         try:
-            content, seen = self._read(name)
+            content = self._read(name)
             raw = decode(content.decode("utf-8"))
         except OSError as error:
-            return {}, (Fault(file=file, place="", message=f"cannot be read ({error.strerror})"),)
+            return Table(), (Fault(file=file, place="", message=f"cannot be read ({error.strerror})"),)
         except UnicodeDecodeError as error:
-            return {}, (Fault(file=file, place="", message=f"is not UTF-8 (byte {error.start})"),)
+            return Table(), (Fault(file=file, place="", message=f"is not UTF-8 (byte {error.start})"),)
         except ValueError as error:
-            return {}, (Fault(file=file, place="", message=f"is not TOML: {printable(str(error))}"),)
-        compiled, faults = compile_table(name, raw, file=file, overlay=self._overlay)
-        if not faults and self._cache is not None:
-            self._cache.keep(path, seen, compiled)
-        return compiled, faults
+            return Table(), (Fault(file=file, place="", message=f"is not TOML: {printable(str(error))}"),)
+        table, faults = compile_table(name, raw, file=file, overlay=self._overlay)
+        if not faults and self._copies is not None:
+            self._copies.keep(name, content, encode(table))
+        return table, faults
 
-    def _read(self, name: str) -> tuple[bytes, os.stat_result]:
-        """Content and state of a table's file; OSError where it is no regular file of a reasonable size."""
+    def _read(self, name: str) -> bytes:
+        """Content of a table's file; OSError where it is no regular file of a reasonable size."""
         # Not blocking: a pipe in the place of a file must not stop us.
-        descriptor = os.open(self._file(name), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(self._listed()[name], os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as stream:
             seen = os.fstat(stream.fileno())
             if not modes.S_ISREG(seen.st_mode):
                 raise OSError(0, "not a regular file")
             if seen.st_size > LARGEST_FILE_BYTES:
                 raise OSError(0, f"larger than {LARGEST_FILE_BYTES >> 20} MiB")
-            return stream.read(LARGEST_FILE_BYTES), seen
+            return stream.read(LARGEST_FILE_BYTES)
 
 
 def printable(text: str) -> str:

@@ -10,15 +10,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from msgspec.structs import force_setattr, replace
+
 from cudnn_resolve.matrix import overlay, row
-from cudnn_resolve.matrix.build import NOTHING, Builder, Given, source_of
-from cudnn_resolve.matrix.overlay import Layer, Placed
-from cudnn_resolve.matrix.pack import EMPTY, unpack
-from cudnn_resolve.matrix.parse import Compiled
-from cudnn_resolve.matrix.table import Form, table_form
+from cudnn_resolve.matrix.place import Placed
+from cudnn_resolve.matrix.table import Table, row_type
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 if TYPE_CHECKING:
@@ -29,16 +27,16 @@ _ARCHITECTURES = ("x86_64", "aarch64")
 
 
 class Tables(Protocol):
-    """Where compiled tables come from: the shipped ones, or those of an overlay."""
+    """Where tables come from: the shipped ones, or those of an overlay."""
 
     def names(self) -> Sequence[str]:
         """Every table there is, such as `cudnn/release` and `framework/torch`."""
 
-    def load(self, name: str) -> Compiled:
-        """One table, as `parse.compile_table` gives it; MatrixError where it is malformed."""
+    def load(self, name: str) -> Table:
+        """One table, checked; MatrixError where it is malformed."""
 
-    def head(self, name: str) -> Mapping[str, Any]:
-        """The head of one table without its rows."""
+    def head(self, name: str) -> row.Head | None:
+        """The head of one framework without its rows."""
 
     def path(self, name: str) -> str:
         """The file of one table, for messages."""
@@ -52,7 +50,6 @@ class Book:
 
     def __init__(self, *layers: Tables) -> None:
         self.layers = layers
-        self._builder = Builder()
         self._names: tuple[frozenset[str], ...] | None = None
         self._kept: dict[tuple[str, object], Any] = {}
 
@@ -94,10 +91,6 @@ class Book:
     def package(self, name: str) -> row.Package | None:
         """What is known of a pip package's releases, oldest first; None where it was not harvested."""
         return self._keep("package", _normalized(name), self._package)
-
-    def extras(self, package: str) -> frozenset[str]:
-        """The extras, normalized, that some harvested release of a package has."""
-        return self._keep("extras of", _normalized(package), self._extras_of)
 
     def packages(self) -> tuple[str, ...]:
         """Names of all harvested pip packages."""
@@ -287,9 +280,9 @@ class Book:
         for number, layer in enumerate(self.layers):
             before = overlay.prefix(number)
             if id.startswith(before) and self._has(number, table):
-                plain = layer.load(table)["sources"].get(id[len(before) :])
-                if plain is not None:
-                    return source_of(id, plain)
+                found = layer.load(table).source.get(id[len(before) :])
+                if found is not None:
+                    return found
         return None
 
     @property
@@ -304,22 +297,22 @@ class Book:
         return tuple(sorted(frozenset[str]().union(*self._layer_names())))
 
     def placed(self, name: str, array: str) -> list[Placed]:
-        """The rows of one array of one table after overlaying, each with its layer and position; for laws and for printing."""
-        form = _form(name, array)
-        return overlay.lay(form, self._layers(name, array), self._builder)
+        """The rows of one array of one table after overlaying, each with its layer and place; for laws and for printing."""
+        return overlay.lay(self._layers(name), row_type(name, array), array)
 
     def removals_of_nothing(self, name: str, array: str) -> list[tuple[int, int]]:
         """Layer and position of each row of an overlay that would remove what is not there."""
-        return overlay.removals_of_nothing(_form(name, array), self._layers(name, array), self._builder)
+        return overlay.removals_of_nothing(self._layers(name), row_type(name, array), array)
 
     def _rows(self, name: str, array: str) -> tuple[Any, ...]:
-        return self._keep(name, array, lambda _: tuple(self._made(name, array)))
+        return self._keep(name, array, lambda _: self._made(name, array))
 
-    def _made(self, name: str, array: str) -> list[Any]:
-        layers, form, builder = self._layers(name, array), _form(name, array), self._builder
-        if any(layer.packed["count"] for layer in layers[1:]):
-            return [one.row for one in overlay.lay(form, layers, builder)]
-        return [one for _, one in builder.rows(form, layers[0].packed, given=layers[0].given)]
+    def _made(self, name: str, array: str) -> tuple[Any, ...]:
+        if any(self._has(number, name) for number in range(1, len(self.layers))):
+            return tuple(one.row for one in self.placed(name, array))
+        row_type(name, array)
+        _, table = self._layers(name)[0]
+        return getattr(table, array) if table is not None else ()
 
     def _index(self, name: str, array: str, key: Callable[[Any], Any]) -> dict[Any, Any]:
         """Rows by `key`, the first of each; one table and array has one key."""
@@ -332,28 +325,19 @@ class Book:
     def _sorted(self, name: str, array: str, key: Callable[[Any], Any]) -> tuple[Any, ...]:
         return tuple(sorted(self._rows(name, array), key=key))
 
-    def _layers(self, name: str, array: str) -> list[Layer]:
-        """The compiled rows of each layer."""
-        layers = []
-        for number, layer in enumerate(self.layers):
-            if not self._has(number, name):
-                layers.append(Layer())
-                continue
-            table = layer.load(name)
-            layers.append(Layer(packed=table["rows"].get(array, EMPTY), given=self._given(name, array, table)))
-        return layers
+    def _layers(self, name: str) -> list[tuple[str, Any]]:
+        """File and table of each layer, ready to use; None for a layer without that table."""
 
-    def _given(self, name: str, array: str, table: Compiled) -> Given:
-        """What builds and releases of a framework may leave out; and how a wheel's release comes by its requirements."""
-        folder, _, framework = name.partition("/")
-        if folder == "wheel" and array == "release":
-            return Given(takers={"requires": _requirements(table)})
-        if folder != "framework" or array not in ("build", "release"):
-            return NOTHING
-        fields: dict[str, Any] = {"source": table["head"].get("source", ())}
-        if array == "build":
-            fields |= {"framework": framework, "package": self.head(name)["packages"][0], "index": "default", "wheel_version": None}
-        return Given(fields=fields, dates=table["dates"])
+        def load(_: object) -> list[tuple[str, Any]]:
+            tables = [layer.load(name) if self._has(number, name) else None for number, layer in enumerate(self.layers)]
+            if name.startswith("framework/"):
+                first = next(iter(self.head(name).get("packages", ())), "")
+                tables = [_packaged(table, first) for table in tables]
+            for table in tables if name.startswith("wheel/") else ():
+                _link(table)
+            return [(layer.path(name), table) for layer, table in zip(self.layers, tables, strict=True)]
+
+        return self._keep("layers", name, load)
 
     def _layer_names(self) -> tuple[frozenset[str], ...]:
         if self._names is None:
@@ -380,22 +364,20 @@ class Book:
     # -- what is put together from several rows --------------------------------------------------------------------------------
 
     def head(self, name: str) -> dict[str, Any]:
-        """The plain head of a table, field by field from the topmost layer that says it."""
+        """The fields of a framework's head, each from the topmost layer that says it."""
         merged: dict[str, Any] = {}
         for number, layer in enumerate(self.layers):
-            if self._has(number, name):
-                before = overlay.prefix(number)
-                head = dict(layer.head(name))
-                if "source" in head:
-                    head["source"] = [before + id_ for id_ in head["source"]]
-                merged.update(head)
+            head = layer.head(name) if self._has(number, name) else None
+            if head is not None:
+                said = {field: value for field in head.__struct_fields__ if (value := getattr(head, field)) not in (None, "", ())}
+                if "source" in said:
+                    said["source"] = tuple(overlay.prefix(number) + id_ for id_ in said["source"])
+                merged.update(said)
         return merged
 
     def _framework(self, name: object) -> row.Framework:
         table = f"framework/{name}"
-        form = table_form(table)
-        head = self._builder.fields(form.head, self.head(table)) if form and form.head else {}
-        return row.Framework(builds=self._rows(table, "build"), bounds=self._rows(table, "bound"), **head)
+        return row.Framework(builds=self._rows(table, "build"), bounds=self._rows(table, "bound"), **self.head(table))
 
     def _framework_names(self) -> dict[str, str]:
         """Name, alias and distribution, all normalized, to the framework's name; names win over aliases, those over distributions."""
@@ -421,10 +403,6 @@ class Book:
                 found[one.package] = (*found.get(one.package, ()), one)
         return found
 
-    def _extras_of(self, name: object) -> frozenset[str]:
-        layers = self._layers(f"wheel/{name}", "metadata")
-        return frozenset(_normalized(extra) for layer in layers for one in unpack(layer.packed) for extra in one.get("extras", ()))
-
     def _slots(self) -> dict[str, str]:
         slots: tuple[row.Slot, ...] = self._rows("package/slot", "slot")
         components: tuple[row.Component, ...] = self._rows("cuda/component", "component")
@@ -446,25 +424,27 @@ class Book:
         return row.Package(name=str(name), releases=releases)
 
 
-def _form(name: str, array: str) -> Form:
-    table = table_form(name)
-    if table is None:
-        raise KeyError(name)
-    return table.form(array)
-
-
 @lru_cache(maxsize=8192)
 def _normalized(name: str) -> str:
     """A distribution name as the tables spell it (PyPA names specification)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _requirements(table: Compiled) -> Callable[[Mapping[str, int]], Mapping[str, tuple[str, ...]]]:
-    """A function that answers the requirements by architecture for the metadata ids of a release."""
-    lines = {entry["id"]: tuple(entry.get("requires", ())) for entry in unpack(table["rows"]["metadata"])}
+def _packaged(table: Any, first: str) -> Any:
+    """Give builds of an overlay that leaves its head out the package that the head below it names first."""
+    if table is None or all(one.package for one in table.build):
+        return table
+    return replace(table, build=tuple(one if one.package else replace(one, package=first) for one in table.build))
 
-    def requirements(numbers: Mapping[str, int]) -> Mapping[str, tuple[str, ...]]:
-        wide = dict.fromkeys(_ARCHITECTURES, numbers[""]) if "" in numbers else numbers
-        return MappingProxyType({arch: lines[number] for arch, number in wide.items()})
 
-    return requirements
+def _link(table: Any) -> None:
+    """Give each release of a wheel table the requirements that the ids under `metadata` mean."""
+    if table is None:
+        return
+    lines = {one.id: one.requires for one in table.metadata}
+    shared = {number: dict.fromkeys(_ARCHITECTURES, requires) for number, requires in lines.items()}
+    for one in table.release:
+        if isinstance(one.metadata, dict):
+            force_setattr(one, "requires", {arch: lines[number] for arch, number in one.metadata.items()})
+        elif one.metadata is not None:
+            force_setattr(one, "requires", shared[one.metadata])

@@ -33,6 +33,8 @@ class Entry(Struct, frozen=True, kw_only=True):
     """Requires-Dist lines of the wheel on x86_64, or on the one architecture that it has; None = not known."""
     companions: tuple[tuple[str, str], ...] = ()
     """Companion and its newest release that takes this version."""
+    date: str | None = None
+    """The day of its release: of its wheel, or of the same version on the default index."""
 
 
 class Digest(Struct, frozen=True, kw_only=True):
@@ -48,7 +50,7 @@ def digest(book: Book, name: str, versions: SpecifierSet | None = None) -> Diges
     chosen = [one for one in framework.builds if versions is None or versions.contains(one.version, prereleases=True)]
     pairs = _pairs(book, framework, {one.version for one in chosen})
     releases = {package: {one.version: one for one in _releases(book, package)} for package in {one.package for one in chosen}}
-    entries = [_entry(book, one, releases[one.package].get(one.wheel_version), pairs.get(one.version, ())) for one in chosen]
+    entries = [_entry(book, one, releases[one.package], pairs.get(one.version, ())) for one in chosen]
     # A stable sort: rows of one version stay in the order of the table, which is the order of preference.
     entries.sort(key=lambda one: Version(one.build.version), reverse=True)
     return Digest(framework=framework, entries=tuple(entries))
@@ -135,7 +137,9 @@ def _next(key: tuple[int, int]) -> tuple[int, int]:
     return key[0], key[1] + 1
 
 
-def _entry(book: Book, build: Build, release: WheelRelease | None, companions: tuple[tuple[str, str], ...]) -> Entry:
+def _entry(book: Book, build: Build, releases: Mapping[str, WheelRelease], companions: tuple[tuple[str, str], ...]) -> Entry:
+    release = releases.get(build.wheel_version)
+    dated = release or releases.get(build.version)
     harvested = release if build.index == "default" else None
     given = tuple(filter(None, (_python(one, one) for one in build.pythons)))
     strict = book.toolkit_driver(build.cuda) if build.cuda else None
@@ -150,6 +154,7 @@ def _entry(book: Book, build: Build, release: WheelRelease | None, companions: t
         driver_strict=_newest(strict, build.driver),
         requires=requires,
         companions=companions,
+        date=build.date or (dated.date if dated else None),
     )
 
 

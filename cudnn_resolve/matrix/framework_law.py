@@ -11,8 +11,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.law import Line, lines
-from cudnn_resolve.matrix.parse import Fault
+from cudnn_resolve.matrix.place import Fault, Placed
 from cudnn_resolve.matrix.row import Build, WheelRelease
 from cudnn_resolve.version import Capability, CudnnVersion
 
@@ -35,7 +34,7 @@ def known_indexes(book: Book, names: Iterable[str] | None = None) -> Iterator[Fa
     serves = {one.id: one.serves for one in book.indexes()}
     for name in sorted(names) if names is not None else book.names():
         for array in ("build", "release") if name.startswith("framework/") else ():
-            for line in lines(book, name, array):
+            for line in book.placed(name, array):
                 package, index = line.row.package, line.row.index
                 if index == "default":
                     continue
@@ -57,14 +56,14 @@ def one_framework_each(book: Book) -> Iterator[Fault]:
                 yield Fault(file=file, place="framework", message=f"{word} means {other} already")
 
 
-def _builds(book: Book) -> Iterator[Line]:
+def _builds(book: Book) -> Iterator[Placed]:
     for name in book.frameworks():
-        yield from lines(book, f"framework/{name}", "build")
+        yield from book.placed(f"framework/{name}", "build")
 
 
-def _extras(book: Book) -> Iterator[Line]:
+def _extras(book: Book) -> Iterator[Placed]:
     for name in book.frameworks():
-        yield from lines(book, f"framework/{name}", "release")
+        yield from book.placed(f"framework/{name}", "release")
 
 
 def packages_harvested(book: Book) -> Iterator[Fault]:
@@ -72,7 +71,7 @@ def packages_harvested(book: Book) -> Iterator[Fault]:
     known = set(book.packages())
     for name in book.frameworks():
         table, head = f"framework/{name}", book.head(f"framework/{name}")
-        elsewhere = {line.row.package for line in lines(book, table, "build") if line.row.index != "default"}
+        elsewhere = {line.row.package for line in book.placed(table, "build") if line.row.index != "default"}
         wanted = [*head.get("packages", ()), *head.get("companions", ()), *filter(None, [head.get("gpu_package")])]
         for package in dict.fromkeys(wanted):
             if package not in known and package not in elsewhere and not book.extra_releases(package):
@@ -180,7 +179,7 @@ def cpu_builds_plain(book: Book) -> Iterator[Fault]:
 
 def cudnn_wheels_harvested(book: Book) -> Iterator[Fault]:
     """The pip package of a cuDNN build has that very release."""
-    for line in lines(book, "cudnn/release", "build"):
+    for line in book.placed("cudnn/release", "build"):
         if line.row.wheel is not None and _release(book, line.row.wheel, str(line.row.version)) is None:
             yield line.fault("wheel", f"{line.row.wheel} {line.row.version} is not in wheel/{line.row.wheel}.toml")
 
@@ -189,16 +188,16 @@ def components_harvested(book: Book) -> Iterator[Fault]:
     """A component package that some build's libraries come from has a wheel table."""
     wanted = {(library, line.row.cuda.major) for line in _builds(book) if line.row.cuda for library in line.row.loads}
     known = set(book.packages())
-    for line in lines(book, "cuda/component", "component"):
+    for line in book.placed("cuda/component", "component"):
         if (line.row.library, line.row.cuda_major) in wanted and line.row.package not in known:
             yield line.fault("package", f"{line.row.package} has no table wheel/{line.row.package}.toml")
 
 
 def specifiers_meet(book: Book) -> Iterator[Fault]:
     """The versions of every advisory, trap and bound hold for at least one known release."""
-    for line in lines(book, "advisory", "advisory"):
+    for line in book.placed("advisory", "advisory"):
         yield from _meets(line, _versions_of(book, line.row.package))
-    for line in lines(book, "trap", "trap"):
+    for line in book.placed("trap", "trap"):
         if line.row.framework in book.frameworks():
             yield from _meets(line, _framework_versions(book, line.row.framework))
         elif (package := book.package(line.row.framework)) is not None:
@@ -206,11 +205,11 @@ def specifiers_meet(book: Book) -> Iterator[Fault]:
         else:
             yield line.fault("framework", f"{line.row.framework!r} is no framework and has no wheel table")
     for name in book.frameworks():
-        for line in lines(book, f"framework/{name}", "bound"):
+        for line in book.placed(f"framework/{name}", "bound"):
             yield from _meets(line, _framework_versions(book, name))
 
 
-def _meets(line: Line, versions: list[Version]) -> Iterator[Fault]:
+def _meets(line: Placed, versions: list[Version]) -> Iterator[Fault]:
     wanted = SpecifierSet(line.row.versions)
     if not versions:
         yield line.fault("package", "names a package of which no release is known")
@@ -236,7 +235,7 @@ def _framework_versions(book: Book, name: str) -> list[Version]:
 def advisories_aimed(book: Book) -> Iterator[Fault]:
     """The capabilities and frameworks that an advisory is limited to are known."""
     known = {one.capability for one in book.architectures()}
-    for line in lines(book, "advisory", "advisory"):
+    for line in book.placed("advisory", "advisory"):
         for capability in line.row.capability:
             if capability not in known:
                 yield line.fault("capability", f"{capability} has no row in gpu/architecture.toml")
@@ -251,7 +250,7 @@ def releases_ordered(book: Book) -> Iterator[Fault]:
         if not name.startswith("wheel/"):
             continue
         previous: Version | None = None
-        for line in lines(book, name, "release"):
+        for line in book.placed(name, "release"):
             version = Version(line.row.version)
             if previous is not None and version < previous and line.layer == 0:
                 yield line.fault("version", f"{version} stands after {previous}")
@@ -264,7 +263,7 @@ def releases_ordered(book: Book) -> Iterator[Fault]:
 def bounds_agree(book: Book) -> Iterator[Fault]:
     """A bound is on another package than its framework, and no two bounds of one version exclude one another wholly."""
     for name in book.frameworks():
-        bounds = list(lines(book, f"framework/{name}", "bound"))
+        bounds = list(book.placed(f"framework/{name}", "bound"))
         for line in bounds:
             about = Requirement(line.row.requirement)
             if book.framework_of(about.name) == name:

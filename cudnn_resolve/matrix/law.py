@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from typing import Any
-
-from msgspec import Struct
 
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.overlay import key_of, key_text
-from cudnn_resolve.matrix.parse import Fault
-from cudnn_resolve.matrix.table import Form, table_form
+from cudnn_resolve.matrix.place import Fault, Placed
+from cudnn_resolve.matrix.row import Plain
+from cudnn_resolve.matrix.table import Table, arrays_of, row_type
 from cudnn_resolve.version import Capability, CudaVersion
 
 Law = Callable[[Book], Iterable[Fault]]
@@ -24,19 +22,6 @@ _FIRST_DAY = "2007-01-01"
 """CUDA 1.0 is of that year."""
 _TENSOR_TYPES = Capability(8, 0)
 """From here on cards have TF32 and bfloat16."""
-
-
-class Line(Struct, frozen=True, kw_only=True):
-    """A row with its file and its place there."""
-
-    row: Any
-    file: str
-    place: str
-    layer: int
-
-    def fault(self, column: str, message: str) -> Fault:
-        """A fault of this row in one column, or of the whole row with column ""."""
-        return Fault(file=self.file, place=f"{self.place}.{column}" if column else self.place, message=message)
 
 
 def check(book: Book) -> tuple[Fault, ...]:
@@ -63,34 +48,26 @@ def overlay_faults(book: Book) -> tuple[Fault, ...]:
     return tuple(fault for fault in found if fault.file in own)
 
 
-def lines(book: Book, name: str, array: str) -> Iterator[Line]:
-    """The rows of one array of one table, each with its place."""
-    for one in book.placed(name, array):
-        file = book.layers[one.layer].path(name)
-        yield Line(row=one.row, file=file, place=f"{array}[{one.position}]", layer=one.layer)
-
-
 def unique_keys(book: Book, names: Iterable[str] | None = None) -> Iterator[Fault]:
     """No two rows of a table have the same key; where they may differ by architecture or Python, these do not overlap."""
     for name in book.names() if names is None else sorted(names):
-        form = table_form(name)
-        for array in form.arrays if form else ():
-            yield from _repeated(array, lines(book, name, array.array))
+        for array in arrays_of(name):
+            yield from _repeated(book.placed(name, array))
 
 
-def _repeated(form: Form, rows: Iterable[Line]) -> Iterator[Fault]:
-    seen: dict[tuple[object, ...], list[Line]] = {}
+def _repeated(rows: Iterable[Placed]) -> Iterator[Fault]:
+    seen: dict[tuple[object, ...], list[Placed]] = {}
     for line in rows:
-        before = seen.setdefault(key_of(form, line.row), [])
-        twin = next((one for one in before if _overlap(form, one.row, line.row)), None)
+        before = seen.setdefault(key_of(line.row), [])
+        twin = next((one for one in before if _overlap(one.row, line.row)), None)
         if twin:
-            yield line.fault("", f"has the key of {twin.place}: {key_text(form, line.row)}")
+            yield line.fault("", f"has the key of {twin.place}: {key_text(line.row)}")
         before.append(line)
 
 
-def _overlap(form: Form, one: object, other: object) -> bool:
+def _overlap(one: Plain, other: Plain) -> bool:
     """True where rows of one key mean the same things: in every field of `apart` either says all, or both name something alike."""
-    for field in form.apart:
+    for field in one.apart:
         ours, theirs = getattr(one, field), getattr(other, field)
         if isinstance(ours, tuple):
             if ours and theirs and not set(ours) & set(theirs):
@@ -109,7 +86,7 @@ def ranges_not_inverted(book: Book) -> Iterator[Fault]:
         ("cuda/soname", "soname", ("",)),
         ("apt/package", "package", ("",)),
     ):
-        for line in lines(book, name, array):
+        for line in book.placed(name, array):
             for pair in pairs:
                 first, last = (f"{pair}_{end}" if pair else end for end in ("first", "last"))
                 low, high = getattr(line.row, first), getattr(line.row, last)
@@ -119,15 +96,15 @@ def ranges_not_inverted(book: Book) -> Iterator[Fault]:
 
 def minimum_drivers_monotone(book: Book) -> Iterator[Fault]:
     """A newer toolkit was not made for an older driver."""
-    yield from _monotone(lines(book, "driver/minimum", "minimum"), "cuda", "driver")
+    yield from _monotone(book.placed("driver/minimum", "minimum"), "cuda", "driver")
 
 
 def branch_cuda_monotone(book: Book) -> Iterator[Fault]:
     """A newer driver branch does not run an older CUDA at most."""
-    yield from _monotone(lines(book, "driver/branch", "branch"), "number", "cuda")
+    yield from _monotone(book.placed("driver/branch", "branch"), "number", "cuda")
 
 
-def _monotone(rows: Iterable[Line], by: str, field: str) -> Iterator[Fault]:
+def _monotone(rows: Iterable[Placed], by: str, field: str) -> Iterator[Fault]:
     ordered = sorted(rows, key=lambda line: getattr(line.row, by))
     for before, line in pairwise(ordered):
         low, high = getattr(before.row, field), getattr(line.row, field)
@@ -138,7 +115,7 @@ def _monotone(rows: Iterable[Line], by: str, field: str) -> Iterator[Fault]:
 
 def branch_names(book: Book) -> Iterator[Fault]:
     """A driver branch is called R and its number."""
-    for line in lines(book, "driver/branch", "branch"):
+    for line in book.placed("driver/branch", "branch"):
         if line.row.name != f"R{line.row.number}":
             yield line.fault("name", f"{line.row.name!r} is not R{line.row.number}")
 
@@ -148,7 +125,7 @@ def floors_below_minimums(book: Book) -> Iterator[Fault]:
 
     By the branch, since CUDA 11.0 came with an earlier driver of R450 than the one that NVIDIA names as the floor of all 11.x.
     """
-    floors = {line.row.cuda_major: line for line in lines(book, "driver/minimum", "floor")}
+    floors = {line.row.cuda_major: line for line in book.placed("driver/minimum", "floor")}
     for one in book.minimums():
         floor = floors.get(one.cuda.major)
         if floor is not None and one.driver.major < floor.row.first.major:
@@ -157,8 +134,8 @@ def floors_below_minimums(book: Book) -> Iterator[Fault]:
 
 def minimums_known(book: Book) -> Iterator[Fault]:
     """Toolkit releases have a driver (the newest line may wait for it), drivers a known release, majors from 11 on a floor."""
-    minimums = {line.row.cuda: line for line in lines(book, "driver/minimum", "minimum")}
-    releases = {line.row.cuda: line for line in lines(book, "cuda/release", "release")}
+    minimums = {line.row.cuda: line for line in book.placed("driver/minimum", "minimum")}
+    releases = {line.row.cuda: line for line in book.placed("cuda/release", "release")}
     newest = max(minimums, default=None)
     for cuda, line in releases.items():
         if newest is not None and cuda < newest and book.toolkit_driver(cuda) is None:
@@ -172,7 +149,7 @@ def minimums_known(book: Book) -> Iterator[Fault]:
 
 def release_lines(book: Book) -> Iterator[Fault]:
     """The line of a toolkit release is its major and minor."""
-    for line in lines(book, "cuda/release", "release"):
+    for line in book.placed("cuda/release", "release"):
         if line.row.line != line.row.cuda.line:
             yield line.fault("line", f"{line.row.line!r} is not the line of {line.row.cuda}")
 
@@ -180,7 +157,7 @@ def release_lines(book: Book) -> Iterator[Fault]:
 def forward_branches_known(book: Book) -> Iterator[Fault]:
     """A forward-compatibility package names driver branches that the tables know."""
     known = {one.number for one in book.branches()}
-    for line in lines(book, "driver/forward", "forward"):
+    for line in book.placed("driver/forward", "forward"):
         for column in ("base", "branch"):
             number = getattr(line.row, column)
             if number is not None and number not in known:
@@ -190,8 +167,8 @@ def forward_branches_known(book: Book) -> Iterator[Fault]:
 def soname_ranges(book: Book) -> Iterator[Fault]:
     """The ranges of one library's sonames do not overlap, and leave no known CUDA line out between them."""
     cuda = sorted({CudaVersion(one.line) for one in book.cuda_releases()})
-    libraries: dict[str, list[Line]] = {}
-    for line in lines(book, "cuda/soname", "soname"):
+    libraries: dict[str, list[Placed]] = {}
+    for line in book.placed("cuda/soname", "soname"):
         libraries.setdefault(line.row.library, []).append(line)
     for ranges in libraries.values():
         ranges.sort(key=lambda line: line.row.first)
@@ -206,10 +183,10 @@ def soname_ranges(book: Book) -> Iterator[Fault]:
 def architectures_known(book: Book) -> Iterator[Fault]:
     """Every capability that a card or a cuDNN build names has a row in gpu/architecture.toml."""
     known = {one.capability for one in book.architectures()}
-    for line in lines(book, "gpu/card", "card"):
+    for line in book.placed("gpu/card", "card"):
         if line.row.capability not in known:
             yield line.fault("capability", f"{line.row.capability} has no row in gpu/architecture.toml")
-    for line in lines(book, "cudnn/release", "build"):
+    for line in book.placed("cudnn/release", "build"):
         for capability in line.row.capability:
             if capability not in known:
                 yield line.fault("capability", f"{capability} has no row in gpu/architecture.toml")
@@ -217,8 +194,8 @@ def architectures_known(book: Book) -> Iterator[Fault]:
 
 def card_names(book: Book) -> Iterator[Fault]:
     """No name or alias stands for two cards."""
-    seen: dict[str, Line] = {}
-    for line in lines(book, "gpu/card", "card"):
+    seen: dict[str, Placed] = {}
+    for line in book.placed("gpu/card", "card"):
         for name in dict.fromkeys((line.row.name, *line.row.alias)):
             other = seen.setdefault(name.casefold(), line)
             if other is not line:
@@ -227,8 +204,8 @@ def card_names(book: Book) -> Iterator[Fault]:
 
 def peaks_fit(book: Book) -> Iterator[Fault]:
     """A peak is of a card in gpu/card.toml and of one only, of types that it has, and no wider type is faster than a narrower one."""
-    seen: dict[str, Line] = {}
-    for line in lines(book, "gpu/peak", "peak"):
+    seen: dict[str, Placed] = {}
+    for line in book.placed("gpu/peak", "peak"):
         row = line.row
         for column, name in (("name", row.name), *(("alias", one) for one in row.alias)):
             card = book.card(name)
@@ -244,7 +221,7 @@ def peaks_fit(book: Book) -> Iterator[Fault]:
         yield from _rates_fit(line)
 
 
-def _rates_fit(line: Line) -> Iterator[Fault]:
+def _rates_fit(line: Placed) -> Iterator[Fault]:
     """Rates are more than nothing and rise as types become narrower."""
     least, widest = 0.0, "nothing"
     for type_ in ("fp32", "tf32", "fp16"):
@@ -262,7 +239,7 @@ def _rates_fit(line: Line) -> Iterator[Fault]:
 
 def cudnn_capabilities(book: Book) -> Iterator[Fault]:
     """Every cuDNN build says which GPUs it has code for, and those are GPUs that its CUDA knows."""
-    for line in lines(book, "cudnn/release", "build"):
+    for line in book.placed("cudnn/release", "build"):
         if not line.row.capability:
             yield line.fault("capability", "is missing: without it no GPU can be judged")
         for capability in line.row.capability:
@@ -274,7 +251,7 @@ def cudnn_capabilities(book: Book) -> Iterator[Fault]:
 
 def cudnn_numbers_agree(book: Book) -> Iterator[Fault]:
     """The soname of a cuDNN build is its major, its CUDA range lies in its CUDA major, its apt version begins with its own."""
-    for line in lines(book, "cudnn/release", "build"):
+    for line in book.placed("cudnn/release", "build"):
         row = line.row
         if row.soname != row.version.major:
             yield line.fault("soname", f"{row.soname} is not the major of {row.version}")
@@ -289,7 +266,7 @@ def cudnn_numbers_agree(book: Book) -> Iterator[Fault]:
 def component_releases_known(book: Book) -> Iterator[Fault]:
     """Every CUDA component wheel is of a package in cuda/component.toml and of a known CUDA line."""
     known = {one.line for one in book.cuda_releases()}
-    for line in lines(book, "cuda/wheel", "wheel"):
+    for line in book.placed("cuda/wheel", "wheel"):
         if book.component(line.row.package) is None:
             yield line.fault("package", f"{line.row.package} has no row in cuda/component.toml")
         if line.row.cuda.line not in known:
@@ -298,8 +275,8 @@ def component_releases_known(book: Book) -> Iterator[Fault]:
 
 def slots_shared(book: Book) -> Iterator[Fault]:
     """A slot of package/slot.toml has at least two packages, and no package stands in two slots."""
-    seen: dict[str, Line] = {}
-    for line in lines(book, "package/slot", "slot"):
+    seen: dict[str, Placed] = {}
+    for line in book.placed("package/slot", "slot"):
         if len(set(line.row.packages)) < 2:
             yield line.fault("packages", "a slot that one package has to itself excludes nothing")
         for package in line.row.packages:
@@ -313,29 +290,26 @@ def slots_shared(book: Book) -> Iterator[Fault]:
 
 def dates_sane(book: Book) -> Iterator[Fault]:
     """Nothing was released before CUDA was, or after the day on which the tables were last read."""
-    newest = max((entry["read"] for layer in book.layers for name in layer.names() for entry in _days(layer.load(name))), default="")
+    newest = max((day for layer in book.layers for name in layer.names() for day in _days(layer.load(name))), default="")
     for name in book.names():
-        form = table_form(name)
-        for array in form.arrays if form else ():
-            if "date" in [column.field for column in array.columns]:
-                for line in lines(book, name, array.array):
+        for array in arrays_of(name):
+            if "date" in row_type(name, array).__struct_fields__:
+                for line in book.placed(name, array):
                     if line.row.date and not _FIRST_DAY <= line.row.date <= max(newest, _FIRST_DAY):
                         yield line.fault("date", f"{line.row.date} is not between {_FIRST_DAY} and {newest}, when a source was last read")
 
 
-def _days(table: Any) -> list[dict[str, str]]:
-    own = [{"read": table["read"]}] if table.get("read") else []
-    return [*own, *table["sources"].values()]
+def _days(table: Table) -> list[str]:
+    return [*([table.read] if table.read else []), *(one.read for one in table.source.values())]
 
 
 def removals_meet(book: Book) -> Iterator[Fault]:
     """A row of an overlay that removes finds a row to remove."""
     for name in book.names() if len(book.layers) > 1 else ():
-        form = table_form(name)
-        for array in form.arrays if form else ():
-            for layer, position in book.removals_of_nothing(name, array.array):
+        for array in arrays_of(name):
+            for layer, position in book.removals_of_nothing(name, array):
                 file = book.layers[layer].path(name)
-                yield Fault(file=file, place=f"{array.array}[{position}]", message="removes nothing: there is no such row below it")
+                yield Fault(file=file, place=f"{array}[{position}]", message="removes nothing: there is no such row below it")
 
 
 LAWS: tuple[Law, ...] = (

@@ -1,47 +1,30 @@
-"""A table's text to checked plain values, and those to rows.
+"""A table's TOML to typed rows, with every fault of the file at once, each with its place.
 
-`decode` reads TOML; `compile_table` checks every column of every row and says all faults at once, in paths; what comes out is
-plain (texts, numbers, lists, tables), so that it can be kept in a cache; `build.Builder` makes rows of it and asks nothing again.
+`decode` reads TOML, `compile_table` checks every column against the type of its field in `matrix.row`.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 from msgspec import Struct
 
-from cudnn_resolve.matrix.column import DATE, FLAG, IDENTIFIER, TEXT, VERSION, Column, Kind, one_of, quote
-from cudnn_resolve.matrix.pack import pack
-from cudnn_resolve.matrix.table import Form, TableForm, table_form
-
-Compiled = Mapping[str, Any]
-"""All plain: `{"read": day, "head": {field: value}, "rows": {array: packed rows}, "dates": {version: day}, "sources": {id: {…}}}`.
-
-A row of an overlay that removes others holds `"remove": true` and those parts of the key that these have.
-"""
+from cudnn_resolve.matrix import row
+from cudnn_resolve.matrix.column import SINGLE, Day, Identifier, PackageName, Text, Version, quote
+from cudnn_resolve.matrix.place import Fault
+from cudnn_resolve.matrix.table import Removal, Table, table_type
+from cudnn_resolve.matrix.value import columns_of, described, reader, required
 
 MOST_ROWS = 50000
 _BARE = r"[A-Za-z0-9_-]{1,60}"
-_ORIGIN = one_of("authored", "harvested")
-_SOURCE_COLUMNS = {"where": TEXT, "read": DATE, "confidence": one_of("memory")}
-
-
-class Fault(Struct, frozen=True, kw_only=True):
-    """One thing that is wrong with a table: the file, the place in it (`build[3].cuda_built`), and what is wrong."""
-
-    file: str
-    place: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.file}: {self.place}: {self.message}" if self.place else f"{self.file}: {self.message}"
+_Versions = Annotated[tuple[Version, ...], SINGLE]
 
 
 def decode(text: str) -> dict[str, Any]:
-    """The mapping that a TOML text holds; ValueError, in the parser's words, where it is no TOML."""
+    """Read TOML; ValueError, in the parser's words, where it is none."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -52,65 +35,83 @@ def decode(text: str) -> dict[str, Any]:
         raise ValueError("is nested too deeply") from None
 
 
-def compile_table(name: str, raw: Mapping[str, Any], *, file: str, overlay: bool = False) -> tuple[Compiled, tuple[Fault, ...]]:
-    """The plain form of table `name`, and every fault of it; with faults the form is not to be used.
+def compile_table(name: str, raw: Mapping[str, Any], *, file: str, overlay: bool = False) -> tuple[Table, tuple[Fault, ...]]:
+    """Return the table `name` and every fault of it; with faults the table is not to be used.
 
     `overlay` allows rows with `remove = true`, and rows, heads and files that leave out what the table below them says already.
     """
-    form = table_form(name)
-    if form is None:
-        return {}, (Fault(file=file, place="", message=f"there is no table {quote(name)}"),)
-    work = _Check(form=form, name=name, file=file, overlay=overlay)
-    compiled = work.table(raw)
-    return compiled, tuple(work.faults)
+    type_ = table_type(name)
+    if type_ is None:
+        return Table(), (Fault(file=file, place="", message=f"there is no table {quote(name)}"),)
+    check = _Check(type_, name, file, overlay=overlay)
+    table = check.table(dict(raw))
+    return table, tuple(check.faults)
 
 
 class _Check:
     """One pass over one file; `faults` grows."""
 
-    def __init__(self, *, form: TableForm, name: str, file: str, overlay: bool) -> None:
-        self.form, self.name, self.file, self.overlay = form, name, file, overlay
+    def __init__(self, type_: type[Table], name: str, file: str, *, overlay: bool) -> None:
+        self.type, self.file, self.overlay = type_, file, overlay
+        self.folder, _, self.stem = name.partition("/")
         self.faults: list[Fault] = []
-        self.sources: dict[str, dict[str, str]] = {}
-        self.head: dict[str, Any] = {}
+        self.sources: dict[str, row.Source] = {}
+        self.head: row.Head | None = None
+        self.like: dict[str, dict[str, Any]] = {}
 
     def fault(self, place: str, message: str) -> None:
         self.faults.append(Fault(file=self.file, place=place, message=message))
 
-    def table(self, raw: Mapping[str, Any]) -> Compiled:
-        rest = dict(raw)
-        origin = rest.pop("origin", None)
-        read = self._origin(origin, rest)
+    def table(self, rest: dict[str, Any]) -> Table:
+        """Check the whole file."""
+        read = self._origin(rest)
         self._sources(rest.pop("source", {}))
-        self.head = self._head(rest)
-        rows = {form.array: list(self._rows(form, rest.pop(form.array, []))) for form in self.form.arrays}
-        dates = self._dates(rest.pop("date", {})) if self.form.dates else {}
-        known = ["origin", "source", *rows, *([self.form.head.array] if self.form.head else ())]
+        if self.folder == "framework":
+            self._framework(rest)
+        if self.folder == "wheel":
+            self._named("package", self._value("package", PackageName, rest.pop("package", None)))
+        rows: dict[str, list[Any]] = {}
+        places: dict[str, tuple[int, ...]] = {}
+        removals: list[Removal] = []
+        for array, type_ in self.type.arrays.items():
+            found = list(self._rows(array, type_, rest.pop(array, [])))
+            removals += [one for _, one in found if isinstance(one, Removal)]
+            kept = [(position, one) for position, one in found if not isinstance(one, Removal)]
+            rows[array] = [one for _, one in kept]
+            if any(position != place for place, (position, _) in enumerate(kept)):
+                places[array] = tuple(position for position, _ in kept)
         self._metadata(rows)
+        known = ["origin", "source", *rows, *({"framework": ("framework", "like"), "wheel": ("package",)}.get(self.folder, ()))]
         for key in rest:
             self.fault(_key(key), f"is not part of this table{_nearest(key, known)}")
         if not self.overlay and not any(rows.values()) and not self.faults:
             self.fault("", "holds no rows")
-        packed = {array: pack(found) for array, found in rows.items()}
-        return {"read": read, "head": self.head, "rows": packed, "dates": dates, "sources": self.sources}
+        if self.faults:
+            return self.type()
+        every: Any = {array: tuple(found) for array, found in rows.items()}
+        return self.type(framework=self.head, read=read, source=self.sources, places=places, removals=tuple(removals), **every)
 
-    def _origin(self, origin: object, rest: dict[str, Any]) -> str | None:
-        """The day on which a harvested table was read."""
+    def _origin(self, rest: dict[str, Any]) -> str | None:
+        """Return the day on which a harvested table was read."""
+        origin = rest.pop("origin", None)
         if origin is None and self.overlay:
             return None
-        if self._value("origin", _ORIGIN, origin) != "harvested":
+        if self._value("origin", Literal["authored", "harvested"], origin) != "harvested":
             return None
-        self._value("script", TEXT, rest.pop("script", None))
-        read: str | None = self._value("read", DATE, rest.pop("read", None))
+        self._value("script", Text, rest.pop("script", None))
+        read: str | None = self._value("read", Day, rest.pop("read", None))
         return read
 
-    def _value(self, place: str, kind: Kind, value: object) -> Any:
-        """The plain value, None (and a fault) where it is missing or wrong."""
+    def _value(self, place: str, type_: Any, value: object) -> Any:
+        """Return the value; None (and a fault) where it is missing or wrong."""
         if value is None:
-            self.fault(place, f"is missing; expected {kind.name}")
+            self.fault(place, f"is missing; expected {described(type_)}")
             return None
+        return self._read(place, reader(type_), value)
+
+    def _read(self, place: str, read: Callable[[Any], Any], value: object) -> Any:
         try:
-            return kind.check(value)
+            return read(value)
         except ValueError as error:
             self.fault(place, str(error))
         except RecursionError:
@@ -123,123 +124,144 @@ class _Check:
             return
         for id_, entry in raw.items():
             place = f"source.{_key(id_)}"
-            self._value(place, IDENTIFIER, id_)
+            self._value(place, Identifier, id_)
             if not isinstance(entry, dict):
                 self.fault(place, f"{quote(entry)} is not a table")
                 continue
-            plain = {}
-            for key, value in entry.items():
-                if key in _SOURCE_COLUMNS:
-                    plain[key] = self._value(f"{place}.{key}", _SOURCE_COLUMNS[key], value)
-                else:
-                    whole = f"{id_}.{key}"
-                    dotted = isinstance(value, dict) and whole.isprintable()
-                    hint = f'; an id with a dot is written [source."{whole}"]' if dotted else ""
-                    self.fault(f"{place}.{_key(key)}", f"is not a column{hint or _nearest(key, list(_SOURCE_COLUMNS))}")
-            for key in ("where", "read"):
-                if key not in entry:
-                    self.fault(f"{place}.{key}", "is missing")
-            self.sources[id_] = plain
+            for key in [key for key in entry if key not in row.Source.__struct_fields__]:
+                dotted = f"{id_}.{key}"
+                hint = f'; an id with a dot is written [source."{dotted}"]' if isinstance(entry[key], dict) and dotted.isprintable() else ""
+                self.fault(f"{place}.{_key(key)}", f"is not a column{hint or _nearest(key, list(row.Source.__struct_fields__))}")
+            known = {key: value for key, value in entry.items() if key in row.Source.__struct_fields__}
+            found = self._fields(row.Source, place, known, missing=("where", "read"))
+            if found.keys() >= {"where", "read"}:
+                self.sources[id_] = row.Source(**found)
+            elif id_ not in self.sources:
+                self.sources[id_] = row.Source(where="", read="")
 
-    def _dates(self, raw: object) -> dict[str, str]:
-        if not isinstance(raw, dict):
-            self.fault("date", f"{quote(raw)} is not a table of versions and their days")
-            return {}
-        for version, day in raw.items():
-            self._value(f"date.{_key(version)}", VERSION, version)
-            raw[version] = self._value(f"date.{_key(version)}", DATE, day)
-        return raw
-
-    def _head(self, rest: dict[str, Any]) -> dict[str, Any]:
-        form = self.form.head
-        if form is None:
-            return {}
-        if form.array:
-            raw = rest.pop(form.array, None)
-            if raw is None and self.overlay:
-                return {}
-        else:
-            raw = {column.name: rest.pop(column.name) for column in form.columns if column.name in rest}
-        head = self._row(form, form.array, raw, whole=not self.overlay)
-        own = head.get(form.key[0])
-        stem = self.name.partition("/")[2]
-        if own is not None and own != stem:
-            self.fault(_join(form.array, form.key[0]), f"{quote(own)} is not the name of its file, {stem}.toml")
-        return head
-
-    def _rows(self, form: Form, raw: object) -> Iterator[dict[str, Any]]:
-        if not isinstance(raw, list) or len(raw) > MOST_ROWS:
-            self.fault(form.array, f"is not an array of tables [[{form.array}]] of at most {MOST_ROWS} rows")
+    def _framework(self, rest: dict[str, Any]) -> None:
+        """Check `[framework]` and `[like.ID]`."""
+        raw = rest.pop("framework", None)
+        if raw is not None or not self.overlay:
+            found = self._row("framework", row.Head, raw, missing=() if self.overlay else ("name", "title", "packages"))
+            self._named("framework.name", found.get("name"))
+            self.head = row.Head(**found)
+        likes = rest.pop("like", {})
+        if not isinstance(likes, dict):
+            self.fault("like", f"{quote(likes)} is not a set of tables [like.ID]")
             return
-        for place, entry in enumerate(raw):
-            yield self._row(form, f"{form.array}[{place}]", entry, whole=True)
+        for id_, entry in likes.items():
+            if isinstance(entry, dict) and "like" not in entry and "version" not in entry:
+                self.like[id_] = entry
+            else:
+                self.fault(f"like.{_key(id_)}", "is not a table of columns that rows share")
 
-    def _metadata(self, rows: dict[str, list[dict[str, Any]]]) -> None:
-        """Each id under `metadata` of a wheel's release is that of a [[metadata]] entry of the file."""
-        known = {entry.get("id") for entry in rows.get("metadata", ())}
-        if "metadata" in rows:
-            for position, release in enumerate(rows["release"]):
-                for number in set(release.get("requires", {}).values()) - known:
-                    self.fault(f"release[{position}].metadata", f"{number} is not the id of a [[metadata]] entry of this file")
+    def _named(self, place: str, name: str | None) -> None:
+        if name is not None and name != self.stem:
+            self.fault(place, f"{quote(name)} is not the name of its file, {self.stem}.toml")
 
-    def _row(self, form: Form, place: str, raw: object, *, whole: bool) -> dict[str, Any]:
+    def _rows(self, array: str, type_: type[row.Plain], raw: object) -> Iterator[tuple[int, Any]]:
+        if not isinstance(raw, list) or len(raw) > MOST_ROWS:
+            self.fault(array, f"is not an array of tables [[{array}]] of at most {MOST_ROWS} rows")
+            return
+        for position, entry in enumerate(raw):
+            place = f"{array}[{position}]"
+            if self.overlay and isinstance(entry, dict) and entry.get("remove") is True:
+                self._row(place, type_, {key: value for key, value in entry.items() if key != "remove"}, missing=type_.identity[:1])
+                names = columns_of(type_)
+                parts = {
+                    key: _listed(type_, key, entry[key])
+                    for key in entry
+                    if key in names and names[key].field in type_.identity + type_.apart
+                }
+                yield position, Removal(array=array, position=position, parts=parts)
+                continue
+            found = self._row(place, type_, entry, missing=required(type_))
+            before = len(self.faults)
+            self._cited(place, type_, found)
+            if len(self.faults) == before and found.keys() >= set(required(type_)):
+                yield from ((position, one) for one in self._made(type_, found))
+
+    def _row(self, place: str, type_: type[row.Plain], raw: object, *, missing: tuple[str, ...]) -> dict[str, Any]:
+        """Return the fields of a row, those that are right."""
         if not isinstance(raw, dict):
             self.fault(place, f"{quote(raw)} is not a table of columns" if raw is not None else "is missing")
             return {}
-        columns = {column.name: column for column in form.columns}
-        plain: dict[str, Any] = {}
-        present = set()
-        removes = self.overlay and raw.get("remove") is True
-        for key, value in _flat(raw, columns):
-            present.add(key)
+        if type_.expands and isinstance(raw.get("like"), str):
+            if raw["like"] not in self.like:
+                self.fault(f"{place}.like", f"{quote(raw['like'])} is not one of the [like.ID] tables of this file")
+            raw = {**self.like.get(raw["like"], {}), **raw}
+        return self._fields(type_, place, raw, missing=missing)
+
+    def _fields(self, type_: type[Struct], place: str, raw: dict[str, Any], *, missing: tuple[str, ...]) -> dict[str, Any]:
+        columns, found = columns_of(type_), {}
+        for key, value in raw.items():
+            where = f"{place}.{_key(key)}"
             column = columns.get(key)
             if key == "remove" and self.overlay:
-                self._value(_join(place, key), FLAG, value)
+                self._value(where, bool, value)
             elif column is None:
-                self.fault(_join(place, ".".join(map(_key, key.split(".")))), f"is not a column{_nearest(key, list(columns))}")
+                self.fault(where, f"is not a column{_nearest(key, list(columns))}")
+            elif isinstance(value, dict) and isinstance(column.type, type) and issubclass(column.type, Struct):
+                found[column.field] = column.type(**self._fields(column.type, where, value, missing=()))
             else:
-                found = self._value(_join(place, key), column.kind, value)
-                if found is not None:
-                    plain[column.field] = found
-        if removes:
-            plain["remove"] = True
-        self._missing(form, place, present, whole=whole, removes=removes)
-        self._cited(place, form, plain)
-        return plain if form.derive is None or removes else plain | form.derive(plain)
+                several = key == "version" and getattr(type_, "expands", False)
+                read = self._read(where, reader(_Versions) if several else column.read, value)
+                if read is not None:
+                    found[column.field] = read
+        for name in missing:
+            key = type_.__struct_encode_fields__[type_.__struct_fields__.index(name)]
+            if key not in raw:
+                self.fault(f"{place}.{key}", f"is missing; expected {described(columns[key].type)}")
+        return found
 
-    def _missing(self, form: Form, place: str, present: set[str], *, whole: bool, removes: bool) -> None:
-        for column in form.columns:
-            needed = column.field == form.key[0] if removes else column.required and whole
-            if needed and column.name not in present:
-                self.fault(_join(place, column.name), f"is missing; expected {column.kind.name}")
-
-    def _cited(self, place: str, form: Form, plain: dict[str, Any]) -> None:
-        """Each id under `source` is one of the file's own `[source.ID]`, and an authored row has one."""
-        if not any(column.field == "source" for column in form.columns):
+    def _cited(self, place: str, type_: type[row.Plain], found: dict[str, Any]) -> None:
+        """Require that each id under `source` is one of the file's own `[source.ID]`, and that an authored row has one."""
+        if "source" not in type_.__struct_fields__:
             return
-        for id_ in plain.get("source", ()):
+        for id_ in found.get("source", ()):
             if id_ not in self.sources:
-                self.fault(_join(place, "source"), f"{quote(id_)} is not one of the [source.ID] tables of this file")
-        if not plain.get("source") and not self.overlay and not (form.expands and self.head.get("source")):
-            self.fault(_join(place, "source"), "is missing: every row says where it comes from")
+                self.fault(f"{place}.source", f"{quote(id_)} is not one of the [source.ID] tables of this file")
+        inherited = type_.expands and self.head is not None and self.head.source
+        if not found.get("source") and not self.overlay and not inherited:
+            self.fault(f"{place}.source", "is missing: every row says where it comes from")
+
+    def _made(self, type_: type[row.Plain], found: dict[str, Any]) -> Iterator[row.Plain]:
+        """Make the row, for a framework one for each version that it lists, with what its framework says."""
+        if not type_.expands:
+            yield type_(**found)
+            return
+        versions, local, wheel = found.pop("version"), found.pop("local", None), found.get("wheel_version")
+        found.pop("like", None)
+        if self.head is not None:
+            found.setdefault("source", self.head.source)
+        if type_ is row.Build:
+            found["framework"] = self.stem
+            if self.head is not None and self.head.packages:
+                found.setdefault("package", self.head.packages[0])
+        for version in versions:
+            whole = f"{version}+{local}" if local else version
+            if type_ is row.Build:
+                yield row.Build(**{**found, "version": version, "wheel_version": wheel or whole})
+            else:
+                yield type_(**{**found, "version": whole})
+
+    def _metadata(self, rows: dict[str, list[Any]]) -> None:
+        """Require that each id under `metadata` of a wheel's release is that of a [[metadata]] entry of the file."""
+        known = {entry.id for entry in rows.get("metadata", ())}
+        for position, release in enumerate(rows["release"] if "metadata" in rows else ()):
+            ids = release.metadata.values() if isinstance(release.metadata, dict) else [release.metadata]
+            for number in sorted({one for one in ids if one is not None} - known):
+                self.fault(f"release[{position}].metadata", f"{number} is not the id of a [[metadata]] entry of this file")
 
 
-def _flat(raw: dict[str, Any], columns: Mapping[str, Column]) -> Iterator[tuple[str, Any]]:
-    """Keys and values of a row; an inline table whose parts are columns gives `apt.package`, `apt.version`."""
-    for key, value in raw.items():
-        if isinstance(value, dict) and any(name.startswith(f"{key}.") for name in columns):
-            for part, inner in value.items():
-                yield f"{key}.{part}", inner
-        else:
-            yield key, value
+def _listed(type_: type[row.Plain], key: str, value: Any) -> list[Any]:
+    """Return the values that a part of an identity means: each of several versions, any other as it is."""
+    return value if type_.expands and key == "version" and isinstance(value, list) else [value]
 
 
 def _key(key: str) -> str:
     return key if re.fullmatch(_BARE, key) else quote(key)
-
-
-def _join(place: str, key: str) -> str:
-    return f"{place}.{key}" if place else key
 
 
 def _nearest(word: str, known: list[str]) -> str:

@@ -1,431 +1,464 @@
-"""One frozen row type for each table of `matrices/`.
+"""The rows of `matrices/`: one typed struct for each table, which is its schema.
 
-Constructors trust; `matrix.parse` validates. Every row carries the ids of its sources, which the table's `[source.ID]` entries explain.
-Versions stay the parsed values of `cudnn_resolve.version`; PEP 440 specifiers and requirements stay text until they are asked for.
+The field types say what a column holds, `identity` what must be unique and what a row of an overlay replaces. `matrix.parse` checks
+what a TOML file says; constructors trust. PEP 440 specifiers and requirements stay text until they are asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from typing import Annotated, ClassVar, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct, field
 
-from cudnn_resolve.version import Capability, CodeTarget, CudaVersion, CudnnVersion, DriverVersion
+from cudnn_resolve.matrix.column import (
+    AptText,
+    Arch,
+    BranchNumber,
+    ComputeCapability,
+    Count,
+    Cuda,
+    CudaLine,
+    Cudnn,
+    Day,
+    Directory,
+    Driver,
+    Glibc,
+    GpuCode,
+    Identifier,
+    Line,
+    MetadataIds,
+    Number,
+    PackageName,
+    PythonTag,
+    Requirement,
+    Sonames,
+    Sources,
+    Specifier,
+    Text,
+    Url,
+    Version,
+)
+
+_Versions = Annotated[Version, Meta(extra_json_schema={"type": ["string", "array"]})]
+"""One release in a row of ours, one or several in a table."""
+DERIVED = Meta(extra={"derived": True})
+"""Marks a field that no file holds."""
 
 
-class Source(Struct, frozen=True, kw_only=True):
+class Source(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`[source.ID]` of any table: where its rows were read, and when."""
 
-    id: str
-    where: str
-    read: str
-    """The day, `2026-11-21`."""
-    confidence: str | None = None
+    where: Text
+    read: Day
+    confidence: Literal["memory"] | None = None
     """`memory` where nothing that could be read confirms it."""
 
 
-class Branch(Struct, frozen=True, kw_only=True):
+class Plain(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A row of a table that needs no source."""
+
+    identity: ClassVar[tuple[str, ...]] = ()
+    """Fields that are unique together; a row of an overlay replaces the row that has the same."""
+    apart: ClassVar[tuple[str, ...]] = ()
+    """Fields by which rows of one identity may differ in one table; a row of an overlay replaces them all."""
+    expands: ClassVar[bool] = False
+    """True where a row of a file may list several versions."""
+
+
+class Row(Plain, frozen=True, kw_only=True):
+    """A row with its sources: ids of `[source.ID]` in the same file."""
+
+    note: Text | None = None
+    source: Sources = ()
+
+
+class Branch(Row, frozen=True, kw_only=True):
     """driver/branch.toml: a driver branch and the newest CUDA that it runs natively."""
 
-    name: str
-    number: int
-    cuda: CudaVersion
-    type: str | None = None
-    status: str | None = None
-    eol: str | None = None
-    note: str | None = None
-    source: tuple[str, ...] = ()
+    identity = ("name",)
+    name: Identifier
+    number: Count
+    cuda: CudaLine
+    type: Text | None = None
+    status: Text | None = None
+    eol: Day | None = None
 
 
-class Minimum(Struct, frozen=True, kw_only=True):
+class Minimum(Row, frozen=True, kw_only=True):
     """driver/minimum.toml: the driver that one toolkit release was made for (Linux)."""
 
-    cuda: CudaVersion
-    driver: DriverVersion
-    bundled: DriverVersion | None = None
+    identity = ("cuda",)
+    cuda: Cuda
+    driver: Driver
+    bundled: Driver | None = None
     """Driver inside the runfile installer."""
-    date: str | None = None
-    note: str | None = None
-    source: tuple[str, ...] = ()
+    date: Day | None = None
 
 
-class Floor(Struct, frozen=True, kw_only=True):
+class Floor(Row, frozen=True, kw_only=True):
     """driver/minimum.toml: the oldest driver that minor-version compatibility allows for a CUDA major."""
 
-    cuda_major: int
-    first: DriverVersion
-    note: str | None = None
-    source: tuple[str, ...] = ()
+    identity = ("cuda_major",)
+    cuda_major: Count
+    first: Driver
 
 
-class Forward(Struct, frozen=True, kw_only=True):
+class Forward(Row, frozen=True, kw_only=True):
     """driver/forward.toml: a forward-compatibility package and one base branch that it supports."""
 
-    package: str
-    cuda: CudaVersion
-    base: int
+    identity = ("package", "base")
+    package: PackageName
+    cuda: CudaLine
+    base: BranchNumber
     """Branch number of the kernel driver."""
-    classes: tuple[str, ...]
+    classes: tuple[Identifier, ...]
     """Card classes on which it works: `datacenter`, `tegra`, …"""
-    status: str
+    status: Text
     """`compatible` or why not."""
-    branch: int | None = None
+    branch: BranchNumber | None = None
     """Branch number of the libcuda that the package holds."""
-    note: str | None = None
-    source: tuple[str, ...] = ()
 
 
-class Architecture(Struct, frozen=True, kw_only=True):
+class Architecture(Row, frozen=True, kw_only=True):
     """gpu/architecture.toml: what knows a compute capability; bounds are inclusive, None = ongoing or unknown."""
 
-    capability: Capability
-    name: str
-    cuda_first: CudaVersion
-    cuda_last: CudaVersion | None = None
-    driver_first: int | None = None
-    driver_last: int | None = None
-    cudnn_first: CudnnVersion | None = None
-    cudnn_last: CudnnVersion | None = None
-    fp32_lanes: int | None = None
+    identity = ("capability",)
+    capability: ComputeCapability
+    name: Text
+    cuda_first: CudaLine
+    cuda_last: CudaLine | None = None
+    driver_first: BranchNumber | None = None
+    driver_last: BranchNumber | None = None
+    cudnn_first: Cudnn | None = None
+    cudnn_last: Cudnn | None = None
+    fp32_lanes: Count | None = None
     """Multiply-adds of single precision in one multiprocessor and clock."""
     tegra: bool = False
-    note: str | None = None
-    source: tuple[str, ...] = ()
 
 
-class Card(Struct, frozen=True, kw_only=True):
+class Card(Row, frozen=True, kw_only=True):
     """gpu/card.toml: a card by its name."""
 
-    name: str
-    capability: Capability
-    kind: str
-    """The column `class`: `datacenter`, `workstation`, `geforce` or `tegra`."""
-    alias: tuple[str, ...] = ()
-    memory_gib: float | None = None
-    note: str | None = None
-    source: tuple[str, ...] = ()
+    identity = ("name",)
+    name: Text
+    capability: ComputeCapability
+    kind: Literal["datacenter", "workstation", "geforce", "tegra"] = field(name="class")
+    alias: tuple[Text, ...] = ()
+    memory_gib: Number | None = None
 
 
-class Peak(Struct, frozen=True, kw_only=True):
+class Peak(Row, frozen=True, kw_only=True):
     """gpu/peak.toml: what a card could compute at most, in 10^12 operations per second."""
 
-    name: str
-    fp32: float
-    alias: tuple[str, ...] = ()
-    tf32: float | None = None
-    fp16: float | None = None
-    bf16: float | None = None
-    note: str | None = None
-    source: tuple[str, ...] = ()
+    identity = ("name",)
+    name: Text
+    fp32: Number
+    alias: tuple[Text, ...] = ()
+    tf32: Number | None = None
+    fp16: Number | None = None
+    bf16: Number | None = None
 
 
-class CudaRelease(Struct, frozen=True, kw_only=True):
+class CudaRelease(Row, frozen=True, kw_only=True):
     """cuda/release.toml: a toolkit release."""
 
-    cuda: CudaVersion
-    line: str
+    identity = ("cuda",)
+    cuda: Cuda
+    line: Line
     """`12.4`."""
-    repositories: tuple[str, ...] = ()
+    repositories: tuple[Identifier, ...] = ()
     """Names of the apt repositories that carry it, `ubuntu2204`."""
-    date: str | None = None
-    note: str | None = None
-    source: tuple[str, ...] = ()
+    date: Day | None = None
 
 
-class Soname(Struct, frozen=True, kw_only=True):
+class Soname(Row, frozen=True, kw_only=True):
     """cuda/soname.toml: the soname of one CUDA library over a range of CUDA lines, both ends inclusive."""
 
-    library: str
-    soname: str
-    first: CudaVersion
-    last: CudaVersion | None = None
-    note: str | None = None
-    source: tuple[str, ...] = ()
+    identity = ("library", "first")
+    library: Identifier
+    soname: Identifier
+    first: CudaLine
+    last: CudaLine | None = None
 
 
-class Component(Struct, frozen=True, kw_only=True):
+class Component(Row, frozen=True, kw_only=True):
     """cuda/component.toml: a pip package that carries a CUDA library."""
 
-    library: str
-    cuda_major: int
-    package: str
-    abi: str
+    identity = ("package", "library", "cuda_major")
+    library: Identifier
+    cuda_major: Count
+    package: PackageName
+    abi: Literal["minor", "major", "exact"]
     """How another wheel's `==X` on it may be read: `minor` (>= X within the major), `major` (any of the major), `exact`."""
-    slot: str
+    slot: Identifier
     """Identity of the files that it owns; two packages of one slot cannot share an environment."""
-    lib_dir: str
+    lib_dir: Directory
     """Relative to site-packages."""
-    note: str | None = None
-    source: tuple[str, ...] = ()
 
 
-class CudaWheel(Struct, frozen=True, kw_only=True):
+class CudaWheel(Row, frozen=True, kw_only=True):
     """cuda/wheel.toml: the CUDA release that one version of a component package belongs to."""
 
-    package: str
-    version: str
-    cuda: CudaVersion
-    note: str | None = None
-    source: tuple[str, ...] = ()
+    identity = ("package", "version", "cuda")
+    package: PackageName
+    version: Version
+    cuda: Cuda
 
 
-class Slot(Struct, frozen=True, kw_only=True):
+class Slot(Row, frozen=True, kw_only=True):
     """package/slot.toml: packages that own the same files and so exclude one another."""
 
-    slot: str
-    packages: tuple[str, ...]
-    note: str | None = None
-    source: tuple[str, ...] = ()
+    identity = ("slot",)
+    slot: Identifier
+    packages: tuple[PackageName, ...]
 
 
-class CudnnBuild(Struct, frozen=True, kw_only=True):
+class AptPackage(Struct, frozen=True, kw_only=True):
+    """The apt package of a cuDNN build."""
+
+    package: PackageName | None = None
+    version: Identifier | None = None
+
+
+class CudnnBuild(Row, frozen=True, kw_only=True):
     """cudnn/release.toml: one cuDNN release built for one CUDA."""
 
-    version: CudnnVersion
-    cuda_major: int
-    soname: int
-    cuda_built: CudaVersion | None = None
-    cuda_first: CudaVersion | None = None
+    identity = ("version", "cuda_major")
+    apart = ("cuda_first",)
+    version: Cudnn
+    cuda_major: Count
+    soname: Count
+    cuda_built: Cuda | None = None
+    cuda_first: CudaLine | None = None
     """Oldest CUDA runtime it works with, inclusive."""
-    cuda_last: CudaVersion | None = None
+    cuda_last: CudaLine | None = None
     """Newest CUDA runtime it works with, inclusive; None = every later one of its major."""
-    capability: tuple[Capability, ...] = ()
+    capability: tuple[ComputeCapability, ...] = ()
     """Compute capabilities with machine code inside; empty = unknown."""
-    driver: DriverVersion | None = None
-    wheel: str | None = None
+    driver: Driver | None = None
+    wheel: PackageName | None = None
     """Pip package that carries it."""
-    apt_package: str | None = None
-    apt_version: str | None = None
-    parts: tuple[str, ...] = ()
+    apt: AptPackage = AptPackage()
+    parts: tuple[Identifier, ...] = ()
     """Names of its sub-libraries, `ops`, `cnn_infer`, …; empty = one single file."""
-    apt_basis: str | None = None
+    apt_basis: Text | None = None
     """How the apt version is known: `seen` in a repository, or by its `pattern`."""
-    date: str | None = None
-    note: str | None = None
-    source: tuple[str, ...] = ()
+    date: Day | None = None
+
+    @property
+    def apt_package(self) -> str | None:
+        """Name of its apt package."""
+        return self.apt.package
+
+    @property
+    def apt_version(self) -> str | None:
+        """Version of its apt package."""
+        return self.apt.version
 
 
-class Advisory(Struct, frozen=True, kw_only=True):
+class Advisory(Row, frozen=True, kw_only=True):
     """advisory.toml: a release known to be bad."""
 
-    id: str
-    package: str
+    identity = ("id",)
+    id: Identifier
+    package: PackageName
     """Pip package, or `cudnn` for a cuDNN of every channel."""
-    versions: str
-    """PEP 440 specifier."""
-    action: str
-    """`avoid` or `warn`."""
-    summary: str
-    remedy: str | None = None
-    capability: tuple[Capability, ...] = ()
+    versions: Specifier
+    action: Literal["avoid", "warn"]
+    summary: Text
+    remedy: Text | None = None
+    capability: tuple[ComputeCapability, ...] = ()
     """Only on these GPUs; empty = on all."""
-    frameworks: tuple[str, ...] = ()
+    frameworks: tuple[PackageName, ...] = ()
     """Only with these frameworks; empty = with all."""
-    note: str | None = None
-    source: tuple[str, ...] = ()
 
 
-class Trap(Struct, frozen=True, kw_only=True):
+class Trap(Row, frozen=True, kw_only=True):
     """trap.toml: something worth saying about versions of a framework."""
 
-    id: str
-    framework: str
-    versions: str
-    kind: str
-    summary: str
-    action: str
+    identity = ("id",)
+    id: Identifier
+    framework: PackageName
+    versions: Specifier
+    kind: Identifier
+    summary: Text
+    action: Literal["warn", "note"]
     """`warn`: said in a plan that takes such a version; `note`: only in `matrix show`."""
-    remedy: str | None = None
-    note: str | None = None
-    source: tuple[str, ...] = ()
+    remedy: Text | None = None
 
 
-class Repository(Struct, frozen=True, kw_only=True):
+class Repository(Row, frozen=True, kw_only=True):
     """apt/repository.toml: an apt repository of CUDA packages for one release of a distribution."""
 
-    os: str
+    identity = ("os", "arch")
+    os: Identifier
     """Distribution and release, `ubuntu22.04`."""
-    name: str
+    name: Identifier
     """`ubuntu2204`."""
-    arch: str
-    url: str
-    cuda_first: CudaVersion | None = None
-    cuda_last: CudaVersion | None = None
-    keyring: str | None = None
+    arch: Arch
+    url: Url
+    cuda_first: CudaLine | None = None
+    cuda_last: CudaLine | None = None
+    keyring: Text | None = None
     """File of the package that NVIDIA offers to install its key."""
-    key: str | None = None
+    key: Text | None = None
     """Fingerprint of the key that signs it, 40 hexadecimal digits."""
-    key_file: str | None = None
+    key_file: Text | None = None
     """File of that key."""
-    note: str | None = None
-    source: tuple[str, ...] = ()
 
 
-class AptPattern(Struct, frozen=True, kw_only=True):
+class AptPattern(Row, frozen=True, kw_only=True):
     """apt/package.toml: an apt package of the CUDA runtime over a range of CUDA lines.
 
     `name` and `version` hold the fields {major}, {minor} and {release} (toolkit release, `12.4.1`).
     """
 
-    library: str
+    identity = ("library", "first")
+    library: Identifier
     """`libraries` for the meta package of all runtime libraries, else one component."""
-    name: str
-    version: str
-    first: CudaVersion
-    last: CudaVersion | None = None
-    note: str | None = None
-    source: tuple[str, ...] = ()
+    name: AptText
+    version: AptText
+    first: CudaLine = field(name="line_first")
+    last: CudaLine | None = field(name="line_last", default=None)
 
 
-class Index(Struct, frozen=True, kw_only=True):
+class Index(Row, frozen=True, kw_only=True):
     """index.toml: a package index other than the configured one."""
 
-    id: str
-    url: str
-    kind: str
-    """`simple` or `find-links`."""
-    serves: tuple[str, ...] = ()
-    note: str | None = None
-    source: tuple[str, ...] = ()
+    identity = ("id",)
+    id: Identifier
+    url: Url
+    kind: Literal["simple", "find-links"]
+    serves: tuple[PackageName, ...] = ()
 
 
-class Bound(Struct, frozen=True, kw_only=True):
+class Bound(Row, frozen=True, kw_only=True):
     """framework/*.toml: a requirement that is true although the metadata of these versions does not say so."""
 
-    versions: str
-    requirement: str
-    reason: str
-    package: str | None = None
+    identity = ("versions", "requirement", "package")
+    versions: Specifier
+    requirement: Requirement
+    reason: Text
+    package: PackageName | None = None
     """Only for this distribution of the framework; None = for all."""
-    note: str | None = None
-    source: tuple[str, ...] = ()
 
 
-class Build(Struct, frozen=True, kw_only=True):
-    """framework/*.toml: one build of one release of a framework."""
+class _Wheel(Row, frozen=True, kw_only=True):
+    """What a build of a framework and a release on another index say alike about their wheel."""
 
-    framework: str
-    version: str
-    """Public version as users name it."""
-    variant: str
-    """`cu124`, `cpu`, …"""
-    package: str
-    """Distribution name, normalized."""
-    wheel_version: str
-    """What pip is asked for, with its local part where the index needs it."""
-    index: str
-    """`default`, or the id of a row of index.toml."""
-    pythons: tuple[str, ...] = ()
+    apart = ("arch", "pythons")
+    expands = True
+    version: _Versions
+    like: Identifier | None = None
+    """The `[like.ID]` of the file whose columns hold where the row does not say otherwise."""
+    local: Identifier | None = None
+    pythons: tuple[PythonTag, ...] = ()
     """`cp311`, `py3`; empty = those of the harvested wheel."""
-    arch: tuple[str, ...] = ()
-    glibc: str | None = None
+    arch: tuple[Arch, ...] = ()
+    glibc: Glibc | None = None
+    date: Day | None = None
+    """Where no wheel table says it."""
     yanked: bool = False
-    cuda: CudaVersion | None = None
-    """Built with; None for a CPU build."""
-    cudnn: CudnnVersion | None = None
-    """Compiled against; None where it uses no cuDNN."""
-    delivery: str = "none"
-    """`wheel`, `bundled`, `system` or `none`."""
-    finds: str = "none"
-    """`rpath`, `runpath`, `self` or `none`."""
-    loads: tuple[str, ...] = ()
-    """CUDA libraries that must be found, `cublas`; beside delivery `wheel`: where its own requirements do not bring them."""
-    sonames: tuple[tuple[str, str], ...] = ()
-    """Library and soname where it wants another one than that of `cuda`."""
-    targets: tuple[CodeTarget, ...] = ()
-    """The column `capability`; empty = unknown."""
-    targets_aarch64: tuple[CodeTarget, ...] = ()
-    """The same for the aarch64 wheel where its code differs; empty = as `targets`."""
-    capability_first: Capability | None = None
-    """Oldest GPU by the documentation, where the code inside is not known."""
-    extra: str | None = None
-    requires: tuple[str, ...] | None = None
+    requires: tuple[Requirement, ...] | None = None
     """None = the harvested metadata of the wheel says it."""
-    driver: DriverVersion | None = None
-    requires_like: str | None = None
+    requires_like: Literal["default"] | None = None
     """`default`: besides `requires`, what the same version of the package on the default index requires, NVIDIA's and triton apart."""
-    date: str | None = None
-    note: str | None = None
-    source: tuple[str, ...] = ()
+    cuda: Cuda | None = None
+    """Built with; None for a CPU build."""
+    cudnn: Cudnn | None = None
+    """Compiled against; None where it uses no cuDNN."""
+    delivery: Literal["wheel", "bundled", "system", "none"] = "none"
+    finds: Literal["rpath", "runpath", "self", "none"] = "none"
+    loads: tuple[Identifier, ...] = ()
+    """CUDA libraries that must be found, `cublas`; beside delivery `wheel`: where its own requirements do not bring them."""
+    targets: tuple[GpuCode, ...] = field(name="capability", default=())
+    """GPU code inside; empty = unknown."""
 
 
-class Framework(Struct, frozen=True, kw_only=True):
-    """framework/*.toml: a framework, its names and what travels with it."""
+class Build(_Wheel, frozen=True, kw_only=True):
+    """framework/*.toml: one build of one release of a framework; `version` is public, as users name it."""
 
-    name: str
-    title: str
-    aliases: tuple[str, ...] = ()
-    packages: tuple[str, ...] = ()
+    identity = ("version", "variant", "package", "index")
+    framework: Annotated[Identifier, DERIVED] = ""
+    variant: Identifier
+    """`cu124`, `cpu`, …"""
+    package: PackageName = ""
+    """Distribution name; left out in a table for the first one of the framework."""
+    wheel_version: Version = ""
+    """What pip is asked for, with its local part where the index needs it; left out for `version` with `local`."""
+    index: Identifier = "default"
+    """`default`, or the id of a row of index.toml."""
+    sonames: Sonames = ()
+    """Library and soname where it wants another one than that of `cuda`."""
+    targets_aarch64: tuple[GpuCode, ...] = field(name="capability_aarch64", default=())
+    """GPU code of the aarch64 wheel where it differs; empty = as `targets`."""
+    capability_first: ComputeCapability | None = None
+    """Oldest GPU by the documentation, where the code inside is not known."""
+    extra: Identifier | None = None
+    driver: Driver | None = None
+
+
+class ExtraRelease(_Wheel, frozen=True, kw_only=True):
+    """framework/*.toml: a release that another index than the configured one holds, such as `0.21.0+cu118` of a companion.
+
+    `version` has its local part, as pip is asked for it.
+    """
+
+    identity = ("version", "package", "index")
+    package: PackageName
+    index: Identifier
+    requires_python: Specifier | None = None
+
+
+class Head(Row, frozen=True, kw_only=True):
+    """framework/*.toml, `[framework]`: its names and what travels with it; what an overlay leaves out is said below it."""
+
+    identity = ("name",)
+    name: PackageName = ""
+    title: Text = ""
+    aliases: tuple[PackageName, ...] = ()
+    packages: tuple[PackageName, ...] = ()
     """Distributions that are this framework."""
-    companions: tuple[str, ...] = ()
+    companions: tuple[PackageName, ...] = ()
     """Distributions that must move with it where they are installed."""
+    gpu_package: PackageName | None = None
+    """Distribution of the GPU builds where another one holds the CPU builds."""
+
+
+class Framework(Head, frozen=True, kw_only=True):
+    """A framework with its builds and bounds."""
+
     builds: tuple[Build, ...] = ()
     bounds: tuple[Bound, ...] = ()
-    other_accelerators: tuple[str, ...] = ()
-    """Extras for other accelerators than NVIDIA's GPUs."""
-    gpu_package: str | None = None
-    """Distribution of the GPU builds where another one holds the CPU builds."""
-    note: str | None = None
-    source: tuple[str, ...] = ()
 
 
-class Metadata(Struct, frozen=True, kw_only=True):
+class Metadata(Plain, frozen=True, kw_only=True):
     """wheel/*.toml: what the metadata of one or more releases requires."""
 
-    id: int
-    requires: tuple[str, ...] = ()
+    identity = ("id",)
+    id: Count
+    requires: tuple[Requirement, ...] = ()
     """Requires-Dist lines."""
-    extras: tuple[str, ...] = ()
+    extras: tuple[Text, ...] = ()
 
 
-class WheelRelease(Struct, frozen=True, kw_only=True):
+class WheelRelease(Plain, frozen=True, kw_only=True):
     """wheel/*.toml: one release of a pip package, as its index shows it."""
 
-    version: str
-    requires_python: str | None = None
-    tags: tuple[str, ...] = ()
+    identity = ("version",)
+    version: Version
+    requires_python: Specifier | None = None
+    tags: tuple[Text, ...] = ()
     """Compressed tags of its Linux and any-platform wheels; `sdist` alone where there is no wheel."""
     yanked: bool = False
-    date: str | None = None
-    requires: Mapping[str, tuple[str, ...]] | None = None
+    date: Day | None = None
+    metadata: MetadataIds | None = None
+    requires: Annotated[dict[str, tuple[str, ...]], DERIVED] | None = None
     """Architecture (`x86_64`, `aarch64`) to Requires-Dist lines; None = not harvested."""
 
 
 class Package(Struct, frozen=True, kw_only=True):
-    """wheel/*.toml: a pip package."""
+    """A pip package with its releases, oldest first."""
 
     name: str
     releases: tuple[WheelRelease, ...] = ()
-    """Oldest first, by version."""
-
-
-class ExtraRelease(Struct, frozen=True, kw_only=True):
-    """framework/*.toml: a release that another index than the configured one holds, such as `0.21.0+cu118` of a companion.
-
-    The fields mean what they mean in `Build`.
-    """
-
-    package: str
-    version: str
-    """With its local part, as pip is asked for it."""
-    index: str
-    pythons: tuple[str, ...] = ()
-    arch: tuple[str, ...] = ()
-    glibc: str | None = None
-    yanked: bool = False
-    requires_python: str | None = None
-    requires: tuple[str, ...] | None = None
-    requires_like: str | None = None
-    cuda: CudaVersion | None = None
-    cudnn: CudnnVersion | None = None
-    delivery: str = "none"
-    finds: str = "none"
-    loads: tuple[str, ...] = ()
-    targets: tuple[CodeTarget, ...] = ()
-    date: str | None = None
-    note: str | None = None
-    source: tuple[str, ...] = ()
-
-
-EMPTY: Mapping[str, tuple[str, ...]] = MappingProxyType({})

@@ -10,7 +10,7 @@ from typing import Any
 from cudnn_resolve.matrix.anchor import key_of
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.message import expand, fields_of
-from cudnn_resolve.matrix.parse import Fault
+from cudnn_resolve.matrix.place import Fault
 
 DERIVED = frozenset(
     {
@@ -62,12 +62,23 @@ def samples_found(book: Book) -> Iterator[Fault]:
                 yield line.fault(f"sample[{number}]", "is not found by the patterns")
 
 
+def anchors_hold(book: Book) -> Iterator[Fault]:
+    """Every sample holds an anchor of its symptom, and anchors are in lower case."""
+    for line, row in _symptoms(book):
+        for number, sample in enumerate(row.sample):
+            if not any(anchor in sample.lower() for anchor in row.anchor):
+                yield line.fault("anchor", f"none of them is in sample[{number}], so that its line is passed over")
+        for anchor in row.anchor:
+            if anchor != anchor.lower():
+                yield line.fault("anchor", f"{anchor!r} is not in lower case")
+
+
 def lines_chosen(book: Book) -> Iterator[Fault]:
-    """Every text by which lines are chosen has a word in it; but what tells of the machine may be found where something else is, too."""
+    """Every anchor has a word in it; but what tells of the machine may be found where something else is, too."""
     for line, row in _symptoms(book):
         bare = [one for one in row.anchor if key_of(one) is None]
         if bare and row.role != "context":
-            yield line.fault("pattern", f"{bare[0]!r} is all that is fixed in what one of them finds, and no word of three letters")
+            yield line.fault("anchor", f"{bare[0]!r} has no word of three letters")
 
 
 def causes_known(book: Book) -> Iterator[Fault]:
@@ -149,16 +160,15 @@ def _symptoms(book: Book) -> Iterator[tuple[Any, Any]]:
 
 
 def _lines(book: Book, array: str) -> Iterator[tuple[Any, Any]]:
-    from cudnn_resolve.matrix.law import lines
-
     for name in book.names():
         if name.startswith("symptom/"):
-            for line in lines(book, name, array):
+            for line in book.placed(name, array):
                 yield line, line.row
 
 
 LAWS: tuple[Callable[[Book], Iterable[Fault]], ...] = (
     samples_found,
+    anchors_hold,
     lines_chosen,
     causes_known,
     sentences_filled,

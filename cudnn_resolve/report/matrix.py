@@ -12,7 +12,7 @@ from cudnn_resolve.report.text import Style, clean, table, wrap
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.parse import Fault
+    from cudnn_resolve.matrix.place import Fault
     from cudnn_resolve.matrix.row import Build
 
 _ARRIVES = {"wheel": "pip wheels", "bundled": "in the wheel", "system": "system, apt", "none": ""}
@@ -253,7 +253,7 @@ def _detail(page: Page, entry: Entry) -> None:
     other = " ".join(map(str, build.targets_aarch64))
     arrives = " ".join(filter(None, (_ARRIVES[build.delivery], f"with extra [{build.extra}]" if build.extra else "", _FINDS[build.finds])))
     rows = (
-        ("released", f"{build.date or ''}{' (yanked)' if build.yanked else ''}"),
+        ("released", f"{entry.date or ''}{' (yanked)' if build.yanked else ''}"),
         ("Python", " ".join(entry.pythons)),
         ("platforms", " ".join((*build.arch, f"glibc {build.glibc}" if build.glibc else ""))),
         (

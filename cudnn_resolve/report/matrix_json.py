@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cudnn_resolve.matrix.build import render
 from cudnn_resolve.matrix.digest import Digest, Entry
-from cudnn_resolve.matrix.table import table_form
+from cudnn_resolve.matrix.table import plain
 from cudnn_resolve.report.matrix import span
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.parse import Fault
+    from cudnn_resolve.matrix.place import Fault
 
 SCHEMA = "cudnn-resolve/matrix/1"
 
@@ -46,8 +45,8 @@ def framework_json(book: Book, found: Digest) -> dict[str, Any]:
             "companions": list(framework.companions),
         },
         "builds": [_build(one) for one in found.entries],
-        "bounds": rows_json(table, "bound", framework.bounds),
-        "traps": rows_json("trap", "trap", book.traps(framework.name)),
+        "bounds": plain(framework.bounds),
+        "traps": plain(book.traps(framework.name)),
         "sources": {id_: _source(book, table, id_) for id_ in sorted(used)},
     }
 
@@ -63,7 +62,7 @@ def _build(entry: Entry) -> dict[str, Any]:
         "pythons": list(entry.pythons),
         "arch": list(build.arch),
         "glibc": build.glibc,
-        "date": build.date,
+        "date": entry.date,
         "yanked": build.yanked,
         "cuda_built": str(build.cuda) if build.cuda else None,
         "cudnn_built": str(build.cudnn) if build.cudnn else None,
@@ -87,12 +86,6 @@ def _text(value: object | None) -> str | None:
 def _source(book: Book, table: str, id_: str) -> dict[str, str] | None:
     found = book.source(table, id_)
     return {"where": found.where, "read": found.read} if found else None
-
-
-def rows_json(table: str, array: str, rows: Iterable[object]) -> list[dict[str, Any]]:
-    """Rows in the columns of their TOML table."""
-    form = table_form(table)
-    return [render(form.form(array), row) for row in rows] if form else []
 
 
 def stack_json(book: Book, what: str, **tables: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -10,13 +10,13 @@ from typing import Any
 from cudnn_resolve.facts.codec import from_mapping
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.parse import Compiled, compile_table, decode
+from cudnn_resolve.matrix.parse import compile_table, decode
+from cudnn_resolve.matrix.table import Table
 from cudnn_resolve.planning.make import make_plan
 from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.requirement.derive import parse_limit, parse_target
 from cudnn_resolve.requirement.machine import Machine, machine_of
 from cudnn_resolve.requirement.model import Extra, Request
-from cudnn_resolve.requirement.source import Source
 from cudnn_resolve.resolution.model import Conflict, Resolution
 from cudnn_resolve.resolution.opened import opened
 from cudnn_resolve.resolution.resolve import resolve
@@ -34,7 +34,7 @@ def texts(name: str = "small") -> Mapping[str, str]:
 
 
 @lru_cache(maxsize=512)
-def compiled(name: str, text: str) -> Compiled:
+def compiled(name: str, text: str) -> Table:
     """A table, made once for each text: most tables of the worlds that a test makes up are the same."""
     found, faults = compile_table(name, decode(text), file=f"{name}.toml")
     assert not faults, "\n".join(map(str, faults))
@@ -48,7 +48,7 @@ class WorldTables(TextTables):
         super().__init__(of)
         self._of = of
 
-    def _compile(self, name: str) -> Compiled:
+    def _compile(self, name: str) -> Table:
         return compiled(name, self._of[name])
 
 
@@ -107,9 +107,9 @@ def universe(book: Book, *targets: str, options: Mapping[str, Any] | None = None
     return Universe(book, machine(book, **parts), opened(request(book, *targets, **(options or {}))))
 
 
-def outcome(book: Book, of: Facts, asked: Request, source: Source | None = None) -> Resolution | Conflict:
+def outcome(book: Book, of: Facts, asked: Request) -> Resolution | Conflict:
     """What the resolution answers."""
-    return resolve(book, machine_of(of, book), asked, source)
+    return resolve(book, machine_of(of, book), asked)
 
 
 def plan(book: Book, of: Facts, asked: Request) -> Plan:

@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-import pytest
-
 from cudnn_resolve.diagnosis.scan import Index, Scanner
-from cudnn_resolve.matrix.anchor import anchors_of, key_of
+from cudnn_resolve.matrix.anchor import key_of
 from cudnn_resolve.matrix.message import expand
 from tests.written_logs import book
 
@@ -125,33 +123,6 @@ def test_the_texts_are_of_every_alternative() -> None:
     maker = Maker(r"a(?:b|cd?)[ef]{2}")
     assert maker.texts() == [("abee", frozenset([0])), ("acee", frozenset([1])), ("acdee", frozenset([1]))]
     assert maker.alternatives == {0, 1}
-
-
-@pytest.mark.parametrize(
-    ("pattern", "anchors"),
-    [
-        (r"NVIDIA driver (?:was |is )?not found", ["nvidia driver is not found", "nvidia driver not found", "nvidia driver was not found"]),
-        (r"couldn.?t communicate with the driver", ["t communicate with the driver"]),
-        (r"(?P<lib>lib\w{1,9})\.so: undefined symbol: \w{1,9}", [".so: undefined symbol: "]),
-        (r"[Cc]ommand '?smi'? not", ["command 'smi not", "command 'smi' not", "command smi not", "command smi' not"]),
-        (r"torch\.version\.cuda: ?None|\d{1,3} of torchvision", [" of torchvision", "torch.version.cuda: none", "torch.version.cuda:none"]),
-        (r"(?:ab){2,5}cd", ["ab"]),
-        (r"(?:loaded){0,3} and stayed", [" and stayed"]),
-        (r"Xid(?=.{1,9}79)", ["xid"]),
-        (r"Abhängig", ["ngig"]),
-        (r"DÉPEND EN", ["pend en"]),
-        (r"\d{1,4}[ab]", []),
-        (r"only(?:|\d)", ["only"]),
-    ],
-)
-def test_what_must_be_there_is_read_off(pattern: str, anchors: list[str]) -> None:
-    assert list(anchors_of(pattern)) == anchors
-
-
-def test_the_beginning_of_a_message_of_several_lines_is_looked_for() -> None:
-    pattern = r"(?:\w{1,9} )?with CUDA capability sm_\d{1,3} is not compatible with the current PyTorch installation"
-    assert anchors_of(pattern) == (" is not compatible with the current pytorch installation",)
-    assert anchors_of(pattern, begins=True) == ("with cuda capability",)
 
 
 def test_a_key_is_a_word_that_says_something() -> None:

@@ -58,7 +58,7 @@ PLANTED = [
     ("slots_shared", "package/slot", '"alpha", "alpha-gpu"', '"alpha"', "slot[0].packages", "excludes nothing"),
     ("slots_shared", "package/slot", '"alpha-gpu"', '"nvidia-cudnn-cu12"', "slot[0].packages", "nvidia/cudnn"),
     ("dates_sane", "cuda/release", "2024-04-03", "2026-02-01", "release[0].date", "2026-01-31"),
-    ("dates_sane", "framework/alpha", "2022-01-01", "2002-01-01", "build[0].date", "2002-01-01"),
+    ("dates_sane", "cuda/release", "2024-04-03", "2002-01-01", "release[0].date", "2002-01-01"),
     ("known_indexes", "index", 'id = "alpha-cu118"', 'id = "alpha-cu117"', "build[1].index", "alpha-cu118"),
     ("known_indexes", "index", '"alpha"]', '"gamma"]', "release[0].index", "does not serve alpha"),
     ("one_framework_each", "framework/beta", 'packages = ["beta"]', 'packages = ["beta", "alpha"]', "framework", "alpha"),

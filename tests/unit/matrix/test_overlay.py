@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cudnn_resolve.matrix.overlay import key_text
-from cudnn_resolve.matrix.table import TABLES
+from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.version import Capability, CudaVersion
 from tests.unit.matrix.toy import TextTables, book
 
@@ -48,8 +48,7 @@ def test_remove_takes_away_every_row_with_the_parts_of_the_key_that_it_writes() 
 
 
 def test_a_build_replaces_those_of_its_variant_on_every_platform() -> None:
-    base = TABLES["framework/*"].form("build")
-    assert base.key == ("version", "variant", "package", "index")
+    assert Build.identity == ("version", "variant", "package", "index")
     over = {"framework/alpha": '[[build]]\nversion = "2.0"\nvariant = "cu124"\npythons = ["cp312"]\ncuda = "12.2"\n'}
     found = [one for one in book(over).framework("alpha").builds if one.variant == "cu124"]
     assert [(one.version, one.pythons, str(one.cuda)) for one in found] == [("1.0", (), "12.4"), ("2.0", ("cp312",), "12.2")]
@@ -119,7 +118,6 @@ def test_tables_that_only_an_overlay_has() -> None:
 
 
 def test_a_key_for_reading() -> None:
-    form = TABLES["framework/*"].form("build")
     row = book().framework("alpha").builds[2]
-    assert key_text(form, row) == "version 2.0, variant cu118, package alpha, index alpha-cu118"
-    assert key_text(TABLES["gpu/architecture"].form("architecture"), book().architectures()[0]) == "capability 7.5"
+    assert key_text(row) == "version 2.0, variant cu118, package alpha, index alpha-cu118"
+    assert key_text(book().architectures()[0]) == "capability 7.5"

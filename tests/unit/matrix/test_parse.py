@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+import msgspec
 import pytest
+import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudnn_resolve.matrix.build import Builder, Given
-from cudnn_resolve.matrix.pack import unpack
 from cudnn_resolve.matrix.parse import compile_table, decode
-from cudnn_resolve.matrix.table import TABLES, table_form
-from tests.unit.matrix.test_column import ANYTHING
+from cudnn_resolve.matrix.table import TABLES, decode_table, encode, plain, table_type
+from cudnn_resolve.version import Capability
+from tests.unit.matrix.test_value import ANYTHING
 from tests.unit.matrix.toy import HEAD, WORLD
 
 CARD = '{name = "T4", capability = "7.5", class = "datacenter", source = "docs"}'
@@ -51,7 +52,7 @@ def test_every_fault_of_a_file_is_said_at_once() -> None:
         "m/x.toml: build[0].version: '9.x' is not a cuDNN version such as 9.3.0.75",
         "m/x.toml: build[0].capability: entry 1: '7_5' is not a compute capability such as 7.5",
         "m/x.toml: build[0].cuda_biult: is not a column; did you mean cuda_built?",
-        "m/x.toml: build[0].apt.versoin: is not a column; did you mean apt.version?",
+        "m/x.toml: build[0].apt.versoin: is not a column; did you mean version?",
         "m/x.toml: build[0].source: 'nowhere' is not one of the [source.ID] tables of this file",
         "m/x.toml: build[1].cuda_major: '12' is not a whole number from 0 on",
         "m/x.toml: build[1].source: is missing: every row says where it comes from",
@@ -71,7 +72,7 @@ def test_every_fault_of_a_file_is_said_at_once() -> None:
         ('[[cards]]\nname = "T4"', "m/x.toml: cards: is not part of this table; did you mean card?"),
         ('source = "docs"', "m/x.toml: source: 'docs' is not a set of tables [source.ID]"),
         ("source.docs = 3", "m/x.toml: source.docs: 3 is not a table"),
-        ('source.docs = {where = "x"}', "m/x.toml: source.docs.read: is missing"),
+        ('source.docs = {where = "x"}', "m/x.toml: source.docs.read: is missing; expected a date such as 2026-11-21"),
         ("source.docs = {url = 3}", "m/x.toml: source.docs.url: is not a column"),
         (
             '[source.cuda-12.4]\nwhere = "x"\nread = 2026-01-01',
@@ -96,14 +97,6 @@ def test_metadata_of_a_release_is_in_the_file() -> None:
     assert faults("wheel/beta", text) == ["m/x.toml: release[0].metadata: 7 is not the id of a [[metadata]] entry of this file"]
 
 
-def test_days_of_versions() -> None:
-    text = WORLD["framework/alpha"].replace('"1.0" = 2022-01-01', '"1.0" = "soon"\n"one" = 2022-01-01')
-    assert faults("framework/alpha", text) == [
-        "m/x.toml: date.1.0: 'soon' is not a date such as 2026-11-21".replace("date.1.0", "date.'1.0'"),
-        "m/x.toml: date.one: 'one' is not a version such as 2.15.0",
-    ]
-
-
 def test_an_overlay_may_leave_out_what_the_table_below_says() -> None:
     assert faults("gpu/card", f"card = [{CARD}]".replace(', source = "docs"', ""), overlay=True) == []
     assert faults("framework/alpha", '[[build]]\nversion = "3"\nvariant = "cpu"', overlay=True) == []
@@ -121,15 +114,77 @@ def test_columns_of_a_removing_row_are_checked_all_the_same() -> None:
     assert faults("gpu/card", text, overlay=True) == ["m/x.toml: card[0].capability: 'x' is not a compute capability such as 7.5"]
 
 
-def test_compiled_rows_are_plain() -> None:
-    compiled, _ = compile_table("gpu/card", decode(f"{HEAD}card = [{CARD}]"), file="x")
-    assert unpack(compiled["rows"]["card"]) == [{"name": "T4", "capability": "7.5", "kind": "datacenter", "source": ["docs"]}]
-    assert compiled["sources"] == {"docs": {"where": "https://docs.example/page", "read": "2026-01-31"}}
+@pytest.mark.parametrize("name", sorted(WORLD))
+def test_a_table_is_the_same_as_message_pack_and_as_toml_again(name: str) -> None:
+    table, _ = compile_table(name, decode(WORLD[name]), file="x")
+    assert decode_table(name, encode(table)) == table
+    raw: dict[str, Any] = {array: plain(getattr(table, array)) for array in table.arrays}
+    for row in raw.get("build", ()):
+        row.pop("framework", None)
+    head = {key: value for key, value in decode(WORLD[name]).items() if key not in raw}
+    again, found = compile_table(name, decode(tomli_w.dumps(head | raw)), file="x")
+    assert not found
+    assert all(getattr(again, array) == getattr(table, array) for array in table.arrays)
+
+
+def test_rows_may_share_columns() -> None:
+    shared = 'like.old = {cuda = "11.0", delivery = "bundled", loads = ["cublas"]}\n'
+    text = (
+        shared + '[[build]]\nversion = ["1", "2"]\nvariant = "a"\nlike = "old"\n[[build]]\nversion = "3"\n'
+        'variant = "a"\nlike = "old"\nloads = []\n'
+    )
+    table, found = compile_table("framework/alpha", decode(text), file="x", overlay=True)
+    assert not found
+    assert [(one.version, str(one.cuda), one.delivery, one.loads) for one in table.build] == [  # type: ignore[attr-defined]
+        ("1", "11.0", "bundled", ("cublas",)),
+        ("2", "11.0", "bundled", ("cublas",)),
+        ("3", "11.0", "bundled", ()),
+    ]
+    assert faults("framework/alpha", text.replace("like.old", "like.new"), overlay=True) == [
+        "m/x.toml: build[0].like: 'old' is not one of the [like.ID] tables of this file",
+        "m/x.toml: build[1].like: 'old' is not one of the [like.ID] tables of this file",
+    ]
+    assert faults("framework/alpha", "like = 3", overlay=True) == ["m/x.toml: like: 3 is not a set of tables [like.ID]"]
+    assert faults("framework/alpha", "like.a = 3", overlay=True) == ["m/x.toml: like.a: is not a table of columns that rows share"]
+
+
+def test_a_build_is_made_for_each_version_that_a_row_lists() -> None:
+    text = '[[build]]\nversion = ["1.0", "2.0"]\nvariant = "cu118"\nlocal = "cu118"\ncuda = "11.8"\ncapability = ["sm_75"]\n'
+    table, _ = compile_table("framework/alpha", decode(text), file="x", overlay=True)
+    one, other = table.build  # type: ignore[attr-defined]
+    assert [(each.version, each.wheel_version, each.framework, each.index) for each in (one, other)] == [
+        ("1.0", "1.0+cu118", "alpha", "default"),
+        ("2.0", "2.0+cu118", "alpha", "default"),
+    ]
+    assert one.cuda is other.cuda
+    assert one.targets[0].capability == Capability(7, 5)
+    assert table.places == {"build": (0, 0)}
+    text = '[[build]]\nversion = "1.0"\nvariant = "cpu"\nwheel_version = "1.0.post1"\npackage = "beta"\nindex = "x"\n'
+    [one] = compile_table("framework/alpha", decode(text), file="x", overlay=True)[0].build  # type: ignore[attr-defined]
+    assert (one.wheel_version, one.package, one.index) == ("1.0.post1", "beta", "x")
+
+
+def test_a_release_elsewhere_carries_its_local_part_in_its_version() -> None:
+    text = '[[release]]\nversion = ["1", "2"]\nlocal = "cu118"\npackage = "vision"\nindex = "x"\n'
+    table, _ = compile_table("framework/alpha", decode(text), file="x", overlay=True)
+    assert [(one.version, one.package) for one in table.release] == [("1+cu118", "vision"), ("2+cu118", "vision")]  # type: ignore[attr-defined]
+
+
+def test_every_identity_is_made_of_columns() -> None:
+    for table in TABLES.values():
+        for type_ in table.arrays.values():
+            assert type_.identity
+            assert {*type_.identity, *type_.apart} <= set(type_.__struct_fields__)
+
+
+def test_every_table_has_a_json_schema() -> None:
+    for table in TABLES.values():
+        assert msgspec.json.schema(table)["$defs"]
 
 
 @pytest.mark.parametrize("name", ["card", "gpu/cards", "framework/", "framework/a/b", "wheel/*", "framework/*", ""])
 def test_no_such_table(name: str) -> None:
-    assert table_form(name) is None
+    assert table_type(name) is None
     assert compile_table(name, {}, file="x")[1][0].message.startswith("there is no table")
 
 
@@ -157,7 +212,7 @@ def test_any_text_is_decoded_or_a_value_error(text: str) -> None:
 
 SHAPES = st.dictionaries(
     st.sampled_from(
-        sorted({form.array for table in TABLES.values() for form in table.arrays} | {"origin", "source", "date", "framework", "package"})
+        sorted({array for table in TABLES.values() for array in table.arrays} | {"origin", "source", "date", "framework", "package"})
     ),
     ANYTHING
     | st.lists(st.dictionaries(st.sampled_from(["version", "name", "id", "package", "source", "remove", "apt", "cuda"]), ANYTHING)),
@@ -168,11 +223,5 @@ SHAPES = st.dictionaries(
 def test_any_mapping_gives_faults_and_nothing_else(name: str, raw: dict[str, Any], *, overlay: bool) -> None:
     compiled, found = compile_table(name, raw, file="x", overlay=overlay)
     assert all(str(fault).isprintable() for fault in found)
-    table = table_form(name)
-    assert table
-    for form in table.arrays if not found else ():
-        given_ = Given(
-            fields={"framework": "x", "package": "x", "index": "default", "wheel_version": None} if form.array == "build" else {}
-        )
-        packed = compiled["rows"][form.array]
-        assert len({place for place, _ in Builder().rows(form, packed, given=given_)}) <= packed["count"]
+    for array, rows in table_type(name).arrays.items() if not found else ():  # type: ignore[union-attr]
+        assert all(isinstance(one, rows) for one in getattr(compiled, array))

@@ -12,6 +12,7 @@ from cudnn_resolve.matrix import symptom_law
 ROW = {
     "id": '"own-row"',
     "pattern": '"something rare of {found:cudnn}"',
+    "anchor": '"something rare"',
     "role": '"proves"',
     "cause": '"cudnn_missing"',
     "sample": '"something rare of 9.1.0"',
@@ -35,7 +36,9 @@ def test_a_row_that_is_right(tmp_path: Path) -> None:
 
 WRONG = [
     (row(sample='"something rare"'), "is not found by the patterns"),
-    (row(pattern='"A1 {found:cudnn}"', sample='"A1 9.1.0"'), "no word of three letters"),
+    (row(anchor='"something else"'), "none of them is in sample[0]"),
+    (row(anchor='"Something rare"'), "is not in lower case"),
+    (row(pattern='"A1 {found:cudnn}"', anchor='"a1 "', sample='"A1 9.1.0"'), "no word of three letters"),
     (row(cause='"bad_luck"'), "bad_luck is no [[cause]]"),
     (row(summary='"cuDNN {wanted}"'), "{wanted} is no field"),
     (row(when='"wanted < found"'), "wanted is no field"),

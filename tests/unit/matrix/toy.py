@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.parse import Compiled, compile_table, decode
+from cudnn_resolve.matrix.parse import compile_table, decode
+from cudnn_resolve.matrix.row import Head
+from cudnn_resolve.matrix.table import Table
 
 HEAD = 'origin = "authored"\nsource.docs = {where = "https://docs.example/page", read = 2026-01-31}\n'
 HARVESTED = 'origin = "harvested"\nscript = "scripts/harvest.py"\nread = 2026-01-31\n'
@@ -170,9 +171,6 @@ source = "docs"
     + 'index = [{id = "alpha-cu118", url = "https://index.example/cu118", kind = "simple", serves = ["alpha"], source = "docs"}]',
     "framework/alpha": HEAD
     + """
-[date]
-"1.0" = 2022-01-01
-"2.0" = 2024-05-05
 [framework]
 name = "alpha"
 title = "Alpha"
@@ -285,18 +283,17 @@ class TextTables:
     def path(self, name: str) -> str:
         return f"{self._label}/{name}.toml"
 
-    def head(self, name: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self._compile(name)["head"]
-        return found
+    def head(self, name: str) -> Head | None:
+        return self._compile(name).framework
 
-    def load(self, name: str) -> Compiled:
+    def load(self, name: str) -> Table:
         self.loaded.append(name)
         return self._compile(name)
 
     def version(self) -> str:
         return "2026-01-31.toy"
 
-    def _compile(self, name: str) -> Compiled:
+    def _compile(self, name: str) -> Table:
         compiled, faults = compile_table(name, decode(self._texts[name]), file=self.path(name), overlay=self._overlay)
         assert not faults, "\n".join(map(str, faults))
         return compiled

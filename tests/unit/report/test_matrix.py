@@ -8,7 +8,8 @@ import pytest
 
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.digest import digest, version_filter
-from cudnn_resolve.matrix.parse import Fault
+from cudnn_resolve.matrix.place import Fault
+from cudnn_resolve.matrix.table import plain
 from cudnn_resolve.report import matrix, matrix_json, matrix_stack
 from cudnn_resolve.report.text import Style
 from cudnn_resolve.version import Capability, DriverVersion
@@ -169,6 +170,6 @@ def test_values() -> None:
     assert found["traps"][0]["id"] == "old-alpha"
     listed = matrix_json.list_json(WORLD_BOOK)
     assert listed["frameworks"][0]["releases"] == "1.0 - 2.0"
-    assert matrix_json.rows_json("gpu/card", "card", WORLD_BOOK.cards()[:1]) == [
+    assert plain(WORLD_BOOK.cards()[:1]) == [
         {"name": "Tesla T4", "alias": ["T4"], "capability": "7.5", "class": "datacenter", "memory_gib": 16, "source": ["docs"]}
     ]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
+from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.resolution.chain import chain
 from cudnn_resolve.resolution.model import Conflict, Resolution
+from cudnn_resolve.resolution.resolve import resolve
 from tests.fake_source import Published, index_of
-from tests.worlds.load import changed, facts, outcome, request, texts
+from tests.worlds.load import changed, facts, request, texts
 
 BOUND = """
 [[bound]]
@@ -23,7 +27,7 @@ LIB = {"1.0": Published(), "2.0": Published()}
 
 def answer(*extras: str, target: str = "north==2.0", **packages: dict[str, Published]) -> Resolution | Conflict:
     source = index_of(BOOK, {"lib": LIB, **packages})
-    return outcome(BOOK, facts(**NEW), request(BOOK, target, extras=extras), source)
+    return resolve(BOOK, machine_of(facts(**NEW), BOOK), replace(request(BOOK, target, extras=extras), source=source))
 
 
 def pins(found: Resolution | Conflict) -> dict[str, str | None]:

@@ -1,0 +1,212 @@
+"""The values of columns: how a value of TOML is checked and becomes the value of a field, by the type of the field.
+
+msgspec checks what a type and its constraints say; versions are parsed, and packaging is asked where only it can tell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta, Struct
+
+from cudnn_resolve.matrix.column import LONGEST_LIST, LONGEST_TEXT, BranchNumber, Identifier, Text, quote
+from cudnn_resolve.matrix.table import made
+from cudnn_resolve.version import Capability, CodeTarget, Dotted
+
+_Read = Callable[[Any], Any]
+
+
+class Column(Struct, frozen=True):
+    """One column of a table: the field of the row, its type, and the function that checks a value."""
+
+    field: str
+    type: Any
+    read: _Read
+
+
+@lru_cache(maxsize=64)
+def columns_of(type_: type[Struct]) -> dict[str, Column]:
+    """Return the columns of a row by their names in TOML; fields that no file holds are none."""
+    hints = get_type_hints(type_, include_extras=True)
+    found = {}
+    for one in msgspec.structs.fields(type_):
+        bare = _without_none(hints[one.name])
+        if not any((meta.extra or {}).get("derived") for meta in _metas(bare)):
+            found[one.encode_name] = Column(one.name, bare, reader(bare))
+    return found
+
+
+@lru_cache(maxsize=64)
+def required(type_: type[Struct]) -> tuple[str, ...]:
+    """Return the names of the fields that must be given."""
+    return tuple(one.name for one in msgspec.structs.fields(type_) if one.required)
+
+
+def _without_none(type_: Any) -> Any:
+    if get_origin(type_) in (Union, UnionType):
+        some = tuple(one for one in get_args(type_) if one is not NoneType)
+        return some[0] if len(some) == 1 else Union[some]  # noqa: UP007 - made at run time
+    return type_
+
+
+def _metas(type_: Any) -> list[Meta]:
+    return [one for one in get_args(type_)[1:] if isinstance(one, Meta)] if get_origin(type_) is Annotated else []
+
+
+@lru_cache(maxsize=256)
+def described(type_: Any) -> str:
+    """Say what a right value is."""
+    for meta in reversed(_metas(type_)):
+        if meta.description:
+            return meta.description
+    if get_origin(type_) is Annotated:
+        type_ = get_args(type_)[0]
+    if get_origin(type_) is Literal:
+        return "one of " + ", ".join(get_args(type_))
+    if get_origin(type_) is tuple:
+        return f"a list of {described(get_args(type_)[0])}"
+    return "true or false"
+
+
+@lru_cache(maxsize=256)
+def reader(type_: Any) -> _Read:
+    """Return the function that turns a value of TOML into one of a type; ValueError in words that finish "build[0].cuda: ..."."""
+    metas, bare = _metas(type_), get_args(type_)[0] if get_origin(type_) is Annotated else type_
+    extra = {key: value for meta in metas for key, value in (meta.extra or {}).items()}
+    if extra.get("check") in _PREPARED:
+        prepared, what = _PREPARED[extra["check"]], described(type_)
+        return lambda value: _tried(prepared, value, what)
+    if get_origin(bare) is tuple:
+        return _list_reader(get_args(bare)[0], single=bool(extra.get("single")))
+    what = described(type_)
+    if isinstance(bare, type) and issubclass(bare, Dotted | Capability | CodeTarget):
+        written = re.compile(extra.get("written", r"[\d.]+"))
+        parse: _Read = (lambda text: made(bare, text)) if issubclass(bare, Dotted) else bare.parse
+        return lambda value: _tried(lambda text: parse(_matched(written, text)), value, what)
+    checked = _CHECKED.get(extra.get("check", ""))
+
+    def read(value: Any) -> Any:
+        if isinstance(value, str) and extra.get("check") != "lines":
+            _printable(value, empty="empty" in extra)
+        if type(value) is date:
+            value = value.isoformat()
+        found = _tried(lambda one: msgspec.convert(one, type_), value, what)
+        if checked is not None:
+            _tried(checked, found, what)
+        return found
+
+    return read
+
+
+def _tried(make: _Read, value: Any, what: str) -> Any:
+    try:
+        return make(value)
+    except RefusalError:
+        raise
+    except (ValueError, TypeError, OverflowError, AttributeError):
+        raise RefusalError(f"{quote(value)} is not {what}") from None
+
+
+class RefusalError(ValueError):
+    """A refusal that says itself what is wrong."""
+
+
+def _matched(pattern: re.Pattern[str], text: Any) -> str:
+    if not isinstance(text, str) or not pattern.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
+def _printable(text: str, *, empty: bool) -> None:
+    if not text.strip() and not (empty and not text):
+        raise RefusalError("is empty")
+    if len(text) > LONGEST_TEXT:
+        raise RefusalError(f"is longer than {LONGEST_TEXT} characters")
+    if not text.isprintable():
+        raise RefusalError(f"{quote(text)} holds characters that cannot be printed")
+
+
+def _list_reader(type_: Any, *, single: bool) -> _Read:
+    inner, what = reader(type_), described(type_)
+
+    def read(value: Any) -> tuple[Any, ...]:
+        if single and not isinstance(value, list):
+            return (inner(value),)
+        if not isinstance(value, list):
+            raise RefusalError(f"{quote(value)} is not a list; expected a list of {what}")
+        if len(value) > LONGEST_LIST:
+            raise RefusalError(f"holds more than {LONGEST_LIST} entries")
+        return tuple(entry_of(place, entry) for place, entry in enumerate(value))
+
+    def entry_of(place: int, entry: Any) -> Any:
+        try:
+            return inner(entry)
+        except ValueError as error:
+            raise RefusalError(f"entry {place}: {error}") from None
+
+    return read
+
+
+def _branch(value: Any) -> int:
+    found = re.fullmatch(r"R?(\d{3,4})", value) if isinstance(value, str) else None
+    return msgspec.convert(int(found[1]) if found else value, BranchNumber)
+
+
+def _sonames(value: Any) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, dict):
+        raise TypeError
+    read = reader(Identifier)
+    return tuple((read(library), read(soname)) for library, soname in value.items())
+
+
+def _lines(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_TEXT:
+        raise ValueError
+    return value
+
+
+def _pattern(value: Any) -> str:
+    from cudnn_resolve.matrix.message import check_pattern
+
+    try:
+        check_pattern(reader(Text)(value))
+    except (ValueError, re.error) as error:
+        raise RefusalError(f"{quote(value)}: {error}") from None
+    return str(value)
+
+
+@lru_cache(maxsize=8192)
+def _version(text: str) -> None:
+    from packaging.version import Version as Parsed
+
+    Parsed(text)
+
+
+@lru_cache(maxsize=8192)
+def _specifier(text: str) -> None:
+    from packaging.specifiers import SpecifierSet
+
+    SpecifierSet(text)
+
+
+@lru_cache(maxsize=8192)
+def _requirement(text: str) -> None:
+    from packaging.requirements import Requirement
+
+    Requirement(text)
+
+
+def _day(text: str) -> None:
+    date.fromisoformat(text if len(text) > 7 else f"{text}-01")
+
+
+_PREPARED: dict[str, _Read] = {"branch": _branch, "sonames": _sonames, "lines": _lines, "pattern": _pattern}
+"""Checks that make the value themselves."""
+_CHECKED: dict[str, Callable[[str], None]] = {"version": _version, "specifier": _specifier, "requirement": _requirement, "day": _day}
+"""Checks of a value that msgspec has made; packaging is imported by those that need it."""
