@@ -46,6 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("earlier ones, instead")
     group.add_argument("--resume", action="store_true", help="do again what was stopped in the middle")
     group.add_argument("--undo", nargs="?", metavar="ID", const="", help="put back what an earlier one changed (default: the last one)")
+    group.add_argument(
+        "--force", action="store_true", help="put back what a stopped one replaced, although others changed the environment meanwhile"
+    )
     group.add_argument("--history", action="store_true", help="list what was done in this environment")
     add_output_options(parser)
     parser.epilog = (
@@ -66,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
         lock=args.lock,
         has_targets=bool(args.framework or args.requirement or args.group or args.reinstall_package),
         dry_run=args.dry_run,
+        force=args.force,
         installer=args.installer,
         trusted=args.no_hashes,
         managed=args.break_system_packages,
@@ -135,7 +139,7 @@ def _refuse_further(args: argparse.Namespace) -> None:
             raise UsageError(f"--resume takes no {option}", code="usage-contradiction", hint="leave it out, or give the whole command anew")
 
 
-_SPOKEN = ("yes", "dry_run", "format", "output", "quiet", "verbose", "no_color", "restart")
+_SPOKEN = ("yes", "dry_run", "force", "format", "output", "quiet", "verbose", "no_color", "restart")
 _WAYS = ("installer", "no_hashes", "break_system_packages", "no_validate")
 """Options of `--resume` that hold in the place of those that were given then."""
 _MANNERS = (*_SPOKEN, "resume", "undo", "history", "lock")

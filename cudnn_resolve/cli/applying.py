@@ -42,6 +42,8 @@ class Ways(Struct, frozen=True, kw_only=True):
     has_targets: bool = False
     """True where the caller himself names what he wants, and not only the project's settings."""
     dry_run: bool = False
+    force: bool = False
+    """True: put back what a stopped `apply` replaced although others changed the environment meanwhile."""
     installer: str = "auto"
     trusted: bool = False
     managed: bool = False
@@ -329,6 +331,7 @@ def _held(environment: Environment, ways: Ways, *, mark: bool = True) -> Iterato
             installer=ways.installer,
             managed=ways.managed,
             trusted=ways.trusted,
+            force=ways.force,
         )
     finally:
         if mark:  # whoever is killed leaves it

@@ -134,6 +134,8 @@ def _explain_bug(error: Exception, words: list[str]) -> int:
         import traceback
 
         traceback.print_exception(error)
+    if isinstance(error, ImportError):
+        return _explain_missing(error)
     bug = CudnnResolveError(
         f"internal error: {type(error).__name__}: {error}",
         code="internal",
@@ -141,4 +143,14 @@ def _explain_bug(error: Exception, words: list[str]) -> int:
         "what `-vv` adds to this message, and the output of `cudnn-resolve detect`",
     )
     show_error(bug)
+    return ExitCode.WORLD
+
+
+def _explain_missing(error: ImportError) -> int:
+    """Say that a library of the program is gone; an apply that was cut off in the program's own environment may have taken it away."""
+    from cudnn_resolve.execution.payload_recover import unfinished
+
+    ways = [f"an apply did not come to its end, and `python3 {path}` puts the environment back" for path in unfinished()]
+    hint = "; ".join(ways) or "install cudnn-resolve again"
+    show_error(CudnnResolveError(f"a library that cudnn-resolve needs cannot be imported: {error}", code="broken-installation", hint=hint))
     return ExitCode.WORLD

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from cudnn_resolve.errors import UsageError, WorldError
+from cudnn_resolve.execution.payload_recover import holds
 from cudnn_resolve.host.port import CommandResult, Host, which
 
 TIMEOUT_SECONDS = 30.0
@@ -39,20 +40,14 @@ class Environment(Struct, frozen=True, kw_only=True):
             dict.fromkeys((self.scheme["purelib"], self.scheme["platlib"], self.scheme["scripts"], self.prefix, self.scheme["data"]))
         )
 
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Folders that packages are installed into, each once."""
+        return tuple(dict.fromkeys((self.scheme["purelib"], self.scheme["platlib"])))
+
     def holds(self, path: str) -> bool:
-        """True where a path lies inside the environment and is written plainly: absolute, without `..`."""
-        if not path.startswith("/") or "\0" in path or os.path.normpath(path) != path or not _is_name(path):
-            return False
-        return any(path.startswith(f"{root.rstrip('/')}/") for root in self.roots)
-
-
-def _is_name(path: str) -> bool:
-    """True where the system could have a file of that name at all."""
-    try:
-        path.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return False
-    return True
+        """Return whether a path lies inside the environment and is written plainly: absolute, without `..`."""
+        return holds(path, self.roots)
 
 
 def answer_line(result: CommandResult) -> dict[str, Any] | None:
@@ -77,8 +72,8 @@ def ask_environment(host: Host, python: str) -> Environment:
             hint="pass --python with the path of an interpreter or of a virtual environment",
         )
     try:
-        scheme = {kind: os.path.normpath(str(told["scheme"][kind])) for kind in KINDS}
-        prefix = os.path.normpath(str(told["prefix"]))
+        scheme = {kind: host.realpath(os.path.normpath(str(told["scheme"][kind]))) for kind in KINDS}
+        prefix = host.realpath(os.path.normpath(str(told["prefix"])))  # one environment, whatever link leads to it
         pip = told["pip_folder"]
         version, executable = str(told["version"]), str(told["executable"])
     except (KeyError, TypeError, ValueError):

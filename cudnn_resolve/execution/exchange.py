@@ -7,25 +7,20 @@ needs no network, and does the same whenever and however often it is gone.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.installed import Caches, Installed, claimed_by_others, files_of, with_compiled
+from cudnn_resolve.execution.installed import Installed, claimed_by_others, files_of
+from cudnn_resolve.execution.payload_recover import leads_out, with_compiled
 from cudnn_resolve.host import disk
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.execution.wheel import Wheel
     from cudnn_resolve.host.port import Host
-
-_TEMPORARY = re.compile(r"\.tmp[A-Za-z0-9]{6}", re.ASCII)
-"""How uv calls a folder in which it makes a file that then takes the place of another."""
-_COMPILING = re.compile(r"\.pyc\.[0-9]{1,20}$", re.ASCII)
-"""How importlib calls a compiled file until it is whole."""
 
 
 class Exchange(Struct, frozen=True, kw_only=True):
@@ -93,10 +88,9 @@ def _own_folders(wheels: Iterable[Wheel], leaving: Mapping[str, Installed]) -> I
 
 
 def refuse_detour(path: str, environment: Environment) -> None:
-    """Nothing; WorldError where a link on the way leads out of the environment: what lies there is not its own."""
-    real = disk.real(os.path.dirname(path))
-    roots = [disk.real(root) for root in environment.roots]
-    if not any(real == root or real.startswith(f"{root}/") for root in roots):
+    """Refuse a path to which a link leads out of the environment: what lies there is not its own."""
+    real = leads_out(path, environment.roots)
+    if real is not None:
         raise WorldError(
             f"{path} lies outside of the environment: a link leads to {real}",
             code="link-outside",
@@ -140,20 +134,3 @@ def _folders_of(paths: Iterable[str], environment: Environment) -> dict[str, Non
             out[folder] = None
             folder = os.path.dirname(folder)
     return out
-
-
-def temporary_folders(environment: Environment) -> Iterator[str]:
-    """Folders beside the packages that are called as uv calls those in which it makes a file that takes another's place."""
-    for root in dict.fromkeys((environment.scheme["purelib"], environment.scheme["platlib"])):
-        for name in disk.names_in(root):
-            if _TEMPORARY.fullmatch(name) and disk.kind(f"{root}/{name}") == "folder":
-                yield f"{root}/{name}"
-
-
-def half_made(paths: Iterable[str]) -> Iterator[str]:
-    """Files that are there, and that only somebody who was making one of these, or compiling one of them, can have left."""
-    caches = Caches()
-    for path in paths:
-        if disk.kind(f"{path}{disk.UNFINISHED}") is not None:
-            yield f"{path}{disk.UNFINISHED}"
-        yield from (one for one in caches.of(path) if _COMPILING.search(os.path.basename(one)))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.host import disk
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
@@ -92,33 +91,6 @@ def _rows(text: str, one: Installed) -> list[list[str]]:
     except csv.Error as error:
         who = f"the list of files of {one.name} {one.version} cannot be read: {error}"
         raise WorldError(who, code="no-record", context=f"{one.info}/RECORD", hint="reinstall that package first") from None
-
-
-def with_compiled(paths: Iterable[str]) -> Iterator[str]:
-    """The paths, and the compiled files of the modules among them that are there, listed or not."""
-    caches = Caches()
-    for path in paths:
-        yield path
-        yield from (one for one in caches.of(path) if one.endswith(".pyc"))
-
-
-class Caches:
-    """The folders of compiled files, each listed once."""
-
-    def __init__(self) -> None:
-        self._listings: dict[str, dict[str, list[str]]] = {}
-
-    def of(self, path: str) -> list[str]:
-        """Paths of what lies compiled, or half compiled, for a module; none for another file."""
-        if not path.endswith(".py"):
-            return []
-        folder, name = os.path.split(path)
-        cache = f"{folder}/__pycache__"
-        if cache not in self._listings:
-            stems = self._listings[cache] = {}
-            for entry in disk.names_in(cache) if disk.kind(cache) == "folder" else ():  # a link leads to files of others
-                stems.setdefault(entry.partition(".")[0], []).append(f"{cache}/{entry}")
-        return self._listings[cache].get(name[:-3], [])
 
 
 def claimed_by_others(host: Host, kept: Iterable[Installed], paths: set[str]) -> set[str]:

@@ -7,7 +7,6 @@ that asked for the `apply`, which `--resume` reads anew as words of that verb, a
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from cudnn_resolve.errors import WorldError
+from cudnn_resolve.execution.payload_recover import next_sum, read_records, state_of
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.interrupt import held_back
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 SCHEMA = 1
 FILE = "journal.jsonl"
 LOG = "log.txt"
+RECOVER = "recover.py"
+"""The way back as a program of its own, `payload_recover.py`."""
 WHEELS = "wheels"
 """Folder, in that of a journal, of the files that were fetched for pip."""
 STAGING = "staging"
@@ -94,7 +96,7 @@ class Journal:
     def add(self, kind: str, **values: Any) -> None:
         """Nothing; the record is on the disk when this comes back. WorldError where it cannot be."""
         body = json.dumps({"kind": kind, "at": clock.moment(), **values}, separators=(",", ":"), sort_keys=True)
-        found = _next_sum(self._sum, body)
+        found = next_sum(self._sum, body)
         line = f"{found} {body}\n".encode()
         path = f"{self.folder}/{FILE}"
         with held_back():  # a signal in the middle would leave a line on the disk that we do not know of
@@ -118,7 +120,7 @@ class Journal:
     def resume(cls, story: Story, *, watch: Callable[[str], None] | None = None) -> Journal:
         """The journal of a story, to be continued; half a line at its end is cut off."""
         journal = cls(story.folder, story.id, watch=watch)
-        _, journal._sum, journal._size = _lines(_content(story.folder))
+        _, journal._sum, journal._size = read_records(_content(story.folder))
         disk.cut(f"{story.folder}/{FILE}", journal._size)
         return journal
 
@@ -126,7 +128,7 @@ class Journal:
 def read_story(folder: str) -> Story | None:
     """The story in a folder; None where no first record was finished. WorldError where somebody else wrote into it."""
     content = _content(folder)
-    records, _, size = _lines(content)
+    records, _, size = read_records(content)
     rest = content[size:]
     if b"\n" in rest:
         raise tampered(folder, "a line in it does not follow from the lines before it")
@@ -137,7 +139,7 @@ def read_story(folder: str) -> Story | None:
         raise tampered(folder, "it begins as none of this program does")
     if not _is_readable(first):
         raise tampered(folder, "what it says was asked for is not readable")
-    return Story(folder=folder, id=first["id"], state=_state(records), records=tuple(records))
+    return Story(folder=folder, id=first["id"], state=state_of(records), records=tuple(records))
 
 
 def _is_readable(first: Mapping[str, Any]) -> bool:
@@ -153,42 +155,8 @@ def _is_readable(first: Mapping[str, Any]) -> bool:
     return all(isinstance(one, str) for one in (*texts, *lists[0], *lists[1], *lists[2]))
 
 
-def _state(records: list[Mapping[str, Any]]) -> str:
-    state = "begun"
-    names = {"change": "changing", "commit": "committed", "revert": "reverting", "reverted": "reverted", "dropped": "dropped"}
-    for one in records:
-        state = names.get(one["kind"], state)
-        if one["kind"] == "left":
-            state = "broken"
-    return state
-
-
 def _content(folder: str) -> bytes:
     return disk.content(f"{folder}/{FILE}", _LIMIT_BYTES) or b""
-
-
-def _lines(content: bytes) -> tuple[list[Mapping[str, Any]], str, int]:
-    """The whole records from the beginning, the sum of the last one, and how many bytes they take."""
-    records: list[Mapping[str, Any]] = []
-    before, size = "", 0
-    for raw in content.split(b"\n")[:-1]:
-        found, _, body = raw.decode("utf-8", "replace").partition(" ")
-        if found != _next_sum(before, body):
-            break
-        try:
-            one = json.loads(body)
-        except (ValueError, RecursionError):
-            break
-        if not isinstance(one, dict) or not isinstance(one.get("kind"), str):
-            break
-        records.append(one)
-        before = found
-        size += len(raw) + 1
-    return records, before, size
-
-
-def _next_sum(before: str, body: str) -> str:
-    return hashlib.sha256(f"{before}\n{body}".encode()).hexdigest()[:24]
 
 
 def inside(paths: object, environment: Environment, folder: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from cudnn_resolve.execution.journal import ARRIVING, STAGING, Journal, Story, i
 from cudnn_resolve.execution.linkercache import restore_cache
 from cudnn_resolve.execution.mark import read_mark
 from cudnn_resolve.execution.model import EXITS, Execution, Status, Trouble
-from cudnn_resolve.execution.restore import check_written, put_back
+from cudnn_resolve.execution.restore import changed_meanwhile, mark_path, put_back, read_files, unmark_environment
 from cudnn_resolve.execution.shelf import Shelf, find_story
 from cudnn_resolve.execution.system import changed_system, changes_of, restore_system
 from cudnn_resolve.host import disk
@@ -49,6 +49,7 @@ def put_all_back(journal: Journal, shelf: Shelf, host: Host, tooling: Tooling, *
         if left:
             journal.add("left", what=list(left)[:50])
         else:
+            unmark_environment(shelf.environment)
             _close(journal)
             shelf.tidy()
     except CudnnResolveError as error:
@@ -88,6 +89,32 @@ def interrupted(shelf: Shelf) -> Story | None:
     return next((one for one in reversed(shelf.stories()) if one.is_open), None)
 
 
+def _refuse_changed(story: Story, work: Work) -> None:
+    """WorldError where the environment is not the one that was left half changed: putting files back by their paths would break it."""
+    reasons = () if work.force else changed_meanwhile(story, work.shelf, work.environment)
+    if reasons:
+        raise WorldError(
+            f"apply number {story.id} was stopped in the middle, and others changed the environment since: {'; '.join(reasons)}",
+            code="changed-since",
+            context=work.environment.prefix,
+            hint="nothing was put back; look at it, then say --force to put back what that apply replaced all the same",
+        )
+
+
+def _refuse_unfinished_of_others(work: Work) -> None:
+    """WorldError where somebody else, or another state folder, left the environment half changed."""
+    path = mark_path(work.environment)
+    text = disk.content(path, 1 << 12)
+    if text is not None and not work.force:
+        raise WorldError(
+            "an apply that this user's journals do not know left the environment half changed",
+            code="unfinished",
+            context=path,
+            hint=f"{text.decode('utf-8', 'replace').strip().splitlines()[-1]} puts it back; with --force it is taken as it is",
+        )
+    disk.remove(path)
+
+
 def repair(work: Work) -> Execution | None:
     """What became of an `apply` that was stopped in the middle, now put back; None where there was none."""
     story = interrupted(work.shelf)
@@ -96,7 +123,9 @@ def repair(work: Work) -> Execution | None:
             if one.state == "begun":
                 Journal.resume(one).add("dropped", why="repair")
         work.shelf.tidy(ended=False)
+        _refuse_unfinished_of_others(work)
         return None
+    _refuse_changed(story, work)
     work.reporter.say(f"apply number {story.id} was stopped in the middle ({story.begin.get('at', '')}); putting things back")
     return _put_back(story, work, why="repair")
 
@@ -106,6 +135,7 @@ def undo(work: Work, number: int | None, *, dry_run: bool = False) -> Execution:
     act = _foretell if dry_run else _undo
     story = interrupted(work.shelf)
     if story is not None and number in (None, story.id):
+        _refuse_changed(story, work)
         return act(story, work)
     if story is not None:
         raise WorldError(
@@ -158,7 +188,7 @@ def _refuse(story: Story, committed: list[Story], work: Work) -> None:
         raise WorldError(
             f"what apply number {story.id} replaced is not kept any more", code="cannot-undo", hint="apply the old versions anew"
         )
-    check_written(story, work.shelf, work.environment)
+    read_files(story, work.shelf, work.environment)
     changed = changed_since(story, work.environment)
     present = installed_packages(work.host, work.environment)
     gone = [name for name in story.begin.get("remove", ()) if name in present]

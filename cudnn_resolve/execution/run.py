@@ -11,17 +11,19 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import CudnnResolveError, IndexUnavailableError, WorldError
+from cudnn_resolve.execution import payload_recover
 from cudnn_resolve.execution.aptget import require_apt
 from cudnn_resolve.execution.check import check_before, check_room, installed_outside, mib
-from cudnn_resolve.execution.exchange import Exchange, half_made, plan_exchange, take_away, temporary_folders
+from cudnn_resolve.execution.exchange import Exchange, plan_exchange, take_away
 from cudnn_resolve.execution.fetch import Download, check_known, download_by_name, download_local, fetch
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.installer import choose_installer, install_wheels
-from cudnn_resolve.execution.journal import read_story
+from cudnn_resolve.execution.journal import RECOVER, read_story
 from cudnn_resolve.execution.linkercache import cache_change, write_cache
 from cudnn_resolve.execution.loader import activation_change, loaded_by_preload, preload_change
 from cudnn_resolve.execution.model import EXITS, Done, Execution, Reporter, Silent, Status, Trouble
 from cudnn_resolve.execution.recover import put_all_back
+from cudnn_resolve.execution.restore import mark_environment, unmark_environment
 from cudnn_resolve.execution.system import change_system, prepare_system
 from cudnn_resolve.execution.uvlock import can_lock, can_move, install_staged, move_staged, stage, unstage
 from cudnn_resolve.execution.wheel import check_contents
@@ -66,6 +68,8 @@ class Work(Struct, frozen=True, kw_only=True):
     """True where an environment that the system manages may be changed."""
     members: Callable[[Any], Contents | None] | None = None
     """What is in a wheel that is not here yet; where it can be asked, uv may fetch by itself, into its own cache."""
+    force: bool = False
+    """True where the user has read what others did to the environment meanwhile, and wants it put back all the same."""
     trusted: bool = False
     """True where files that nobody knows a hash of may be installed."""
 
@@ -114,6 +118,9 @@ def _begin(task: Task, work: Work, journal: Journal) -> dict[str, Any]:
         "id": journal.id,
         "prefix": work.environment.prefix,
         "python": work.environment.python,
+        "roots": list(work.environment.roots),
+        "packages": list(work.environment.packages),
+        "identity": payload_recover.identity_of(work.environment.prefix),
         "words": list(work.words),
         "folder": disk.folder_here(),
         "targets": list(task.targets),
@@ -131,11 +138,13 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     store = work.shelf.store_of(journal.id)
     reserve = check_room(supply.wheels, exchange, store, work.environment)
     cached = cache_change(task, work.host)
+    _prepare_way_back(journal, work)
     journal.add("files", store=store, **_files(exchange, work.environment, moved=supply.movable))
     steps = list(_install_system(task, work, journal, reserve))
     if cached is not None:
         write_cache(cached, journal, work.tooling(journal))
     journal.add("change")
+    mark_environment(work.environment, journal.folder)
     take_away(exchange, store)
     journal.add("saved", count=len(exchange.save))
     steps += _install(supply, work, journal, installer)
@@ -149,6 +158,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     disk.sync_file_systems((*work.environment.roots, store, journal.folder))
     work.reporter.end()
     with undisturbed():
+        unmark_environment(work.environment)
         journal.add("commit")
         notes = work.shelf.tidy()
     return Execution(
@@ -160,6 +170,13 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
         log=journal.log,
         notes=notes,
     )
+
+
+def _prepare_way_back(journal: Journal, work: Work) -> None:
+    """Lay down, before anything changes, what leads back without this program: its command is said."""
+    source = work.host.read_text(os.path.join(os.path.dirname(__file__), "payload_recover.py")) or ""
+    disk.write_whole(f"{journal.folder}/{RECOVER}", source.encode())
+    work.reporter.say(f"  should this be cut off: `python3 {journal.folder}/{RECOVER}` puts the environment back")
 
 
 class Supply(Struct, frozen=True, kw_only=True):
@@ -329,7 +346,7 @@ def _files(exchange: Exchange, environment: Environment, *, moved: bool) -> dict
         "infos": list(exchange.infos),
         "made": list(exchange.made),
         "modes": dict(exchange.modes),
-        "names": [*half_made(exchange.add), *temporary_folders(environment)],
+        "names": [*payload_recover.half_made(exchange.add), *payload_recover.temporary_folders(environment.packages)],
         "moved": moved,
     }
 

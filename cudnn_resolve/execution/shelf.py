@@ -26,7 +26,7 @@ class Shelf:
     """Where the journals of one environment stand, oldest first."""
 
     def __init__(self, environment: Environment, root: str | None = None) -> None:
-        real = os.path.normpath(environment.prefix)
+        real = os.path.normpath(environment.prefix)  # links resolved
         key = hashlib.sha256(real.encode("utf-8", "surrogateescape")).hexdigest()[:12]
         self.environment = environment
         self._root = root or disk.state_folder()

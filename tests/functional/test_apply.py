@@ -273,6 +273,7 @@ def planned_in(world: ApplyWorld) -> dict[str, str]:
     return _PLANNED[world.base]
 
 
+@pytest.mark.kill
 @pytest.mark.parametrize(("stop_at", "installer"), [(3, "uv"), (4, "uv"), (5, "uv"), (6, "uv"), (7, "uv"), (5, "pip")])
 def test_a_kill_at_any_record_is_repaired_by_an_undo_or_by_the_next_apply(world: ApplyWorld, stop_at: int) -> None:
     former = world.former()
@@ -287,6 +288,7 @@ def test_a_kill_at_any_record_is_repaired_by_an_undo_or_by_the_next_apply(world:
     assert world.planned() == planned_in(world)
 
 
+@pytest.mark.kill
 def test_a_kill_in_the_middle_of_the_installer_and_another_of_the_repair(world: ApplyWorld) -> None:
     former = world.former()
     process = world.start("apply")
@@ -303,6 +305,7 @@ def test_a_kill_in_the_middle_of_the_installer_and_another_of_the_repair(world: 
     assert (code, world.former() == former) == (0, True), said
 
 
+@pytest.mark.kill
 @pytest.mark.parametrize(("number", "installer"), [(signal.SIGTERM, "pip"), (signal.SIGINT, "uv")])
 def test_a_signal_while_the_installer_runs_ends_with_everything_put_back(world: ApplyWorld, number: signal.Signals) -> None:
     former = world.former()
@@ -346,7 +349,7 @@ def test_a_journal_with_right_sums_and_paths_elsewhere_is_not_followed(work: Wor
     begin = {"schema": 1, "id": 1, "prefix": work.environment.prefix, "install": [], "remove": []}
     journal.add("begin", **begin)
     store = work.shelf.store_of(1)
-    journal.add("files", store=store, save=[], add=[str(victim)], infos=[], made=[], modes={}, names={})
+    journal.add("files", store=store, save=[], add=[str(victim)], infos=[], made=[], modes={}, names=[])
     journal.add("commit")
     with pytest.raises(WorldError, match="outside of the environment"):
         undo(work, None)

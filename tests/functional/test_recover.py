@@ -1,0 +1,178 @@
+"""An `apply` that was cut off, where the program is gone, the environment is another one by now, or somebody else finds it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from cudnn_resolve.errors import WorldError
+from cudnn_resolve.execution import payload_recover
+from cudnn_resolve.execution.journal import RECOVER
+from cudnn_resolve.execution.recover import repair, undo
+from cudnn_resolve.execution.restore import mark_path
+from cudnn_resolve.host import disk
+from tests.apply_world import ApplyWorld, work_in
+
+pytestmark = pytest.mark.kill
+_SAVED, _INSTALLED = 5, 6
+"""Numbers of the records `saved` and `installed`."""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> ApplyWorld:
+    world = ApplyWorld(tmp_path_factory.mktemp("recover"), "pip")
+    world.build()
+    return world
+
+
+@pytest.fixture
+def world(built: ApplyWorld, monkeypatch: pytest.MonkeyPatch) -> ApplyWorld:
+    built.reset()
+    monkeypatch.setenv("XDG_STATE_HOME", str(built.state))
+    return built
+
+
+def cut_off(world: ApplyWorld, stop_at: int) -> Path:
+    """Kill an apply at a record of its journal; the folder of that."""
+    assert world.finish("apply", "--stop-at", str(stop_at))[0] == -9
+    return next(world.state.rglob("journal.jsonl")).parent
+
+
+def recover(journal: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the way back with a Python that has no package at all."""
+    return subprocess.run([sys.executable, "-I", "-S", str(journal / RECOVER), *words], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("stop_at", range(4, 8))
+def test_the_way_back_needs_nothing_but_a_python(world: ApplyWorld, stop_at: int) -> None:
+    former = world.former()
+    journal = cut_off(world, stop_at)
+    committed = '"kind":"commit"' in (journal / "journal.jsonl").read_text()
+
+    done = recover(journal)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert committed or world.former() == former
+    assert recover(journal).stdout.startswith("nothing to put back")
+    assert world.finish("apply")[0] == 0
+
+
+def test_what_others_installed_meanwhile_is_not_overwritten(world: ApplyWorld) -> None:
+    journal = cut_off(world, _SAVED)
+    world.wheel("numpy", "1.26.0")
+    world.lay_down([str(world.wheels / "numpy-1.26.0-py3-none-any.whl")])
+    before = world.former()
+    work = work_in(world)
+
+    for act in (repair, lambda work: undo(work, None)):
+        with pytest.raises(WorldError, match=r"numpy-1\.26\.0 was installed by something else"):
+            act(work)
+    assert recover(journal).returncode == 1
+    assert world.former() == before
+
+    back = repair(replace(work, force=True))
+    work.hold.release()
+    assert back is not None
+    assert back.left == ()
+
+
+def test_an_environment_that_was_made_again_is_another_one(world: ApplyWorld) -> None:
+    journal = cut_off(world, _INSTALLED)
+    shutil.rmtree(world.venv)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(world.venv)], check=True)
+    before = world.former()
+    work = work_in(world)
+
+    with pytest.raises(WorldError, match="it was made again"):
+        repair(work)
+    work.hold.release()
+    assert "it was made again" in recover(journal).stdout
+    assert world.former() == before
+
+
+def test_another_path_to_the_same_environment_finds_its_journal(world: ApplyWorld, tmp_path: Path) -> None:
+    former = world.former()
+    cut_off(world, _SAVED)
+    link = tmp_path / "link"
+    link.symlink_to(world.venv)
+    other = ApplyWorld(world.base, "pip")
+    other.venv = link
+
+    work = work_in(other)
+    back = undo(work, None)
+    work.hold.release()
+
+    assert (back.status, back.left, world.former() == former) == ("undone", (), True)
+
+
+def test_another_user_sees_that_work_is_unfinished_and_how_to_end_it(
+    world: ApplyWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former = world.former()
+    journal = cut_off(world, _SAVED)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state of another"))
+    work = work_in(world)
+
+    with pytest.raises(WorldError) as refused:
+        repair(work)
+    work.hold.release()
+    assert f"python3 {journal}/{RECOVER}" in (refused.value.hint or "")
+
+    assert recover(journal).returncode == 0
+    assert world.former() == former
+    work = work_in(world)
+    assert repair(work) is None
+    work.hold.release()
+
+
+def test_a_program_whose_own_libraries_are_gone_names_the_way_back(world: ApplyWorld) -> None:
+    journal = cut_off(world, _SAVED)
+    script = "import sys; sys.modules['msgspec'] = None; import runpy; runpy.run_module('cudnn_resolve', run_name='__main__')"
+
+    done = subprocess.run([sys.executable, "-c", script, "detect"], env=world.environ(), capture_output=True, text=True, check=False)
+
+    assert done.returncode == 3
+    assert "cannot be imported" in done.stderr
+    assert f"python3 {journal}/{RECOVER}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_mark_is_gone_after_an_apply_that_ends(world: ApplyWorld) -> None:
+    assert world.finish("apply")[0] == 0
+
+    work = work_in(world)
+    assert not os.path.exists(mark_path(work.environment))
+    work.hold.release()
+
+
+def test_a_journal_with_paths_elsewhere_is_not_followed(world: ApplyWorld, tmp_path: Path) -> None:
+    """The sums are right: whoever wrote it knew how."""
+    journal = cut_off(world, _SAVED)
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    lines = (journal / "journal.jsonl").read_text().splitlines()
+    before = ""
+    for number, line in enumerate(lines):
+        one = json.loads(line.partition(" ")[2])
+        if one["kind"] == "files":
+            one["add"].append(str(victim))
+        body = json.dumps(one, separators=(",", ":"), sort_keys=True)
+        before = payload_recover.next_sum(before, body)
+        lines[number] = f"{before} {body}"
+    (journal / "journal.jsonl").write_text("\n".join(lines) + "\n")
+
+    done = recover(journal)
+
+    assert (done.returncode, victim.read_text()) == (1, "mine")
+    assert "outside of the environment" in done.stdout
+
+
+def test_the_copy_calls_unfinished_files_as_the_program_does() -> None:
+    assert payload_recover.UNFINISHED == disk.UNFINISHED
