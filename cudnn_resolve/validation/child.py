@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import json
-import os
+import pkgutil
+import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from msgspec import Struct
 
 from cudnn_resolve.host.port import CommandResult, Host
+from cudnn_resolve.validation.payload import MARK
 
-MARK = "cudnn-resolve-answer "
-"""Begins each line that the child tells."""
+_ROOM = "cudnn_resolve.validation"
+_NEEDS = re.compile(rf"^from {_ROOM}\.(payload\w*) import ", re.MULTILINE)
+START = f"""import sys
+if sys.path[:1] == [""]:
+    del sys.path[0]
+import json, types
+question, sources = json.loads(sys.stdin.read())
+for name, text in sources:
+    sys.modules["{_ROOM}." + name] = module = types.ModuleType("{_ROOM}." + name)
+    exec(compile(text, name + ".py", "exec"), module.__dict__)
+question["payload"] = "{_ROOM}." + question["payload"]
+sys.modules["{_ROOM}.payload"].main(question)
+"""
+"""Makes modules of the texts that were sent; nothing of this package need be where the target's interpreter is."""
 MEMORY_MIB = 16 << 10
 """What one child may hold of the machine's memory; a framework with its libraries holds 1 to 4 GiB."""
 _MOST_LINES = 12
@@ -54,11 +69,34 @@ def run_payload(
     host: Host, python: str, question: Mapping[str, Any], *, env: Mapping[str, str], seconds: float, memory_mib: int = MEMORY_MIB
 ) -> Told:
     """What the payload that the question names told; it may crash, hang, print without end or eat all memory, and is stopped then."""
-    text = json.dumps({**question, "memory_mib": memory_mib})
-    argv = [python, os.path.join(os.path.dirname(__file__), "payload_run.py")]
-    result = host.run(argv, timeout_seconds=seconds, env=env, input=text)
+    text = program_text({**question, "memory_mib": memory_mib})
+    result = host.run([python, "-c", START], timeout_seconds=seconds, env=env, input=text)
     events = tuple(_events(result.stdout))
     return Told(events=events, failure=_failure(result, events, seconds), output=last_lines(result.stderr))
+
+
+def program_text(question: Mapping[str, Any]) -> str:
+    """What a child that runs START reads: the question, and the texts of the payloads that answer it."""
+    parts = ["payload", question["payload"], *(f"payload_{one['module']}" for one in question.get("frameworks", ()))]
+    texts: dict[str, str] = {}
+    for part in parts:
+        _collect(part, texts)
+    return json.dumps([question, list(texts.items())])
+
+
+def _collect(part: str, texts: dict[str, str]) -> None:
+    """Add the text of a payload behind those of the payloads that it imports."""
+    text = source(part)
+    for name in _NEEDS.findall(text):
+        if name not in texts:
+            _collect(name, texts)
+    texts.setdefault(part, text)
+
+
+@cache
+def source(part: str) -> str:
+    """The text of a payload."""
+    return (pkgutil.get_data(__package__ or _ROOM, f"{part}.py") or b"").decode()
 
 
 def _events(text: str) -> Iterator[tuple[str, Any]]:

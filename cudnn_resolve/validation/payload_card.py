@@ -4,10 +4,10 @@ Tells `card`, an object whose keys are left out where nobody answers. Python 3.6
 """
 
 import ctypes
-import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 MULTIPROCESSORS, CLOCK_KHZ, MAJOR, MINOR, MODE = 16, 13, 75, 76, 20
@@ -16,13 +16,93 @@ NVML = "ask NVML"
 TOO_SMALL = 7
 THROTTLES = ((0x4, "the power limit"), (0x8, "hardware"), (0x20, "heat"), (0x40, "heat"), (0x80, "the power supply"))
 """Bits of NVML's clock throttle reasons that mean that the card is slower than it could be; source: nvml.h."""
+POINTER, INT, SIZE = "p", "i", "n"
+KINDS_OF_ARGUMENTS = {POINTER: ctypes.c_void_p, INT: ctypes.c_int, SIZE: ctypes.c_size_t}
+DRIVER_PROTOTYPES = {
+    "cuInit": "i",
+    "cuDeviceGet": "pi",
+    "cuDevicePrimaryCtxRetain": "pi",
+    "cuCtxSetCurrent": "p",
+    "cuCtxSynchronize": "",
+    "cuGetErrorName": "ip",
+    "cuMemAlloc_v2": "pn",
+    "cuMemFree_v2": "p",
+    "cuMemcpyHtoD_v2": "ppn",
+    "cuMemcpyDtoH_v2": "ppn",
+    "cuMemGetInfo_v2": "pp",
+    "cuDeviceGetAttribute": "pii",
+    "cuDeviceGetUuid": "pi",
+}
+"""The same of the driver; an address on the card is as wide as a pointer."""
+
+
+def function_of(library: "Any", name: str, prototypes: "dict[str, str]") -> "Any":
+    """A function of a library that takes what its prototype says and nothing else; AttributeError where the library has none."""
+    function = getattr(library, name)
+    function.argtypes = [KINDS_OF_ARGUMENTS[letter] for letter in prototypes[name]]
+    return function
+
+
+class Card:
+    """The memory of one GPU, by the driver's own library."""
+
+    def __init__(self) -> None:
+        self.driver = ctypes.CDLL("libcuda.so.1")
+        self.call("cuInit", 0)
+        device, context = ctypes.c_int(), ctypes.c_void_p()
+        self.call("cuDeviceGet", ctypes.byref(device), 0)
+        # The context that CUDA's runtime inside cuDNN uses as well.
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self.call("cuCtxSetCurrent", context)
+
+    def ask(self, name: str, *arguments: "Any") -> int:
+        """The status of a call of the driver; AttributeError where it has no such function."""
+        return int(function_of(self.driver, name, DRIVER_PROTOTYPES)(*arguments))
+
+    def knows(self, name: str, *arguments: "Any") -> bool:
+        """True where the driver has the function and it succeeds: for what one can do without."""
+        try:
+            return self.ask(name, *arguments) == 0
+        except AttributeError:
+            return False
+
+    def call(self, name: str, *arguments: "Any") -> None:
+        """Calls a function of the driver; RuntimeError where it does not succeed."""
+        status = self.ask(name, *arguments)
+        if status != 0:
+            words = ctypes.c_char_p()
+            self.knows("cuGetErrorName", status, ctypes.byref(words))
+            raise RuntimeError("{}: {} ({})".format(name, (words.value or b"error").decode("ascii", "replace"), status))
+
+    def allocate(self, size: int) -> "ctypes.c_void_p":
+        """So many bytes on the card."""
+        pointer = ctypes.c_void_p()
+        self.call("cuMemAlloc_v2", ctypes.byref(pointer), max(size, 1))
+        return pointer
+
+    def store(self, content: bytes) -> "ctypes.c_void_p":
+        """The bytes on the card."""
+        pointer = self.allocate(len(content))
+        self.call("cuMemcpyHtoD_v2", pointer, content, len(content))
+        return pointer
+
+    def fetch(self, pointer: "ctypes.c_void_p", size: int) -> bytes:
+        """Bytes from the card, once it has computed them."""
+        self.call("cuCtxSynchronize")
+        content = ctypes.create_string_buffer(size)
+        self.call("cuMemcpyDtoH_v2", content, pointer, size)
+        return content.raw
+
+    def free(self, pointers: "Sequence[ctypes.c_void_p]") -> None:
+        """Gives memory back."""
+        for pointer in pointers:
+            self.call("cuMemFree_v2", pointer)
 
 
 def run(_question: "dict[str, Any]", tell: "Any") -> None:
     """Tells what the first GPU is that is visible."""
-    sibling = sys.modules["payload_run"].sibling
     tell("step", "open the driver's library and make a context")
-    card = sibling("payload_cudnn").Card()
+    card = Card()
     device = ctypes.c_int()
     card.call("cuDeviceGet", ctypes.byref(device), 0)
     answer = {}  # type: dict[str, Any]
@@ -77,7 +157,3 @@ def surroundings(digits: str) -> "dict[str, Any]":
             found["others"] = max(count.value - 1, 0)
             break
     return found
-
-
-if __name__ == "__main__":
-    sys.exit("run payload_run.py, which frames this")

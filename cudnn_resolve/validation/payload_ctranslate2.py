@@ -1,16 +1,18 @@
-"""Computes with CTranslate2 what it uses cuDNN for: the two convolutions at the beginning of a speech model, which is written here.
+"""CTranslate2: how it computes what it uses cuDNN for, the two convolutions at the beginning of a speech model, which is written here.
 
 The model has the shape of Whisper's encoder. Its one layer adds nothing (its weights are 0), so that what comes out is the second
-convolution's result, normalized. Source of the format: CTranslate2's model_spec.py, binary version 6. Python 3.6 grammar, standard
-library only.
+convolution's result, normalized. Source of the format: CTranslate2's model_spec.py, binary version 6. Python 3.6, standard library only.
 """
 
 import json
 import os
 import shutil
 import struct
-import sys
 import tempfile
+
+from cudnn_resolve.validation.payload import Unsupported
+from cudnn_resolve.validation.payload_framework import Framework as Base
+from cudnn_resolve.validation.payload_load import cudnn_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,16 +27,6 @@ LAYER = [("self_attention/linear_0", 3, 1), ("self_attention/linear_1", 1, 1), (
 CROSS = [("attention/linear_0", 1, 1), ("attention/linear_1", 2, 1), ("attention/linear_2", 1, 1)]
 """Name, outputs and inputs of the products of one layer, in widths."""
 WORDS = ["<a>", "<b>", "<c>"]
-
-
-def run(question: "dict[str, Any]", tell: "Any") -> None:
-    """Tells of each case what CTranslate2 computes on the device of the question."""
-    shared = sys.modules["payload_run"].sibling("payload_case")
-    tell("step", "import ctranslate2")
-    module = __import__(question["module"])
-    bench = Bench(module, __import__(question["numpy"]), question["device"], shared)
-    tell("ready")
-    shared.go_through(question, tell, bench.compute, bench.witness)
 
 
 def text(words: str) -> bytes:
@@ -86,49 +78,40 @@ def model(case: "dict[str, Any]") -> bytes:
     return head + b"".join(rows) + struct.pack("<I", 0)
 
 
-class Bench:
+class Framework(Base):
     """CTranslate2 on one device."""
 
-    def __init__(self, module: "Any", numpy: "Any", device: str, shared: "Any") -> None:
-        self.module, self.numpy, self.shared = module, numpy, shared
-        self.device = "cpu" if device == "cpu" else "cuda"
-        # A build with cuDNN is linked against it; from 4.6.3 on there is none.
-        self.has_cudnn = bool(sys.modules["payload_run"].sibling("payload_library").cudnn_paths())
-        self.before = sys.modules["payload_run"].sibling("payload_witness").parts()
+    def open(self) -> None:
+        """See whether it has cuDNN: a build with it is linked against it, and from 4.6.3 on there is none."""
+        self.has_cudnn = bool(cudnn_paths())
 
-    def witness(self, _case: "dict[str, Any]") -> "dict[str, Any]":
-        """Which parts of cuDNN came with the convolutions."""
-        witness = sys.modules["payload_run"].sibling("payload_witness")
-        return witness.answer("/proc/self/maps", ["loaded " + name for name in witness.parts() - self.before])  # type: ignore[no-any-return]
-
-    def compute(self, case: "dict[str, Any]") -> "dict[str, Any]":
+    def encoder(self, case: "dict[str, Any]") -> "dict[str, Any]":
         """What comes out of the encoder."""
-        kind = case["type"]
-        if kind not in self.module.get_supported_compute_types(self.device):
-            raise self.shared.Unsupported("CTranslate2 does not compute {} on this device".format(kind))
+        kind, device = case["type"], "cpu" if self.is_cpu else "cuda"
+        if kind not in self.lib.get_supported_compute_types(device):
+            raise Unsupported("CTranslate2 does not compute {} on this device".format(kind))
         folder = tempfile.mkdtemp(prefix="cudnn-resolve-")
         try:
             with open(os.path.join(folder, "model.bin"), "wb") as file:
                 file.write(model(case))
             self.write(folder, "config.json", dict.fromkeys(["alignment_heads", "lang_ids", "suppress_ids", "suppress_ids_begin"]))
             self.write(folder, "vocabulary.json", WORDS)
-            whisper = self.module.models.Whisper(folder, device=self.device, compute_type=kind)
+            whisper = self.lib.models.Whisper(folder, device=device, compute_type=kind)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        array = self.numpy.array(case["x"], dtype="float32").reshape(case["shapes"]["x"])
-        out = whisper.encode(self.module.StorageView.from_array(array), to_cpu=True)
+        out = whisper.encode(self.lib.StorageView.from_array(self.array(case, "x")), to_cpu=True)
         if kind != "float32":
-            out = out.to(self.module.DataType.float32)
-        answer = {"y": self.shared.flat(self.numpy.array(out)), "forward_only": True}
+            out = out.to(self.lib.DataType.float32)
+        answer = {"y": self.listed(out), "forward_only": True}  # type: dict[str, Any]
         if not self.has_cudnn:
-            answer["own"] = "CTranslate2 {} has convolutions of its own".format(self.module.__version__)
+            answer["own"] = "CTranslate2 {} has convolutions of its own".format(self.lib.__version__)
         return answer
 
+    def fetch(self, tensor: "Any") -> "Any":
+        """Bring a tensor back."""
+        return self.numpy.array(tensor)
+
     def write(self, folder: str, name: str, content: "Any") -> None:
-        """A file of JSON beside the model."""
+        """Write a file of JSON beside the model."""
         with open(os.path.join(folder, name), "w") as file:
             json.dump(content, file)
-
-
-if __name__ == "__main__":
-    sys.exit("run payload_run.py, which frames this")

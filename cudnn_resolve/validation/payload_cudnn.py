@@ -6,10 +6,11 @@ cuDNN has a handle. Python 3.6 grammar, standard library only.
 
 import contextlib
 import ctypes
-import glob
-import os
 import struct
-import sys
+
+from cudnn_resolve.validation.payload import Unsupported, compute_cases, quietly
+from cudnn_resolve.validation.payload_card import Card, function_of
+from cudnn_resolve.validation.payload_load import neighbours
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,16 +23,12 @@ NCHW, NHWC = 0, 1
 CROSS_CORRELATION = 1
 DEFAULT_MATH, FMA_MATH = 0, 3
 """Before cuDNN 8 there is no TF32 to forbid; from then on the default allows it."""
-NEIGHBOURS = ("libcublasLt.so.*", "libcublas.so.*", "libnvrtc.so.*")
-"""What cuDNN needs of CUDA; a framework has it in the process by the time when it opens cuDNN."""
 BAD_PARAM = 3
 """Up to cuDNN 8."""
 ALGORITHMS = {"Forward": (0, 1, 2, 3, 4, 5, 6, 7), "BackwardData": (1, 2, 3, 4, 5, 0), "BackwardFilter": (1, 2, 4, 5, 6, 0, 3)}
 """Those of each direction, the same in 7, 8 and 9; last those that add in an order that changes from call to call."""
 DETERMINISTIC = 1
 
-POINTER, INT, SIZE = "p", "i", "n"
-KINDS_OF_ARGUMENTS = {POINTER: ctypes.c_void_p, INT: ctypes.c_int, SIZE: ctypes.c_size_t}
 DIRECTIONS = ("Forward", "BackwardData", "BackwardFilter")
 PROTOTYPES = {
     "cudnnGetVersion": "",
@@ -50,24 +47,6 @@ for _direction in DIRECTIONS:
     PROTOTYPES["cudnnGetConvolution{}Algorithm_v7".format(_direction)] = "pppppipp"
     PROTOTYPES["cudnnGetConvolution{}WorkspaceSize".format(_direction)] = "pppppip"
     PROTOTYPES["cudnnConvolution{}".format(_direction)] = "pppppppipnppp"
-DRIVER_PROTOTYPES = {
-    "cuInit": "i",
-    "cuDeviceGet": "pi",
-    "cuDevicePrimaryCtxRetain": "pi",
-    "cuCtxSetCurrent": "p",
-    "cuCtxSynchronize": "",
-    "cuGetErrorName": "ip",
-    "cuMemAlloc_v2": "pn",
-    "cuMemFree_v2": "p",
-    "cuMemcpyHtoD_v2": "ppn",
-    "cuMemcpyDtoH_v2": "ppn",
-    "cuMemGetInfo_v2": "pp",
-    "cuDeviceGetAttribute": "pii",
-    "cuDeviceGetUuid": "pi",
-}
-"""The same of the driver; an address on the card is as wide as a pointer."""
-
-
 REFUSALS = (6, 9)
 """CUDNN_STATUS_ARCH_MISMATCH and NOT_SUPPORTED up to cuDNN 8; in 9 a thousand of their own with the reasons."""
 BROKEN = (3005, 3006, 3008, 3009)
@@ -83,11 +62,11 @@ class Refused(RuntimeError):  # noqa: N818 - an answer of cuDNN
 
 
 def run(question: "dict[str, Any]", tell: "Any") -> None:
-    """Tells of each case what the libcudnn of the question computes on the first GPU that is visible."""
-    shared = sys.modules["payload_run"].sibling("payload_case")
+    """Tell of each case what the libcudnn of the question computes on the first GPU that is visible."""
     path = question["library"]
     for neighbour in neighbours(path):
-        quietly_open(neighbour)
+        # One that cannot be opened is missed later, by those that need it.
+        quietly(ctypes.CDLL, neighbour, ctypes.RTLD_GLOBAL)
     tell("step", "open the driver's library")
     card = Card()
     tell("step", "open {}".format(path))
@@ -95,82 +74,7 @@ def run(question: "dict[str, Any]", tell: "Any") -> None:
     tell("step", "cudnnCreate()")
     bench.start()
     tell("ready", bench.version)
-    shared.go_through(question, tell, bench.compute)
-
-
-def neighbours(path: str) -> "list[str]":
-    """Libraries of CUDA in wheels beside the one that holds this libcudnn."""
-    folder = os.path.join(os.path.dirname(path), "..", "..", "*", "lib")
-    return [found for pattern in NEIGHBOURS for found in sorted(glob.glob(os.path.join(folder, pattern)))]
-
-
-def function_of(library: "Any", name: str, prototypes: "dict[str, str]") -> "Any":
-    """A function of a library that takes what its prototype says and nothing else; AttributeError where the library has none."""
-    function = getattr(library, name)
-    function.argtypes = [KINDS_OF_ARGUMENTS[letter] for letter in prototypes[name]]
-    return function
-
-
-def quietly_open(path: str) -> None:
-    """Opens a library for those that come later; one that cannot be opened is missed later, by those that need it."""
-    with contextlib.suppress(OSError):
-        ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
-
-
-class Card:
-    """The memory of one GPU, by the driver's own library."""
-
-    def __init__(self) -> None:
-        self.driver = ctypes.CDLL("libcuda.so.1")
-        self.call("cuInit", 0)
-        device, context = ctypes.c_int(), ctypes.c_void_p()
-        self.call("cuDeviceGet", ctypes.byref(device), 0)
-        # The context that CUDA's runtime inside cuDNN uses as well.
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-        self.call("cuCtxSetCurrent", context)
-
-    def ask(self, name: str, *arguments: "Any") -> int:
-        """The status of a call of the driver; AttributeError where it has no such function."""
-        return int(function_of(self.driver, name, DRIVER_PROTOTYPES)(*arguments))
-
-    def knows(self, name: str, *arguments: "Any") -> bool:
-        """True where the driver has the function and it succeeds: for what one can do without."""
-        try:
-            return self.ask(name, *arguments) == 0
-        except AttributeError:
-            return False
-
-    def call(self, name: str, *arguments: "Any") -> None:
-        """Calls a function of the driver; RuntimeError where it does not succeed."""
-        status = self.ask(name, *arguments)
-        if status != 0:
-            words = ctypes.c_char_p()
-            self.knows("cuGetErrorName", status, ctypes.byref(words))
-            raise RuntimeError("{}: {} ({})".format(name, (words.value or b"error").decode("ascii", "replace"), status))
-
-    def allocate(self, size: int) -> "ctypes.c_void_p":
-        """So many bytes on the card."""
-        pointer = ctypes.c_void_p()
-        self.call("cuMemAlloc_v2", ctypes.byref(pointer), max(size, 1))
-        return pointer
-
-    def store(self, content: bytes) -> "ctypes.c_void_p":
-        """The bytes on the card."""
-        pointer = self.allocate(len(content))
-        self.call("cuMemcpyHtoD_v2", pointer, content, len(content))
-        return pointer
-
-    def fetch(self, pointer: "ctypes.c_void_p", size: int) -> bytes:
-        """Bytes from the card, once it has computed them."""
-        self.call("cuCtxSynchronize")
-        content = ctypes.create_string_buffer(size)
-        self.call("cuMemcpyDtoH_v2", content, pointer, size)
-        return content.raw
-
-    def free(self, pointers: "Sequence[ctypes.c_void_p]") -> None:
-        """Gives memory back."""
-        for pointer in pointers:
-            self.call("cuMemFree_v2", pointer)
+    compute_cases(question, tell, bench.compute)
 
 
 class Perf(ctypes.Structure):
@@ -231,7 +135,7 @@ class Bench:
         except Refused as error:
             if plain:
                 raise
-            raise sys.modules["payload_run"].sibling("payload_case").Unsupported(str(error)) from error
+            raise Unsupported(str(error)) from error
 
     def worked(self, work: "Work") -> "dict[str, Any]":
         """What the work gives, which is closed afterwards."""
@@ -424,7 +328,3 @@ class Work:
         for name, made in self.descriptors.items():
             self.bench.call("cudnnDestroy{}Descriptor".format(kinds[name]), made)
         self.bench.call("cudnnDestroyConvolutionDescriptor", self.convolution)
-
-
-if __name__ == "__main__":
-    sys.exit("run payload_run.py, which frames this")

@@ -1,126 +1,142 @@
-"""Computes the cases with JAX. Python 3.6 grammar, standard library only."""
+"""JAX: what it was built with, how it opens cuDNN, and how it computes. Python 3.6, standard library only."""
 
 import os
-import sys
+import re
+
+from cudnn_resolve.validation.payload import MOST_BYTES, Unsupported, import_named, quietly, timed
+from cudnn_resolve.validation.payload_framework import Framework as Base
+from cudnn_resolve.validation.payload_framework import kind_of, order_of
+from cudnn_resolve.validation.payload_load import cuda_text, cudnn_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
 SPACE = {1: "W", 2: "HW", 3: "DHW"}
+TARGET = re.compile(r'custom_call_target="([^"\n]{1,120})"')
+FUSION = re.compile(r'kind"?: ?"(__[^"\n]{1,120})"')
+PLAIN = re.compile(r"= [^=\n]{1,400}? (convolution)\(")
 
 
-def run(question: "dict[str, Any]", tell: "Any") -> None:
-    """Tells of each case what JAX computes on the device of the question."""
-    shared = sys.modules["payload_run"].sibling("payload_case")
-    if question["device"] == "cpu":
-        os.environ["JAX_PLATFORMS"] = "cpu"
-    tell("step", "import jax")
-    jax = __import__(question["module"])
-    __import__(question["module"] + ".lax")
-    bench = Bench(jax, __import__(question["numpy"]), question["device"], shared)
-    tell("step", "jax opens the {}".format("CPU" if question["device"] == "cpu" else "GPU"))
-    bench.start()
-    tell("ready")
-    if question.get("speed"):
-        shared.go_through_work(question, tell, bench.speed)
-        return
-    shared.go_through(question, tell, bench.compute, bench.witness)
+def versions_module() -> "Any":
+    """The module of versions in the CUDA plugin, or in an older jaxlib itself; None in a build for the CPU."""
+    for name in ("jax_cuda13_plugin._versions", "jax_cuda12_plugin._versions", "jaxlib.cuda._versions"):
+        module = quietly(import_named, name)
+        if module is not None:
+            return module
+    return None
 
 
-class Bench:
+def hlo_names(text: str) -> "list[str]":
+    """The library calls of a compiled XLA program, and `convolution` where it holds one that is no call."""
+    found = {match.group(1) for pattern in (TARGET, FUSION, PLAIN) for match in pattern.finditer(text[:MOST_BYTES])}
+    return sorted(found)
+
+
+class Framework(Base):
     """JAX on one device."""
 
-    def __init__(self, jax: "Any", numpy: "Any", device: str, shared: "Any") -> None:
-        self.jax, self.numpy, self.shared = jax, numpy, shared
-        self.platform = "gpu" if device == "gpu" else "cpu"
-        self.device = None  # type: Any
+    WITNESS = "the compiled HLO"
+
+    @classmethod
+    def built(cls, _module: "Any") -> "dict[str, Any]":
+        """Ask the module of versions."""
+        versions = versions_module()
+        if versions is None:
+            return {"device": "cpu"}
+        built = {"device": "cuda"}
+        for key, name, text in (("cuda", "cuda_runtime_build_version", cuda_text), ("cudnn", "cudnn_build_version", cudnn_text)):
+            number = quietly(lambda name=name: int(getattr(versions, name)()))
+            if number:
+                built[key] = text(number)
+        return built
+
+    @classmethod
+    def opens(cls, _module: "Any", framework: "dict[str, Any]") -> "str | None":
+        """Have its plugin open NVIDIA's wheels by path, as it does when it starts, and its module of versions ask the library that came."""
+        if framework.get("plugin"):
+            plugin = import_named("jax_plugins." + framework["plugin"])
+            preload = getattr(plugin, "_load_nvidia_libraries", None) or getattr(plugin, "_load", None)
+            if preload is not None:
+                quietly(preload)
+        versions = versions_module()
+        if versions is None:
+            return None
+        versions.cudnn_get_version()
+        return "cudnn_get_version() of its plugin"
+
+    def prepare(self) -> None:
+        """Keep it to the CPU where that is wanted."""
+        if self.is_cpu:
+            os.environ["JAX_PLATFORMS"] = "cpu"
+
+    def open(self) -> None:
+        """Ask for the device; JAX raises where it has none of that kind."""
+        import_named(self.name + ".lax")
+        self.device = self.lib.devices("cpu" if self.is_cpu else "gpu")[0]
         self.last = None  # type: Any
-
-    def start(self) -> None:
-        """Opens the device; JAX raises where it has none of that kind."""
-        self.device = self.jax.devices(self.platform)[0]
-
-    def compute(self, case: "dict[str, Any]") -> "dict[str, Any]":
-        """The tensors of one case."""
-        if case["kind"] == "lstm":
-            return self.lstm(case)
-        if case["kind"] == "matmul":
-            words = {"precision": self.precision(case)}
-            multiply = self.jax.jit(lambda x, w: self.jax.numpy.matmul(x, w, **words))
-            return {"y": self.listed(multiply(self.tensor(case, "x"), self.tensor(case, "w")))}
-        return self.convolution(case)
-
-    def witness(self, case: "dict[str, Any]") -> "dict[str, Any]":
-        """What XLA made of a case."""
-        witness = sys.modules["payload_run"].sibling("payload_witness")
-        self.compute(case)
-        function, given = self.last
-        return witness.answer("the compiled HLO", witness.hlo_names(function.lower(*given).compile().as_text()))  # type: ignore[no-any-return]
 
     def precision(self, case: "dict[str, Any]") -> "Any":
         """What the products may be rounded to."""
-        return self.jax.lax.Precision.HIGHEST if case["type"] == "float32" else self.jax.lax.Precision.DEFAULT
+        return self.lib.lax.Precision.HIGHEST if case["type"] == "float32" else self.lib.lax.Precision.DEFAULT
 
-    def tensor(self, case: "dict[str, Any]", name: str, order: "Any" = None) -> "Any":
-        """One of the given tensors, on the device, its axes in the given order."""
-        kind = {"tf32": "float32"}.get(case["type"], case["type"])
-        array = self.numpy.array(case[name], dtype="float64").reshape(case["shapes"][name])
-        if order is not None:
-            array = array.transpose(order)
-        made = self.jax.numpy.asarray(array.astype("float32"), dtype=getattr(self.jax.numpy, kind))
-        return self.jax.device_put(made, self.device)
+    def tensor(self, case: "dict[str, Any]", name: str, order: "Sequence[int] | None" = None) -> "Any":
+        """Put a tensor on the device."""
+        made = self.lib.numpy.asarray(self.array(case, name, order), dtype=getattr(self.lib.numpy, kind_of(case)))
+        return self.lib.device_put(made, self.device)
 
-    def listed(self, tensor: "Any", order: "Any" = None) -> "list[float]":
-        """The elements of a tensor, its axes in the given order."""
-        array = self.numpy.asarray(tensor.astype("float32"))
-        return self.shared.flat(array if order is None else array.transpose(order))  # type: ignore[no-any-return]
+    def fetch(self, tensor: "Any") -> "Any":
+        """Bring a tensor back."""
+        return self.numpy.asarray(tensor.astype("float32"))
+
+    def matmul(self, case: "dict[str, Any]") -> "dict[str, Any]":
+        """A product of matrices."""
+        precision = self.precision(case)
+        multiply = self.lib.jit(lambda x, w: self.lib.numpy.matmul(x, w, precision=precision))
+        return {"y": self.listed(multiply(self.tensor(case, "x"), self.tensor(case, "w")))}
 
     def convolution(self, case: "dict[str, Any]") -> "dict[str, Any]":
-        """A convolution and its gradients; of a tensor with the channels last the weights have theirs last, too."""
-        rank = len(case["size"])
-        there, back = self.shared.order_of(rank + 2, case["layout"])
-        names = ("NC" + SPACE[rank]) if case["layout"] == "nchw" else "N" + SPACE[rank] + "C"
-        weights = ("OI" + SPACE[rank]) if case["layout"] == "nchw" else SPACE[rank] + "IO"
-        order = there if case["layout"] == "nchw" else [*range(2, rank + 2), 1, 0]
-        numbers = (names, weights, names)
-        words = {"dimension_numbers": numbers, "precision": self.precision(case), "feature_group_count": case["groups"]}
+        """A convolution and its gradients; where a tensor has the channels last, the weights have theirs last, too."""
+        rank, first = len(case["size"]), case["layout"] == "nchw"
+        there, back = order_of(rank + 2, case["layout"])
+        names, weights = ("NC" + SPACE[rank], "OI" + SPACE[rank]) if first else ("N" + SPACE[rank] + "C", SPACE[rank] + "IO")
+        order = there if first else [*range(2, rank + 2), 1, 0]
+        words = {"dimension_numbers": (names, weights, names), "precision": self.precision(case), "feature_group_count": case["groups"]}
         pads = [(pad, pad) for pad in case["padding"]]
-        rows = list(zip(case["kernel"], case["dilation"], case["padding"]))
+        rows = zip(case["kernel"], case["dilation"], case["padding"])
         turned = [(step * (kernel - 1) - pad,) * 2 for kernel, step, pad in rows]
-        lax, spatial = self.jax.lax, tuple(range(2, rank + 2)) if case["layout"] == "nchw" else tuple(range(rank))
+        lax, jnp = self.lib.lax, self.lib.numpy
 
         def forward(x: "Any", w: "Any") -> "Any":
             if not case["transposed"]:
                 return lax.conv_general_dilated(x, w, case["stride"], pads, rhs_dilation=case["dilation"], **words)
             # As the gradient of a convolution: the input widened by the stride, the kernel turned round, its channels exchanged.
-            ones = (1,) * rank
-            mirrored = self.jax.numpy.flip(w, spatial)
-            first, second = (0, 1) if case["layout"] == "nchw" else (rank, rank + 1)
-            mirrored = self.jax.numpy.swapaxes(mirrored, first, second)
-            return lax.conv_general_dilated(x, mirrored, ones, turned, lhs_dilation=case["stride"], rhs_dilation=case["dilation"], **words)
+            mirrored = jnp.flip(w, tuple(range(2, rank + 2)) if first else tuple(range(rank)))
+            mirrored = jnp.swapaxes(mirrored, *((0, 1) if first else (rank, rank + 1)))
+            steps = {"lhs_dilation": case["stride"], "rhs_dilation": case["dilation"]}
+            return lax.conv_general_dilated(x, mirrored, (1,) * rank, turned, **steps, **words)
 
         def everything(x: "Any", w: "Any", dy: "Any") -> "Any":
-            y, pull = self.jax.vjp(forward, x, w)
+            y, pull = self.lib.vjp(forward, x, w)
             dx, dw = pull(dy)
             return y, dx, dw
 
         given = self.tensor(case, "x", there), self.tensor(case, "w", order), self.tensor(case, "dy", there)
-        self.last = self.jax.jit(everything), given
+        self.last = self.lib.jit(everything), given
         y, dx, dw = self.last[0](*given)
         inverse = [order.index(axis) for axis in range(rank + 2)]
         return {"y": self.listed(y, back), "dx": self.listed(dx, back), "dw": self.listed(dw, inverse)}
 
     def lstm(self, case: "dict[str, Any]") -> "dict[str, Any]":
         """A recurrent layer by cuDNN, where this JAX has one."""
-        if self.platform == "cpu":
-            raise self.shared.Unsupported("JAX's recurrent layer is cuDNN's own, and needs a GPU")
+        if self.is_cpu:
+            raise Unsupported("JAX's recurrent layer is cuDNN's own, and needs a GPU")
         try:
-            rnn = __import__("{}.experimental.rnn".format(self.jax.__name__), fromlist=["_"])
+            rnn = import_named("{}.experimental.rnn".format(self.name))
         except ImportError as error:
-            raise self.shared.Unsupported("this JAX has no jax.experimental.rnn") from error
-        numpy, jnp = self.numpy, self.jax.numpy
-        width, batch = case["filters"], case["batch"]
+            raise Unsupported("this JAX has no jax.experimental.rnn") from error
+        numpy, jnp, width, batch = self.numpy, self.lib.numpy, case["filters"], case["batch"]
         parts = [case["w"], case["h"], case["b"], [0.0] * (4 * width)]
         weights = jnp.asarray(numpy.concatenate([numpy.array(part, dtype="float32") for part in parts]))
         x = self.tensor(case, "x", (1, 0, 2))
@@ -128,33 +144,25 @@ class Bench:
         lengths = jnp.full((batch,), case["size"][0], jnp.int32)
         words = {"input_size": case["channels"], "hidden_size": width, "num_layers": 1, "dropout": 0.0, "bidirectional": False}
         try:
-            y, _, _ = rnn.lstm(x, zero, zero, weights, lengths, precision=self.jax.lax.Precision.HIGHEST, **words)
+            y, _, _ = rnn.lstm(x, zero, zero, weights, lengths, precision=self.lib.lax.Precision.HIGHEST, **words)
         except TypeError:
             y, _, _ = rnn.lstm(x, zero, zero, weights, lengths, **words)
         return {"y": self.listed(y, (1, 0, 2))}
 
-    def speed(self, work: "dict[str, Any]") -> "dict[str, Any]":
-        """Seconds of one convolution on the device and of a part of it on the CPU."""
-        jnp, lax = self.jax.numpy, self.jax.lax
-        kind = getattr(jnp, {"tf32": "float32"}.get(work["type"], work["type"]))
-        precision = lax.Precision.HIGHEST if work["type"] == "float32" else lax.Precision.DEFAULT
-        pads = [(work["padding"],) * 2] * 2
-        names = ("NHWC", "HWIO", "NHWC")
-        turned = [work["x"][2], work["x"][3], work["x"][1]]
-        kernel = [work["w"][2], work["w"][3], work["w"][1], work["w"][0]]
-        once = self.jax.jit(lambda x, w: lax.conv_general_dilated(x, w, (1, 1), pads, dimension_numbers=names, precision=precision))
+    def names(self, case: "dict[str, Any]") -> "Iterable[str]":
+        """Read what XLA made of a case."""
+        self.compute(case)
+        function, given = self.last
+        return hlo_names(function.lower(*given).compile().as_text())
 
-        def seconds(device: "Any", batch: int) -> float:
-            random = self.numpy.random.RandomState(0)
-            x = self.jax.device_put(jnp.asarray(random.randn(batch, *turned).astype("float32"), dtype=kind), device)
-            w = self.jax.device_put(jnp.asarray(random.randn(*kernel).astype("float32"), dtype=kind), device)
-            return float(self.shared.timed(lambda: once(x, w), lambda last: last.block_until_ready(), work["seconds"])[0])
-
-        return {
-            "seconds": seconds(self.device, work["x"][0]),
-            "cpu_seconds": seconds(self.jax.devices("cpu")[0], work["cpu_batch"]) if work["cpu_batch"] else None,
-        }
-
-
-if __name__ == "__main__":
-    sys.exit("run payload_run.py, which frames this")
+    def seconds(self, work: "dict[str, Any]", batch: int, *, is_cpu: bool) -> float:
+        """Time one convolution."""
+        jnp, lax, precision = self.lib.numpy, self.lib.lax, self.precision(work)
+        device = self.lib.devices("cpu")[0] if is_cpu else self.device
+        pads, names = [(work["padding"],) * 2] * 2, ("NHWC", "HWIO", "NHWC")
+        once = self.lib.jit(lambda x, w: lax.conv_general_dilated(x, w, (1, 1), pads, dimension_numbers=names, precision=precision))
+        random = self.numpy.random.RandomState(0)
+        shapes = ([batch, work["x"][2], work["x"][3], work["x"][1]], [work["w"][2], work["w"][3], work["w"][1], work["w"][0]])
+        kind = getattr(jnp, kind_of(work))
+        x, w = (self.lib.device_put(jnp.asarray(random.randn(*shape).astype("float32"), dtype=kind), device) for shape in shapes)
+        return timed(lambda: once(x, w), lambda last: last.block_until_ready(), work["seconds"])

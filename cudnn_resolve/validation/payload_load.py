@@ -1,67 +1,85 @@
-"""Imports frameworks, lets each open its cuDNN, and tells which libraries the process then holds, from where, in which versions.
+"""Import frameworks, let each open its cuDNN, and tell which libraries the process then holds, from where, in which versions.
 
 Tells, in this order: `step` before whatever may crash; for each framework `imported` and `built`; `opened` (how cuDNN came);
-`cudnn` (its own answers); `libraries` (path to version) at the end. Nothing needs a GPU. Python 3.6 grammar, standard library only.
+`cudnn` (its own answers); `libraries` (path to version); `compiler`. Nothing needs a GPU. Python 3.6, standard library only.
 """
 
 import ctypes
+import glob
 import os
+import re
+import struct
 import sys
 import time
 
+from cudnn_resolve.validation.payload import quietly
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from typing import Any
+
+LIBRARY = re.compile(
+    r"lib(cudnn|cublasLt|cublas|cudart|cufft|curand|cusolver|cusparse|nvrtc|nvJitLink|nccl|cuda|nvidia-ml)(?:[_-][\w.-]*)?\.so(?:\.|$)"
+)
+CUDNN = re.compile(r"libcudnn(?:-[0-9a-f]{6,})?\.so(?:\.|$)")
+"""libcudnn itself: `libcudnn.so.9`, or as a wheel renames it `libcudnn-74a4c495.so.9.1.0`."""
+CHECKS = {
+    8: ["OpsInfer", "OpsTrain", "CnnInfer", "CnnTrain", "AdvInfer", "AdvTrain"],
+    9: ["Graph", "Ops", "Cnn", "Adv"],
+}
+DESCRIPTORS = ["Tensor", "Convolution", "RNN"]
+"""Each is made by another part of cuDNN, which is loaded for it; none needs a GPU."""
+DRIVER = re.compile(r"lib(cuda|cudadebugger|nvcuvid|nvoptix|nvidia-[a-z0-9-]+|(GLX|EGL|vdpau)_nvidia)\.so")
+"""Libraries that only a driver brings."""
+MISSING = re.compile(r"(lib[\w.+-]+\.so[.\d]*): cannot open shared object file")
+COMPILES = "libnvrtc compiles a program"
+ENGINES = ["engines_precompiled", "engines_runtime_compiled", "heuristic"]
+NEIGHBOURS = ("libcublasLt.so.*", "libcublas.so.*", "libnvrtc.so.*")
+"""What cuDNN needs of CUDA."""
 
 
 def run(question: "dict[str, Any]", tell: "Any") -> None:
-    """Tells of all frameworks of the question, one after the other in one process."""
+    """Tell of all frameworks of the question, one after the other in one process, or of one libcudnn alone."""
     for framework in question["frameworks"]:
         load(framework, tell)
     if question.get("library"):
         tell("step", "open {}".format(question["library"]))
-        for neighbour in sys.modules["payload_run"].sibling("payload_cudnn").neighbours(question["library"]):
-            library().quietly(lambda path: ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL), neighbour)
+        for neighbour in neighbours(question["library"]):
+            quietly(ctypes.CDLL, neighbour, ctypes.RTLD_GLOBAL)
         ctypes.CDLL(question["library"])
-    tell("mapped", library().mapped())
+    tell("mapped", mapped())
     for framework in question["frameworks"]:
         planned = framework.get("would_load")
         # Some open cuDNN only once they see a GPU; theirs is then opened as the loader would find it.
-        if planned and not any(library().soname_of(one) == library().soname_of(planned) for one in library().cudnn_paths()):
+        if planned and not any(soname_of(one) == soname_of(planned) for one in cudnn_paths()):
             tell("step", "open {}".format(planned))
             try:
                 ctypes.CDLL(planned)
                 tell("opened", [framework["module"], "by path"])
             except OSError as error:
                 tell("unopened", [framework["module"], str(error)[:1000]])
-    for path in library().cudnn_paths():
-        library().ask_cudnn(path, tell)
-    tell("libraries", {one: library().version_of(one, tell) for one in library().mapped()})
+    for path in cudnn_paths():
+        ask_cudnn(path, tell)
+    tell("libraries", {one: version_of(one, tell) for one in mapped()})
     # Last, for it calls what else may crash: newer ones open the driver's library.
-    for path in library().cudnn_paths()[:1]:
-        library().compile_for(path, tell)
-
-
-def library() -> "Any":
-    """The payload that knows libraries."""
-    return sys.modules["payload_run"].sibling("payload_library")
+    for path in cudnn_paths()[:1]:
+        compile_for(path, tell)
 
 
 def load(framework: "dict[str, Any]", tell: "Any") -> None:
-    """Imports one framework, asks what it was built with, and lets it open cuDNN."""
+    """Import one framework, ask what it was built with, and let it open cuDNN."""
     name = framework["module"]
+    part = sys.modules["cudnn_resolve.validation.payload_" + name].Framework
     tell("step", "import {}".format(name))
     before = time.monotonic()
     module = __import__(name)
     tell("imported", [name, str(getattr(module, "__version__", "")), time.monotonic() - before])
     tell("step", "ask {} what it was built with".format(name))
-    tell("built", [name, library().quietly(BUILT.get(name, nothing), module) or {}])
-    opener = OPENERS.get(name)
-    if opener is None:
-        return
+    tell("built", [name, quietly(part.built, module) or {}])
     tell("step", "{} opens cuDNN".format(name))
     try:
-        how = opener(module, framework)
+        how = part.opens(module, framework)
     except Exception as error:
         tell("unopened", [name, "{}: {}".format(type(error).__name__, str(error)[:1000])])
     else:
@@ -69,176 +87,333 @@ def load(framework: "dict[str, Any]", tell: "Any") -> None:
             tell("opened", [name, how])
 
 
-# --- what a framework was built with: {"cuda": "12.4", "cudnn": "9.1.0"}, a key left out where it does not say ---
+def neighbours(path: str) -> "list[str]":
+    """Libraries of CUDA in wheels beside the one that holds this libcudnn, which a framework has in the process by then."""
+    folder = os.path.join(os.path.dirname(path), "..", "..", "*", "lib")
+    return [found for pattern in NEIGHBOURS for found in sorted(glob.glob(os.path.join(folder, pattern)))]
 
 
-def nothing(_module: "Any") -> "dict[str, Any]":
-    """A framework that says nothing of it."""
-    return {}
+# --- what the process holds ---
 
 
-def torch_built(module: "Any") -> "dict[str, Any]":
-    """PyTorch's own words."""
-    built = {"cuda": module.version.cuda, "device": "cuda" if module.version.cuda else "cpu"}
-    if getattr(module.version, "hip", None):
-        built["device"] = "rocm"
-    compiled = import_named("torch._C").__dict__["_cudnn"].getCompileVersion() if built["cuda"] else None
-    if compiled:
-        built["cudnn"] = library().dotted(compiled)
-    return built
+def mapped() -> "list[str]":
+    """Paths of the CUDA libraries that this process has mapped, links resolved."""
+    found = set()
+    with open("/proc/self/maps", errors="surrogateescape") as lines:
+        for line in lines:
+            path = line.rstrip("\n").split(None, 5)[5:]
+            if path and path[0].startswith("/") and LIBRARY.match(os.path.basename(path[0])):
+                found.add(path[0].encode("utf-8", "backslashreplace").decode("utf-8"))
+    return sorted(found)
 
 
-def tensorflow_built(module: "Any") -> "dict[str, Any]":
-    """TensorFlow's own words; of cuDNN it knows the major only."""
-    info = module.sysconfig.get_build_info()
-    if not info.get("is_cuda_build"):
-        return {"device": "cpu"}
-    return {"device": "cuda", "cuda": info.get("cuda_version"), "cudnn": info.get("cudnn_version")}
+def cudnn_paths() -> "list[str]":
+    """Every libcudnn that the process holds, without its parts."""
+    return [path for path in mapped() if CUDNN.match(os.path.basename(path))]
 
 
-def jax_built(_module: "Any") -> "dict[str, Any]":
-    """JAX's own words, from the module of versions in its CUDA plugin, or in an older jaxlib itself."""
-    versions = jax_versions()
-    if versions is None:
-        return {"device": "cpu"}
-    built = {"device": "cuda"}
-    for key, name in (("cuda", "cuda_runtime_build_version"), ("cudnn", "cudnn_build_version")):
-        number = library().quietly(lambda one, name=name: int(getattr(one, name)()), versions)
-        if number:
-            built[key] = library().cuda_text(number) if key == "cuda" else library().cudnn_text(number)
-    return built
+def soname_of(path: str) -> str:
+    """The major in a file name, `9` for libcudnn.so.9.1.0."""
+    return os.path.basename(path).partition(".so.")[2].partition(".")[0]
 
 
-def jax_versions() -> "Any":
-    """The module of versions; None in a build for the CPU."""
-    for name in ("jax_cuda13_plugin._versions", "jax_cuda12_plugin._versions", "jaxlib.cuda._versions"):
-        module = library().quietly(import_named, name)
-        if module is not None:
-            return module
+def handle_of(path: str) -> "Any":
+    """The library as the process already holds it; nothing is loaded for this."""
+    return ctypes.CDLL(path, mode=getattr(os, "RTLD_NOLOAD", 4) | getattr(os, "RTLD_LAZY", 1))
+
+
+def ask_cudnn(path: str, tell: "Any") -> None:
+    """Tells what cuDNN answers about itself, and makes it load the parts that a first convolution loads."""
+    library = handle_of(path)
+    answer = {"path": path, "checks": {}, "descriptors": {}}  # type: dict[str, Any]
+    tell("step", "cudnnGetVersion()")
+    number = size_of(library, "cudnnGetVersion")
+    answer["version"] = cudnn_text(number) if number else None
+    cuda = size_of(library, "cudnnGetCudartVersion")
+    answer["cuda"] = cuda_text(cuda) if cuda else None
+    tell("cudnn", answer)
+    major = number // 10000 if number and number >= 90000 else (number or 0) // 1000
+    if major == 8 and not has_driver():
+        answer["engines"] = open_parts(path, tell)
+    for part in CHECKS.get(major, []) if not any(answer.get("engines", {}).values()) else []:
+        function = getattr(library, "cudnn{}VersionCheck".format(part), None)
+        if function is not None:
+            tell("mapped", mapped())
+            tell("step", "cudnn{}VersionCheck()".format(part))
+            answer["checks"][part] = int(function())
+    for part in DESCRIPTORS:
+        function = getattr(library, "cudnnCreate{}Descriptor".format(part), None)
+        if function is not None:
+            tell("step", "cudnnCreate{}Descriptor()".format(part))
+            answer["descriptors"][part] = int(function(ctypes.byref(ctypes.c_void_p())))
+    tell("cudnn", answer)
+    if major >= 9:
+        answer["engines"] = open_engines(major, tell)
+    tell("cudnn", answer)
+
+
+def open_engines(major: int, tell: "Any") -> "dict[str, str]":
+    """By name why an engine library, which the first convolution would load, cannot be opened; "" where it can."""
+    graph = next((path for path in mapped() if os.path.basename(path).startswith("libcudnn_graph.so.{}".format(major))), None)
+    if graph is None:
+        return {}
+    names = ["libcudnn_{}.so.{}".format(part, major) for part in ENGINES]
+    return {name: why_closed(name, graph, tell) for name in names}
+
+
+def open_parts(path: str, tell: "Any") -> "dict[str, str]":
+    """By name why a part of cuDNN 8 cannot be opened; "" where it can.
+
+    Without a driver, some releases (8.5, 8.6) end the process when they open a part themselves: its initialization looks for libcuda.so
+    in vain, and cuDNN takes that error for its own. A part that is open already is not initialized again.
+    """
+    names = ["libcudnn_{}.so.8".format(part) for part in ("ops_infer", "ops_train", "cnn_infer", "cnn_train", "adv_infer", "adv_train")]
+    return {name: why_closed(name, path, tell) for name in names if found_in(places_for(path), name)}
+
+
+def has_driver() -> bool:
+    """True where the loader finds the library that every driver brings."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def why_closed(name: str, asker: str, tell: "Any") -> str:
+    """Why a library cannot be opened that another one would look for; "" where it can.
+
+    It is searched for as the loader does it for cuDNN's libraries, whose RUNPATH is their own directory.
+    """
+    places = places_for(asker)
+    path = found_in(places, name)
+    if path is None:
+        return "is in none of {}".format(", ".join(places))
+    tell("step", "open {}".format(name))
+    try:
+        ctypes.CDLL(path)
+    except OSError as error:
+        return (missing_besides(path, set()) if of_driver(error) else None) or str(error)[:1000]
+    return ""
+
+
+def places_for(asker: str, *runpath: str) -> "list[str]":
+    """The directories in which the loader looks for what a library needs, before those of the system."""
+    home = os.path.dirname(asker)
+    entries = [entry.replace("$ORIGIN", home).replace("${ORIGIN}", home) for entry in runpath or ("$ORIGIN",)]
+    return [entry for entry in (*os.environ.get("LD_LIBRARY_PATH", "").split(":"), *entries) if entry]
+
+
+def found_in(places: "list[str]", name: str) -> "str | None":
+    """The first file of that name."""
+    return next((os.path.join(place, name) for place in places if os.path.exists(os.path.join(place, name))), None)
+
+
+def of_driver(error: OSError) -> bool:
+    """True where the loader misses a library that the driver brings."""
+    missing = MISSING.search(str(error))
+    return missing is not None and DRIVER.match(missing.group(1)) is not None
+
+
+def missing_besides(path: str, seen: "set[str]") -> "str | None":
+    """What a library needs and the loader does not find, apart from libraries of the driver: it names only the first that it misses."""
+    seen.add(path)
+    needed, runpath = dynamic_of(path)
+    for name in needed:
+        there = found_in(places_for(path, *runpath), name) or name
+        if DRIVER.match(name) or there in seen:
+            continue
+        try:
+            ctypes.CDLL(there)
+        except OSError as error:
+            why = str(error)[:1000] if not of_driver(error) else missing_besides(there, seen) if os.path.isabs(there) else None
+            if why:
+                return why
     return None
 
 
-def import_named(name: str) -> "Any":
-    """The module of a dotted name."""
-    return __import__(name, fromlist=["_"])
+def dynamic_of(path: str) -> "tuple[list[str], list[str]]":
+    """The names that a library needs (DT_NEEDED) and its RUNPATH, of a 64-bit little-endian ELF file."""
+    with open(path, "rb") as file:
+        head = file.read(64)
+        if head[:6] != b"\x7fELF\x02\x01":
+            return [], []
+        at, size, count = (
+            struct.unpack_from("<Q", head, 32)[0],
+            struct.unpack_from("<H", head, 54)[0],
+            struct.unpack_from("<H", head, 56)[0],
+        )
+        file.seek(at)
+        table = file.read(size * count)
+        # Kind, offset in the file, address and size of each segment.
+        rows = [struct.unpack_from("<I4xQQ8xQ", table, size * index) for index in range(count)]
+        dynamic = next(row for row in rows if row[0] == 2)
+        file.seek(dynamic[1])
+        content = file.read(dynamic[3])
+        tags = [struct.unpack_from("<qQ", content, offset) for offset in range(0, len(content) - 15, 16)]
+        address = next(value for tag, value in tags if tag == 5)
+        length = next(value for tag, value in tags if tag == 10)
+        home = next(row for row in rows if row[0] == 1 and row[2] <= address < row[2] + row[3])
+        file.seek(home[1] + address - home[2])
+        names = file.read(length)
+
+    def texts(*kinds: int) -> "list[str]":
+        return [names[value : names.find(b"\0", value)].decode("utf-8", "replace") for tag, value in tags if tag in kinds]
+
+    return texts(1), [entry for text in texts(15, 29) for entry in text.split(":")]
 
 
-def onnxruntime_built(module: "Any") -> "dict[str, Any]":
-    """ONNX Runtime's own words: whether it has the CUDA provider, and from 1.21 on for which CUDA."""
-    if "CUDAExecutionProvider" not in module.get_available_providers():
-        return {"device": "cpu"}
-    return {"device": "cuda", "cuda": getattr(module, "cuda_version", None) or None}
+def size_of(library: "Any", name: str) -> "int | None":
+    """What a function without arguments returns as a size_t; None where there is no such function."""
+    function = getattr(library, name, None)
+    if function is None:
+        return None
+    function.restype = ctypes.c_size_t
+    return int(function())
 
 
-def cupy_built(module: "Any") -> "dict[str, Any]":
-    """CuPy's own words."""
-    built = {"device": "cuda"}
-    number = library().quietly(lambda one: int(one.cuda.runtime.CUDA_VERSION), module) or library().quietly(
-        lambda one: int(one.cuda.get_build_version()), module
+def version_of(path: str, tell: "Any") -> "str | None":
+    """What a CUDA library says of its version; None where it cannot be asked without a GPU."""
+    kind = LIBRARY.match(os.path.basename(path))
+    asker = ASKERS.get(kind.group(1)) if kind else None
+    if asker is None:
+        return None
+    tell("step", "ask {} for its version".format(os.path.basename(path)))
+    version = quietly(asker, handle_of(path))
+    return str(version) if version else None
+
+
+def by_property(function: str) -> "Any":
+    """An asker of libraries that tell major, minor and patch one by one."""
+
+    def ask(library: "Any") -> str:
+        numbers = []
+        for which in range(3):
+            value = ctypes.c_int(-1)
+            if getattr(library, function)(which, ctypes.byref(value)) != 0:
+                raise ValueError(function)
+            numbers.append(value.value)
+        return dotted(numbers)
+
+    return ask
+
+
+def by_number(function: str, text: "Any") -> "Any":
+    """An asker of libraries that tell one encoded number."""
+
+    def ask(library: "Any") -> str:
+        value = ctypes.c_int(-1)
+        if getattr(library, function)(ctypes.byref(value)) != 0 or value.value <= 0:
+            raise ValueError(function)
+        return str(text(value.value))
+
+    return ask
+
+
+def by_pair(function: str) -> "Any":
+    """An asker of libraries that tell major and minor at once."""
+
+    def ask(library: "Any") -> str:
+        major, minor = ctypes.c_int(-1), ctypes.c_int(-1)
+        if getattr(library, function)(ctypes.byref(major), ctypes.byref(minor)) != 0:
+            raise ValueError(function)
+        return dotted([major.value, minor.value])
+
+    return ask
+
+
+def nccl_text(number: int) -> str:
+    """The version behind NCCL's number: 2708 is 2.7.8, 22105 is 2.21.5."""
+    return dotted(
+        [number // 10000, number % 10000 // 100, number % 100] if number >= 10000 else [number // 1000, number % 1000 // 100, number % 100]
     )
-    if number:
-        built["cuda"] = library().cuda_text(number)
-    cudnn = library().quietly(lambda one: int(one.cuda.cudnn.get_build_version()), module)
-    if cudnn and cudnn > 0:
-        built["cudnn"] = library().cudnn_text(cudnn)
-    return built
 
 
-def paddle_built(module: "Any") -> "dict[str, Any]":
-    """PaddlePaddle's own words."""
-    if not module.is_compiled_with_cuda():
-        return {"device": "cpu"}
-    return {"device": "cuda", "cuda": str(module.version.cuda()), "cudnn": str(module.version.cudnn())}
+def cuda_text(number: int) -> str:
+    """The version behind CUDA's number: 12040 is 12.4."""
+    return dotted([number // 1000, number % 1000 // 10])
 
 
-def mxnet_built(module: "Any") -> "dict[str, Any]":
-    """MXNet's own words."""
-    return {"device": "cuda" if module.runtime.Features().is_enabled("CUDA") else "cpu"}
+def cudnn_text(number: int) -> str:
+    """The version behind cuDNN's number: 90100 is 9.1.0, 8904 is 8.9.4."""
+    return dotted(
+        [number // 10000, number % 10000 // 100, number % 100] if number >= 90000 else [number // 1000, number % 1000 // 100, number % 100]
+    )
 
 
-BUILT = {
-    "torch": torch_built,
-    "tensorflow": tensorflow_built,
-    "jax": jax_built,
-    "onnxruntime": onnxruntime_built,
-    "cupy": cupy_built,
-    "paddle": paddle_built,
-    "mxnet": mxnet_built,
+def dotted(numbers: "Any") -> str:
+    """`9.1.0` from (9, 1, 0)."""
+    return ".".join(str(int(number)) for number in numbers)
+
+
+ASKERS = {
+    "cublas": by_property("cublasGetProperty"),
+    "cudart": by_number("cudaRuntimeGetVersion", cuda_text),
+    "cufft": by_property("cufftGetProperty"),
+    "curand": by_property("curandGetProperty"),
+    "cusolver": by_property("cusolverGetProperty"),
+    "cusparse": by_property("cusparseGetProperty"),
+    "nvrtc": by_pair("nvrtcVersion"),
+    "nvJitLink": by_pair("nvJitLinkVersion"),
+    "nccl": by_number("ncclGetVersion", nccl_text),
 }
 
 
-# --- how a framework is brought to open its cuDNN without a GPU; what comes back says how, None where it did not ---
+# --- libnvrtc, the compiler that cuDNN's engines call at a first convolution ---
+
+NAMES = {11: ("libnvrtc.so.11.2", "libnvrtc.so.11.1", "libnvrtc.so.11.0")}
+"""Those of CUDA 11, whose names did not change with its releases; of a later CUDA the major alone stands behind the dot."""
+PROGRAM = b'extern "C" __global__ void one(float *x) { x[0] = 1.0f; }'
 
 
-def torch_opens(module: "Any", _framework: "dict[str, Any]") -> "str | None":
-    """PyTorch's comparison of the loaded release with its own, which it makes before the first convolution."""
-    return "torch.backends.cudnn.version()" if module.backends.cudnn.version() else None
+def compile_for(path: str, tell: "Any") -> None:
+    """Tells whether libnvrtc compiles, of the CUDA that this cuDNN was built with; up to 7 it calls none."""
+    library = handle_of(path)
+    number, cuda = size_of(library, "cudnnGetVersion"), size_of(library, "cudnnGetCudartVersion")
+    if number and cuda and number >= 8000:
+        tell("step", COMPILES)
+        tell("compiler", ask_compiler(cuda // 1000, path, mapped()))
+        tell("libraries", {one: version_of(one, tell) for one in mapped()})
 
 
-def tensorflow_opens(module: "Any", framework: "dict[str, Any]") -> "str | None":
-    """TensorFlow opens cuDNN by name from its own library once it sees a GPU: here it does so for another reason."""
-    name = framework.get("soname")
-    if not name:
-        return None
-    before = set(library().mapped())
-    try:
-        module.load_op_library(name)
-    except Exception:
-        if set(library().mapped()) == before:
-            raise
-    return "TensorFlow's own loader"
+def ask_compiler(cuda: int, cudnn: str, mapped: "Sequence[str]") -> "dict[str, Any]":
+    """How libnvrtc of that major of CUDA came for a cuDNN in that file, `why` it did not, and the `status` of a compilation."""
+    names = NAMES.get(cuda, ("libnvrtc.so.{}".format(cuda),))
+    found = {"name": names[0], "how": "", "path": "", "why": "it is nowhere that the loader looks", "status": None}  # type: dict[str, Any]
+    for how, path in places(names, cudnn, mapped):
+        try:
+            library = ctypes.CDLL(path)
+        except OSError as error:
+            found["why"] = str(error)[:500]
+            continue
+        found.update(how=how, path=path, why="", status=compiled(library))
+        break
+    return found
 
 
-def jax_opens(_module: "Any", framework: "dict[str, Any]") -> "str | None":
-    """JAX's plugin opens NVIDIA's wheels by path when it starts; its module of versions asks the library that came."""
-    if framework.get("plugin"):
-        plugin = import_named("jax_plugins." + framework["plugin"])
-        preload = getattr(plugin, "_load_nvidia_libraries", None) or getattr(plugin, "_load", None)
-        if preload is not None:
-            library().quietly(lambda _one: preload(), None)
-    versions = jax_versions()
-    if versions is None:
-        return None
-    versions.cudnn_get_version()
-    return "cudnn_get_version() of its plugin"
+def places(names: "Sequence[str]", cudnn: str, mapped: "Sequence[str]") -> "Iterator[tuple[str, str]]":
+    """Where libnvrtc is looked for: in the process; as the loader does it for cuDNN, whose wheels name two folders; in other wheels."""
+    for path in mapped:
+        if os.path.basename(path) in names or os.path.basename(path).startswith(tuple(name + "." for name in names)):
+            yield "loaded", path
+    home = os.path.dirname(cudnn)
+    led = [entry for entry in os.environ.get("LD_LIBRARY_PATH", "").split(":") if entry]
+    for place in (*led, home, os.path.join(home, "..", "..", "nvrtc", "lib")):
+        for name in names:
+            if os.path.exists(os.path.join(place, name)):
+                yield "found", os.path.join(place, name)
+    for name in names:
+        yield "found", name
+    for name in names:
+        for path in sorted(glob.glob(os.path.join(glob.escape(home), "..", "..", "*", "lib", name))):
+            yield "wheel", path
 
 
-def onnxruntime_opens(module: "Any", _framework: "dict[str, Any]") -> "str | None":
-    """ONNX Runtime's CUDA provider is a library that needs cuDNN; loaded as a session would load it."""
-    folder = os.path.join(os.path.dirname(module.__file__), "capi")
-    provider = os.path.join(folder, "libonnxruntime_providers_cuda.so")
-    if not os.path.exists(provider):
-        return None
-    # The provider itself cannot be opened outside of a session, and a session without a driver ends the process. It names no
-    # directories: what it needs is searched for as any name is.
-    needed = [name for name in library().dynamic_of(provider)[0] if library().LIBRARY.match(name)]
-    try:
-        for name in needed:
-            ctypes.CDLL(name)
-    except OSError:
-        if not hasattr(module, "preload_dlls"):
-            raise
-        module.preload_dlls()
-        for name in needed:
-            ctypes.CDLL(name)
-        return "onnxruntime.preload_dlls()"
-    return "what its CUDA provider needs"
-
-
-def cupy_opens(_module: "Any", _framework: "dict[str, Any]") -> "str | None":
-    """CuPy's binding of cuDNN is linked against it."""
-    import_named("cupy_backends.cuda.libs.cudnn")
-    return "its binding of cuDNN"
-
-
-OPENERS = {
-    "torch": torch_opens,
-    "tensorflow": tensorflow_opens,
-    "jax": jax_opens,
-    "onnxruntime": onnxruntime_opens,
-    "cupy": cupy_opens,
-}
-
-
-if __name__ == "__main__":
-    sys.exit("run payload_run.py, which frames this")
+def compiled(library: "Any") -> int:
+    """The status of a compilation; 0 where it is done. For this it loads its built-in functions, which are another library."""
+    program = ctypes.c_void_p()
+    status = int(library.nvrtcCreateProgram(ctypes.byref(program), PROGRAM, b"one.cu", ctypes.c_int(0), None, None))
+    if status == 0:
+        status = int(library.nvrtcCompileProgram(program, ctypes.c_int(0), None))
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+    return status

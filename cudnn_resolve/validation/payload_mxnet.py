@@ -1,58 +1,54 @@
-"""Computes the cases with MXNet. Python 3.6 grammar, standard library only."""
+"""MXNet: what it was built with, and how it computes. Python 3.6, standard library only."""
 
+import os
 import sys
+import tempfile
+
+from cudnn_resolve.validation.payload_framework import Framework as Base
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
 
-def run(question: "dict[str, Any]", tell: "Any") -> None:
-    """Tells of each case what MXNet computes on the device of the question."""
-    shared = sys.modules["payload_run"].sibling("payload_case")
-    tell("step", "import mxnet")
-    mxnet = __import__(question["module"])
-    bench = Bench(mxnet, __import__(question["numpy"]), question["device"], shared)
-    tell("step", "mxnet opens the {}".format("CPU" if question["device"] == "cpu" else "GPU"))
-    mxnet.nd.zeros((1,), ctx=bench.device).wait_to_read()
-    tell("ready")
-    with bench.device:
-        shared.go_through(question, tell, bench.compute, bench.witness)
-
-
-class Bench:
+class Framework(Base):
     """MXNet on one device."""
 
-    def __init__(self, mxnet: "Any", numpy: "Any", device: str, shared: "Any") -> None:
-        self.mxnet, self.numpy, self.shared = mxnet, numpy, shared
-        self.is_cpu = device == "cpu"
-        self.device = mxnet.cpu(0) if self.is_cpu else mxnet.gpu(0)
+    TITLE = WITNESS = "MXNet"
+    WITHOUT = ("bfloat16", "tf32")
 
-    def compute(self, case: "dict[str, Any]") -> "dict[str, Any]":
-        """The tensors of one case."""
-        if case["type"] in ("bfloat16", "tf32"):
-            raise self.shared.Unsupported("MXNet has no {} that one could ask for".format(case["type"]))
+    @classmethod
+    def built(cls, module: "Any") -> "dict[str, Any]":
+        """Ask its list of features."""
+        return {"device": "cuda" if module.runtime.Features().is_enabled("CUDA") else "cpu"}
+
+    def open(self) -> None:
+        """Put a tensor on the device."""
+        self.device = self.lib.cpu(0) if self.is_cpu else self.lib.gpu(0)
+        self.lib.nd.zeros((1,), ctx=self.device).wait_to_read()
+
+    def scope(self) -> "Any":
+        """The device."""
+        return self.device
+
+    def refusal(self, case: "dict[str, Any]") -> str:
+        """Say what MXNet has not."""
         if case["type"] == "float16" and self.is_cpu:
-            raise self.shared.Unsupported("MXNet computes float16 on GPUs")
-        if case["kind"] == "convolution" and case["layout"] != "nchw":
-            raise self.shared.Unsupported("MXNet's own layout has the channels first")
-        if case["kind"] == "matmul":
-            return {"y": self.listed(self.mxnet.nd.dot(self.tensor(case, "x"), self.tensor(case, "w")))}
-        return self.lstm(case) if case["kind"] == "lstm" else self.convolution(case)
+            return "MXNet computes float16 on GPUs"
+        return "MXNet's own layout has the channels first" if case["kind"] == "convolution" and case["layout"] != "nchw" else ""
 
-    def witness(self, case: "dict[str, Any]") -> "dict[str, Any]":
-        """What MXNet says of who computed a case."""
-        witness = sys.modules["payload_run"].sibling("payload_witness")
-        return witness.answer("MXNet", witness.mxnet_names(self.mxnet, lambda: self.compute(case)))  # type: ignore[no-any-return]
+    def tensor(self, case: "dict[str, Any]", name: str, _order: "Sequence[int] | None" = None) -> "Any":
+        """Put a tensor on the device."""
+        return self.lib.nd.array(self.array(case, name), ctx=self.device, dtype=case["type"])
 
-    def tensor(self, case: "dict[str, Any]", name: str) -> "Any":
-        """One of the given tensors."""
-        array = self.numpy.array(case[name], dtype="float32").reshape(case["shapes"][name])
-        return self.mxnet.nd.array(array, ctx=self.device, dtype=case["type"])
+    def fetch(self, tensor: "Any") -> "Any":
+        """Bring a tensor back."""
+        return tensor.asnumpy()
 
-    def listed(self, tensor: "Any") -> "list[float]":
-        """The elements of a tensor."""
-        return self.shared.flat(tensor.asnumpy())  # type: ignore[no-any-return]
+    def matmul(self, case: "dict[str, Any]") -> "dict[str, Any]":
+        """A product of matrices."""
+        return {"y": self.listed(self.lib.nd.dot(self.tensor(case, "x"), self.tensor(case, "w")))}
 
     def convolution(self, case: "dict[str, Any]") -> "dict[str, Any]":
         """A convolution and its gradients."""
@@ -60,20 +56,45 @@ class Bench:
         x.attach_grad()
         w.attach_grad()
         words = {"kernel": case["kernel"], "stride": case["stride"], "pad": case["padding"], "dilate": case["dilation"]}
-        operation = self.mxnet.nd.Deconvolution if case["transposed"] else self.mxnet.nd.Convolution
-        with self.mxnet.autograd.record():
+        operation = self.lib.nd.Deconvolution if case["transposed"] else self.lib.nd.Convolution
+        with self.lib.autograd.record():
             y = operation(x, w, no_bias=True, num_filter=case["filters"], num_group=case["groups"], **words)
         y.backward(dy)
         return {"y": self.listed(y), "dx": self.listed(x.grad), "dw": self.listed(w.grad)}
 
     def lstm(self, case: "dict[str, Any]") -> "dict[str, Any]":
         """A recurrent layer, forward."""
-        nd, width = self.mxnet.nd, case["filters"]
+        nd, width = self.lib.nd, case["filters"]
         parts = [self.tensor(case, name).reshape((-1,)) for name in ("w", "h", "b")] + [nd.zeros((4 * width,), ctx=self.device)]
         zero = nd.zeros((1, case["batch"], width), ctx=self.device)
         y = nd.RNN(self.tensor(case, "x"), nd.concat(*parts, dim=0), zero, zero, state_size=width, num_layers=1, mode="lstm")
         return {"y": self.listed(y)}
 
+    def names(self, case: "dict[str, Any]") -> "Iterable[str]":
+        """Ask what MXNet 1 was built with: its convolutions are cuDNN's then, and it warns of each that is not.
 
-if __name__ == "__main__":
-    sys.exit("run payload_run.py, which frames this")
+        Source: src/operator/nn/convolution.cu of MXNet 1.9.1.
+        """
+        if not self.lib.runtime.Features().is_enabled("CUDNN"):
+            return ["MXNet: built without cuDNN"]
+        warned = [line for line in printed_by(lambda: self.compute(case)).splitlines() if "not supported by cudnn" in line]
+        if warned:
+            return ["MXNet: " + line.rpartition("] ")[2].rpartition(": ")[2] for line in warned]
+        return ["MXNet: built with cuDNN, and no warning that it was not used"] if str(self.lib.__version__).startswith("1.") else []
+
+
+def printed_by(once: "Callable[[], Any]") -> str:
+    """What libraries print to standard error meanwhile; it is printed there afterwards all the same."""
+    with tempfile.TemporaryFile() as file:
+        sys.stderr.flush()
+        kept = os.dup(2)
+        try:
+            os.dup2(file.fileno(), 2)
+            once()
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            file.seek(0)
+            content = file.read(1 << 20)
+            os.write(2, content)
+    return content.decode("utf-8", "replace")

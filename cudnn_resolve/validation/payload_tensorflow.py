@@ -1,105 +1,97 @@
-"""Computes the cases with TensorFlow 2. Python 3.6 grammar, standard library only."""
+"""TensorFlow 2: what it was built with, how it opens cuDNN, and how it computes. Python 3.6, standard library only."""
 
+import glob
 import os
-import sys
+import re
+import shutil
+import tempfile
+
+from cudnn_resolve.validation.payload import MOST_BYTES, Unsupported, timed
+from cudnn_resolve.validation.payload_framework import Framework as Base
+from cudnn_resolve.validation.payload_framework import kind_of, order_of, version_tuple
+from cudnn_resolve.validation.payload_load import mapped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
 FORMATS = {(1, "nchw"): "NCW", (2, "nchw"): "NCHW", (3, "nchw"): "NCDHW", (1, "nhwc"): "NWC", (2, "nhwc"): "NHWC", (3, "nhwc"): "NDHWC"}
-ONLY_GPU = (
-    "only supports the NHWC",
-    "only supports NHWC",
-    "Depthwise convolution on CPU is only supported for NHWC",
-    "not yet support dilation",
-    "not supported on CPU",
-    "only supports channel-last",
-    "DataFormat",
-    "data format",
-    "Fused conv implementation does not support grouped",
-    "No OpKernel was registered",
-    "Could not find device for node",
-    "Conv3DBackpropInputOpV2",
-)
-"""What TensorFlow says of what it computes on GPUs only."""
+PRINTABLE = re.compile(rb"[\x20-\x7e]{4,2000}")
 
 
-def run(question: "dict[str, Any]", tell: "Any") -> None:
-    """Tells of each case what TensorFlow computes on the device of the question."""
-    shared = sys.modules["payload_run"].sibling("payload_case")
-    if question["device"] == "cpu":
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    tell("step", "import tensorflow")
-    tensorflow = __import__(question["module"])
-    if shared.version_tuple(tensorflow.__version__) < (2,):
-        raise RuntimeError("TensorFlow {} cannot be tested: its graphs are of another kind".format(tensorflow.__version__))
-    if question["device"] != "cpu":
-        tell("step", "tensorflow opens the GPU")
-        if not tensorflow.config.list_physical_devices("GPU"):
-            raise RuntimeError("TensorFlow sees no GPU: {}".format(tensorflow.sysconfig.get_build_info()))
-    bench = Bench(tensorflow, __import__(question["numpy"]), question["device"], shared)
-    tell("ready")
-    with tensorflow.device(bench.device):
-        if question.get("speed"):
-            shared.go_through_work(question, tell, bench.speed)
-            return
-        shared.go_through(question, tell, bench.compute, bench.witness)
-
-
-class Bench:
+class Framework(Base):
     """TensorFlow on one device."""
 
-    def __init__(self, tensorflow: "Any", numpy: "Any", device: str, shared: "Any") -> None:
-        self.tf, self.numpy, self.shared = tensorflow, numpy, shared
-        self.device = "/CPU:0" if device == "cpu" else "/GPU:0"
+    WITNESS = "TensorFlow's profiler"
+    ONLY_GPU = (
+        *("only supports the NHWC", "only supports NHWC", "Depthwise convolution on CPU is only supported for NHWC"),
+        *("not yet support dilation", "not supported on CPU", "only supports channel-last", "DataFormat", "data format"),
+        *("Fused conv implementation does not support grouped", "No OpKernel was registered", "Could not find device for node"),
+        "Conv3DBackpropInputOpV2",
+    )
 
-    def compute(self, case: "dict[str, Any]") -> "dict[str, Any]":
-        """The tensors of one case."""
-        self.allow_tf32(case["type"])
+    @classmethod
+    def built(cls, module: "Any") -> "dict[str, Any]":
+        """Ask it; of cuDNN it knows the major only."""
+        info = module.sysconfig.get_build_info()
+        if not info.get("is_cuda_build"):
+            return {"device": "cpu"}
+        return {"device": "cuda", "cuda": info.get("cuda_version"), "cudnn": info.get("cudnn_version")}
+
+    @classmethod
+    def opens(cls, module: "Any", framework: "dict[str, Any]") -> "str | None":
+        """Have it open cuDNN by name from its own library, as it does once it sees a GPU."""
+        name = framework.get("soname")
+        if not name:
+            return None
+        before = set(mapped())
         try:
-            if case["kind"] == "matmul":
-                return {"y": self.listed(self.tf.matmul(self.tensor(case, "x"), self.tensor(case, "w")))}
-            return self.lstm(case) if case["kind"] == "lstm" else self.convolution(case)
-        except Exception as error:
-            if self.device == "/CPU:0" and any(words in str(error) for words in ONLY_GPU):
-                raise self.shared.Unsupported("on the CPU: {}".format(str(error)[:200])) from error
-            raise
+            module.load_op_library(name)
+        except Exception:
+            if set(mapped()) == before:
+                raise
+        return "TensorFlow's own loader"
 
-    def witness(self, case: "dict[str, Any]") -> "dict[str, Any]":
-        """What TensorFlow's profiler sees of a case."""
-        witness = sys.modules["payload_run"].sibling("payload_witness")
-        return witness.answer("TensorFlow's profiler", witness.tensorflow_names(self.tf, lambda: self.compute(case)))  # type: ignore[no-any-return]
+    def prepare(self) -> None:
+        """Hide all GPUs where none is wanted."""
+        if self.is_cpu:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
-    def allow_tf32(self, kind: str) -> None:
-        """Whether the card may round the factors of products of single precision."""
-        switch = getattr(self.tf.config.experimental, "enable_tensor_float_32_execution", None)
+    def open(self) -> None:
+        """Look for a GPU."""
+        if version_tuple(self.lib.__version__) < (2,):
+            raise RuntimeError("TensorFlow {} cannot be tested: its graphs are of another kind".format(self.lib.__version__))
+        if not self.is_cpu and not self.lib.config.list_physical_devices("GPU"):
+            raise RuntimeError("TensorFlow sees no GPU: {}".format(self.lib.sysconfig.get_build_info()))
+
+    def scope(self) -> "Any":
+        """The device."""
+        return self.lib.device("/CPU:0" if self.is_cpu else "/GPU:0")
+
+    def allow(self, case: "dict[str, Any]") -> None:
+        """Switch TF32 on or off."""
+        switch = getattr(self.lib.config.experimental, "enable_tensor_float_32_execution", None)
         if switch is not None:
-            switch(kind == "tf32")
-        elif kind == "tf32":
-            raise self.shared.Unsupported("this TensorFlow knows nothing of TF32")
+            switch(case["type"] == "tf32")
+        elif case["type"] == "tf32":
+            raise Unsupported("this TensorFlow knows nothing of TF32")
 
-    def tensor(self, case: "dict[str, Any]", name: str, order: "Any" = None) -> "Any":
-        """One of the given tensors, its axes in the given order."""
-        kind = {"tf32": "float32"}.get(case["type"], case["type"])
-        array = self.numpy.array(case[name], dtype="float64").reshape(case["shapes"][name])
-        if order is not None:
-            array = array.transpose(order)
-        return self.tf.cast(self.tf.constant(array.astype("float32")), getattr(self.tf, kind))
+    def tensor(self, case: "dict[str, Any]", name: str, order: "Sequence[int] | None" = None) -> "Any":
+        """Put a tensor on the device."""
+        return self.lib.cast(self.lib.constant(self.array(case, name, order)), getattr(self.lib, kind_of(case)))
 
-    def listed(self, tensor: "Any", order: "Any" = None) -> "list[float]":
-        """The elements of a tensor, its axes in the given order."""
-        array = self.tf.cast(tensor, self.tf.float64).numpy()
-        return self.shared.flat(array if order is None else array.transpose(order))  # type: ignore[no-any-return]
+    def fetch(self, tensor: "Any") -> "Any":
+        """Bring a tensor back."""
+        return self.lib.cast(tensor, self.lib.float64).numpy()
 
     def convolution(self, case: "dict[str, Any]") -> "dict[str, Any]":
         """A convolution and its gradients. Weights have the taps first, then input and output channels."""
-        rank, layout = len(case["size"]), case["layout"]
-        there, back = self.shared.order_of(rank + 2, layout)
+        rank = len(case["size"])
+        there, back = order_of(rank + 2, case["layout"])
         weights = [*range(2, rank + 2), 1, 0]
-        x, dy = self.tensor(case, "x", there), self.tensor(case, "dy", there)
-        w = self.tensor(case, "w", weights)
-        with self.tf.GradientTape() as tape:
+        x, w, dy = self.tensor(case, "x", there), self.tensor(case, "w", weights), self.tensor(case, "dy", there)
+        with self.lib.GradientTape() as tape:
             tape.watch([x, w])
             y = self.transposed(case, x, w) if case["transposed"] else self.forward(case, x, w)
         dx, dw = tape.gradient(y, [x, w], output_gradients=dy)
@@ -112,62 +104,65 @@ class Bench:
 
     def forward(self, case: "dict[str, Any]", x: "Any", w: "Any") -> "Any":
         """A convolution; the padding is laid round the input first."""
-        rank, layout = len(case["size"]), case["layout"]
-        x = self.tf.pad(x, self.spaced(layout, [[pad, pad] for pad in case["padding"]], [0, 0]))
+        tf, rank, layout = self.lib, len(case["size"]), case["layout"]
+        x = tf.pad(x, self.spaced(layout, [[pad, pad] for pad in case["padding"]], [0, 0]))
         words = {"padding": "VALID", "data_format": FORMATS[rank, layout]}
-        if case["groups"] == case["channels"] and rank == 2:
-            shape = [*case["kernel"], case["channels"], case["filters"] // case["channels"]]
-            # The filters of one channel stand together, as they do in PyTorch.
-            kernel = self.tf.reshape(w, shape)
-            strides = self.spaced(layout, case["stride"], 1)
-            return self.tf.nn.depthwise_conv2d(x, kernel, strides=strides, dilations=case["dilation"], **words)
-        name = "conv{}d".format(rank)
         if rank == 1:
-            return self.tf.nn.conv1d(x, w, stride=case["stride"][0], dilations=case["dilation"][0], **words)
-        strides, steps = self.spaced(layout, case["stride"], 1), self.spaced(layout, case["dilation"], 1)
-        return getattr(self.tf.nn, name)(x, w, strides=strides, dilations=steps, **words)
+            return tf.nn.conv1d(x, w, stride=case["stride"][0], dilations=case["dilation"][0], **words)
+        strides = self.spaced(layout, case["stride"], 1)
+        if case["groups"] == case["channels"] and rank == 2:
+            # The filters of one channel stand together, as they do in PyTorch.
+            kernel = tf.reshape(w, [*case["kernel"], case["channels"], case["filters"] // case["channels"]])
+            return tf.nn.depthwise_conv2d(x, kernel, strides=strides, dilations=case["dilation"], **words)
+        steps = self.spaced(layout, case["dilation"], 1)
+        return getattr(tf.nn, "conv{}d".format(rank))(x, w, strides=strides, dilations=steps, **words)
 
     def transposed(self, case: "dict[str, Any]", x: "Any", w: "Any") -> "Any":
         """A transposed convolution, whose padding is cut off the output."""
-        layout, pads = case["layout"], case["padding"]
-        whole = [size + 2 * pad for size, pad in zip(case["shapes"]["y"][2:], pads)]
-        shape = [case["batch"], case["filters"], *whole] if layout == "nchw" else [case["batch"], *whole, case["filters"]]
+        layout, pads, out = case["layout"], case["padding"], case["shapes"]["y"]
+
+        def shape(space: "Sequence[int]") -> "list[int]":
+            return [out[0], out[1], *space] if layout == "nchw" else [out[0], *space, out[1]]
+
+        whole = shape([size + 2 * pad for size, pad in zip(out[2:], pads)])
         strides = self.spaced(layout, case["stride"], 1)
-        y = self.tf.nn.conv2d_transpose(x, w, shape, strides, padding="VALID", data_format=FORMATS[2, layout])
-        begin = self.spaced(layout, pads, 0)
-        size = [case["batch"], *case["shapes"]["y"][1:]] if layout == "nchw" else [case["batch"], *case["shapes"]["y"][2:], case["filters"]]
-        return self.tf.slice(y, begin, size)
+        y = self.lib.nn.conv2d_transpose(x, w, whole, strides, padding="VALID", data_format=FORMATS[2, layout])
+        return self.lib.slice(y, self.spaced(layout, pads, 0), shape(out[2:]))
 
     def lstm(self, case: "dict[str, Any]") -> "dict[str, Any]":
         """A recurrent layer as Keras makes it, which takes cuDNN's where it can."""
-        layer = self.tf.keras.layers.LSTM(case["filters"], return_sequences=True)
+        layer = self.lib.keras.layers.LSTM(case["filters"], return_sequences=True)
         x = self.tensor(case, "x", (1, 0, 2))
         layer.build(x.shape)
-        arrays = [self.numpy.array(case[name], dtype="float32").reshape(case["shapes"][name]) for name in ("w", "h", "b")]
-        layer.set_weights([arrays[0].T, arrays[1].T, arrays[2]])
+        w, h, b = (self.array(case, name) for name in ("w", "h", "b"))
+        layer.set_weights([w.T, h.T, b])
         return {"y": self.listed(layer(x), (1, 0, 2))}
 
-    def speed(self, work: "dict[str, Any]") -> "dict[str, Any]":
-        """Seconds of one convolution on the device and of a part of it on the CPU."""
-        tf = self.tf
-        self.allow_tf32(work["type"])
-        kind = getattr(tf, {"tf32": "float32"}.get(work["type"], work["type"]))
-        turned, pad = [work["x"][2], work["x"][3], work["x"][1]], work["padding"]
+    def names(self, case: "dict[str, Any]") -> "Iterable[str]":
+        """Read the texts in what TensorFlow's profiler writes of operations and kernels."""
+        folder = tempfile.mkdtemp(prefix="cudnn-resolve-")
+        try:
+            self.lib.profiler.experimental.start(folder)
+            try:
+                self.compute(case)
+            finally:
+                self.lib.profiler.experimental.stop()
+            names = set()  # type: set[str]
+            for path in glob.glob(os.path.join(glob.escape(folder), "**", "*.xplane.pb"), recursive=True):
+                with open(path, "rb") as file:
+                    names.update(found.decode("ascii") for found in PRINTABLE.findall(file.read(MOST_BYTES)))
+            return sorted(names)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def seconds(self, work: "dict[str, Any]", batch: int, *, is_cpu: bool) -> float:
+        """Time one convolution."""
+        tf, kind = self.lib, getattr(self.lib, kind_of(work))
+        turned, pad = [work["x"][2], work["x"][3], work["x"][1]], [work["padding"]] * 2
         kernel = [work["w"][2], work["w"][3], work["w"][1], work["w"][0]]
-        pads = [[0, 0], [pad, pad], [pad, pad], [0, 0]]
-
-        def seconds(device: str, batch: int) -> float:
-            with tf.device(device):
-                x = tf.cast(tf.random.normal([batch, *turned]), kind)
-                w = tf.cast(tf.random.normal(kernel), kind)
-                once = tf.function(lambda: tf.nn.conv2d(x, w, strides=1, padding=pads)[:, 0, 0, 0])
-                return float(self.shared.timed(once, lambda last: last.numpy(), work["seconds"])[0])
-
-        return {
-            "seconds": seconds(self.device, work["x"][0]),
-            "cpu_seconds": seconds("/CPU:0", work["cpu_batch"]) if work["cpu_batch"] else None,
-        }
-
-
-if __name__ == "__main__":
-    sys.exit("run payload_run.py, which frames this")
+        with tf.device("/CPU:0" if is_cpu else "/GPU:0"):
+            x = tf.cast(tf.random.normal([batch, *turned]), kind)
+            w = tf.cast(tf.random.normal(kernel), kind)
+            pads = [[0, 0], pad, pad, [0, 0]]
+            once = tf.function(lambda: tf.nn.conv2d(x, w, strides=1, padding=pads)[:, 0, 0, 0], autograph=False)
+            return timed(once, lambda last: last.numpy(), work["seconds"])

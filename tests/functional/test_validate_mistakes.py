@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from cudnn_resolve.validation import payload_run
+from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.validation import child
 from cudnn_resolve.validation.case import CLASSES, Case, bare_cases
 from tests.native.convolution import GPU, computing_cudnn, working_libcuda
 
-PAYLOADS = Path(payload_run.__file__).parent
 DOUBLE = next(case for case in bare_cases() if case.type == "float64")
 PLAIN, GROUPED = CLASSES[1], next(case for case in CLASSES if case.name == "conv2d-grouped")
 
@@ -27,16 +26,12 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def told_by(payload: str, libraries: Path, tmp_path: Path, case: Case) -> str:
-    """What a child says of one case, whose payload has that text."""
-    for name in ("payload_run.py", "payload_case.py", "payload_log.py"):
-        (tmp_path / name).write_text((PAYLOADS / name).read_text("utf-8"), "utf-8")
-    (tmp_path / "payload_cudnn.py").write_text(payload, "utf-8")
+def told_by(libraries: Path, case: Case) -> str:
+    """What a child says of one case."""
     question = {"payload": "payload_cudnn", "library": str(libraries / "libcudnn.so.9"), "log": True, "cases": [case.question]}
     env = {"LD_LIBRARY_PATH": str(libraries), "STANDIN_GPUS": GPU}
-    argv = [sys.executable, "-S", str(tmp_path / "payload_run.py")]
-    done = subprocess.run(argv, input=json.dumps(question), env=env, capture_output=True, text=True, check=False, timeout=60)
-    return done.stdout
+    told = child.run_payload(LinuxHost(), sys.executable, question, env=env, seconds=60)
+    return json.dumps([told.events, told.failure])
 
 
 @pytest.mark.parametrize(
@@ -59,8 +54,11 @@ def told_by(payload: str, libraries: Path, tmp_path: Path, case: Case) -> str:
         ('"cudnnConvolution{}".format(_direction)] = "p', '"cudnnConvolution{}".format(_direction)] = "pp', PLAIN, "TypeError"),
     ],
 )  # fmt: skip
-def test_a_mistake_in_what_cudnn_is_given_is_told(libraries: Path, tmp_path: Path, right: str, wrong: str, case: Case, words: str) -> None:
-    payload = (PAYLOADS / "payload_cudnn.py").read_text("utf-8")
-    assert payload.count(right) == 1 or not right
+def test_a_mistake_in_what_cudnn_is_given_is_told(
+    libraries: Path, monkeypatch: pytest.MonkeyPatch, right: str, wrong: str, case: Case, words: str
+) -> None:
+    texts = {part: child.source(part) for part in ("payload", "payload_card", "payload_load", "payload_cudnn")}
+    assert sum(text.count(right) for text in texts.values()) == 1 or not right
+    monkeypatch.setattr(child, "source", lambda part: texts[part].replace(right, wrong) if right else texts[part])
 
-    assert words in told_by(payload.replace(right, wrong, 1), libraries, tmp_path, case)
+    assert words in told_by(libraries, case)

@@ -8,6 +8,7 @@ from pathlib import Path
 from cudnn_resolve.facts.model import CudnnCopy, Facts, InstalledFramework, Loader
 from cudnn_resolve.host.port import CommandResult
 from cudnn_resolve.validation.child import Told, run_payload
+from cudnn_resolve.validation.payload import MARK
 from cudnn_resolve.validation.subject import Subject
 from tests.fake_host import FakeHost
 
@@ -30,7 +31,7 @@ def recorded(name: str) -> Told:
 
 def telling(*events: tuple[str, object], stderr: str = "", end: bool = True) -> Told:
     """A child that told these things and came to its end."""
-    lines = [f"cudnn-resolve-answer {json.dumps(list(event))}" for event in (*events, *([("end", None)] if end else []))]
+    lines = [MARK + json.dumps(list(event)) for event in (*events, *([("end", None)] if end else []))]
     return answered(CommandResult(returncode=0, stdout="\n".join(lines), stderr=stderr))
 
 

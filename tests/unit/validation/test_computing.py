@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import Facts, Gpu, InstalledFramework, Packages, WouldLoad
 from cudnn_resolve.host.port import CommandResult
-from cudnn_resolve.validation import payload_case
+from cudnn_resolve.validation import payload
 from cudnn_resolve.validation.bench import Bench, cases_for
 from cudnn_resolve.validation.case import CLASSES, MATMUL, WIDE, Case
 from cudnn_resolve.validation.child import Told
@@ -154,7 +154,7 @@ def test_witnesses_are_heard_after_all_cases() -> None:
         raise KeyboardInterrupt(case["id"])
 
     with pytest.raises(KeyboardInterrupt):
-        payload_case.go_through(
+        payload.compute_cases(
             {"cases": [{"id": "a"}, {"id": "b"}], "witness": ["a"]}, lambda *row: told.append(row), lambda _: {"y": []}, ends
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cudnn_resolve.validation import payload_card, payload_cudnn, payload_library
+from cudnn_resolve.validation import payload_card, payload_cudnn, payload_load
 from cudnn_resolve.validation.crowd import EXCLUSIVE
 
 CUDNN = (
@@ -50,9 +50,9 @@ def letters_of(arguments: str) -> str:
     found = ""
     for argument in arguments.split(",") if arguments.strip() not in ("", "void") else []:
         if "*" in argument or "[" in argument or re.search(r"(Descriptor|Handle|Device)_t\b|CUcontext|CUdeviceptr", argument):
-            found += payload_cudnn.POINTER
+            found += payload_card.POINTER
         else:
-            found += payload_cudnn.SIZE if re.search(r"\bsize_t\b", argument) else payload_cudnn.INT
+            found += payload_card.SIZE if re.search(r"\bsize_t\b", argument) else payload_card.INT
     return found
 
 
@@ -100,8 +100,8 @@ def test_every_function_of_cudnn_takes_what_it_is_given(wheel: tuple[str, str]) 
 
     assert {name: told.prototypes.get(name) for name in payload_cudnn.PROTOTYPES} == payload_cudnn.PROTOTYPES
     assert told.macros["CUDNN_MAJOR"] == wheel[1][0]
-    parts = [f"cudnn{part}VersionCheck" for part in payload_library.CHECKS[int(wheel[1][0])]]
-    made = [f"cudnnCreate{kind}Descriptor" for kind in payload_library.DESCRIPTORS]
+    parts = [f"cudnn{part}VersionCheck" for part in payload_load.CHECKS[int(wheel[1][0])]]
+    made = [f"cudnnCreate{kind}Descriptor" for kind in payload_load.DESCRIPTORS]
     assert {name: told.prototypes.get(name) for name in (*parts, *made)} == {**dict.fromkeys(parts, ""), **dict.fromkeys(made, "p")}
 
 
@@ -176,8 +176,8 @@ def test_every_function_of_the_driver_takes_what_it_is_given(wheel: tuple[str, s
     told = headers(*wheel)
 
     # What has a second form goes by its plain name in the header, which a macro makes the second.
-    plain = {name: name.removesuffix("_v2") for name in payload_cudnn.DRIVER_PROTOTYPES}
-    assert {name: told.prototypes.get(plain[name]) for name in plain} == payload_cudnn.DRIVER_PROTOTYPES
+    plain = {name: name.removesuffix("_v2") for name in payload_card.DRIVER_PROTOTYPES}
+    assert {name: told.prototypes.get(plain[name]) for name in plain} == payload_card.DRIVER_PROTOTYPES
     second = {name for name in plain if name.endswith("_v2")}
     assert {name for name in plain if re.search(r"_v2\)?\s*$", told.macros.get(plain[name], ""))} >= second
     attributes = {

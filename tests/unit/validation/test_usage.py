@@ -6,14 +6,13 @@ that it wrote over the years.
 
 from __future__ import annotations
 
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from cudnn_resolve.validation import payload_log, payload_onnxruntime, payload_run, payload_witness
+from cudnn_resolve.validation import payload, payload_framework, payload_jax, payload_onnxruntime
 from cudnn_resolve.validation.bench import cases_for, watched
 from cudnn_resolve.validation.case import CLASSES, Case
 from cudnn_resolve.validation.child import Told
@@ -125,12 +124,12 @@ def test_what_says_nothing(name: str) -> None:
 def test_a_crowd_of_names_hides_none_that_tells(crowd: str, name: str) -> None:
     names = [crowd.format(number) for number in range(100)] + ["zz_grad"] * 3
 
-    told = payload_witness.answer("x", [*names, name])
+    told = payload_framework.evidence("x", [*names, name])
 
     assert name in told["names"]
     assert len(told["names"]) == 60
     assert told["cut"] == len({*names, name}) - 60
-    assert payload_witness.answer("x", names[:60])["cut"] == 0
+    assert payload_framework.evidence("x", names[:60])["cut"] == 0
 
 
 def test_names_that_were_left_out_are_told() -> None:
@@ -154,7 +153,7 @@ def test_what_may_help_cudnn_is_not_held_against_it() -> None:
 
 def test_every_name_that_tells_is_told_by_a_payload() -> None:
     for names in (CUDNN_KERNELS, OTHERS):
-        assert set(payload_witness.answer("x", names)["names"]) == {name[:160] for name in names}
+        assert set(payload_framework.evidence("x", names)["names"]) == {name[:160] for name in names}
 
 
 HLO = Path(__file__).resolve().parents[2] / "validation"
@@ -187,11 +186,11 @@ PLAIN = "%convolution.1 = f32[2,4,7,4]{3,2,1,0} convolution(%p0.1, %p1.2), windo
     ],
 )
 def test_calls_in_a_compiled_program(program: str, names: list[str]) -> None:
-    assert payload_witness.hlo_names(f"HloModule jit_everything\n\nENTRY %main {{\n  {program}\n}}\n") == names
+    assert payload_jax.hlo_names(f"HloModule jit_everything\n\nENTRY %main {{\n  {program}\n}}\n") == names
 
 
 def test_a_program_recorded_from_jax_on_a_cpu_computes_without_cudnn() -> None:
-    names = payload_witness.hlo_names((HLO / "jax-cpu-conv2d.hlo").read_text("utf-8"))
+    names = payload_jax.hlo_names((HLO / "jax-cpu-conv2d.hlo").read_text("utf-8"))
 
     found = read_names("the compiled HLO", names)
     assert (found.cudnn, found.other) == ((), ("convolution",))
@@ -335,10 +334,10 @@ LOGS = {
 @pytest.mark.parametrize("release", LOGS)
 def test_calls_are_read_from_logs_of_every_generation(release: str) -> None:
     """In the form in which those releases really wrote them, with the calls exchanged."""
-    (name,) = payload_log.CALL.findall(LOGS[release])
+    (name,) = payload.CALL.findall(LOGS[release])
 
-    assert payload_log.WORK.match(name.decode())
-    assert not payload_log.WORK.match("cudnnCreateTensorDescriptor")
+    assert payload.WORK.match(name.decode())
+    assert not payload.WORK.match("cudnnCreateTensorDescriptor")
 
 
 @pytest.mark.parametrize("fails", [True, False])
@@ -354,10 +353,8 @@ def test_a_profile_lies_where_nobody_else_can_have_laid_anything(monkeypatch: py
             raise RuntimeError("no")
         path.write_text('[{"args": {"provider": "CUDAExecutionProvider", "op_name": "Conv"}}]', "utf-8")
 
-    bench = payload_onnxruntime.Bench.__new__(payload_onnxruntime.Bench)
+    bench = payload_onnxruntime.Framework.__new__(payload_onnxruntime.Framework)
     monkeypatch.setattr(bench, "compute", compute, raising=False)
-    monkeypatch.setitem(sys.modules, "payload_run", payload_run)
-    monkeypatch.setattr(payload_run, "sibling", lambda _name: payload_witness)
 
     for _ in range(2):
         with pytest.raises(RuntimeError) if fails else nullcontext():

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from cudnn_resolve.validation import payload_ctranslate2, payload_cupy, payload_run, payload_witness
+from cudnn_resolve.validation import payload_ctranslate2, payload_cupy, payload_framework, payload_mxnet, payload_paddle
 from cudnn_resolve.validation.case import ENCODER, Case
 from cudnn_resolve.validation.reference import expected
 from cudnn_resolve.validation.usage import judge_usage, read_names
@@ -45,12 +44,22 @@ class Profiler:
         Path(path).write_text(json.dumps({"schemaVersion": "1.0.2", "traceEvents": [{"name": name, "ph": "X"} for name in self.names]}))
 
 
+def made(kind: Any, lib: object, *, is_cpu: bool = False) -> Any:
+    """A framework that was not opened."""
+    framework = kind.__new__(kind)
+    framework.lib, framework.is_cpu, framework.before = lib, is_cpu, payload_framework.cudnn_parts()
+    return framework
+
+
 @pytest.mark.parametrize(("device", "targets"), [("cpu", ["cpu"]), ("gpu", ["cpu", "gpu"])])
-def test_what_paddles_profiler_saw(device: str, targets: list[str]) -> None:
+def test_what_paddles_profiler_saw(monkeypatch: pytest.MonkeyPatch, device: str, targets: list[str]) -> None:
     profiler = Profiler([*PADDLE_2, *PADDLE_3])
     done: list[int] = []
 
-    names = payload_witness.paddle_names(SimpleNamespace(profiler=profiler), lambda: done.append(1), device)
+    paddle = made(payload_paddle.Framework, SimpleNamespace(profiler=profiler), is_cpu=device == "cpu")
+    monkeypatch.setattr(paddle, "compute", lambda _case: done.append(1))
+
+    names = paddle.names({})
 
     assert (done, profiler.targets) == ([1], targets)
     assert {"conv2d compute", "conv2d kernel launch", "Conv2dGradNodeFinal"} <= set(names)
@@ -76,8 +85,13 @@ WARNING = "[12:00:00] src/operator/nn/convolution.cu:108: This convolution is no
         (mxnet("2.0.0", has_cudnn=True), "", ""),
     ],
 )
-def test_what_mxnet_says(capfd: pytest.CaptureFixture[str], module: Any, printed: str, verdict: str) -> None:
-    told = payload_witness.answer("MXNet", payload_witness.mxnet_names(module, lambda: os.write(2, printed.encode())))
+def test_what_mxnet_says(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], module: Any, printed: str, verdict: str
+) -> None:
+    framework = made(payload_mxnet.Framework, module)
+    monkeypatch.setattr(framework, "compute", lambda _case: os.write(2, printed.encode()))
+
+    told = framework.witness({})
 
     found = read_names("MXNet", told["names"])
     assert (bool(found.cudnn), bool(found.other)) == (verdict == "cudnn", verdict == "other")
@@ -85,22 +99,7 @@ def test_what_mxnet_says(capfd: pytest.CaptureFixture[str], module: Any, printed
     assert not told["names"] or "without" in told["names"][0] or capfd.readouterr().err == printed
 
 
-@pytest.fixture
-def framed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The payloads find one another as they do in a child."""
-    monkeypatch.setitem(sys.modules, "payload_run", payload_run)
-
-
-def ctranslate2() -> Any:
-    return payload_ctranslate2.Bench(None, None, "gpu", None)
-
-
-def cupy() -> Any:
-    return payload_cupy.Bench(None, SimpleNamespace(__name__="cupyx.cudnn"), "", None)
-
-
-@pytest.mark.usefixtures("framed")
-@pytest.mark.parametrize("make", [ctranslate2, cupy])
+@pytest.mark.parametrize("kind", [payload_ctranslate2.Framework, payload_cupy.Framework])
 @pytest.mark.parametrize(
     ("came", "proof"),
     [
@@ -111,22 +110,21 @@ def cupy() -> Any:
     ],
 )
 def test_parts_of_cudnn_that_come_with_the_first_convolution(
-    monkeypatch: pytest.MonkeyPatch, make: Callable[[], Any], came: set[str], proof: tuple[str, ...]
+    monkeypatch: pytest.MonkeyPatch, kind: Any, came: set[str], proof: tuple[str, ...]
 ) -> None:
-    witness = payload_run.sibling("payload_witness")
-    monkeypatch.setattr(witness, "parts", lambda: {"libcudnn_graph.so.9"})
-    bench = make()
-    monkeypatch.setattr(witness, "parts", lambda: {"libcudnn_graph.so.9", *came})
+    monkeypatch.setattr(payload_framework, "cudnn_parts", lambda: {"libcudnn_graph.so.9"})
+    bench = made(kind, None)
+    monkeypatch.setattr(payload_framework, "cudnn_parts", lambda: {"libcudnn_graph.so.9", *came})
 
     assert read_names("x", bench.witness({})["names"]).cudnn == proof
 
 
 def test_parts_are_read_from_what_the_process_has_mapped() -> None:
     lines = ("7f-8f r-xp 0 0:0 1 /x/libcudnn_cnn.so.9.1.0", "7f-8f r--p 0 0:0 1 /x/libcudnn.so.9", "7f-8f rw-p 0 0:0 0 [heap]")
-    found = {match.group(0) for line in lines for match in [payload_witness.PART.search(line)] if match}
+    found = {match.group(0) for line in lines for match in [payload_framework.PART.search(line)] if match}
 
     assert found == {"libcudnn_cnn.so.9.1.0"}
-    assert payload_witness.parts() == set()
+    assert payload_framework.cudnn_parts() == set()
 
 
 def encoder(**more: object) -> tuple[tuple[Case, ...], Any]:
