@@ -34,6 +34,7 @@ _REFUSED = re.compile(r"ERROR: ld\.so: object '(.*)' from \S+ cannot be preloade
 _VERSION = re.compile(r".*?: (\S.*?): version `(.*)' not found \(required by (.*)\)")
 _FATAL = re.compile(r".*?: error while loading shared libraries: (.*?): (.*)")
 _TRYING = "  trying file="
+_NO_NEEDS = "\tstatically linked"
 _HARDWARE = re.compile(r"(?:/glibc-hwcaps/[^/]+|/tls|/haswell|/avx512_1|/x86_64|/aarch64|/atomics)+$")
 
 
@@ -106,6 +107,7 @@ class _Request:
         self.name = name
         self.by = by
         self.tried: list[str] = []
+        self.is_mapped = False
         self.rule = Rule.PATH
         self.holder = ""
 
@@ -119,6 +121,8 @@ class _Request:
             self.rule, self.holder = Rule.CACHE, ""
         elif event.startswith(_TRYING):
             self.tried.append(event.removeprefix(_TRYING))
+        elif event.endswith(";  generating link map"):
+            self.is_mapped = True
 
     def found(self, path: str) -> Library:
         """The library, after it was mapped from a path."""
@@ -145,6 +149,10 @@ def parse_trace(listed: str, told: str) -> Trace | None:
             path = there[2] or there[1]
             names[there[1]] = path
             libraries.setdefault(path, search.request(there[1]).found(path))
+    if _NO_NEEDS in listed:  # of a program without needs nothing is listed, whatever LD_PRELOAD brought
+        names = search.mapped
+        libraries = {path: search.request(name).found(path) for name, path in names.items()}
+        missing = search.unmapped
     if not (libraries or missing or search.refused or search.fatal):
         return None
     return Trace(
@@ -178,6 +186,16 @@ class _Search:
     def request(self, name: str) -> _Request:
         """The search for a name."""
         return self._requests.get(name) or _Request(name, "")
+
+    @property
+    def mapped(self) -> dict[str, str]:
+        """The name of each library that was mapped, and its path."""
+        return {name: one.tried[-1] if one.tried else name for name, one in self._requests.items() if one.is_mapped}
+
+    @property
+    def unmapped(self) -> list[Missing]:
+        """What was asked for in vain by others than the program."""
+        return [one.missing("is not found") for name, one in self._requests.items() if not one.is_mapped and name not in self.refused]
 
     def _fault(self, line: str, request: _Request) -> None:
         """Take in a line that the loader wrote to the user while it was at a request."""

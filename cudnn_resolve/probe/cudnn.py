@@ -287,7 +287,7 @@ class _Lacks:
             where = "which comes with the driver and is not found" if name in DRIVER_LIBRARIES else "which is not found"
             verb = "needs" if len(set(by)) == 1 else "need"
             told.append(f"{', '.join(dict.fromkeys(by))} {verb} {name}, {where}")
-        opened = [name for name in self._opened(objects, release, cuda) if name not in lacks and not self._is_in_wheels(name)]
+        opened = [name for name in self._opened(objects, release, cuda) if name not in lacks]
         if opened:
             told.append(f"opens {' and '.join(opened)} when it is used, not found from here unless the program has loaded it before")
         return tuple(told)
@@ -296,9 +296,10 @@ class _Lacks:
         """CUDA libraries that the parts open by name and would not find."""
         for opening in companions_of(release, cuda):
             name = opening.names[0]
-            found = self._process.open(name, objects[opening.by]) if opening.by in objects else None
-            if isinstance(found, Missing) and found.name == name:
-                yield name
+            if opening.by in objects and not self._is_in_wheels(name):
+                found = self._process.open(name, objects[opening.by])
+                if isinstance(found, Missing) and found.name == name:
+                    yield name
 
     def _is_in_wheels(self, name: str) -> bool:
         """True where a wheel of NVIDIA's in the environment has the library."""

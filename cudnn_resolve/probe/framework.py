@@ -178,8 +178,8 @@ class _Judgement:
 
     def _failure(self, outcome: Outcome) -> str:
         """Why no libcudnn would be loaded."""
-        fault = outcome.fault
-        assert fault is not None
+        assert outcome.fault is not None
+        fault = self._loading.explain(outcome.fault)
         by, name = fault.by.rpartition("/")[2], fault.name.rpartition("/")[2]
         if fault.why != "is not found":
             return f"{name} cannot be loaded: it {fault.why}" if fault.name.startswith("/") else f"{by} cannot load {name}: {fault.why}"

@@ -44,7 +44,7 @@ class Loading:
         self._started: tuple[str, str] | None = None
         wide = host.read_text("/etc/ld.so.preload", 1 << 16) or ""
         self.preload = tuple(name for name in _SPLIT.split(host.environ.get("LD_PRELOAD", "")) if name)
-        self.preloaded_anyway = frozenset(_SPLIT.split(wide))
+        self.preloaded_anyway = tuple(name for name in _SPLIT.split(wide) if name)
 
     def look(self, path: str) -> Elf | str | None:
         """The library at a path; why it cannot be used; None where there is no file."""
@@ -124,6 +124,22 @@ class Loading:
         if trace is None or result.returncode is None:
             raise CannotAskError(_why(loader, result))
         return trace
+
+    def explain(self, fault: Missing) -> Missing:
+        """Put a fault into words of what lies there, where something does."""
+        _, program = self.start()
+        own = self.look(program)
+        candidates = (fault.name,) if "/" in fault.name else fault.tried
+        there = [(path, elf) for path in candidates if (elf := self.look(path)) is not None]
+        if not there:
+            return replace(fault, why="is not there") if "/" in fault.name and fault.why == "is not found" else fault
+        path, elf = there[-1]
+        if isinstance(elf, str):
+            return replace(fault, why=elf if "/" in fault.name else f"{path} cannot be used: {elf}")
+        if isinstance(own, Elf) and (elf.arch, elf.bits) != (own.arch, own.bits):
+            foreign = f"is for {elf.arch}, {elf.bits} bit" if "/" in fault.name else "only files of another architecture are found"
+            return replace(fault, why=foreign)
+        return fault
 
     def _read(self, path: str) -> Elf | str | None:
         if self._host.read_bytes(path, 0, 1) is None:
@@ -216,7 +232,7 @@ _Answers = dict[str, _Answer]
 
 
 class _TraceReader:
-    """Reads from a trace what became of single names, and puts faults into words."""
+    """Reads from a trace what became of single names."""
 
     def __init__(self, loading: Loading, trace: Trace, held: Mapping[str, Library], forgiven: tuple[str, ...]) -> None:
         self._loading = loading
@@ -228,7 +244,7 @@ class _TraceReader:
         """The library behind a name, or what stops it."""
         trace = self._trace
         if trace.fatal is not None or name in trace.refused:
-            return _Answer(fault=self._worded(trace.fatal or trace.refused[name]))
+            return _Answer(fault=trace.fatal or trace.refused[name])
         path = trace.names.get(name) or next((one for one in self._libraries if self._answers_to(one, name)), None)
         if path is None:
             return _Answer()
@@ -255,7 +271,7 @@ class _TraceReader:
         for one in self._missing:
             by = next((own for own in needed if own == one.by or one.name in self._loading.needs(own)), None)
             if by is not None:
-                return self._worded(replace(one, by=by))
+                return replace(one, by=by)
         return None
 
     def _needed(self, path: str) -> list[str]:
@@ -265,22 +281,6 @@ class _TraceReader:
         for one in found:
             found += {by_name[need]: None for need in self._loading.needs(one) if need in by_name and by_name[need] not in found}
         return found
-
-    def _worded(self, fault: Missing) -> Missing:
-        """The fault in words of what lies there, where something does."""
-        _, program = self._loading.start()
-        own = self._loading.look(program)
-        candidates = (fault.name,) if "/" in fault.name else fault.tried
-        there = [(path, elf) for path in candidates if (elf := self._loading.look(path)) is not None]
-        if not there:
-            return replace(fault, why="is not there") if "/" in fault.name and fault.why == "is not found" else fault
-        path, elf = there[-1]
-        if isinstance(elf, str):
-            return replace(fault, why=elf if "/" in fault.name else f"{path} cannot be used: {elf}")
-        if isinstance(own, Elf) and (elf.arch, elf.bits) != (own.arch, own.bits):
-            foreign = f"is for {elf.arch}, {elf.bits} bit" if "/" in fault.name else "only files of another architecture are found"
-            return replace(fault, why=foreign)
-        return fault
 
 
 def _speakable(preload: Sequence[str]) -> tuple[str, list[str]]:

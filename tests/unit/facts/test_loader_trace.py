@@ -71,3 +71,13 @@ def test_a_file_that_stops_the_loader() -> None:
 @pytest.mark.parametrize(("listed", "told"), [("", ""), ("Python 3.11\n", "Traceback\n"), ("\t", "1:\t")])
 def test_anything_else_is_no_trace(listed: str, told: str) -> None:
     assert parse_trace(listed, told) is None
+
+
+def test_a_program_without_needs_lists_nothing_itself() -> None:
+    told = TOLD.replace("     77:\tfile=libnope.so", "     77:\tfile=libb.so.1 [0];  generating link map\n     77:\tfile=libnope.so")
+    trace = parse_trace("\tstatically linked\n", told)
+
+    assert trace is not None
+    assert trace.names == {"/opt/liba.so": "/opt/liba.so", "libb.so.1": "/opt/libb.so.1"}
+    assert [one.rule for one in trace.libraries] == [Rule.PATH, Rule.RUNPATH]
+    assert [one.name for one in trace.missing] == ["libnope.so", "libb.so.1"]
