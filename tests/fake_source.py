@@ -25,6 +25,7 @@ class Published(NamedTuple):
     yanked: str | None = None
     garbled: bool = False
     """True where its metadata cannot be read."""
+    extras: tuple[str, ...] = ()
 
 
 class FakeSource:
@@ -65,7 +66,7 @@ class FakeSource:
         if published.garbled:
             raise IndexUnavailableError(f"the metadata of {file.filename} is garbled", code="metadata-invalid")
         guessed = None if file.is_wheel else "its build may add some"
-        return Metadata(published.requires, published.requires_python, (), guessed)
+        return Metadata(published.requires, published.requires_python, published.extras, guessed)
 
     def expect(self, names: Iterable[str]) -> None:
         self.expected.extend(names)

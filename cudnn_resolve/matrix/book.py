@@ -92,6 +92,10 @@ class Book:
         """What is known of a pip package's releases, oldest first; None where it was not harvested."""
         return self._keep("package", _normalized(name), self._package)
 
+    def extras(self, package: str) -> frozenset[str]:
+        """The extras, normalized, that some harvested release of a package has."""
+        return self._keep("extras of", _normalized(package), self._extras_of)
+
     def packages(self) -> tuple[str, ...]:
         """Names of all harvested pip packages."""
         return self._stems("wheel")
@@ -402,6 +406,10 @@ class Book:
             for one in self._rows(f"framework/{name}", "release"):
                 found[one.package] = (*found.get(one.package, ()), one)
         return found
+
+    def _extras_of(self, name: object) -> frozenset[str]:
+        tables = [table for _, table in self._layers(f"wheel/{name}") if table is not None]
+        return frozenset(_normalized(extra) for table in tables for one in table.metadata for extra in one.extras)
 
     def _slots(self) -> dict[str, str]:
         slots: tuple[row.Slot, ...] = self._rows("package/slot", "slot")

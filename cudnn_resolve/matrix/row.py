@@ -421,6 +421,8 @@ class Head(Row, frozen=True, kw_only=True):
     """Distributions that are this framework."""
     companions: tuple[PackageName, ...] = ()
     """Distributions that must move with it where they are installed."""
+    other_accelerators: tuple[Text, ...] = ()
+    """Extras for other accelerators than NVIDIA's GPUs."""
     gpu_package: PackageName | None = None
     """Distribution of the GPU builds where another one holds the CPU builds."""
 

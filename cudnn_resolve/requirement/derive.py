@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.errors import UsageError
+from cudnn_resolve.requirement.extra import fits
 from cudnn_resolve.requirement.file import without_login
 from cudnn_resolve.requirement.model import Limit, Need, Request, Target
 
@@ -55,7 +56,7 @@ def parse_target(text: str, book: Book) -> Target:
         framework=framework.name,
         specifier=requirement.specifier,
         package=package,
-        extras=tuple(sorted(requirement.extras)),
+        extras=tuple(sorted({canonicalize_name(extra) for extra in requirement.extras})),
     )
 
 
@@ -119,17 +120,19 @@ def _both(text: str, target: Target) -> str:
 _SPECIFIED = re.compile(r"[<>=!~]")
 
 
-def target_need(target: Target) -> Need:
+def target_need(target: Target, book: Book) -> Need:
     """The need behind one target."""
 
     def test(candidate: object) -> bool:
-        return accepts(target, candidate.payload)  # type: ignore[attr-defined]
+        return accepts(target, candidate.payload, book)  # type: ignore[attr-defined]
 
     return Need(f"framework:{target.framework}", test, target.text, asked(target), payload=target)
 
 
-def accepts(target: Target, build: Build) -> bool:
-    """True where a build is what the target asks for: PEP 440, withdrawn builds only where one version is named."""
+def accepts(target: Target, build: Build, book: Book) -> bool:
+    """True where a build is what the target asks for: PEP 440, its extras, withdrawn builds only where one version is named."""
+    if not fits(book, target, build):
+        return False
     if target.package is not None and build.package != target.package:
         return False
     exact = any(one.operator in ("==", "===") and not one.version.endswith(".*") for one in target.specifier)
@@ -140,10 +143,10 @@ def accepts(target: Target, build: Build) -> bool:
     return target.specifier.contains(text, prereleases=target.pre or bool(target.specifier.prereleases))
 
 
-def derive(request: Request, applies: Callable[[str], bool]) -> Iterator[Need]:
+def derive(request: Request, book: Book, applies: Callable[[str], bool]) -> Iterator[Need]:
     """The needs of the user's own words: each target, and each further requirement that applies to the machine."""
     for target in request.targets:
-        yield target_need(target)
+        yield target_need(target, book)
     for extra in request.extras:
         if not extra.constraint and applies(extra.text):
             yield from _extra_needs(extra.text, extra.origin)

@@ -52,7 +52,7 @@ def _likely(book: Book, machine: Machine, target: Target) -> Build | None:
     """The build of a target that is tried first, roughly: the newest on the configured index for a CUDA that the driver knows."""
     best: Build | None = None
     for build in book.framework(target.framework).builds:
-        if build.index == "default" and build.cuda is not None and accepts(target, build):
+        if build.index == "default" and build.cuda is not None and accepts(target, build, book):
             beyond = machine.native_cuda is not None and build.cuda > machine.native_cuda
             if best is None or not beyond:
                 best = build

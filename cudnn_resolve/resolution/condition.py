@@ -98,6 +98,8 @@ def _policies(request: OpenRequest) -> Iterator[Condition]:
             because="--channel",
             without=lambda m, r: (m, replace(r, channel="auto")),
         )
+    if request.device == "cpu":
+        yield Condition(id="device", what="builds without GPU", because="--device cpu", without=lambda m, r: (m, replace(r, device="gpu")))
     if not request.variant_indexes:
         yield Condition(
             id="variant-indexes",

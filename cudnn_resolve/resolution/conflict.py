@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
+from packaging.version import Version
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.requirement.derive import accepts
+from cudnn_resolve.requirement.extra import fits
 from cudnn_resolve.resolution.condition import Condition, conditions
 from cudnn_resolve.resolution.family import apart, search
 from cudnn_resolve.resolution.model import Cause, Conflict, Failure, Rejection
@@ -23,7 +25,7 @@ from cudnn_resolve.resolution.universe import Universe
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.requirement.model import Request
+    from cudnn_resolve.requirement.model import Request, Target
 
 ROUNDS = 3000
 """Steps of each search for the conditions that matter."""
@@ -107,11 +109,20 @@ def _failure(book: Book, machine: Machine, request: OpenRequest) -> Failure | No
 def _unknown(book: Book, request: Request) -> str | None:
     """That a target names a release which nobody made, where one does."""
     for target in request.targets:
-        if not any(accepts(target, build) for build in book.framework(target.framework).builds):
+        if not any(accepts(target, build, book) for build in book.framework(target.framework).builds):
+            if target.extras and any(accepts(replace(target, extras=()), build, book) for build in book.framework(target.framework).builds):
+                return f"there is no release of {target.framework} that is {target.text}: {_without_extra(book, target)}"
             known = [version for build in book.framework(target.framework).builds if (version := parse_version(build.version)) is not None]
             newest = f"; the newest that the tables know is {max(known)}" if known else ""
             return f"there is no release of {target.framework} that is {target.text}{newest}"
     return None
+
+
+def _without_extra(book: Book, target: Target) -> str:
+    """Where the extras of a target are, in words."""
+    have = sorted({Version(build.version) for build in book.framework(target.framework).builds if fits(book, target, build)})
+    extras = ", ".join(target.extras)
+    return f"those with {extras} are {have[0]} to {have[-1]}" if have else f"none has {extras} together"
 
 
 def _message(core: list[Condition], *, given_up: bool) -> str:

@@ -71,7 +71,7 @@ def _of_target(universe: Universe, number: int) -> tuple[set[Family], bool]:
     free = False
     for candidate in universe.unordered(f"framework:{target.framework}", ()):
         build: Build = candidate.payload
-        if not accepts(target, build):
+        if not accepts(target, build, universe.book):
             continue
         if _is_free(universe, build):
             free = True
@@ -157,7 +157,7 @@ def _bound(universe: Universe, family: Family) -> tuple[int, ...]:
     places = []
     for target in universe.request.targets:
         builds = (candidate.payload for candidate in universe.unordered(f"framework:{target.framework}", ()))
-        fits = (accepts(target, build) and (_is_free(universe, build) or _agree(_own(build), family)) for build in builds)
+        fits = (accepts(target, build, universe.book) and (_is_free(universe, build) or _agree(_own(build), family)) for build in builds)
         places.append(next((number for number, fit in enumerate(fits) if fit), 0))
     major = _wheels_major(universe)
     return 0, int(major is not None and family.cuda not in (None, major)), *places

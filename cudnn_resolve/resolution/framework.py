@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.requirement.extra import CPU
 from cudnn_resolve.requirement.model import Need
 from cudnn_resolve.resolution import rule, runtime
 from cudnn_resolve.resolution.bound import direct_needs
@@ -114,7 +115,7 @@ def _by_distance(builds: list[Build], near: str) -> list[Build]:
 def _suits_device(universe: Universe, build: Build) -> bool:
     if build.index != "default" and not universe.request.variant_indexes and not runtime.is_installed(universe, build):
         return False
-    return (build.cuda is not None) == (universe.request.device == "gpu")
+    return (build.cuda is not None) == (universe.device_of(build.framework) == "gpu")
 
 
 def unmet(universe: Universe, build: Build) -> int:
@@ -175,12 +176,13 @@ def build_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
     if build.cuda is not None:
         yield from _cuda_needs(universe, build, who)
     apart = _separate(universe, build)
-    extras = () if build.cuda is None and build.extra != "cpu" else extras_of(build)
+    asked = universe.added_extras(build.framework)
+    extras = asked if build.cuda is None and build.extra != CPU else (*extras_of(build), *asked)
     universe.shelf.expect(release, extras)
     for requirement, of in universe.shelf.requirements(release, extras):
         name = canonicalize_name(requirement.name)
         brought = universe.book.component(name) is not None
-        if apart and ((brought and (of is not None or build.delivery == "wheel")) or name.startswith("tensorrt")):
+        if of not in asked and apart and ((brought and (of is not None or build.delivery == "wheel")) or name.startswith("tensorrt")):
             continue
         yield requirement_need(universe, requirement, by=release, extra=of, who=who)
     yield from direct_needs(universe, release)
@@ -226,11 +228,22 @@ def _cuda_needs(universe: Universe, build: Build, who: str) -> Iterator[Need]:
         yield runtime.cuda_limit(build.cuda, (), who)
         yield from _bundled_cudnn(universe, build, who)
     elif _separate(universe, build):
-        yield Need(f"libraries:{build.framework}", lambda other: other.payload is build, f"CUDA libraries for {who}", who, payload=build)
+        yield _libraries_need(universe, build, who)
     else:
         yield _runtime_need(universe, build, who, ("pip",))
         yield from _cudnn_need(universe, build, who, ("pip",))
         yield from _loaded_needs(universe, build, who)
+
+
+def _libraries_need(universe: Universe, build: Build, who: str) -> Need:
+    """The need for a channel of the CUDA libraries: pip where the user asks for the extra that brings them as wheels."""
+    extras = _asked_extras(universe, build) & set(extras_of(build))
+    text = f"CUDA libraries for {who}" + (f" as pip wheels (extra {', '.join(sorted(extras))})" if extras else "")
+
+    def test(other: Candidate) -> bool:
+        return other.payload is build and (not extras or build.delivery != "wheel" or other.channel == "pip")
+
+    return Need(f"libraries:{build.framework}", test, text, who, payload=build)
 
 
 def _machine_needs(universe: Universe, build: Build, who: str) -> Iterator[Need]:
@@ -413,4 +426,5 @@ def library_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
 
 
 def _asked_extras(universe: Universe, build: Build) -> set[str]:
-    return {extra for target in universe.request.targets if target.framework == build.framework for extra in target.extras}
+    target = universe.target_of(build.framework)
+    return set(target.extras) if target is not None else set()

@@ -35,6 +35,7 @@ def relaxations(book: Book, machine: Machine, request: OpenRequest, core: frozen
     found = [
         *_options(book, machine, request, core),
         *_versions(book, machine, request, core),
+        *_without_extras(book, machine, request, core),
         *_extras(book, machine, request, core),
         *_pythons(book, machine, request, core),
         *_separate(book, machine, request),
@@ -136,7 +137,7 @@ def wanted_version(book: Book, target: Target) -> str | None:
     versions = [
         version
         for build in book.framework(target.framework).builds
-        if accepts(target, build) and (version := parse_version(build.version)) is not None
+        if accepts(target, build, book) and (version := parse_version(build.version)) is not None
     ]
     if versions:
         return str(max(versions))
@@ -160,7 +161,8 @@ def _versions(book: Book, machine: Machine, request: OpenRequest, core: frozense
             if not isinstance(found, Resolution):
                 continue
             build = found.builds[request.targets.index(target)]
-            text = f"{target.package or target.framework}=={build.version}"
+            inside = f"[{','.join(target.extras)}]" if target.extras else ""
+            text = f"{target.package or target.framework}{inside}=={build.version}"
             texts = tuple(text if one is target else one.text for one in request.targets)
             line = command(request, texts)
             distance = 1 if _minor(build.version) == _minor(wanted) else 2
@@ -168,6 +170,19 @@ def _versions(book: Book, machine: Machine, request: OpenRequest, core: frozense
             if target.origin is not None:  # the command cannot say what stands in a file
                 change = f"edit {target.origin}: {change}"
             yield Relaxation(change=change, result=result(found), command=line, distance=distance)
+
+
+def _without_extras(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:
+    """A target without its extras, whose build is then free."""
+    for target in request.targets:
+        if f"target:{target.framework}" not in core or not target.extras:
+            continue
+        text = f"{target.package or target.framework}{target.specifier}"
+        changed = replace(request, targets=tuple(replace(one, extras=(), text=text) if one is target else one for one in request.targets))
+        found = attempt(book, machine, changed)
+        if isinstance(found, Resolution):
+            where = f"edit {target.origin}: " if target.origin is not None else ""
+            yield Relaxation(change=f"{where}{text} instead of {target.text}", result=result(found), command=command(changed), distance=1)
 
 
 def _minor(version: str) -> tuple[int, ...]:

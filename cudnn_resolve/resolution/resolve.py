@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import UsageError
+from cudnn_resolve.requirement.extra import CPU
 from cudnn_resolve.resolution.bound import with_bounds
 from cudnn_resolve.resolution.family import search
 from cudnn_resolve.resolution.model import (
@@ -30,6 +31,7 @@ from cudnn_resolve.resolution.runtime import Runtime, repositories
 from cudnn_resolve.resolution.settle import settle
 from cudnn_resolve.resolution.solve import ROUNDS, Solved
 from cudnn_resolve.resolution.universe import Budget, Universe
+from cudnn_resolve.resolution.unknown import refuse_unknown_extras
 from cudnn_resolve.resolution.wish import with_wishes
 from cudnn_resolve.version import DriverVersion
 
@@ -55,13 +57,20 @@ def resolve(
 
     Packages come from `source`, or without one from what the matrix knows; `tell` hears from a search that takes long.
     """
-    request = opened(request, source, tell)
+    request = _for_its_device(opened(request, source, tell))
+    refuse_unknown_extras(book, request)
     found = attempt(book, machine, request)
     if isinstance(found, Resolution):
         return with_what_remains(book, machine, request, found)
     from cudnn_resolve.resolution.conflict import explain
 
     return explain(book, machine, request)
+
+
+def _for_its_device(request: OpenRequest) -> OpenRequest:
+    """The request, for CPU builds where the extras of all its targets ask for those."""
+    targets = (*request.targets, *request.conditional)
+    return replace(request, device="cpu") if targets and all(CPU in target.extras for target in targets) else request
 
 
 def with_what_remains(book: Book, machine: Machine, request: Request, found: Resolution) -> Resolution:

@@ -57,6 +57,8 @@ def preferred(universe: Universe, build: Build | None = None) -> tuple[Channel, 
     An installed build stays with the channel that serves it now; any other order is the contract's.
     """
     allowed = channels(universe)
+    if build is not None and build.delivery == "system" and universe.fixes_by_extra(build.framework):
+        return tuple(sorted(allowed, key=lambda one: one == "pip"))  # an extra such as cuda12-local means the machine's own libraries
     if build is None or "pip" not in allowed or "system" not in allowed or not is_installed(universe, build):
         return allowed
     if lives_on_system(universe, build):

@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cudnn_resolve.errors import IndexUnavailableError
+from cudnn_resolve.requirement.extra import named_extras
 from cudnn_resolve.requirement.source import Metadata, Offer, Place
 from cudnn_resolve.resolution.accepted import accepted_hashes, with_hashes
 from cudnn_resolve.resolution.environment import marker_environment
@@ -39,6 +40,7 @@ class Shelf:
         self._source = request.source
         self._direct = request.direct
         self._hashes = accepted_hashes(request, book)
+        self._incomplete = _incomplete(request, book)
         self._pre = request.pre
         self._wants_gpu = request.device == "gpu"
         self._releases: dict[str, Kept[Release]] = {}
@@ -95,8 +97,9 @@ class Shelf:
 
     def metadata(self, release: Release) -> Metadata | None:
         """What a release says of itself, asked of the index where the matrix does not know it; None where nobody does."""
-        if release.requires is not None:
-            return Metadata(release.requires, release.requires_python, ())
+        known = Metadata(release.requires, release.requires_python, ()) if release.requires is not None else None
+        if known is not None and release.package not in self._incomplete:
+            return known
         key = id(release)
         if key not in self._requires_of:
             direct = self._direct.get(release.package)
@@ -105,9 +108,9 @@ class Shelf:
             if direct is not None:
                 self._requires_of[key] = direct.metadata
             elif self._source is None or file is None:
-                self._requires_of[key] = None
+                self._requires_of[key] = known
             else:
-                self._requires_of[key] = self._ask(release, file)
+                self._requires_of[key] = self._ask(release, file) or known
         return self._requires_of[key]
 
     def _ask(self, release: Release, file: File) -> Metadata | None:
@@ -205,10 +208,8 @@ class Shelf:
 
     @staticmethod
     def _extra_named(line: str, extras: tuple[str, ...]) -> bool:
-        marker = line.split(";", 1)[1]
-        if "extra" not in marker:
-            return True
-        return any(f'"{extra}"' in marker or f"'{extra}'" in marker for extra in extras)
+        named = named_extras(line)
+        return not named or any(extra in named for extra in extras)
 
     def _holds(self, requirement: Requirement, marker: str, extra: str) -> bool:
         key = (marker, extra)
@@ -439,7 +440,8 @@ def shelf_of(book: Book, machine: Machine, request: OpenRequest) -> Shelf:
     place = (machine.python_full, machine.free_threaded, machine.arch, machine.glibc)
     # A shelf holds what these identities are of, so that none is taken for another as long as it is kept.
     identities = (id(machine.pip), id(machine.requires), id(request.source), id(request.direct) if request.direct else 0)
-    key = (*place, *identities, request.device, request.pre, tuple(accepted_hashes(request, book).items()))
+    wishes = (request.device, request.pre, tuple(accepted_hashes(request, book).items()), _incomplete(request, book))
+    key = (*place, *identities, *wishes)
     shelves: dict[tuple[object, ...], Shelf] = book.remember("shelves", None, dict)
     found = shelves.get(key)
     if found is None:
@@ -447,6 +449,16 @@ def shelf_of(book: Book, machine: Machine, request: OpenRequest) -> Shelf:
             del shelves[next(iter(shelves))]
         found = shelves[key] = Shelf(book, machine, request)
     return found
+
+
+def _incomplete(request: OpenRequest, book: Book) -> frozenset[str]:
+    """Packages with an extra that is asked for and that the tables leave out: what they require is asked of the index."""
+    return frozenset(
+        package
+        for target in request.targets
+        for package in book.framework(target.framework).packages
+        if not book.extras(package).issuperset(target.extras)
+    )
 
 
 _SHELVES = 16

@@ -21,6 +21,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.requirement.derive import derive
+from cudnn_resolve.requirement.extra import CPU, added, fixes_build
 from cudnn_resolve.resolution import framework, package, runtime
 from cudnn_resolve.resolution.bound import bound_needs
 from cudnn_resolve.resolution.kept import Kept
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.requirement.model import Need, Request
+    from cudnn_resolve.requirement.model import Need, Request, Target
     from cudnn_resolve.resolution.opened import OpenRequest
 
 
@@ -136,7 +137,7 @@ class Universe:
 
     def root_needs(self, companions: Iterable[str]) -> list[Need]:
         """What must hold whatever is chosen: the user's words, and that installed packages move along."""
-        return [*derive(self.request, self.shelf.applies), *package.companion_needs(self, companions)]
+        return [*derive(self.request, self.book, self.shelf.applies), *package.companion_needs(self, companions)]
 
     def needs(self, candidate: Candidate) -> Iterator[Need]:
         """What a candidate needs, facts first, so that a candidate that does not suit the machine is dropped early.
@@ -163,6 +164,25 @@ class Universe:
             return package.package_needs(self, candidate)
         its_own = framework.build_needs if candidate.payload.build is not None else package.package_needs
         return chain(bound_needs(self, candidate.payload), its_own(self, candidate))
+
+    def target_of(self, framework: str) -> Target | None:
+        """The target that asks for a framework; None where nobody does."""
+        return next((one for one in self.request.targets if one.framework == framework), None)
+
+    def device_of(self, framework: str) -> str:
+        """The device that builds of a framework are wanted for, `gpu` or `cpu`."""
+        target = self.target_of(framework)
+        return CPU if target is not None and CPU in target.extras else self.request.device
+
+    def fixes_by_extra(self, framework: str) -> bool:
+        """True where the user asks for a GPU build of a framework by an extra."""
+        target = self.target_of(framework)
+        return target is not None and any(fixes_build(self.book, framework, extra) for extra in target.extras)
+
+    def added_extras(self, framework: str) -> tuple[str, ...]:
+        """The extras that the user asks for with a framework and that only bring packages."""
+        target = self.target_of(framework)
+        return added(self.book, target) if target is not None else ()
 
     def holds(self, framework: str) -> bool:
         """True where the environment has a distribution of the framework and what is installed is preferred."""

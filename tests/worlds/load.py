@@ -17,6 +17,7 @@ from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.requirement.derive import parse_limit, parse_target
 from cudnn_resolve.requirement.machine import Machine, machine_of
 from cudnn_resolve.requirement.model import Extra, Request
+from cudnn_resolve.requirement.source import Source
 from cudnn_resolve.resolution.model import Conflict, Resolution
 from cudnn_resolve.resolution.opened import opened
 from cudnn_resolve.resolution.resolve import resolve
@@ -107,9 +108,9 @@ def universe(book: Book, *targets: str, options: Mapping[str, Any] | None = None
     return Universe(book, machine(book, **parts), opened(request(book, *targets, **(options or {}))))
 
 
-def outcome(book: Book, of: Facts, asked: Request) -> Resolution | Conflict:
+def outcome(book: Book, of: Facts, asked: Request, source: Source | None = None) -> Resolution | Conflict:
     """What the resolution answers."""
-    return resolve(book, machine_of(of, book), asked)
+    return resolve(book, machine_of(of, book), asked, source)
 
 
 def plan(book: Book, of: Facts, asked: Request) -> Plan:

@@ -97,12 +97,12 @@ def test_the_builds_that_a_target_accepts(text: str, accepted: list[str]) -> Non
     target = derive.parse_target(text, BOOK)
     builds = BOOK.framework(target.framework).builds
 
-    assert sorted(build.wheel_version for build in builds if derive.accepts(target, build)) == accepted
+    assert sorted(build.wheel_version for build in builds if derive.accepts(target, build, BOOK)) == accepted
 
 
 def test_needs_at_the_root() -> None:
     asked = request(BOOK, "north==2.0", "south", extras=["numpy<2", "Some_Thing[b,A]>=1"])
-    needs = list(derive.derive(asked, lambda _: True))
+    needs = list(derive.derive(asked, BOOK, lambda _: True))
 
     assert [need.name for need in needs] == ["framework:north", "framework:south", "pip:numpy", "pip:some-thing[a,b]"]
     assert needs[0].because == "asked for"
@@ -123,13 +123,13 @@ def test_a_further_requirement_tests_versions(spec: str, version: str, *, accept
     class Candidate:
         payload = Release()
 
-    (_, need) = derive.derive(request(BOOK, "north", extras=[f"numpy{spec}"]), lambda _: True)
+    (_, need) = derive.derive(request(BOOK, "north", extras=[f"numpy{spec}"]), BOOK, lambda _: True)
 
     assert bool(need.test(Candidate())) == accepted
 
 
 def test_a_requirement_that_does_not_apply_is_no_need() -> None:
     asked = request(BOOK, "north", extras=["numpy<2; python_version < '3'", "scipy"])
-    needs = list(derive.derive(asked, lambda text: "python_version" not in text))
+    needs = list(derive.derive(asked, BOOK, lambda text: "python_version" not in text))
 
     assert [need.name for need in needs] == ["framework:north", "pip:scipy"]

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec.structs import replace
-
-from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.resolution.chain import chain
 from cudnn_resolve.resolution.model import Conflict, Resolution
-from cudnn_resolve.resolution.resolve import resolve
 from tests.fake_source import Published, index_of
-from tests.worlds.load import changed, facts, request, texts
+from tests.worlds.load import changed, facts, outcome, request, texts
 
 BOUND = """
 [[bound]]
@@ -27,7 +23,7 @@ LIB = {"1.0": Published(), "2.0": Published()}
 
 def answer(*extras: str, target: str = "north==2.0", **packages: dict[str, Published]) -> Resolution | Conflict:
     source = index_of(BOOK, {"lib": LIB, **packages})
-    return resolve(BOOK, machine_of(facts(**NEW), BOOK), replace(request(BOOK, target, extras=extras), source=source))
+    return outcome(BOOK, facts(**NEW), request(BOOK, target, extras=extras), source)
 
 
 def pins(found: Resolution | Conflict) -> dict[str, str | None]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cudnn_resolve.requirement.source import Source
 from cudnn_resolve.resolution.chain import chain
 from cudnn_resolve.resolution.model import Conflict, Resolution
 from tests.fake_source import Published, index_of
@@ -14,8 +15,10 @@ from tests.worlds.load import facts, gpu, outcome, request, world
 BOOK = world()
 
 
-def chosen(*targets: str, extras: tuple[str, ...] = (), options: dict[str, Any] | None = None, **parts: Any) -> Resolution:
-    found = outcome(BOOK, facts(**parts), request(BOOK, *targets, extras=extras, **(options or {})))
+def chosen(
+    *targets: str, extras: tuple[str, ...] = (), options: dict[str, Any] | None = None, source: Source | None = None, **parts: Any
+) -> Resolution:
+    found = outcome(BOOK, facts(**parts), request(BOOK, *targets, extras=extras, **(options or {})), source)
     assert isinstance(found, Resolution), found
     return found
 
@@ -193,7 +196,8 @@ def test_a_companion_moves_to_a_pre_release_only_where_those_count(expected: str
     held = {"pip": {"north": "2.0", "north-vision": "0.1"}}
     found = chosen(
         "north==3.0",
-        options={"source": index_of(BOOK, {"north-vision": vision}), "pre": pre},
+        options={"pre": pre},
+        source=index_of(BOOK, {"north-vision": vision}),
         driver={"version": "580.65.06"},
         packages=held,
     )
@@ -206,7 +210,7 @@ def test_an_installed_pre_release_of_a_companion_stays() -> None:
     held = {"pip": {"north": "3.0", "north-vision": "0.4rc1"}}
     found = chosen(
         "north==3.0",
-        options={"source": index_of(BOOK, {"north-vision": vision})},
+        source=index_of(BOOK, {"north-vision": vision}),
         driver={"version": "580.65.06"},
         packages=held,
     )

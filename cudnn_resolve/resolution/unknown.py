@@ -1,0 +1,67 @@
+"""Extras of frameworks that nobody can give: pip warns about such a one and installs the wheel without it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+
+from cudnn_resolve.errors import IndexUnavailableError, UsageError
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.requirement.model import Target
+    from cudnn_resolve.requirement.source import Source
+    from cudnn_resolve.resolution.opened import OpenRequest
+
+_PLAIN = re.compile(r"[a-z0-9-]+")
+
+
+def refuse_unknown_extras(book: Book, request: OpenRequest) -> None:
+    """Raise UsageError for an extra that no release of a target's framework has, or that is for another accelerator than NVIDIA's GPUs."""
+    for target in (*request.targets, *request.conditional):
+        for extra in target.extras:
+            _refuse_unknown(book, target, extra, request.source)
+
+
+def _refuse_unknown(book: Book, target: Target, extra: str, source: Source | None) -> None:
+    framework = book.framework(target.framework)
+    packages = (target.package,) if target.package is not None else framework.packages
+    name = target.package or framework.name
+    context = target.origin or "--framework"
+    if extra in framework.other_accelerators:
+        raise UsageError(
+            f"`{name}[{extra}]` is for another accelerator than NVIDIA's GPUs, which is out of scope here",
+            code="extra-out-of-scope",
+            context=context,
+            hint=f"ask for `{name}`, or install `{name}[{extra}]` with pip",
+        )
+    known = frozenset[str]().union(*(book.extras(package) for package in packages))
+    if extra in known or (source is not None and any(extra in _newest_extras(source, package) for package in packages)):
+        return
+    raise UsageError(
+        f"no release of {name} has an extra `{extra[:80]}`", code="unknown-extra", context=context, hint=_hint(name, extra, known)
+    )
+
+
+def _newest_extras(source: Source, package: str) -> frozenset[str]:
+    """The extras of the newest release that the indexes have; none where nobody can read it."""
+    listing = source.listing(package)
+    wheels = (file for offer in (listing.offers if listing is not None else ()) for file in offer.files if file.is_wheel)
+    newest = next(wheels, None)
+    try:
+        found = source.metadata(package, newest) if newest is not None else None
+    except IndexUnavailableError:
+        return frozenset()
+    return frozenset(map(canonicalize_name, found.extras)) if found is not None else frozenset()
+
+
+def _hint(name: str, extra: str, known: Iterable[str]) -> str:
+    names = sorted(one for one in known if _PLAIN.fullmatch(one))
+    if not names:
+        return f"{name} has no extras; leave it out"
+    near = get_close_matches(extra[:80], names, n=1)
+    return (f"did you mean `{near[0]}`? " if near else "") + f"known: {', '.join(names)}"
