@@ -71,7 +71,9 @@ ONLY_IN = {
     "tomli": ("matrix", "locking", "host.tables"),
     "tomli_w": ("locking",),
     "packaging.pylock": ("locking",),
+    "requests": ("index.session",),
     "rich": ("report", "cli"),
+    "urllib3": ("index.session",),
 }
 """Modules that one room knows, and the rooms that do."""
 DISTRIBUTIONS = {"elftools": "pyelftools"}
@@ -293,6 +295,7 @@ def test_package_keeps(law: Callable[[Source], Iterator[str]]) -> None:
         (specialists, "facts.model", "import tomllib", "tomllib is for matrix, locking, host.tables"),
         (specialists, "host.linux", "import tomli as tomllib", "tomli is for"),
         (specialists, "planning.model", "from packaging.pylock import Pylock", "packaging.pylock.Pylock is for locking"),
+        (specialists, "index.client", "import requests", "requests is for index.session"),
         (specialists, "probe.gpu", "from rich.table import Table", "rich.table.Table is for report, cli"),
         (dependencies, "host.linux", "import numpy", "numpy is not a dependency"),
         (payloads, "probe.payload", "if (a := 1): pass", "not Python 3.6"),

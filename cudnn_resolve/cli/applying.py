@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.task import Task
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.index.download import Downloads
-    from cudnn_resolve.index.transport import Transport
+    from cudnn_resolve.index.session import IndexSession
     from cudnn_resolve.planning.model import Plan
     from cudnn_resolve.requirement.source import Contents, File
 
@@ -178,33 +178,33 @@ def _downloads(options: Options, plan: Plan) -> Iterator[_Fetching]:
     from cudnn_resolve.cli.packages import settings_of
     from cudnn_resolve.cli.request import wishes_of
     from cudnn_resolve.index.download import Downloads
-    from cudnn_resolve.index.transport import Transport
+    from cudnn_resolve.index.session import IndexSession
 
     settings = settings_of(options, wishes_of(options), plan.facts)
-    transport = Transport(settings)
+    session = IndexSession(settings)
     try:
-        yield _Fetching(Downloads(transport, settings.retries), transport, offline=options.offline)
+        yield _Fetching(Downloads(session), session, offline=options.offline)
     finally:
-        transport.close()
+        session.close()
 
 
 class _Fetching:
     """Files of indexes, and of folders on this disk, which need not be copied."""
 
-    def __init__(self, downloads: Downloads, transport: Transport, *, offline: bool) -> None:
+    def __init__(self, downloads: Downloads, session: IndexSession, *, offline: bool) -> None:
         self._downloads = downloads
-        self._transport = transport
+        self._session = session
         self._offline = offline
 
     def members(self, file: File) -> Contents | None:
         """What is in a wheel; None where they cannot be had without the wheel."""
         from cudnn_resolve.execution.fetch import local_members
         from cudnn_resolve.index.address import is_local
-        from cudnn_resolve.index.members import members_of
+        from cudnn_resolve.index.wheel import members_of
 
         if is_local(file.url):
             return local_members(file)
-        return None if self._offline else members_of(file, self._transport)
+        return None if self._offline else members_of(self._session, file)
 
     def __call__(self, file: File, folder: str, progress: Callable[[int], None]) -> str:
         """The path of the file in the folder."""

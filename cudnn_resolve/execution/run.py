@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -30,7 +31,6 @@ from cudnn_resolve.execution.wheel import check_contents
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import InterruptError, interruptible, undisturbed
 from cudnn_resolve.host.tool import Tooling
-from cudnn_resolve.index.work import Crew, Job
 from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
@@ -253,21 +253,20 @@ def _stage(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None
     """
     if not (task.install and work.members and can_lock(task.install, work.environment)):
         return None
-    crew = Crew(_PARALLEL)
+    threads = ThreadPoolExecutor(_PARALLEL)
     try:
-        ask = work.members
-        jobs = [crew.hand(Job(lambda package=package: ask(package.file), package.pin)) for package in task.install]  # type: ignore[misc]
-        if jobs[0].value() is None:  # whoever serves them does not tell
+        asked = [threads.submit(work.members, package.file) for package in task.install]
+        if asked[0].result() is None:  # whoever serves them does not tell
             return None
         unpacked = []
-        for package, job in zip(task.install, jobs, strict=True):
-            found = job.value()
+        for package, future in zip(task.install, asked, strict=True):
+            found = future.result()
             if found is None or package.file is None:
                 return None
             check_contents(found, package.file.filename)
             unpacked.append(found.unpacked)
     finally:
-        crew.close()
+        threads.shutdown(wait=False, cancel_futures=True)
     wheels = _stage_with_uv(task, work, journal)
     if wheels is not None and not can_move(journal.folder, work.environment):  # then it needs its room in the environment, too
         wheels = tuple(replace(wheel, unpacked=count) for wheel, count in zip(wheels, unpacked, strict=True))
@@ -300,17 +299,14 @@ def _fetch_all(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...]:
     check_room_for_download(total, journal.wheels)
     work.reporter.begin(f"fetching {_many(len(task.install), 'file')}", total or None)
     packages = tuple(_named(package, work, journal) for package in task.install)
-    crew = Crew(_PARALLEL)
+    threads = ThreadPoolExecutor(_PARALLEL)
     try:
-        jobs = [
-            Job(lambda package=package: fetch(package, journal.wheels, work.environment, work.download, work.reporter.advance), package.pin)  # type: ignore[misc]
-            for package in packages
+        fetched = [
+            threads.submit(fetch, package, journal.wheels, work.environment, work.download, work.reporter.advance) for package in packages
         ]
-        for job in jobs:
-            crew.hand(job)
-        wheels = [job.value() for job in jobs]
+        wheels = [future.result() for future in fetched]
     finally:
-        crew.close()
+        threads.shutdown(wait=False, cancel_futures=True)
     work.reporter.end()
     names = [os.path.basename(wheel.path) for wheel in wheels]
     journal.add("fetched", files=names, sha256=[wheel.sha256 for wheel in wheels])

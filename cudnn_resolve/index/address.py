@@ -55,6 +55,12 @@ def split_login(url: str) -> tuple[str, Login | None]:
     return urlunsplit(parts._replace(netloc=host)), Login(unquote(user), unquote(password))
 
 
+def joined_login(url: str, login: Login | None) -> str:
+    """`url` with credentials in it."""
+    scheme, separator, rest = url.partition("://")
+    return f"{scheme}{separator}{quote(login.user, safe='')}:{quote(login.password, safe='')}@{rest}" if login else url
+
+
 def origin_of(url: str) -> Origin:
     """Scheme, host and port of an http or https address; ValueError for anything else."""
     parts = urlsplit(url)

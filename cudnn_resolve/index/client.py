@@ -9,33 +9,38 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYetError
+from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.index.address import is_local, path_of, shown
-from cudnn_resolve.index.cache import IndexCache
-from cudnn_resolve.index.filename import normalize
-from cudnn_resolve.index.folder import Folders, shelf_of_tree
-from cudnn_resolve.index.listing import Source as Shelved
-from cudnn_resolve.index.listing import make_listing
-from cudnn_resolve.index.page import HTML, PageError, Shelf, names_on, read_page
-from cudnn_resolve.index.refusal import FORBIDDEN, Refusal
-from cudnn_resolve.index.remote import Pages
+from cudnn_resolve.index.cache import Cache
+from cudnn_resolve.index.fetch_error import FORBIDDEN, FetchError
+from cudnn_resolve.index.folder import Folders, page_of_tree
+from cudnn_resolve.index.listing import Offered, make_listing
+from cudnn_resolve.index.page import Page, PageError
+from cudnn_resolve.index.pages import Pages
 from cudnn_resolve.index.settings import UV, IndexAddress, Settings
-from cudnn_resolve.index.statement import Statements
-from cudnn_resolve.index.work import FEW_THREADS, Crew, Job
+from cudnn_resolve.index.statements import Statements
 from cudnn_resolve.requirement.source import File, Listing, Metadata, Place
 
 if TYPE_CHECKING:
     from cudnn_resolve.index.direct import Direct
     from cudnn_resolve.index.download import Told
-    from cudnn_resolve.index.reading import Reader
-    from cudnn_resolve.index.transport import Transport
+    from cudnn_resolve.index.links import LinkPage
+    from cudnn_resolve.index.session import IndexSession
 
+T = TypeVar("T")
+THREADS = 12
+"""Requests at the same time."""
+_DOWNLOADS = 4
+_OFFLINE_HINT = "--offline answers from the tables and what is in the cache"
 Progress = Callable[[int, int, str], None]
 """Called while somebody waits: requests sent, bytes received, what is waited for."""
 
@@ -63,17 +68,16 @@ class IndexClient:
         """Packages that more than one index serves under pip's rule, and those indexes: the best version wins, whoever offers it."""
         self._progress = progress
         self._lock = threading.Lock()
-        self._made: Transport | None = None
-        self._reads: Reader | None = None
-        self._cache = IndexCache(cache_folder)
-        self._crew = Crew(few=FEW_THREADS, is_far=lambda: self._made is not None and self._made.is_far)
-        self._pages = Pages(lambda: self._transport, self._cache, offline=offline)
-        self._statements = Statements(self._reader, self._cache, offline=offline)
-        self._shelves: dict[tuple[str, str], Job[Shelf | None]] = {}
-        self._metadata: dict[str, Job[Metadata | None]] = {}
+        self._made: IndexSession | None = None
+        cache = Cache(cache_folder)
+        self._threads = ThreadPoolExecutor(THREADS)
+        self._pages = Pages(self._session, cache)
+        self._statements = Statements(self._session, cache, self._note, offline=offline)
+        self._asked: dict[tuple[str, str], Future[Page | None]] = {}
+        self._metadata: dict[str, Future[Metadata | None]] = {}
         self._listings: dict[tuple[str, str], Listing | None] = {}
         self._folders = Folders(self._note)
-        self._names: dict[str, frozenset[str]] = {}
+        self._link_pages: dict[str, LinkPage] = {}
 
     def __enter__(self) -> IndexClient:  # noqa: PYI034 - nothing inherits from it
         return self
@@ -82,19 +86,18 @@ class IndexClient:
         self.close()
 
     def close(self) -> None:
-        """Ends threads and connections; releases that have been listed can still be looked at."""
-        self._crew.close()
+        """End threads and connections; releases that have been listed can still be looked at."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
         if self._made:
             self._made.close()
 
-    @property
-    def _transport(self) -> Transport:
+    def _session(self) -> IndexSession:
         """Made for the first request: an answer out of the cache needs none of it."""
         with self._lock:
             if self._made is None:
-                from cudnn_resolve.index.transport import Transport
+                from cudnn_resolve.index.session import IndexSession
 
-                self._made = Transport(self.settings)
+                self._made = IndexSession(self.settings)
             return self._made
 
     @property
@@ -104,7 +107,7 @@ class IndexClient:
 
     @property
     def received(self) -> int:
-        """How many bytes of answers came, without their heads."""
+        """How many bytes of bodies came."""
         return self._made.received if self._made else 0
 
     def listing(self, name: str, place: Place | None = None) -> Listing | None:
@@ -116,36 +119,31 @@ class IndexClient:
 
     def metadata(self, name: str, file: File) -> Metadata | None:
         """What a file says of itself, as `requirement.source.Source.metadata`."""
-        job = self._metadata.get(file.url)
-        if job is None:
-            job = self._metadata[file.url] = self._statement_job(name, file)
-            self._start(job, is_local(file.url))
+        what = f"metadata of {file.filename[:100]}"
+        future = self._metadata.get(file.url)
+        if future is None or future.cancel():
+            self._tell(what)
+            future = self._metadata[file.url] = _done(lambda: self._statements.read(name, file))
         try:
-            return job.value(self._tell)
-        except Refusal as refusal:
-            raise _unavailable(refusal, f"the metadata of {file.filename[:200]} from {shown(file.url)}") from None
+            return self._result(future, what)
+        except FetchError as error:
+            raise _unavailable(error, f"the metadata of {file.filename[:200]} from {shown(file.url)}") from None
 
     def expect(self, names: Iterable[str]) -> None:
-        """Starts to ask for packages, as `requirement.source.Source.expect`."""
+        """Ask for packages ahead of need, as `requirement.source.Source.expect`."""
         if self.offline:
             return
         for name in names:
             for index in self._indexes_for(name)[: 1 if self.settings.rule == UV else None]:
-                if not is_local(index.url):
-                    self._shelf(index.url, name, wait=False)
+                self._expect(index.url, name)
             for link in self.settings.find_links:
-                if not is_local(link):
-                    self._shelf(link, "", wait=False)
+                self._expect(link, "")
 
     def expect_metadata(self, name: str, file: File) -> None:
-        """Starts to ask for the metadata of a file, as `requirement.source.Source.expect_metadata`."""
-        if self.offline or file.url in self._metadata or is_local(file.url):
+        """Ask for the metadata of a file ahead of need, as `requirement.source.Source.expect_metadata`."""
+        if self.offline or file.url in self._metadata or is_local(file.url) or self._statements.cached(file):
             return
-        job = self._metadata[file.url] = self._statement_job(name, file)
-        if self._statements.is_kept(file):
-            job.run()
-        else:
-            self._crew.hand(job)
+        self._metadata[file.url] = self._threads.submit(self._statements.read, name, file)
 
     def fetch(self, files: Sequence[File], folder: str, told: Told | None = None) -> list[str]:
         """Paths of the files in `folder`, downloaded side by side unless they are there, each with its size and hash checked.
@@ -155,25 +153,16 @@ class IndexClient:
         """
         from cudnn_resolve.index.download import Downloads
 
-        downloads = Downloads(self._transport, self.settings.retries)
-        jobs = [Job(lambda file=file: downloads.fetch(file, folder, told), file.filename) for file in files]  # type: ignore[misc]
-        crew = Crew(4)
-        for job in jobs:
-            crew.hand(job)
-        try:
-            return [job.value(self._tell) for job in jobs]
-        finally:
-            crew.close()
+        downloads = Downloads(self._session())
+        return self._all([(file.filename, lambda file=file: downloads.fetch(file, folder, told)) for file in files], _DOWNLOADS)  # type: ignore[misc]
 
     def completed(self, files: Sequence[File]) -> list[File]:
         """The files with what their index does not say of them, as `requirement.source.Source.completed`."""
-        from cudnn_resolve.index.complete import complete
-
-        transport = None if self.offline else lambda: self._transport
-        return complete(files, self._statements, transport, tell=self._tell)
+        tasks = [(f"the size of {file.filename[:100]}", lambda file=file: self._statements.completed(file)) for file in files]
+        return self._all(tasks, THREADS)
 
     def keep_metadata(self, file: File, said: Metadata) -> None:
-        """Keeps the metadata of a file that was read by other ways."""
+        """Keep the metadata of a file that was read by other ways."""
         self._statements.keep(file, said)
 
     def direct(self, reference: str) -> Direct:
@@ -182,93 +171,60 @@ class IndexClient:
 
         return read_direct(self, reference)
 
-    def _reader(self) -> Reader:
-        transport = self._transport
-        with self._lock:
-            if self._reads is None:
-                from cudnn_resolve.index.reading import Reader
-
-                self._reads = Reader(transport, self.settings.retries, self._note)
-            return self._reads
-
-    def _statement_job(self, name: str, file: File) -> Job[Metadata | None]:
-        return Job(lambda: self._statements.read(normalize(name), file), f"metadata of {file.filename[:100]}")
-
     def _list(self, name: str, place: Place | None) -> Listing | None:
         if place is not None:
-            found, shelf = self._of_place(name, place)
+            known, page = self._of_links(place.url, name) if place.kind == "find-links" else self._of_index(place.url.rstrip("/"), name)
             origin = place.url.rstrip("/") if place.kind != "find-links" else None
-            return make_listing(name, [self._shelved(shelf, name, origin)] if shelf else [], self.settings) if found else None
-        shelves = []
-        known = True
+            return make_listing(name, [Offered(page, origin)] if page else [], self.settings) if known else None
+        offered = []
+        is_known = True
         for link in self.settings.find_links:
-            found, shelf = self._of_links(link, name)
-            known &= found
-            if shelf and shelf.versions:
-                shelves.append(Shelved(shelf))
-        known &= self._ask_indexes(name, shelves)
-        if not known and not shelves:
+            known, page = self._of_links(link, name)
+            is_known &= known
+            if page and page.versions:
+                offered.append(Offered(page))
+        is_known &= self._ask_indexes(name, offered)
+        if not is_known and not offered:
             return None
-        origins = tuple(dict.fromkeys(one.origin for one in shelves if one.origin))
+        origins = tuple(dict.fromkeys(one.origin for one in offered if one.origin))
         if len(origins) > 1:
             self.served_by[name] = origins
-        listing = make_listing(name, shelves, self.settings, tuple(shown(origin) for origin in origins))
-        return listing if known else replace(listing, is_partial=True)
+        listing = make_listing(name, offered, self.settings, tuple(shown(origin) for origin in origins))
+        return listing if is_known else replace(listing, is_partial=True)
 
     def _indexes_for(self, name: str) -> Sequence[IndexAddress]:
         """The indexes that count for a package: all, or the one that uv's configuration assigns to it."""
         return [index for package, index in self.settings.assigned if package == name] or self.settings.indexes
 
-    def _ask_indexes(self, name: str, shelves: list[Shelved]) -> bool:
+    def _ask_indexes(self, name: str, offered: list[Offered]) -> bool:
         """Whether it is known what all indexes have that count; adds what they have."""
-        known = True
+        is_known = True
         refused: IndexUnavailableError | None = None
         refusing: list[str] = []
         for index in self._indexes_for(name):
+            if is_local(index.url):
+                self._check_folder(index)
             try:
-                found, shelf = self._of_index(index, name)
+                known, page = self._of_index(index.url, name)
             except IndexUnavailableError as error:
                 if error.code != FORBIDDEN:
                     raise
                 refused = error
-                refusing.append(index.url)
+                refusing.append(shown(index.url))
                 continue
-            known &= found
-            if shelf and shelf.versions:
-                shelves.append(self._shelved(shelf, name, index.url))
+            is_known &= known
+            if page and page.versions:
+                offered.append(Offered(page, index.url))
                 if self.settings.rule == UV:
                     break
-        if refused and not shelves:
+        if refused and not offered:
             raise refused
         if refused:
-            self._note(
-                f"{', '.join(shown(one) for one in refusing)} refuses without a login (HTTP 403): it counts as not having what is asked for"
-            )
-        return known
+            self._note(f"{', '.join(refusing)} refuses without a login (HTTP 403): it counts as not having what is asked for")
+        return is_known
 
-    def _shelved(self, shelf: Shelf, name: str, origin: str | None) -> Shelved:
-        if origin is None or is_local(origin):
-            return Shelved(shelf, origin)
-        return Shelved(shelf, origin, lambda: self._anew(origin, name))
-
-    def _anew(self, url: str, name: str) -> Shelf | None:
-        """The page, asked for again because what was kept of it is damaged."""
-        self._pages.forget(url, name)
-        self._shelves.pop((url, name), None)
-        if self.offline:
-            hint = "ask once without --offline"
-            raise IndexUnavailableError(f"what was kept of {name} at {shown(url)} is damaged", code="cache-damaged", hint=hint)
-        return self._asked(url, name)[1]
-
-    def _of_index(self, index: IndexAddress, name: str) -> tuple[bool, Shelf | None]:
-        """Whether it is known what an index offers of a package, and what it is."""
-        if is_local(index.url):
-            self._look_for(index)
-            return True, self._local(lambda: shelf_of_tree(path_of(index.url), name), index.url, name)
-        return self._asked(index.url, name)
-
-    def _look_for(self, index: IndexAddress) -> None:
-        """Nothing; an index on this machine that is not there is an error where it was asked for, else a note, as pip has it."""
+    def _check_folder(self, index: IndexAddress) -> None:
+        """Tell of an index on this machine that is not there: an error where an option names it, else a note, as pip has it."""
         path = path_of(index.url)
         if os.path.isdir(path):
             return
@@ -277,66 +233,78 @@ class IndexClient:
             raise IndexUnavailableError(f"there is no folder {path}", code="index-missing", hint=hint)
         self._note(f"there is no folder {path}, which {index.said_by} names as an index")
 
-    def _of_links(self, link: str, name: str) -> tuple[bool, Shelf | None]:
+    def _of_index(self, url: str, name: str) -> tuple[bool, Page | None]:
+        """Whether it is known what an index offers of a package, and what it is."""
+        if is_local(url):
+            with _local_errors(url, name):
+                return True, page_of_tree(path_of(url), name)
+        return self._ask(url, name)
+
+    def _of_links(self, link: str, name: str) -> tuple[bool, Page | None]:
         if is_local(link):
-            return True, self._local(lambda: self._folders.shelf(path_of(link), name), link, name)
-        found, page = self._asked(link, "")
+            with _local_errors(link, name):
+                return True, self._folders.page(path_of(link), name)
+        known, page = self._ask(link, "")
         if page is None:
-            return found, None
-        body = bytes(page.blocks[0])
-        if link not in self._names:
-            self._names[link] = names_on(body)
-        return True, self._checked(lambda: read_page(body, HTML, page.base, name), link, name) if name in self._names[link] else None
+            return known, None
+        from cudnn_resolve.index.links import LinkPage
 
-    def _of_place(self, name: str, place: Place) -> tuple[bool, Shelf | None]:
-        if place.kind == "find-links":
-            return self._of_links(place.url, name)
-        return self._of_index(IndexAddress(url=place.url.rstrip("/"), said_by=""), name)
+        with _local_errors(link, name):
+            if link not in self._link_pages:
+                self._link_pages[link] = LinkPage(page.blocks[0], page.base)
+            return True, self._link_pages[link].of(name)
 
-    def _local(self, read: Callable[[], Shelf | None], url: str, name: str) -> Shelf | None:
+    def _ask(self, url: str, name: str) -> tuple[bool, Page | None]:
+        """Whether it is known what a remote page says, and the page."""
+        if self.offline:
+            cached = self._pages.cached(url, name)
+            return cached is not None, cached.page if cached else None
+        what = f"the index {shown(url)} for {name}" if name else f"the page {shown(url)}"
         try:
-            return self._checked(read, url, name)
-        except OSError as error:
-            raise IndexUnavailableError(
-                f"{shown(url)} cannot be read for {name}: {error.strerror or 'error'}", code="index-unreadable"
-            ) from None
-
-    def _checked(self, read: Callable[[], Shelf | None], url: str, name: str) -> Shelf | None:
-        try:
-            return read()
+            return True, self._result(self._page_future(url, name, ahead=False), what)
+        except FetchError as error:
+            raise _unavailable(error, what) from None
         except PageError as error:
             raise IndexUnavailableError(f"the page of {shown(url)} for {name} {error}", code="index-garbage") from None
-        except ValueError as error:
-            raise IndexUnavailableError(f"{shown(url)} cannot be read for {name}: {error}", code="index-unreadable") from None
 
-    def _asked(self, url: str, name: str) -> tuple[bool, Shelf | None]:
-        job = self._shelf(url, name, wait=True)
-        try:
-            shelf = job.value(self._tell)
-        except Refusal as refusal:
-            raise _unavailable(refusal, f"the index {shown(url)} for {name}" if name else f"the page {shown(url)}") from None
-        except PageError as error:
-            raise IndexUnavailableError(f"the page of {shown(url)} for {name} {error}", code="index-garbage") from None
-        return not (shelf is None and self.offline and not self._pages.is_kept(url, name)), shelf
+    def _expect(self, url: str, name: str) -> None:
+        if not is_local(url):
+            self._page_future(url, name, ahead=True)
 
-    def _shelf(self, url: str, name: str, *, wait: bool) -> Job[Shelf | None]:
+    def _page_future(self, url: str, name: str, *, ahead: bool) -> Future[Page | None]:
+        """A page that is there, or on its way; it waits for a thread only where it is asked for ahead of need."""
         key = (url, name)
-        job = self._shelves.get(key)
-        if job is None:
-            kept = self._pages.kept(url, name)
-            job = Job(lambda: self._pages.read(url, name, kept), f"{name or 'the page'} at {shown(url)}")
-            self._shelves[key] = job
-            if self.offline or self._pages.is_fresh(kept):
-                job.run()
+        future = self._asked.get(key)
+        if future is None or (not ahead and future.cancel()):
+            cached = self._pages.cached(url, name)
+            if cached and cached.is_fresh:
+                future = _done(lambda: cached.page)
+            elif ahead:
+                future = self._threads.submit(self._pages.read, url, name, cached)
             else:
-                self._crew.hand(job, first=wait)
-        return job
+                self._tell(f"{name or 'the page'} at {shown(url)}")
+                future = _done(lambda: self._pages.read(url, name, cached))
+            self._asked[key] = future
+        return future
 
-    def _start(self, job: Job[Metadata | None], local: bool) -> None:  # noqa: FBT001 - private
-        if local or self.offline:
-            job.run()
-        else:
-            self._crew.hand(job, first=True)
+    def _all(self, tasks: Sequence[tuple[str, Callable[[], T]]], threads: int) -> list[T]:
+        """What the calls give, so many at the same time; each with what is waited for, in words."""
+        pool = ThreadPoolExecutor(threads)
+        try:
+            futures = [(what, pool.submit(call)) for what, call in tasks]
+            return [self._result(future, what) for what, future in futures]
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _result(self, future: Future[T], what: str) -> T:
+        """The result of a future; says now and then what is waited for."""
+        while True:
+            try:
+                return future.result(timeout=0.1 if self._progress else None)
+            except NotYetError:  # noqa: PERF203 - a wait costs more
+                if future.done():
+                    raise
+                self._tell(what)
 
     def _tell(self, what: str) -> None:
         if self._progress:
@@ -347,8 +315,29 @@ class IndexClient:
             self.notes.append(text)
 
 
-def _unavailable(refusal: Refusal, what: str) -> IndexUnavailableError:
-    return IndexUnavailableError(f"{what} could not be had: {refusal.why}", code=refusal.code, hint=refusal.hint or _ALONE)
+def _done(call: Callable[[], T]) -> Future[T]:
+    """A future whose call has run, here: nothing else can go on before it."""
+    future: Future[T] = Future()
+    try:
+        future.set_result(call())
+    except Exception as error:  # noqa: BLE001 - raised where the result is asked for
+        future.set_exception(error)
+    return future
 
 
-_ALONE = "--offline answers from the tables and what is in the cache"
+@contextmanager
+def _local_errors(url: str, name: str) -> Iterator[None]:
+    """Errors of places on this machine, with the name of the place."""
+    try:
+        yield
+    except PageError as error:
+        raise IndexUnavailableError(f"the page of {shown(url)} for {name} {error}", code="index-garbage") from None
+    except OSError as error:
+        why = error.strerror or "error"
+        raise IndexUnavailableError(f"{shown(url)} cannot be read for {name}: {why}", code="index-unreadable") from None
+    except ValueError as error:
+        raise IndexUnavailableError(f"{shown(url)} cannot be read for {name}: {error}", code="index-unreadable") from None
+
+
+def _unavailable(error: FetchError, what: str) -> IndexUnavailableError:
+    return IndexUnavailableError(f"{what} could not be had: {error.why}", code=error.code, hint=error.hint or _OFFLINE_HINT)

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.index import default_index as pip_default
@@ -16,6 +17,7 @@ from cudnn_resolve.index.settings import ALL, PIP, UV, IndexAddress, Patience, P
 from cudnn_resolve.index.uv_config import UvConfig, UvIndex, read_uv_config
 
 _STRATEGIES = {"first-index": UV, "unsafe-first-match": UV, "unsafe-best-match": PIP}
+_PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
 _LONGEST_TIMEOUT = 600.0
 _AGO = re.compile(r"P(\d{1,5})([DWM])|(\d{1,5})\s*(hour|day|week|month)s?(?:\s+ago)?", re.IGNORECASE)
 _FRACTION = re.compile(r"\.(\d+)")
@@ -259,15 +261,21 @@ def _either(environ: Mapping[str, str], name: str) -> str:
 
 
 def _proxies(pip: Mapping[str, Value], environ: Mapping[str, str]) -> tuple[Proxy, ...]:
-    texts = [("all", pip["proxy"].text)] if "proxy" in pip else []
-    texts += [(scheme, _either(environ, f"{scheme}_proxy")) for scheme in ("https", "http", "all")]
+    """UsageError for a proxy that cannot be used: going past it is not what was asked for."""
+    texts = [("all", pip["proxy"].text, pip["proxy"].said_by)] if "proxy" in pip else []
+    texts += [(scheme, _either(environ, f"{scheme}_proxy"), f"{scheme.upper()}_PROXY") for scheme in ("https", "http", "all")]
     made = []
-    for scheme, text in texts:
-        url, login = split_login(text if "://" in text else f"http://{text}")
-        try:
-            made.append(Proxy(scheme, origin_of(url), login))
-        except ValueError:
+    for scheme, text, said_by in texts:
+        if not text.strip():
             continue
+        url, login = split_login(text.strip() if "://" in text else f"http://{text.strip()}")
+        try:
+            if urlsplit(url).scheme.lower() not in _PROXY_SCHEMES or not urlsplit(url).hostname or urlsplit(url).port == 0:
+                raise ValueError  # noqa: TRY301 - as for a port that is no number
+        except ValueError:
+            hint = "http://host:port, https://host:port or socks5h://host:port"
+            raise UsageError(f"{shown(url)} is not the address of a proxy", code="proxy-address", context=said_by, hint=hint) from None
+        made.append(Proxy(scheme, url.rstrip("/"), login))
     return tuple(made)
 
 

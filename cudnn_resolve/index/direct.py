@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from cudnn_resolve.errors import IndexUnavailableError, InputError
-from cudnn_resolve.index import filename, metadata
+from cudnn_resolve.index import filename
 from cudnn_resolve.index.address import is_remote, level, path_of, shown, url_of
 from cudnn_resolve.index.download import sha256_of
-from cudnn_resolve.index.reading import read_archive, read_local_wheel
+from cudnn_resolve.index.reading import read_file
 from cudnn_resolve.requirement.source import File, Metadata, Offer
 
 if TYPE_CHECKING:
@@ -84,9 +84,7 @@ def _local(path: str, wanted: str | None) -> Direct:
 
 def _said(path: str, file_name: str, name: str) -> Metadata:
     try:
-        if file_name.endswith(".whl"):
-            return metadata.read_metadata(read_local_wheel(path), file_name, name)
-        return read_archive(path, file_name, name)
+        return read_file(path, file_name, name)
     except ValueError as error:
         raise InputError(f"{file_name[:200]} {error}", code="metadata-invalid", context=path) from None
     except OSError as error:

@@ -1,44 +1,39 @@
-"""Files of releases, downloaded whole: checked while they come, taken up where they broke off, in place only when they are right."""
+"""Files of releases, downloaded whole: checked while they come, resumed where they broke off, in place only when they are right."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
-from collections.abc import Callable, Iterator
+import tempfile
+import time
+from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from cudnn_resolve.errors import IndexUnavailableError, WorldError
 from cudnn_resolve.index.address import is_local, path_of, shown
-from cudnn_resolve.index.refusal import Refusal, TransientRefusal
+from cudnn_resolve.index.fetch_error import FetchError
 from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
-    from hashlib import _Hash
-
-    from cudnn_resolve.index.transport import Answer, Transport
+    from cudnn_resolve.index.session import IndexSession
 
 T = TypeVar("T")
 Told = Callable[[str, int, int | None], None]
 """Name of a file, bytes that are there, bytes that it has."""
 LARGEST_FILE = 64 << 30
+_LONGEST_SECONDS = 24 * 3600.0
 _PIECE = 1 << 20
-
-
-class _DiskError(Exception):
-    """The disk refused while an answer came; not the network's fault."""
-
-    def __init__(self, error: OSError) -> None:
-        super().__init__(str(error))
-        self.error = error
+_LEAST_PROGRESS = 1 << 16
+"""Bytes after which a connection that broke off counts as progress, and tries are counted anew."""
 
 
 class Downloads:
-    """Files of indexes, downloaded through one transport."""
+    """Files of indexes, downloaded through one session."""
 
-    def __init__(self, transport: Transport, retries: int) -> None:
-        self._transport = transport
-        self._retries = retries
+    def __init__(self, session: IndexSession) -> None:
+        self._session = session
 
     def fetch(self, file: File, folder: str, told: Told | None = None) -> str:
         """The path of the file in `folder`: there already with the right hash, copied, or downloaded.
@@ -56,111 +51,92 @@ class Downloads:
                 self._fill(stream, file, told)
             os.replace(passing, path)
         except OSError as error:
-            _forget(passing)
-            raise _of_disk(error, path) from None
-        except _DiskError as error:
-            _forget(passing)
-            raise _of_disk(error.error, path) from None
-        except Refusal as refusal:
-            _forget(passing)
-            raise IndexUnavailableError(
-                f"{file.filename[:200]} could not be downloaded from {shown(file.url)}: {refusal.why}", code=refusal.code, hint=refusal.hint
-            ) from None
-        except BaseException:
-            _forget(passing)
-            raise
+            raise _disk_error(error, path) from None
+        except FetchError as error:
+            what = f"{file.filename[:200]} could not be downloaded from {shown(file.url)}: {error.why}"
+            raise IndexUnavailableError(what, code=error.code, hint=error.hint) from None
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(passing)
         return path
 
     def passing(self, file: File, read: Callable[[str], T]) -> T:
-        """What `read` makes of the file, which is downloaded for it and thrown away; Refusal and errors of `read`."""
-        import tempfile
-
+        """What `read` makes of the file, which is downloaded for it and thrown away; FetchError and errors of `read`."""
         with tempfile.TemporaryDirectory(prefix="cudnn-resolve-") as folder:
             path = os.path.join(folder, safe_name(file.filename))
             with open(path, "w+b") as stream:
-                try:
-                    self._fill(stream, file, None)
-                except _DiskError as error:
-                    raise error.error from None
+                self._fill(stream, file, None)
             return read(path)
 
     def _fill(self, stream: IO[bytes], file: File, told: Told | None) -> None:
-        """Writes the file's bytes; Refusal where they are not what was promised."""
+        """Write the file's bytes; FetchError where they are not what was promised."""
         algorithm, digest = strongest(file)
-        taken = _Taken(stream, algorithm, file, told)
+        partial = _Partial(stream, algorithm, file, told)
         if is_local(file.url):
             with open(path_of(file.url), "rb") as source:
-                taken.take_all(iter(lambda: source.read(_PIECE), b""))
+                while piece := source.read(_PIECE):
+                    partial.write(piece)
         else:
-            self._download(taken, file)
+            self._download(partial, file)
         stream.flush()
-        if file.size is not None and taken.size != file.size:
-            raise Refusal(f"it has {taken.size} bytes, and {file.size} were promised", code="file-size")
-        if digest and taken.digest() != digest:
-            raise Refusal(f"its {algorithm} is {taken.digest()}, and {digest} was promised", code="file-hash")
+        if file.size is not None and partial.size != file.size:
+            raise FetchError(f"it has {partial.size} bytes, and {file.size} were promised", code="file-size")
+        if digest and partial.digest() != digest:
+            raise FetchError(f"its {algorithm} is {partial.digest()}, and {digest} was promised", code="file-hash")
 
-    def _download(self, taken: _Taken, file: File) -> None:
-        attempt = 0
-        while True:
-            before = taken.size
-            headers = {"Range": f"bytes={before}-"} if before else {}
-            try:
-                answer = self._transport.stream(file.url, headers, taken.take)
-            except TransientRefusal as refusal:
-                attempt = 1 if taken.size > before else attempt + 1
-                if attempt > self._retries:
-                    raise
-                self._transport.pause(refusal, attempt - 1)
-            else:
-                if answer.status not in (200, 206):
-                    raise Refusal(f"it answers HTTP {answer.status}", status=answer.status)
-                return
+    def _download(self, partial: _Partial, file: File) -> None:
+        ends = time.monotonic() + _LONGEST_SECONDS
+        start = 0
+
+        def once() -> None:
+            nonlocal start
+            start = partial.size
+            headers = {"Range": f"bytes={start}-"} if start else {}
+            limit = LARGEST_FILE if file.size is None else file.size
+            with self._session.opened(file.url, headers, limit=limit, seconds=ends - time.monotonic()) as (response, _):
+                if response.status_code not in (200, 206):
+                    raise FetchError(f"it answers HTTP {response.status_code}", status=response.status_code)
+                is_rest = response.status_code == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {start}-")
+                if start and not is_rest:
+                    partial.restart()
+                for piece in self._session.pieces(response):
+                    partial.write(piece)
+
+        self._session.retried(once, lambda: partial.size - start >= _LEAST_PROGRESS)
 
 
-class _Taken:
-    """What has come of a file so far."""
+class _Partial:
+    """A file as far as it has come."""
 
     def __init__(self, stream: IO[bytes], algorithm: str, file: File, told: Told | None) -> None:
         self._stream = stream
         self._algorithm = algorithm
         self._file = file
         self._told = told
+        self._hash = hashlib.new(algorithm)
         self.size = 0
-        self._hash = _new_hash(algorithm)
 
     def digest(self) -> str:
-        """Of all that came."""
+        """The hash of all that came."""
         return self._hash.hexdigest()
 
-    def take(self, answer: Answer, pieces: Iterator[bytes]) -> None:
-        """Writes an answer behind what is there, or anew where the server begins at the beginning."""
-        if self.size and not (answer.status == 206 and answer.headers.get("content-range", "").startswith(f"bytes {self.size}-")):
-            self._restart()
-        self.take_all(pieces)
-
-    def take_all(self, pieces: Iterator[bytes]) -> None:
-        """Writes all pieces."""
+    def write(self, piece: bytes) -> None:
+        """Add a piece; FetchError where the file becomes longer than it should be."""
         most = self._file.size if self._file.size is not None else LARGEST_FILE
-        for piece in pieces:
-            self.size += len(piece)
-            if self.size > most:
-                raise Refusal(f"it is longer than the {most} bytes that were promised", code="file-size")
-            try:
-                self._stream.write(piece)
-            except OSError as error:
-                raise _DiskError(error) from None
-            self._hash.update(piece)
-            if self._told:
-                self._told(self._file.filename, self.size, self._file.size)
+        self.size += len(piece)
+        if self.size > most:
+            raise FetchError(f"it is longer than the {most} bytes that were promised", code="file-size")
+        self._stream.write(piece)
+        self._hash.update(piece)
+        if self._told:
+            self._told(self._file.filename, self.size, self._file.size)
 
-    def _restart(self) -> None:
-        try:
-            self._stream.seek(0)
-            self._stream.truncate()
-        except OSError as error:
-            raise _DiskError(error) from None
+    def restart(self) -> None:
+        """Forget what came: the server begins at the beginning."""
+        self._stream.seek(0)
+        self._stream.truncate()
+        self._hash = hashlib.new(self._algorithm)
         self.size = 0
-        self._hash = _new_hash(self._algorithm)
 
 
 def strongest(file: File) -> tuple[str, str | None]:
@@ -173,11 +149,7 @@ def strongest(file: File) -> tuple[str, str | None]:
 
 def sha256_of(path: str) -> str:
     """The digest of a file on disk; OSError where it cannot be read."""
-    made = _new_hash("sha256")
-    with open(path, "rb") as stream:
-        while piece := stream.read(_PIECE):
-            made.update(piece)
-    return made.hexdigest()
+    return _digest_of(path, "sha256")
 
 
 def safe_name(filename: str) -> str:
@@ -192,28 +164,20 @@ def _is_right(path: str, file: File) -> bool:
     try:
         if file.size is not None and os.stat(path).st_size != file.size:
             return False
-        made = _new_hash(algorithm)
-        with open(path, "rb") as stream:
-            while piece := stream.read(_PIECE):
-                made.update(piece)
+        return digest is not None and _digest_of(path, algorithm) == digest
     except OSError:
         return False
-    return digest is not None and made.hexdigest() == digest
 
 
-def _new_hash(algorithm: str) -> _Hash:
-    import hashlib
-
+def _digest_of(path: str, algorithm: str) -> str:
     made: Any = hashlib.new(algorithm)
-    return made  # type: ignore[no-any-return]
+    with open(path, "rb") as stream:
+        while piece := stream.read(_PIECE):
+            made.update(piece)
+    return str(made.hexdigest())
 
 
-def _forget(path: str) -> None:
-    with contextlib.suppress(OSError):
-        os.unlink(path)
-
-
-def _of_disk(error: OSError, path: str) -> WorldError:
+def _disk_error(error: OSError, path: str) -> WorldError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return WorldError(
             f"there is no room left for {path}", code="disk-full", hint="free some space, or name a folder on another disk (TMPDIR)"

@@ -1,28 +1,26 @@
-"""Names of wheels and source archives, taken apart cheaply: a page of an index holds thousands."""
+"""Names of wheels and source archives: pages hold thousands of them, and older ones than `packaging.utils` reads."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
-_SEPARATORS = re.compile(r"[-_.]+")
-_VERSION = re.compile(
-    r"v?(?:\d+!)?\d+(?:\.\d+)*(?:[-_.]?(?:alpha|a|beta|b|preview|pre|c|rc)[-_.]?\d*)?"
-    r"(?:-\d+|[-_.]?(?:post|rev|r)[-_.]?\d*)?(?:[-_.]?dev[-_.]?\d*)?(?:\+[a-z0-9]+(?:[-_.][a-z0-9]+)*)?",
-    re.IGNORECASE,
-)
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
 _BEGINNING = re.compile(r"-(?=v?\d)", re.IGNORECASE)
-_BEFORE_RELEASE = re.compile(r"a|b|c|dev|pre", re.IGNORECASE)
+_LONGEST_VERSION = 200
 SDIST_ENDINGS = (".tar.gz", ".zip")
 
 
 def normalize(name: str) -> str:
-    """The name of a package as indexes know it: lower case, each run of `-_.` one hyphen. Source: PEP 503."""
-    return _SEPARATORS.sub("-", name).lower()
+    """The name of a package as indexes know it (PEP 503)."""
+    return canonicalize_name(name)
 
 
 def version_in(filename: str, name: str) -> str | None:
-    """The version that the name of a wheel or source archive of the package `name` (normalized) says.
+    """The version in the filename of a wheel or source archive of the package `name` (normalized).
 
     None for what is neither (eggs, installers, signatures), belongs to another package, or is not PEP 440.
     `numpy-2.0.0-cp310-cp310-manylinux_2_17_x86_64.manylinux2014_x86_64.whl` gives `2.0.0`.
@@ -31,51 +29,43 @@ def version_in(filename: str, name: str) -> str | None:
         parts = filename[:-4].split("-")
         if len(parts) not in (5, 6) or (len(parts) == 6 and not parts[2][:1].isdigit()):
             return None
-        return _version(parts[0], parts[1], name)
-    for ending in SDIST_ENDINGS:
-        if filename.endswith(ending):
-            return _of_archive(filename[: -len(ending)], name)
+        return _checked(parts[0], parts[1].replace("_", "-"), name)
+    stem = next((filename[: -len(ending)] for ending in SDIST_ENDINGS if filename.endswith(ending)), "")
+    words = stem.split("-")
+    for count in range(1, min(name.count("-") + 1, len(words) - 1) + 1):  # old archives have hyphens in the name, and in the version
+        if normalize("-".join(words[:count])) == name:
+            return _checked(name, "-".join(words[count:]), name)
     return None
+
+
+@lru_cache(maxsize=4096)
+def _checked(project: str, version: str, name: str) -> str | None:
+    """The version where it is one and the project is the package; remembered, since a page names each version up to a hundred times."""
+    return version if normalize(project) == name and is_version(version) else None
 
 
 def projects_in(filename: str) -> Iterator[str]:
     """The packages (normalized) that a file may belong to by its name; for an archive, one for each place where a version may begin."""
     if filename.endswith(".whl"):
         yield normalize(filename.partition("-")[0])
-        return
     for ending in SDIST_ENDINGS:
         if filename.endswith(ending):
             stem = filename[: -len(ending)]
             yield from (normalize(stem[: found.start()]) for found in _BEGINNING.finditer(stem))
 
 
-def version_of_stem(stem: str, name: str) -> str | None:
-    """As `version_in`, of the part of a wheel's name before its tags, `numpy-2.0.0`."""
-    project, _, version = stem.partition("-")
-    return _version(project, version, name)
-
-
-def _version(project: str, version: str, name: str) -> str | None:
-    version = version.replace("_", "-")
-    return version if (project == name or normalize(project) == name) and is_version(version) else None
-
-
-def _of_archive(stem: str, name: str) -> str | None:
-    """The version in the stem of an archive: old ones have hyphens in the name, so the name is counted off."""
-    hyphens = name.count("-")
-    words = stem.split("-")
-    for count in range(1, min(hyphens + 1, len(words) - 1) + 1):
-        if normalize("-".join(words[:count])) == name:
-            version = "-".join(words[count:])
-            return version if is_version(version) else None
-    return None
-
-
 def is_version(text: str) -> bool:
-    """True for a PEP 440 version; said without making one."""
-    return len(text) <= 200 and _VERSION.fullmatch(text) is not None
+    """Whether this is a PEP 440 version."""
+    try:
+        Version(text)
+    except ValueError:
+        return False
+    return len(text) <= _LONGEST_VERSION and text == text.strip()
 
 
-def is_prerelease(version: str) -> bool:
-    """True for an alpha, beta, candidate or development release; `version` is PEP 440."""
-    return _BEFORE_RELEASE.search(version.partition("+")[0]) is not None
+def newest_first(versions: Iterable[str]) -> list[list[str]]:
+    """The spellings of each version, newest version first."""
+    grouped: dict[Version, list[str]] = {}
+    for text in versions:
+        grouped.setdefault(Version(text), []).append(text)
+    return [grouped[version] for version in sorted(grouped, reverse=True)]

@@ -2,48 +2,36 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from cudnn_resolve.index.cache import DamagedError
-from cudnn_resolve.index.filename import is_prerelease
-from cudnn_resolve.index.order import Key, sort_key
-from cudnn_resolve.index.page import Shelf, files_of
+from packaging.version import Version
+
+from cudnn_resolve.index.filename import newest_first
+from cudnn_resolve.index.page import Page, files_of
 from cudnn_resolve.index.settings import ALL, Settings
 from cudnn_resolve.requirement.source import File, Listing, Offer
 
 
-class Source(NamedTuple):
-    """What one index or folder has."""
+class Offered(NamedTuple):
+    """What one index or folder has of a package."""
 
-    shelf: Shelf
+    page: Page
     origin: str | None = None
     """The index; None for a folder or a page of links."""
-    mend: Callable[[], Shelf | None] = lambda: None
-    """Gets the page anew where what was kept of it turns out to be damaged."""
-
-    def files(self, number: int) -> tuple[File, ...]:
-        """The files of the version with that place on the shelf."""
-        try:
-            return files_of(self.shelf, number, self.origin)
-        except DamagedError:
-            shelf = self.mend()
-        version = self.shelf.versions[number]
-        if shelf is None or version not in shelf.versions:
-            return ()
-        return files_of(shelf, shelf.versions.index(version), self.origin)
 
 
 class _Offers(Sequence[Offer]):
     """Releases, each made when it is looked at."""
 
     def __init__(self, versions: Sequence[str], read: Callable[[int], tuple[File, ...]]) -> None:
-        self._versions = versions
+        self.versions = versions
         self._read = read
         self._made: dict[int, Offer] = {}
 
     def __len__(self) -> int:
-        return len(self._versions)
+        return len(self.versions)
 
     def __getitem__(self, number: Any) -> Any:
         if isinstance(number, slice):
@@ -52,103 +40,78 @@ class _Offers(Sequence[Offer]):
             number += len(self)
         found = self._made.get(number)
         if found is None:
-            found = self._made[number] = Offer(self._versions[number], lambda: self._read(number))
+            found = self._made[number] = Offer(self.versions[number], lambda: self._read(number))
         return found
 
     def __iter__(self) -> Iterator[Offer]:
         return (self[number] for number in range(len(self)))
 
 
-def make_listing(name: str, sources: Sequence[Source], settings: Settings, origins: tuple[str, ...] = ()) -> Listing:
-    """What the sources offer together, as the settings admit it; `origins` are the indexes that have it."""
-    if len(sources) == 1:
-        offers: Sequence[Offer] = _Offers(sources[0].shelf.versions, sources[0].files)
+def make_listing(name: str, offered: Sequence[Offered], settings: Settings, origins: tuple[str, ...] = ()) -> Listing:
+    """What the indexes offer together, as the settings admit it; `origins` are those that have it."""
+    if len(offered) == 1:
+        page, origin = offered[0]
+        made = _Offers(page.versions, lambda number: files_of(page, number, origin))
     else:
-        offers = _merged(sources)
+        made = _merged(offered)
+    offers: Sequence[Offer] = made
+    versions = made.versions
     left_out: tuple[str, ...] = ()
     if settings.exclude_newer or settings.no_binary or settings.only_binary:
-        offers, left_out = _admitted(name, offers, settings)
-    only_prereleases = bool(offers) and all(is_prerelease(version) for version in _versions(offers))
+        offers, left_out = _admitted(name, made, settings)
+        versions = [offer.version for offer in offers]
+    only_prereleases = bool(versions) and all(Version(version).is_prerelease for version in versions)
     return Listing(name=name, offers=offers, only_prereleases=only_prereleases, origins=origins, left_out=left_out)
 
 
-def _versions(offers: Sequence[Offer]) -> Sequence[str]:
-    return offers._versions if isinstance(offers, _Offers) else [offer.version for offer in offers]  # noqa: SLF001 - its own module
-
-
-def _merged(sources: Sequence[Source]) -> Sequence[Offer]:
-    """All releases of all sources. The longest list gives the order; the others are fitted in, most by their mere text."""
-    longest = max(range(len(sources)), key=lambda one: len(sources[one].shelf.versions)) if sources else 0
-    order: list[str] = list(sources[longest].shelf.versions) if sources else []
-    places: dict[str, list[tuple[int, int]]] = {text: [(longest, number)] for number, text in enumerate(order)}
-    for which, source in enumerate(sources):
-        if which == longest:
-            continue
-        for number, text in enumerate(source.shelf.versions):
-            if text not in places:
-                key = sort_key(text)
-                at = _place(order, key)
-                if at == len(order) or sort_key(order[at]) != key:
-                    order.insert(at, text)
-                    places[text] = []
-                else:
-                    text = order[at]  # noqa: PLW2901 - as the others spell it
-            places[text].append((which, number))
+def _merged(offered: Sequence[Offered]) -> _Offers:
+    """All releases of all indexes."""
+    places: dict[str, list[tuple[int, int]]] = {}
+    for which in sorted(range(len(offered)), key=lambda which: -len(offered[which].page.versions)):  # the longest list spells
+        for number, version in enumerate(offered[which].page.versions):
+            places.setdefault(version, []).append((which, number))
+    spellings = newest_first(places)
 
     def read(number: int) -> tuple[File, ...]:
-        """The files of all, each name once: the source that stands first wins."""
+        """The files of all, each name once: the index that stands first wins."""
         found: dict[str, File] = {}
-        for which, place in sorted(places[order[number]]):
-            for file in sources[which].files(place):
+        for which, place in sorted(place for version in spellings[number] for place in places[version]):
+            for file in files_of(offered[which].page, place, offered[which].origin):
                 found.setdefault(file.filename, file)
         return tuple(found.values())
 
-    return _Offers(order, read)
-
-
-def _place(order: Sequence[str], key: Key) -> int:
-    """Where a version belongs among versions that stand newest first: the first that is not newer."""
-    low, high = 0, len(order)
-    while low < high:
-        middle = (low + high) // 2
-        if sort_key(order[middle]) > key:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return _Offers([same[0] for same in spellings], read)
 
 
 def _admitted(name: str, offers: Sequence[Offer], settings: Settings) -> tuple[list[Offer], tuple[str, ...]]:
     """Releases with the files that the settings admit, and what was left out, in words."""
-    no_wheels = ALL in settings.no_binary or name in settings.no_binary
-    no_archives = ALL in settings.only_binary or name in settings.only_binary
-    counts = {"newer": 0, "undated": 0, "wheels": 0, "archives": 0}
+    left_out: Counter[str] = Counter()
     kept = []
     for offer in offers:
-        files = tuple(file for file in offer.files if _admits(file, settings.exclude_newer, counts, no=(no_wheels, no_archives)))
+        files = []
+        for file in offer.files:
+            why = _why_not(name, file, settings)
+            if why is None:
+                files.append(file)
+            else:
+                left_out[why] += 1
         if files:
-            kept.append(Offer(version=offer.version, files=files))
-    words = (
-        (counts["newer"], f"uploaded after {(settings.exclude_newer or '')[:19]}"),
-        (counts["undated"], "without a time of upload, on an index that gives none"),
-        (counts["wheels"], "that are wheels (--no-binary)"),
-        (counts["archives"], "that are source archives (--only-binary)"),
-    )
-    return kept, tuple(f"{count} file{'s' if count > 1 else ''} {what}" for count, what in words if count)
+            kept.append(Offer(version=offer.version, files=tuple(files)))
+    return kept, tuple(f"{count} file{'s' if count > 1 else ''} {why}" for why, count in left_out.items())
 
 
-def _admits(file: File, newest: str | None, counts: dict[str, int], *, no: tuple[bool, bool]) -> bool:
-    if newest and file.origin:
+def _why_not(name: str, file: File, settings: Settings) -> str | None:
+    """Why the settings leave a file out, in words; None where they admit it."""
+    if settings.exclude_newer and file.origin:
         from cudnn_resolve.index.config import moment
 
         when = moment(file.uploaded) if file.uploaded else None
-        if when is None or when >= newest:
-            counts["undated" if when is None else "newer"] += 1
-            return False
-    if no[0] and file.is_wheel:
-        counts["wheels"] += 1
-        return False
-    if no[1] and not file.is_wheel:
-        counts["archives"] += 1
-        return False
-    return True
+        if when is None:
+            return "without a time of upload, on an index that gives none"
+        if when >= settings.exclude_newer:
+            return f"uploaded after {settings.exclude_newer[:19]}"
+    if file.is_wheel and not settings.no_binary.isdisjoint({ALL, name}):
+        return "that are wheels (--no-binary)"
+    if not file.is_wheel and not settings.only_binary.isdisjoint({ALL, name}):
+        return "that are source archives (--only-binary)"
+    return None

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
+
+from packaging.version import Version
 
 from cudnn_resolve.index.filename import is_version, normalize, version_in
 from cudnn_resolve.requirement.source import Metadata
 
 LARGEST_BYTES = 10 << 20
 _MOST_REQUIRES = 20_000
-_LONGEST_LINE = 65_536
+_HEAD_END = re.compile(rb"\r?\n\r?\n")
+_FIELD = re.compile(
+    rb"^(?:metadata-version|name|version|requires-dist|requires-python|provides-extra|dynamic)[ \t]*:.*(?:\n[ \t].*)*",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 
 class MetadataError(ValueError):
-    """A METADATA file that cannot be believed; says why."""
+    """A METADATA file that cannot be used; says why."""
 
 
 class Fields(NamedTuple):
@@ -32,25 +39,35 @@ class Fields(NamedTuple):
 
 def read_fields(raw: bytes) -> Fields:
     """What the head of a METADATA file says; MetadataError where name or version is missing or it is too large."""
+    from packaging.metadata import parse_email
+
     if len(raw) > LARGEST_BYTES:
         raise MetadataError(f"is larger than {LARGEST_BYTES >> 20} MB")
-    found: dict[str, list[str]] = {}
-    for key, value in _headers(raw):
-        found.setdefault(key, []).append(value)
-    name, version = found.get("name", [""])[0], found.get("version", [""])[0]
+    head = _HEAD_END.split(raw, 1)[0]
+    # Only these fields: the parser takes time with the square of the names, and stops at a line that is no field.
+    found, unparsed = parse_email(b"\n".join(_FIELD.findall(head)))
+
+    def first(key: str, field: str) -> str:
+        """One value, also where the field stands twice or is not UTF-8."""
+        value = found.get(key) or next(iter(unparsed.get(field, ())), "")
+        return _line(str(value))
+
+    requires = tuple(map(_line, found.get("requires_dist", ())))
+    name, version = first("name", "name"), first("version", "version")
     if not name or not is_version(version):
         raise MetadataError("says no name or no version")
-    requires = tuple(found.get("requires-dist", ()))
     if len(requires) > _MOST_REQUIRES:
         raise MetadataError(f"has more than {_MOST_REQUIRES} requirements")
+    if "requires-dist" in unparsed:
+        raise MetadataError("has requirements that are not UTF-8")
     return Fields(
-        form=found.get("metadata-version", ["1.0"])[0],
+        form=first("metadata_version", "metadata-version") or "1.0",
         name=name,
         version=version,
-        requires=requires,
-        requires_python=found.get("requires-python", [""])[0] or None,
-        extras=tuple(dict.fromkeys(found.get("provides-extra", ()))),
-        dynamic=frozenset(value.lower() for value in found.get("dynamic", ())),
+        requires=tuple(one for one in requires if one),
+        requires_python=first("requires_python", "requires-python") or None,
+        extras=tuple(dict.fromkeys(map(_line, found.get("provides_extra", ())))),
+        dynamic=frozenset(_line(value).lower() for value in found.get("dynamic", ())),
     )
 
 
@@ -62,35 +79,14 @@ def read_metadata(raw: bytes, filename: str, name: str) -> Metadata:
 
 
 def check_identity(fields: Fields, filename: str, name: str) -> None:
-    """Nothing; MetadataError where the metadata speaks of another package or version than the name of its file."""
-    from packaging.version import Version
-
+    """Reject metadata of another package or version than the name of its file says."""
     if normalize(fields.name) != name:
         raise MetadataError(f"is for the package {fields.name[:60]!a}")
     version = version_in(filename, name)
-    if version is not None and version != fields.version and Version(version) != Version(fields.version):
+    if version is not None and Version(version) != Version(fields.version):
         raise MetadataError(f"is for version {fields.version[:60]!a}")
 
 
-_WANTED = frozenset({"metadata-version", "name", "version", "requires-dist", "requires-python", "provides-extra", "dynamic"})
-
-
-def _headers(raw: bytes) -> list[tuple[str, str]]:
-    """The wanted headers, in order; a line that starts with white space belongs to the header before it."""
-    found: list[tuple[str, str]] = []
-    wanted = False
-    for line in raw.split(b"\n"):
-        line = line.rstrip(b"\r")  # noqa: PLW2901 - the line, without what some writers leave
-        if not line:
-            break
-        if line[:1] in (b" ", b"\t"):
-            if wanted and len(found[-1][1]) < _LONGEST_LINE:
-                key, value = found[-1]
-                found[-1] = (key, f"{value} {line[:_LONGEST_LINE].decode('utf-8', 'replace').strip()}")
-            continue
-        key_raw, colon, rest = line.partition(b":")
-        key = key_raw[:40].decode("ascii", "replace").strip().lower()
-        wanted = bool(colon) and key in _WANTED
-        if wanted:
-            found.append((key, rest[:_LONGEST_LINE].decode("utf-8", "replace").strip()))
-    return found
+def _line(value: str) -> str:
+    """A value that may have been folded, on one line."""
+    return " ".join(part.strip() for part in value.splitlines())

@@ -5,276 +5,184 @@ Sources: PEP 503 (HTML), 592 (yanked), 658 and 714 (metadata beside the file), 6
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
-from urllib.parse import unquote
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, TypeVar
 
-from cudnn_resolve.index import address, filename
-from cudnn_resolve.index.order import newest_first
+import msgspec
+from msgspec import Struct
+
+from cudnn_resolve.index import address
+from cudnn_resolve.index.filename import newest_first, version_in
 from cudnn_resolve.requirement.source import File
 
+T = TypeVar("T")
 HTML = "html"
-JSON = "json"
+FILES = "files"
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.01"
 
-_LONGEST_LINK = 32768
-_ANCHOR = re.compile(rb"<[aA](?=\s)")
-_LINK = re.compile(rb"""<a href="(?:[^"#<>]*/)?(?:([^"/#<>-]+-[^"/#<>-]+)-[^"/#<>-]+-[^"/#<>-]+-[^"/#<>-]+\.whl|([^"/#<>]+))["#]|<[aA]\s""")
-"""An anchor: of a wheel in the usual form (what comes before the first tag), of another file (its name), or any other."""
-_HREF = re.compile(rb"""\shref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", re.IGNORECASE)
-_TAG = re.compile(r"""[^>"']*(?:(?:"[^"]*"|'[^']*')[^>"']*)*""")
-_ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s"'<>`]+))?""")
-_BASE = re.compile(rb"<base(?=\s)([^<>]{0,4096})", re.IGNORECASE)
-_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{0,31});")
-_ENTITIES = {"&gt;": ">", "&lt;": "<", "&amp;": "&", "&quot;": '"', "&#39;": "'", "&#43;": "+"}
 _DIGEST_SIZES = {"md5": 32, "sha1": 40, "sha224": 56, "sha256": 64, "sha384": 96, "sha512": 128, "blake2b": 128}
 _HEX = re.compile(r"[0-9a-f]+")
-_JSON_KEYS = ("filename", "url", "hashes", "requires-python", "size", "upload-time", "yanked", "core-metadata", "dist-info-metadata")
 
 
 class PageError(ValueError):
     """A page that cannot be read; says why."""
 
 
-class Shelf(NamedTuple):
+class Page(Struct, frozen=True, kw_only=True):
     """What one page offers of one package."""
 
     form: str
-    """HTML or JSON: what the blocks are."""
+    """What the blocks are: `HTML` anchors, or `FILES` in MessagePack."""
     base: str
     """Address that relative links start from, without credentials."""
-    versions: Sequence[str]
+    versions: list[str]
     """PEP 440, newest first, each once."""
-    blocks: Sequence[bytes]
+    blocks: list[bytes]
     """The files of each version, undecoded."""
     skipped: int = 0
     """How many files were of no use: foreign names, bad versions, forms that nobody installs any more."""
 
 
-def read_page(body: bytes, kind: str, base: str, name: str) -> Shelf:
+class PageFile(Struct, rename="kebab", omit_defaults=True):
+    """One file as a JSON page lists it."""
+
+    filename: str
+    url: str
+    hashes: dict[str, str] = {}
+    requires_python: str | None = None
+    size: Annotated[int, msgspec.Meta(ge=0, le=1 << 62)] | None = None
+    yanked: bool | str | None = None
+    upload_time: str | None = None
+    core_metadata: bool | dict[str, str] | None = None
+    dist_info_metadata: bool | dict[str, str] | None = None
+
+
+class _Meta(Struct, rename="kebab", frozen=True):
+    api_version: str = "1.0"
+
+
+class _JsonPage(Struct):
+    files: list[PageFile]
+    meta: _Meta = _Meta()
+
+
+_JSON = msgspec.json.Decoder(_JsonPage)
+_FILES = msgspec.msgpack.Decoder(list[PageFile])
+
+
+def read_page(body: bytes, kind: str, base: str, name: str) -> Page:
     """What a page at `base`, of the media type `kind`, offers of a package; PageError where it is no page."""
-    return _read_json(body, base, name) if "json" in kind.lower() else _read_html(body, base, name)
+    if "json" in kind.lower():
+        page, skipped = _read_json(body)
+        found = page_of_files(((file.filename, file) for file in page.files), base, name)
+        return msgspec.structs.replace(found, skipped=found.skipped + skipped)
+    from cudnn_resolve.index.links import LinkPage
+
+    return LinkPage(body, base).of(name)
 
 
-def _read_html(body: bytes, base: str, name: str) -> Shelf:
-    if b"<!--" in body:
-        body = _without_comments(body)
-    first = _ANCHOR.search(body)
-    found = _BASE.search(body, 0, first.start() if first else len(body))
-    if found and (href := _href(found[1])):
-        try:
-            base = address.joined(base, _text(href))
-        except ValueError:
-            raise PageError("has a base address that is none") from None
-    if first is None and b"<" not in body:
-        raise PageError("is no HTML")
-    groups: dict[str, list[bytes]] = {}
-    skipped = 0
-    for version, start, end, count in _runs(body, name):
-        if version is None:
-            skipped += count
-        else:
-            groups.setdefault(version, []).append(body[start:end])
-    order = newest_first(groups)
-    blocks = [b"".join(run for same in spellings for run in groups[same]) for spellings in order]
-    return Shelf(HTML, base, [spellings[0] for spellings in order], blocks, skipped)
+def page_of_files(files: Iterable[tuple[str, PageFile]], base: str, name: str) -> Page:
+    """A page of the files that belong to a package."""
+    groups, skipped = grouped(files, name)
+    blocks = [msgspec.msgpack.encode(group) for group in groups.values()]
+    return Page(form=FILES, base=base, versions=list(groups), blocks=blocks, skipped=skipped)
 
 
-def names_on(body: bytes) -> frozenset[str]:
-    """The packages (normalized) that files on a page may belong to: a page of links speaks of many, and is not read for others."""
-    found: set[str] = set()
-    last: bytes | None = None
-    for link in _LINK.finditer(body):
-        wheel, other = link.groups()
-        if wheel is not None:
-            project = wheel.partition(b"-")[0]
-            if project != last:
-                last = project
-                found.add(filename.normalize(_file_of(project)))
-        else:
-            end = body.find(b"<a", link.start() + 2, link.start() + _LONGEST_LINK)
-            href = other or _href(body[link.start() + 2 : end if end >= 0 else link.start() + _LONGEST_LINK])
-            found.update(filename.projects_in(_file_of(href)) if href else ())
-    return frozenset(found)
+def files_of(page: Page, number: int, origin: str | None) -> tuple[File, ...]:
+    """The files of the version with that place in `page.versions`; `origin` is the index that they come from."""
+    block = page.blocks[number]
+    listed: Iterable[PageFile]
+    if page.form == HTML:
+        from cudnn_resolve.index.links import html_files
+
+        listed = html_files(block)
+    else:
+        listed = _FILES.decode(block)
+    return tuple(file for one in listed if (file := _file(one, page.base, origin)))
 
 
-def _runs(body: bytes, name: str) -> Iterator[tuple[str | None, int, int, int]]:
-    """Stretches of neighbouring links to one version, None where they are of no use: where each starts and ends, and how many links it has.
-
-    A page lists the wheels of a version one after another, up to a hundred of them: what a version costs is paid once for each stretch.
-    """
-    last: bytes | None = None
-    version: str | None = None
-    start = count = 0
-    for found in _LINK.finditer(body):
-        wheel, other = found.groups()
-        if wheel is not None and wheel == last:
-            count += 1
-            continue
-        if count:
-            yield version, start, found.start(), count
-        last, start, count = wheel, found.start(), 1
-        if wheel is not None and b"&" not in wheel:
-            version = filename.version_of_stem(unquote(wheel), name)
-        else:
-            last = None
-            href = wheel or other
-            if href is not None and b"%" not in href and b"&" not in href and b"?" not in href:
-                version = filename.version_in(href.decode("utf-8", "replace"), name)
-            else:
-                end = body.find(b"<a", start + 2, start + _LONGEST_LINK)
-                link = _href(body[start + 2 : end if end >= 0 else start + _LONGEST_LINK])
-                version = filename.version_in(_file_of(link), name) if link else None
-    if count:
-        yield version, start, len(body), count
-
-
-def _read_json(body: bytes, base: str, name: str) -> Shelf:
+def _file(listed: PageFile, base: str, origin: str | None) -> File | None:
     try:
-        page = json.loads(body)
-    except (ValueError, RecursionError):
-        raise PageError("is no JSON") from None
-    files = page.get("files") if isinstance(page, dict) else None
-    meta = page.get("meta") if isinstance(page, dict) else None
-    if not isinstance(files, list):
-        raise PageError("is JSON without a list of files")
-    version_of_form = meta.get("api-version") if isinstance(meta, dict) else None
-    if isinstance(version_of_form, str) and not version_of_form.startswith("1."):
-        raise PageError(f"has the form {address.shown(version_of_form)}, which this program does not know")
-    groups: dict[str, list[dict[str, Any]]] = {}
+        url = address.joined(base, listed.url)
+    except ValueError:
+        return None
+    core = listed.core_metadata if listed.core_metadata is not None else listed.dist_info_metadata
+    yanked = listed.yanked
+    return File(
+        listed.filename,
+        url,
+        _hashes(listed.hashes),
+        listed.size,
+        listed.requires_python or None,
+        yanked if isinstance(yanked, str) else "" if yanked else None,
+        listed.upload_time or None,
+        origin,
+        _hashes(core) if isinstance(core, dict) else {} if core else None,
+    )
+
+
+def grouped(files: Iterable[tuple[str, T]], name: str) -> tuple[dict[str, list[T]], int]:
+    """What belongs to each version of a package, newest first, and how many files belong to none."""
+    groups: dict[str, list[T]] = {}
     skipped = 0
-    for one in files:
-        file = one.get("filename") if isinstance(one, dict) else None
-        version = filename.version_in(file, name) if isinstance(file, str) else None
+    for filename, file in files:
+        version = version_in(filename, name)
         if version is None:
             skipped += 1
         else:
-            groups.setdefault(version, []).append({key: one[key] for key in _JSON_KEYS if key in one})
-    order = newest_first(groups)
-    dump = json.JSONEncoder(separators=(",", ":")).encode
-    blocks = [dump([file for same in spellings for file in groups[same]]).encode("utf-8", "replace") for spellings in order]
-    return Shelf(JSON, base, [spellings[0] for spellings in order], blocks, skipped)
+            groups.setdefault(version, []).append(file)
+    return {same[0]: [file for text in same for file in groups[text]] for same in newest_first(groups)}, skipped
 
 
-def files_of(shelf: Shelf, number: int, origin: str | None) -> tuple[File, ...]:
-    """The files of the version with that place in `shelf.versions`; `origin` is the index that they come from."""
-    block = shelf.blocks[number]
-    return tuple(_html_files(block, shelf.base, origin) if shelf.form == HTML else _json_files(block, shelf.base, origin))
+def _read_json(body: bytes) -> tuple[_JsonPage, int]:
+    """The page, and how many of its files are none."""
+    skipped = 0
+    try:
+        page = _JSON.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        page, skipped = _read_odd_json(body)
+    if not page.meta.api_version.startswith("1."):
+        raise PageError(f"has the form {address.shown(page.meta.api_version)}, which this program does not know")
+    return page, skipped
 
 
-def _html_files(block: bytes, base: str, origin: str | None) -> Iterator[File]:
-    pieces = _ANCHOR.split(block)
-    for piece in pieces[1:]:
-        text = piece[:_LONGEST_LINK].decode("utf-8", "replace")
-        end = _TAG.match(text)
-        attributes: dict[str, str] = {}
-        for key, value in _ATTRIBUTE.findall(text, 0, end.end() if end else len(text)):
-            attributes.setdefault(key.lower(), _unescaped(value[1:-1] if value[:1] in ('"', "'") else value))
-        link, _, fragment = attributes.get("href", "").strip().partition("#")
-        try:
-            url = address.joined(base, link)
-        except ValueError:
-            continue
-        core = attributes.get("data-core-metadata", attributes.get("data-dist-info-metadata"))
-        yield File(
-            unquote(link.partition("?")[0].rpartition("/")[2]),
-            url,
-            _hashes_in(fragment),
-            None,
-            attributes.get("data-requires-python") or None,
-            attributes.get("data-yanked"),
-            attributes.get("data-upload-time") or None,
-            origin,
-            None if core in (None, "false") else _hashes_in(core or ""),
-        )
+def _read_odd_json(body: bytes) -> tuple[_JsonPage, int]:
+    """A page with values of other types than PEP 691 has: what is not usable is left out."""
+    try:
+        raw: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        raise PageError("is no JSON") from None
+    files = raw.get("files") if isinstance(raw, dict) else None
+    if not isinstance(files, list):
+        raise PageError("is JSON without a list of files")
+    usable = [file for one in files if (file := _usable(one))]
+    try:
+        meta = msgspec.convert(raw.get("meta", {}), _Meta)
+    except msgspec.ValidationError:
+        meta = _Meta()
+    return _JsonPage(files=usable, meta=meta), len(files) - len(usable)
 
 
-def _json_files(block: bytes, base: str, origin: str | None) -> Iterator[File]:
-    for one in json.loads(block):
-        link = one.get("url")
-        if not isinstance(link, str):
-            continue
-        try:
-            url = address.joined(base, link)
-        except ValueError:
-            continue
-        core = one.get("core-metadata", one.get("dist-info-metadata"))
-        yanked = one.get("yanked")
-        size = one.get("size")
-        yield File(
-            filename=one["filename"],
-            url=url,
-            hashes=_hashes(one.get("hashes")),
-            size=size if isinstance(size, int) and size >= 0 else None,
-            requires_python=_word(one.get("requires-python")),
-            yanked=yanked if isinstance(yanked, str) else "" if yanked else None,
-            uploaded=_word(one.get("upload-time")),
-            origin=origin,
-            metadata=_hashes(core) if isinstance(core, dict) else {} if core is True else None,
-        )
-
-
-def _word(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _hashes_in(text: str) -> dict[str, str]:
-    """The digests in `sha256=...&...`."""
-    if not text or "=" not in text:
-        return {}
-    if text[:7] == "sha256=" and len(text) == 71 and _HEX.fullmatch(text, 7):
-        return {"sha256": text[7:]}
-    return _hashes({key: value for key, _, value in (part.partition("=") for part in text.split("&"))})
-
-
-def _hashes(value: object) -> dict[str, str]:
-    """The digests among the values of a mapping; what is no digest of its algorithm is left out."""
+def _usable(value: object) -> PageFile | None:
+    """A file with those of its fields that have the right type; None where name or address have not."""
     if not isinstance(value, dict):
-        return {}
-    found = {}
-    for key, digest in value.items():
-        is_pair = isinstance(key, str) and isinstance(digest, str) and len(digest) == _DIGEST_SIZES.get(key.lower())
-        if is_pair and _HEX.fullmatch(digest.lower()):
-            found[key.lower()] = digest.lower()
-    return found
+        return None
+    kept = {}
+    for field in msgspec.structs.fields(PageFile):
+        if field.encode_name in value:
+            try:
+                kept[field.name] = msgspec.convert(value[field.encode_name], field.type)
+            except msgspec.ValidationError:
+                if field.name == "hashes" and isinstance(value["hashes"], dict):
+                    kept["hashes"] = {key: digest for key, digest in value["hashes"].items() if isinstance(digest, str)}
+    return PageFile(**kept) if "filename" in kept and "url" in kept else None
 
 
-def _href(piece: bytes) -> bytes | None:
-    """What the link of an anchor says; `piece` is what follows `<a`."""
-    found = _HREF.search(piece, 0, _LONGEST_LINK)
-    return None if found is None else (found[1] or found[2] or found[3] or b"").strip()
-
-
-def _file_of(link: bytes) -> str:
-    """The name of the file that a link leads to."""
-    return unquote(_text(link).partition("#")[0].partition("?")[0].rpartition("/")[2])
-
-
-def _text(raw: bytes) -> str:
-    return _unescaped(raw.decode("utf-8", "replace"))
-
-
-def _unescaped(text: str) -> str:
-    return _ENTITY.sub(_character, text) if "&" in text else text
-
-
-def _character(found: re.Match[str]) -> str:
-    known = _ENTITIES.get(found[0])
-    if known is not None:
-        return known
-    from html import unescape
-
-    return unescape(found[0])
-
-
-def _without_comments(body: bytes) -> bytes:
-    kept = []
-    at = 0
-    while (start := body.find(b"<!--", at)) >= 0:
-        kept.append(body[at:start])
-        end = body.find(b"-->", start + 4)
-        at = end + 3 if end >= 0 else len(body)
-    kept.append(body[at:])
-    return b"".join(kept)
+def _hashes(digests: Mapping[str, str]) -> dict[str, str]:
+    """The digests that can be ones of their algorithm."""
+    return {
+        key.lower(): digest.lower()
+        for key, digest in digests.items()
+        if len(digest) == _DIGEST_SIZES.get(key.lower()) and _HEX.fullmatch(digest.lower())
+    }

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from cudnn_resolve.index.address import Login, Origin
+from cudnn_resolve.index.address import Login, Origin, joined_login, origin_of
 
 PIP = "pip"
 UV = "uv"
@@ -21,7 +21,7 @@ class Patience(NamedTuple):
     read: float = 15.0
     """For the next byte."""
     answer: float = 30.0
-    """For a whole answer; the longer the answer, the more (`connection.LEAST_RATE`)."""
+    """For a whole answer; the longer the answer, the more (`bounds.LEAST_RATE`)."""
 
 
 class Proxy(NamedTuple):
@@ -29,7 +29,8 @@ class Proxy(NamedTuple):
 
     scheme: str
     """Of the addresses that it serves: `http`, `https` or `all`."""
-    origin: Origin
+    url: str
+    """Its address without credentials: http, https or SOCKS."""
     login: Login | None = None
 
 
@@ -83,14 +84,14 @@ class Settings(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     """What the user should hear about this configuration."""
 
-    def proxy_for(self, origin: Origin) -> tuple[Origin | None, Login | None]:
-        """The proxy through which an origin is reached, and who asks there."""
-        if _bypasses(origin, self.no_proxy):
-            return None, None
-        for proxy in self.proxies:
-            if proxy.scheme in (origin.scheme, "all"):
-                return proxy.origin, proxy.login
-        return None, None
+    def proxies_for(self, url: str) -> dict[str, str]:
+        """The proxy for an address, credentials included, as requests takes it; empty where there is none."""
+        origin = origin_of(url)
+        if not _bypasses(origin, self.no_proxy):
+            for proxy in self.proxies:
+                if proxy.scheme in (origin.scheme, "all"):
+                    return {origin.scheme: joined_login(proxy.url, proxy.login)}
+        return {}
 
     def trusts(self, origin: Origin) -> bool:
         """True where the certificate of an origin need not be checked."""

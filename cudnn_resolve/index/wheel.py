@@ -1,246 +1,185 @@
-"""The METADATA of a wheel, out of as few bytes of it as possible.
-
-A wheel is a zip file: its directory stands at the end, and builders write the metadata last, or, where a wheel was repaired, first. So
-the last 16 KiB or the first 4 KiB of the directory nearly always hold its entry; a directory of megabytes is not fetched for that.
-Source: APPNOTE.TXT 6.3, and the wheels of TensorFlow, PyTorch, NumPy, SciPy, ONNX Runtime and NVIDIA.
-"""
+"""Wheels read in place: METADATA and the list of members, by `zipfile` over a file that is fetched in parts."""
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import struct
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
 
-from cudnn_resolve.requirement.source import Contents
+from cudnn_resolve.index.fetch_error import FetchError
+from cudnn_resolve.index.statements import stated_size
+from cudnn_resolve.requirement.source import Contents, File
+
+if TYPE_CHECKING:
+    from cudnn_resolve.index.session import IndexSession
 
 TAIL_BYTES = 16384
-_HEAD_BYTES = 4096
-LARGEST_DIRECTORY = 64 << 20
-_LONGEST_COMMENT = 65535
-_END = struct.Struct("<4s4H2LH")
-_END64_PLACE = struct.Struct("<4sLQL")
-_END64 = struct.Struct("<4sQ2H2L4Q")
-_ENTRY = struct.Struct("<4s6H3L5H2L")
-_LOCAL = struct.Struct("<4s5H3L2H")
-_SLACK = 512
-"""Bytes that the extra field of a local header may have without another read."""
-_METADATA = b".dist-info/METADATA"
-_PROGRAMS = ".dist-info/entry_points.txt"
+"""The end of a wheel that is fetched first: in most it holds the directory, and METADATA, which builders write last."""
+_PART_BYTES = 16384
+_LARGEST_PART = 16 << 20
+_SMALL_WHEEL = 1 << 20
+"""A server that sends all where a part was asked for is listened to up to here."""
 _LARGEST_PROGRAMS = 4 << 20
-_STORED, _DEFLATED = 0, 8
+_METADATA = ".dist-info/METADATA"
+_PROGRAMS = ".dist-info/entry_points.txt"
+_DAMAGE = (
+    zipfile.BadZipFile,
+    NotImplementedError,
+    RuntimeError,
+    EOFError,
+    zlib.error,
+    struct.error,
+    ValueError,
+    OverflowError,
+    LookupError,
+)
+"""What zipfile raises for damaged files."""
 
 
 class WheelError(ValueError):
     """A file that is no wheel, or a damaged one; says why."""
 
 
-class Part:
-    """The bytes of a file that have been read, and the way to read more."""
+class RangeFile:
+    """A file on a server as `zipfile` reads one; what was fetched is kept."""
 
-    def __init__(self, size: int, tail: bytes, read: Callable[[int, int], bytes]) -> None:
-        self.size = size
+    def __init__(self, size: int, tail: bytes, fetch: Callable[[int, int], bytes]) -> None:
+        self._size = size
         self._parts = [(size - len(tail), tail)]
-        self._read = read
+        self._fetch = fetch
+        self._place = 0
 
-    @property
-    def tail(self) -> bytes:
-        """The end of the file, as far as it has been read."""
-        return self._parts[0][1]
+    def seekable(self) -> bool:
+        """Yes: parts can be fetched in any order."""
+        return True
 
-    def more_tail(self, count: int) -> bytes:
-        """The last `count` bytes, or all."""
-        start, tail = self._parts[0]
-        wanted = max(0, self.size - count)
-        if wanted < start:
-            self._parts[0] = (wanted, self._get(wanted, start - wanted) + tail)
-        return self._parts[0][1]
+    def tell(self) -> int:
+        """Where the next read begins."""
+        return self._place
 
-    def read(self, start: int, count: int) -> bytes:
-        """Bytes from `start`, fewer at the end of the file."""
-        count = min(count, self.size - start)
-        if start < 0 or count <= 0:
-            raise WheelError("points outside itself")
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move; OSError for a place before the beginning, as files have it."""
+        place = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._size}[whence]
+        if place < 0:
+            raise OSError(errno.EINVAL, "before the beginning")
+        self._place = place
+        return place
+
+    def read(self, count: int = -1) -> bytes:
+        """So many bytes, fewer at the end of the file."""
+        start, left = self._place, max(0, self._size - self._place)
+        count = left if count < 0 else min(count, left)
+        if count > _LARGEST_PART:
+            raise WheelError("has parts of unbelievable size")
         for begin, part in self._parts:
             if begin <= start and start + count <= begin + len(part):
-                return part[start - begin : start - begin + count]
-        first, tail = self._parts[0]
-        if start < first < start + count:
-            return self._get(start, first - start) + tail[: start + count - first]
-        return self._get(start, count)
-
-    def _get(self, start: int, count: int) -> bytes:
-        found = self._read(start, count)
-        if len(found) != count:
-            raise WheelError("is shorter than it was said to be")
-        return found
+                break
+        else:
+            wanted = min(max(count, _PART_BYTES), left)
+            begin, part = start, self._fetch(start, wanted)
+            if len(part) != wanted:
+                raise WheelError("is shorter than it was said to be")
+            self._parts.append((begin, part))
+        self._place += count
+        return part[start - begin : start - begin + count]
 
 
-class _Entry:
-    """What the directory says of one member."""
+def open_remote(session: IndexSession, file: File) -> IO[bytes] | None:
+    """A wheel on its server, for `zipfile`; None where the server gives no parts of files and this one is not small."""
+    size, headers = file.size or 0, {}
+    if not size:
+        headers["Range"] = f"bytes=-{TAIL_BYTES}"
+    elif size > TAIL_BYTES:
+        headers["Range"] = f"bytes={size - TAIL_BYTES}-{size - 1}"
+    answer = session.ask(file.url, headers, limit=_SMALL_WHEEL + TAIL_BYTES, wanted=_SMALL_WHEEL)
+    if answer.status in (404, 410):
+        raise FetchError(f"the file is not there (HTTP {answer.status})", status=answer.status)
+    if answer.status == 200 and answer.is_whole:
+        return io.BytesIO(answer.body)
+    if answer.status != 206:
+        if answer.status == 200 or size:
+            return None
+        length = stated_size(session, file.url)  # no part counted from the end: ask how long the file is
+        return open_remote(session, file._replace(size=length)) if length else None
+    total = answer.headers.get("Content-Range", "").rpartition("/")[2].strip()
+    if not (total.isascii() and total.isdigit() and len(total) < 16) or len(answer.body) > int(total):
+        raise FetchError("it answers a part without saying which", code="index-garbage")
 
-    def __init__(self, raw: tuple[int, ...], name: bytes, extra: bytes) -> None:
-        self.name = name
-        self.method, self.flags = raw[4], raw[3]
-        self.crc, self.packed, self.size = raw[7], raw[8], raw[9]
-        self.start = raw[16]
-        if 0xFFFFFFFF in (self.packed, self.size, self.start):
-            self._widen(extra)
+    def fetch(start: int, count: int) -> bytes:
+        part = session.ask(file.url, {"Range": f"bytes={start}-{start + count - 1}"}, limit=count, wanted=count)
+        if part.status != 206:
+            raise FetchError(f"it gives another part than was asked for (HTTP {part.status})", code="index-garbage")
+        return part.body
 
-    def _widen(self, extra: bytes) -> None:
-        """Takes sizes of more than 32 bits from the zip64 field, where they stand in a fixed order."""
-        at = 0
-        while at + 4 <= len(extra):
-            kind, length = struct.unpack_from("<2H", extra, at)
-            if kind == 1:
-                field = extra[at + 4 : at + 4 + length]
-                values = list(struct.unpack(f"<{len(field) // 8}Q", field[: len(field) // 8 * 8]))
-                for name in ("size", "packed", "start"):
-                    if getattr(self, name) == 0xFFFFFFFF and values:
-                        setattr(self, name, values.pop(0))
-                return
-            at += 4 + length
+    made: Any = RangeFile(int(total), answer.body, fetch)
+    return made  # type: ignore[no-any-return]
 
 
-def read_wheel_metadata(part: Part, limit: int) -> bytes:
-    """The METADATA of the wheel; WheelError where there is none, or more than one."""
-    return _unpack(part, _entry_in_tail(part) or _entry_in_directory(part), limit, "METADATA")
-
-
-def _unpack(part: Part, entry: _Entry, limit: int, what: str) -> bytes:
-    if entry.size > limit or entry.packed > limit:
-        raise WheelError(f"has {what} of more than {limit >> 20} MB")
-    if entry.flags & 1 or entry.method not in (_STORED, _DEFLATED):
-        raise WheelError(f"has {what} that is encrypted or packed in an unknown way")
-    fixed = _LOCAL.size + len(entry.name)
-    raw = part.read(entry.start, fixed + _SLACK + entry.packed)
-    if len(raw) < fixed or raw[:4] != b"PK\x03\x04":
-        raise WheelError("has a directory that points astray")
-    local = _LOCAL.unpack_from(raw)
-    begin = _LOCAL.size + local[9] + local[10]
-    if begin + entry.packed > len(raw):
-        raw = part.read(entry.start, begin + entry.packed)
-    packed = raw[begin : begin + entry.packed]
+def members_of(session: IndexSession, file: File) -> Contents | None:
+    """What is in a wheel on a server; None where the server gives no parts of files, or the wheel is damaged."""
     try:
-        found = packed if entry.method == _STORED else zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, entry.size + 1)
-    except zlib.error:
-        raise WheelError(f"has {what} that cannot be unpacked") from None
-    if len(found) != entry.size or zlib.crc32(found) != entry.crc:
-        raise WheelError(f"has {what} that does not match its check sum")
-    return found
-
-
-def _entry_in_tail(part: Part) -> _Entry | None:
-    """The entry of METADATA, where the part of the directory that came with the tail holds exactly one."""
-    tail = part.tail
-    end = _find_end(tail)
-    found = []
-    at = tail.find(_METADATA)
-    while 0 <= at < end:
-        stop = at + len(_METADATA)
-        entry = _entry_ending(tail, stop)
-        if entry is not None:
-            found.append(entry)
-        at = tail.find(_METADATA, stop)
-    return found[0] if len(found) == 1 else None
-
-
-def _entry_ending(tail: bytes, stop: int) -> _Entry | None:
-    """The entry of the directory whose name ends at `stop`; None where that is no entry."""
-    begin = tail.rfind(b"PK\x01\x02", max(0, stop - 512), stop)
-    if begin < 0 or begin + _ENTRY.size > stop:
+        stream = open_remote(session, file)
+        return read_contents(stream) if stream is not None else None
+    except (FetchError, WheelError):
         return None
-    raw = _ENTRY.unpack_from(tail, begin)
-    name = tail[begin + _ENTRY.size : stop]
-    if raw[10] != len(name) or not _is_metadata(name):
-        return None
-    return _Entry(raw, name, tail[stop : stop + raw[11]])
 
 
-def _is_metadata(name: bytes) -> bool:
-    return name.endswith(_METADATA) and name.count(b"/") == 1
+def open_local(path: str) -> IO[bytes]:
+    """A wheel on this machine; OSError where it cannot be read."""
+    return open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 
-def _entry_in_directory(part: Part) -> _Entry:
-    start, size = _directory(part)
-    if size > LARGEST_DIRECTORY:
-        raise WheelError("has a directory of unbelievable size")
-    head = list(_entries(part.read(start, min(size, _HEAD_BYTES)) if size else b""))
-    found = head if head or size <= _HEAD_BYTES else list(_entries(part.read(start, size)))
-    if len(found) != 1:
-        raise WheelError("has no METADATA" if not found else "has more than one METADATA")
-    return found[0]
+def read_wheel_metadata(stream: IO[bytes], limit: int) -> bytes:
+    """The METADATA of a wheel; WheelError where there is none, or more than one, or it has more than `limit` bytes."""
+    with _archive(stream) as archive:
+        return _member(archive, [info for info in archive.infolist() if _is_top(info, _METADATA)], limit, "METADATA")
 
 
-def _entries(raw: bytes) -> Iterator[_Entry]:
-    """The entries of METADATA in a directory, or in the beginning of one."""
-    at = 0
-    while at + _ENTRY.size <= len(raw) and raw[at : at + 4] == b"PK\x01\x02":
-        fields = _ENTRY.unpack_from(raw, at)
-        stop = at + _ENTRY.size + fields[10]
-        end = stop + fields[11] + fields[12]
-        if end <= len(raw) and _is_metadata(raw[at + _ENTRY.size : stop]):
-            yield _Entry(fields, raw[at + _ENTRY.size : stop], raw[stop : stop + fields[11]])
-        at = end
-
-
-def _directory(part: Part) -> tuple[int, int]:
-    """Where the directory starts and how long it is."""
-    tail = part.tail
-    end = _find_end(tail)
-    if end < 0:
-        tail = part.more_tail(_END.size + _LONGEST_COMMENT)
-        end = _find_end(tail)
-    if end < 0:
-        raise WheelError("is no zip file, or is cut off")
-    raw = _END.unpack_from(tail, end)
-    size, start = raw[5], raw[6]
-    if 0xFFFFFFFF not in (size, start) and raw[4] != 0xFFFF:
-        return start, size
-    place = end - _END64_PLACE.size
-    if place < 0 or tail[place : place + 4] != b"PK\x06\x07":
-        return start, size
-    where = _END64_PLACE.unpack_from(tail, place)[2]
-    found = part.read(where, _END64.size)
-    if len(found) < _END64.size or found[:4] != b"PK\x06\x06":
-        raise WheelError("has a directory that points astray")
-    wide = _END64.unpack(found)
-    return wide[9], wide[8]
-
-
-def _find_end(tail: bytes) -> int:
-    """Where the end record starts, whose comment must reach the end of the file; -1 where there is none."""
-    at = tail.rfind(b"PK\x05\x06")
-    tries = 0
-    while at >= 0 and tries < 64:
-        if at + _END.size <= len(tail) and at + _END.size + _END.unpack_from(tail, at)[7] == len(tail):
-            return at
-        at = tail.rfind(b"PK\x05\x06", 0, at)
-        tries += 1
-    return -1
-
-
-def read_contents(part: Part) -> Contents:
+def read_contents(stream: IO[bytes]) -> Contents:
     """Names of all members, in order, as the directory has them, and the programs; WheelError where it is damaged."""
-    start, size = _directory(part)
-    if size > LARGEST_DIRECTORY:
-        raise WheelError("has a directory of unbelievable size")
-    raw = part.read(start, size) if size else b""
-    names, unpacked, lists = [], 0, []
-    at = 0
-    while at + _ENTRY.size <= len(raw) and raw[at : at + 4] == b"PK\x01\x02":
-        fields = _ENTRY.unpack_from(raw, at)
-        stop = at + _ENTRY.size + fields[10]
-        name = raw[at + _ENTRY.size : stop].decode("utf-8", "replace")
-        entry = _Entry(fields, raw[at + _ENTRY.size : stop], raw[stop : stop + fields[11]])
-        if not name.endswith("/"):
-            names.append(name)
-            unpacked += entry.size
-        if name.count("/") == 1 and name.endswith(_PROGRAMS):
-            lists.append(entry)
-        at = stop + fields[11] + fields[12]
-    if at != len(raw) or not names:
-        raise WheelError("has a damaged directory")
-    if len(lists) > 1:
-        raise WheelError("has more than one list of programs")
-    programs = tuple(_unpack(part, one, _LARGEST_PROGRAMS, "a list of programs").decode("utf-8", "replace") for one in lists)
-    return Contents(names=tuple(names), unpacked=unpacked, programs=programs)
+    with _archive(stream) as archive:
+        infos = archive.infolist()
+        if not infos:
+            raise WheelError("is empty")
+        lists = [info for info in infos if _is_top(info, _PROGRAMS)]
+        programs = (_member(archive, lists, _LARGEST_PROGRAMS, "a list of programs").decode("utf-8", "replace"),) if lists else ()
+    return Contents(
+        names=tuple(info.filename for info in infos if not info.is_dir()), unpacked=sum(info.file_size for info in infos), programs=programs
+    )
+
+
+def _is_top(info: zipfile.ZipInfo, ending: str) -> bool:
+    return info.filename.endswith(ending) and info.filename.count("/") == 1
+
+
+def _member(archive: zipfile.ZipFile, found: list[zipfile.ZipInfo], limit: int, what: str) -> bytes:
+    if len(found) != 1:
+        raise WheelError(f"has more than one {what}" if found else f"has no {what}")
+    info = found[0]
+    if info.file_size > limit or info.compress_size > limit:
+        raise WheelError(f"has {what} of more than {limit >> 20} MB")
+    if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise WheelError(f"has {what} that is encrypted or packed in an unknown way")
+    with archive.open(info) as stream:
+        return stream.read(limit + 1)
+
+
+@contextmanager
+def _archive(stream: IO[bytes]) -> Iterator[zipfile.ZipFile]:
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            yield archive
+    except WheelError:
+        raise
+    except _DAMAGE as error:
+        raise WheelError(f"is no zip file, or a damaged one ({type(error).__name__})") from None
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        raise WheelError("is no zip file: it points outside itself") from None

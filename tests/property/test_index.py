@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import string
 import tempfile
 from html import escape
+from typing import Any
 from urllib.parse import quote
 
 from hypothesis import given
@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from cudnn_resolve.index import address, filename
-from cudnn_resolve.index.cache import FOLDER, DamagedError, IndexCache, Kept
+from cudnn_resolve.index.cache import FOLDER, Cache
+from cudnn_resolve.index.links import LinkPage
 from cudnn_resolve.index.metadata import MetadataError, read_fields
-from cudnn_resolve.index.order import sort_key
-from cudnn_resolve.index.page import HTML, PageError, files_of, names_on, read_page
+from cudnn_resolve.index.page import HTML, PageError, files_of, read_page
+from cudnn_resolve.index.pages import CachedPage
 from cudnn_resolve.index.sdist import read_archive_metadata
-from cudnn_resolve.index.wheel import TAIL_BYTES, Part, WheelError, read_wheel_metadata
+from cudnn_resolve.index.wheel import TAIL_BYTES, RangeFile, WheelError, read_wheel_metadata
 from tests.index_server import build_wheel, metadata_text
 
 BASE = "https://host.invalid/simple/demo/"
@@ -55,11 +56,11 @@ printable = st.text(string.ascii_letters + string.digits + " <>&\"'=./#-é", max
 
 def read_all(body: bytes, kind: str) -> None:
     try:
-        shelf = read_page(body, kind, BASE, "demo")
+        page = read_page(body, kind, BASE, "demo")
     except PageError:
         return
-    for number in range(len(shelf.versions)):
-        for file in files_of(shelf, number, None):
+    for number in range(len(page.versions)):
+        for file in files_of(page, number, None):
             assert "@" not in file.url.partition("//")[2].partition("/")[0]
             assert isinstance(file.filename, str)
 
@@ -116,10 +117,10 @@ def test_any_json_is_a_page_or_an_error(files: list[object], meta: object) -> No
 
 @given(st.lists(version, max_size=8))
 def test_versions_stand_in_the_order_of_pep_440(listed: list[str]) -> None:
-    for one in listed:
-        for other in listed:
-            ours = (sort_key(one) < sort_key(other), sort_key(one) == sort_key(other))
-            assert ours == (Version(one) < Version(other), Version(one) == Version(other))
+    ordered = filename.newest_first(listed)
+    assert sorted(text for same in ordered for text in same) == sorted(listed)
+    assert [Version(same[0]) for same in ordered] == sorted({Version(text) for text in listed}, reverse=True)
+    assert all(Version(text) == Version(same[0]) for same in ordered for text in same)
 
 
 @given(versions, printable, printable, st.sampled_from(['"', "'"]), st.sampled_from([" ", "\n", "  \t"]), st.permutations([0, 1, 2]))
@@ -133,10 +134,10 @@ def test_a_page_is_read_as_it_was_written(listed: list[str], yanked: str, requir
             f"data-requires-python={mark}{escape(requires)}{mark}",
         ]
         lines.append(f"<a{space}{space.join(attributes[one] for one in order)}>{name}</a><br>")
-    shelf = read_page(("<html>" + "\n".join(lines)).encode(), "text/html", BASE, "demo")
-    assert [Version(one) for one in shelf.versions] == sorted(map(Version, listed), reverse=True)
-    for number, version in enumerate(shelf.versions):
-        (file,) = files_of(shelf, number, "x")
+    page = read_page(("<html>" + "\n".join(lines)).encode(), "text/html", BASE, "demo")
+    assert [Version(one) for one in page.versions] == sorted(map(Version, listed), reverse=True)
+    for number, version in enumerate(page.versions):
+        (file,) = files_of(page, number, "x")
         assert file.filename == f"demo-{version}-py3-none-any.whl"
         assert file.url == f"https://host.invalid/files/{quote(file.filename)}"
         assert (file.yanked, file.requires_python) == (yanked, requires or None)
@@ -164,8 +165,8 @@ def test_metadata_is_read_as_it_was_written(requires: list[str]) -> None:
     assert (fields.name, fields.version, fields.extras, fields.requires_python) == ("demo", "1.0", ("a", "b"), ">=3")
 
 
-def part_of(raw: bytes) -> Part:
-    return Part(len(raw), raw[-TAIL_BYTES:], lambda start, count: raw[start : start + count])
+def part_of(raw: bytes) -> Any:
+    return RangeFile(len(raw), raw[-TAIL_BYTES:], lambda start, count: raw[start : start + count])
 
 
 @given(st.binary(), st.lists(st.tuples(st.integers(0, 600), st.integers(0, 255)), max_size=6), st.integers(0, 60))
@@ -213,11 +214,11 @@ def test_any_bytes_are_an_archive_or_an_error(raw: bytes, front: bytes, name: st
 )
 def test_a_file_is_found_under_every_name_that_it_may_have(stem: str, ending: str) -> None:
     names = set(filename.projects_in(stem + ending))
-    assert names == names_on(f'<a href="x/{stem}{ending}">x</a>'.encode()) or ending.endswith("whl")
+    assert names == LinkPage(f'<a href="x/{stem}{ending}">x</a>'.encode(), BASE).projects or ending.endswith("whl")
     for name in ("demo", "demo-1", "demo-x", "demo-2-demo", "x"):
         if filename.version_in(stem + ending, name) is not None:
             assert name in names
-            assert name in names_on(f'<p><A class="x" href=x/{stem}{ending}>'.encode())
+            assert LinkPage(f'<p><A class="x" href=x/{stem}{ending}>'.encode(), BASE).of(name).versions
 
 
 @given(st.text())
@@ -226,7 +227,6 @@ def test_a_filename_says_a_version_or_nothing(text: str) -> None:
         version = filename.version_in(name, "demo")
         if version is not None:
             Version(version)
-            assert filename.is_prerelease(version) == Version(version).is_prerelease
 
 
 @given(
@@ -244,14 +244,11 @@ def test_no_credentials_are_left_in_an_address(user: str, password: str) -> None
 @given(versions, st.binary(max_size=50), st.integers(0, 3000), st.integers(0, 255))
 def test_what_was_kept_comes_back_or_is_dropped(listed: list[str], front: bytes, place: int, value: int) -> None:
     page = front.replace(b"<", b"") + b"".join(f'<a href="demo-{one}-py3-none-any.whl">x</a>'.encode() for one in listed)
-    shelf = read_page(page, HTML, BASE, "demo")
+    kept = CachedPage(page=read_page(page, HTML, BASE, "demo"), etag='"tag"', digest="digest", fresh_until=5.0)
     with tempfile.TemporaryDirectory() as folder:
-        cache = IndexCache(folder)
-        cache.keep_page(BASE, Kept(200, shelf, '"tag"', None, "digest", 5.0))
-        kept = cache.page(BASE)
-        assert kept is not None
-        assert kept.shelf is not None
-        assert (kept.shelf.versions, list(kept.shelf.blocks)) == (shelf.versions, shelf.blocks)
+        cache = Cache(folder)
+        cache.put("pages", BASE, kept)
+        assert cache.get("pages", BASE, CachedPage) == kept
         (name,) = os.listdir(os.path.join(folder, FOLDER, "pages"))
         path = os.path.join(folder, FOLDER, "pages", name)
         with open(path, "r+b") as stream:
@@ -259,9 +256,5 @@ def test_what_was_kept_comes_back_or_is_dropped(listed: list[str], front: bytes,
             place %= len(raw)
             stream.seek(place)
             stream.write(bytes([value]))
-        again = cache.page(BASE)
-        if again is not None:  # the header is checked at once, a block when it is looked at
-            assert again.shelf is not None
-            assert (again.status, again.etag, again.shelf.versions) == (200, '"tag"', shelf.versions)
-            with contextlib.suppress(DamagedError):
-                assert list(again.shelf.blocks) == shelf.blocks
+        again = cache.get("pages", BASE, CachedPage)
+        assert again is None or again == kept

@@ -398,20 +398,6 @@ def test_a_damaged_block_of_a_page_that_has_not_changed_is_asked_for_again(index
     assert listing.offers[-1].files[0].filename == "demo-1.0-py3-none-any.whl"
 
 
-def test_a_long_page_is_read_from_its_file_at_once(index: IndexServer, opened: Opener) -> None:
-    for number in range(900):
-        index.add_wheel("demo", f"1.{number}", members={})
-    index.add_wheel("small", "1.0")
-    client = opened()
-    long, small = (client._shelf(index.url, name, wait=True).value() for name in ("demo", "small"))  # noqa: SLF001 - what is held in memory
-
-    assert long is not None
-    assert small is not None
-    assert not isinstance(long.blocks, list)
-    assert isinstance(small.blocks, list)
-    assert len(long.blocks[899]) > 50
-
-
 def test_a_package_with_an_index_of_its_own_comes_from_there_alone(index: IndexServer, opened: Opener) -> None:
     index.add_wheel("torch", "9.0")
     with IndexServer() as variant:

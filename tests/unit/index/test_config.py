@@ -143,13 +143,10 @@ keyring-provider = disabled
     assert settings.trusts(Origin("https", "a.invalid", 443))
     assert settings.trusts(Origin("https", "b.invalid", 8443))
     assert not settings.trusts(Origin("https", "b.invalid", 443))
-    proxy, login = settings.proxy_for(Origin("https", "x.invalid", 443))
-    assert proxy == Origin("http", "proxy.invalid", 3128)
-    assert login is not None
-    assert login.password == "s3cret"  # noqa: S105 - made up
-    for host, port in (("localhost", 80), ("deep.inner.invalid", 443), ("c.invalid", 8000)):
-        assert settings.proxy_for(Origin("https", host, port)) == (None, None)
-    assert settings.proxy_for(Origin("https", "c.invalid", 443))[0] == proxy
+    assert settings.proxies_for("https://x.invalid/simple/") == {"https": "http://joe:s3cret@proxy.invalid:3128"}
+    for url in ("http://localhost/", "https://deep.inner.invalid/", "https://c.invalid:8000/"):
+        assert settings.proxies_for(url) == {}
+    assert settings.proxies_for("https://c.invalid/")
     assert "s3cret" not in repr(settings)
 
 

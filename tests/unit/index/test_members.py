@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import io
 import zipfile
+from typing import Any
 
 import pytest
 
-from cudnn_resolve.index.wheel import Part, WheelError, read_contents
+from cudnn_resolve.index.wheel import RangeFile, WheelError, read_contents
 from tests.small_wheels import wheel_bytes
+
+
+def ranges(raw: bytes, tail: int = 16384) -> Any:
+    return RangeFile(len(raw), raw[-tail:], lambda start, size: raw[start : start + size])
 
 
 @pytest.mark.parametrize("count", [1, 600])
@@ -16,7 +21,7 @@ from tests.small_wheels import wheel_bytes
 def test_every_name_as_the_zip_module_sees_it(count: int, tail: int) -> None:
     raw = wheel_bytes("demo", "1.0", {f"demo/m{number}.py": "x" for number in range(count)}, raw={"../evil": b"x"}, scripts=("demo-tool",))
 
-    found = read_contents(Part(len(raw), raw[-tail:], lambda start, size: raw[start : start + size]))
+    found = read_contents(ranges(raw, tail))
     infos = zipfile.ZipFile(io.BytesIO(raw)).infolist()
 
     assert list(found.names) == [info.filename for info in infos]
@@ -32,4 +37,4 @@ def test_a_damaged_directory(spoil: object) -> None:
     raw = spoil(wheel_bytes("demo", "1.0", {"demo.py": "x"}))  # type: ignore[operator]
 
     with pytest.raises(WheelError):
-        read_contents(Part(len(raw), raw[-16384:], lambda start, size: raw[start : start + size]))
+        read_contents(ranges(raw))

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from cudnn_resolve.index.filename import is_prerelease, version_in
+from cudnn_resolve.index.filename import version_in
 from cudnn_resolve.index.page import PageError, files_of, read_page
 from cudnn_resolve.requirement.source import File
 
@@ -16,8 +16,8 @@ HASH = "0123456789abcdef" * 4
 
 
 def files(html: str | bytes, base: str = BASE) -> list[File]:
-    shelf = read_page(html.encode() if isinstance(html, str) else html, "text/html", base, "demo")
-    return [file for number in range(len(shelf.versions)) for file in files_of(shelf, number, None)]
+    page = read_page(html.encode() if isinstance(html, str) else html, "text/html", base, "demo")
+    return [file for number in range(len(page.versions)) for file in files_of(page, number, None)]
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,14 @@ def test_hashes_and_metadata_of_a_link() -> None:
 
 
 def test_versions_that_mean_the_same_stand_together() -> None:
-    shelf = read_page(
+    page = read_page(
         b'<a href="demo-1.0.tar.gz"></a><a href="demo-2.0-py3-none-any.whl"></a><a href="demo-1.0.0-py3-none-any.whl"></a>',
         "",
         BASE,
         "demo",
     )
-    assert list(shelf.versions) == ["2.0", "1.0"]
-    assert [file.filename for file in files_of(shelf, 1, None)] == ["demo-1.0.tar.gz", "demo-1.0.0-py3-none-any.whl"]
+    assert list(page.versions) == ["2.0", "1.0"]
+    assert [file.filename for file in files_of(page, 1, None)] == ["demo-1.0.tar.gz", "demo-1.0.0-py3-none-any.whl"]
 
 
 def test_what_nobody_installs_is_counted_and_left_out() -> None:
@@ -87,8 +87,8 @@ def test_what_nobody_installs_is_counted_and_left_out() -> None:
         "demo-x.tar.gz",
         "demo-1.0-a-b.whl",
     ]
-    shelf = read_page("".join(f'<a href="{name}">x</a>' for name in names).encode(), "text/html", BASE, "demo")
-    assert (list(shelf.versions), shelf.skipped) == ([], len(names))
+    page = read_page("".join(f'<a href="{name}">x</a>' for name in names).encode(), "text/html", BASE, "demo")
+    assert (list(page.versions), page.skipped) == ([], len(names))
 
 
 def test_an_empty_page_is_a_page() -> None:
@@ -102,7 +102,7 @@ def test_what_is_no_page(body: bytes) -> None:
 
 
 def test_a_json_page_with_everything() -> None:
-    page = {
+    raw = {
         "meta": {"api-version": "1.3"},
         "files": [
             {
@@ -121,9 +121,9 @@ def test_a_json_page_with_everything() -> None:
             "x",
         ],
     }
-    shelf = read_page(json.dumps(page).encode(), "application/vnd.pypi.simple.v1+json", BASE, "demo")
-    assert (list(shelf.versions), shelf.skipped) == (["1.0", "0.9", "0.8"], 2)
-    (file,) = files_of(shelf, 0, "origin")
+    page = read_page(json.dumps(raw).encode(), "application/vnd.pypi.simple.v1+json", BASE, "demo")
+    assert (list(page.versions), page.skipped) == (["1.0", "0.9", "0.8"], 2)
+    (file,) = files_of(page, 0, "origin")
     assert file == File(
         "demo-1.0-py3-none-any.whl",
         "https://host.invalid/simple/demo-1.0-py3-none-any.whl",
@@ -135,9 +135,9 @@ def test_a_json_page_with_everything() -> None:
         "origin",
         {"sha256": HASH},
     )
-    (other,) = files_of(shelf, 1, None)
+    (other,) = files_of(page, 1, None)
     assert (other.yanked, other.metadata, other.size) == (None, None, None)
-    assert files_of(shelf, 2, None) == ()
+    assert files_of(page, 2, None) == ()
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,3 @@ def test_the_version_in_a_filename(filename: str, version: str | None) -> None:
 @pytest.mark.parametrize("filename", ["some-old.thing-1.0.zip", "some_old_thing-1.0.tar.gz", "Some.Old-Thing-1.0-py3-none-any.whl"])
 def test_a_name_may_be_written_in_many_ways(filename: str) -> None:
     assert version_in(filename, "some-old-thing") == ("1.0" if not filename.endswith(".whl") else None)
-
-
-def test_a_final_release_with_letters() -> None:
-    assert [is_prerelease(text) for text in ("1.0.post1", "1.0.rev2", "1.0+abc", "1.0-r3")] == [False] * 4

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from cudnn_resolve.index.cache import IndexCache
-from cudnn_resolve.index.complete import complete
-from cudnn_resolve.index.refusal import Refusal
-from cudnn_resolve.index.statement import Statements
-from cudnn_resolve.index.transport import Answer as Reply
+from cudnn_resolve.index.cache import Cache
+from cudnn_resolve.index.fetch_error import FetchError
+from cudnn_resolve.index.session import Answer as Reply
+from cudnn_resolve.index.statements import Statements
 from cudnn_resolve.locking.complete import completed, incomplete
 from cudnn_resolve.locking.merge import Answer
 from cudnn_resolve.requirement.source import File, Offer
@@ -25,35 +23,31 @@ URL = "https://h.example/a-1-py3-none-any.whl"
 class Server:
     """Answers to requests for the head of a file."""
 
-    is_far = False
-
-    def __init__(self, answer: Reply | Refusal) -> None:
+    def __init__(self, answer: Reply | FetchError) -> None:
         self._answer = answer
         self.asked: list[tuple[str, str]] = []
 
-    def ask(self, url: str, headers: Mapping[str, str], *, limit: int, method: str) -> Reply:
-        assert headers["Accept-Encoding"] == "identity"
+    def ask(self, url: str, *, limit: int, method: str) -> Reply:
         assert limit < 1 << 20
         self.asked.append((method, url))
-        if isinstance(self._answer, Refusal):
+        if isinstance(self._answer, FetchError):
             raise self._answer
         return self._answer
 
 
 def never(what: str) -> Any:
-    """Nobody waits so long, and nothing else is asked for."""
-    pytest.fail(f"waits for {what}")
+    """Nothing is to be noted."""
+    pytest.fail(what)
 
 
-def asked(file: File, answer: Reply | Refusal, *, offline: bool = False, cache: str | None = None) -> tuple[File, Server]:
+def asked(file: File, answer: Reply | FetchError, *, offline: bool = False, cache: str | None = None) -> tuple[File, Server]:
     server: Any = Server(answer)
-    statements = Statements(lambda: never("its metadata"), IndexCache(cache), offline=offline)
-    (found,) = complete([file], statements, None if offline else lambda: server, tell=never)
-    return found, server
+    statements = Statements(lambda: server, Cache(cache), never, offline=offline)
+    return statements.completed(file), server
 
 
 def reply(length: str, status: int = 200, encoding: str = "identity") -> Reply:
-    return Reply(status, {"content-length": length, "content-encoding": encoding}, b"", URL)
+    return Reply(status, {"Content-Length": length, "Content-Encoding": encoding}, b"", URL)
 
 
 @pytest.mark.parametrize(
@@ -65,10 +59,10 @@ def reply(length: str, status: int = 200, encoding: str = "identity") -> Reply:
         (reply("9" * 30), None),
         (reply("1234", encoding="gzip"), None),
         (Reply(200, {}, b"", URL), None),
-        (Refusal("it does not answer"), None),
+        (FetchError("it does not answer"), None),
     ],
 )
-def test_a_server_is_asked_for_the_size_and_believed_where_it_makes_sense(answer: Reply | Refusal, size: int | None) -> None:
+def test_a_server_is_asked_for_the_size_and_believed_where_it_makes_sense(answer: Reply | FetchError, size: int | None) -> None:
     found, server = asked(File("a-1-py3-none-any.whl", URL, {}), answer)
 
     assert found.size == size

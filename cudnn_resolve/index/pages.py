@@ -1,0 +1,132 @@
+"""Pages of remote indexes: asked for, validated again, and kept in the cache."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cudnn_resolve.index.address import folder_url, level
+from cudnn_resolve.index.cache import Cache
+from cudnn_resolve.index.fetch_error import FetchError
+from cudnn_resolve.index.page import ACCEPT, HTML, Page, PageError, read_page
+
+if TYPE_CHECKING:
+    from cudnn_resolve.index.session import Answer, IndexSession
+
+LARGEST_PAGE = 100 << 20
+LINKS = "links"
+"""Form of a page of links, which is kept as it came: it speaks of many packages."""
+_MAX_AGE = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
+_MOST_SECONDS = 365 * 86400
+_LOGIN = re.compile(rb"//[^/@\s\"'<>]{1,256}@")
+"""Logins in the links of a page, which do not go into the cache."""
+
+
+class CachedPage(Struct, frozen=True, kw_only=True):
+    """The answer of an index about a package."""
+
+    page: Page | None
+    """None where the index has no such package."""
+    digest: str = ""
+    """Of the body as it came."""
+    etag: str | None = None
+    modified: str | None = None
+    fresh_until: float = 0.0
+    """Seconds since the epoch; 0 for what must be asked for again each time."""
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the index need not be asked."""
+        return self.fresh_until > time.time()
+
+
+class Pages:
+    """The pages of remote indexes, through the cache."""
+
+    def __init__(self, session: Callable[[], IndexSession], cache: Cache) -> None:
+        self._session = session
+        self._cache = cache
+        self._decoding = threading.Lock()
+        """Pages are decoded one at a time: a long one takes several times its size, and Python decodes two at once no faster."""
+
+    def cached(self, url: str, name: str) -> CachedPage | None:
+        """What the cache has of a page."""
+        return self._cache.get("pages", _page_url(url, name), CachedPage)
+
+    def read(self, url: str, name: str, cached: CachedPage | None) -> Page | None:
+        """What an index at `url` offers of a package, or the page of links there where `name` is empty; None where it has none.
+
+        FetchError and PageError where the index does not answer with a page.
+        """
+        address = _page_url(url, name)
+        headers = {"Accept": ACCEPT, "Accept-Encoding": "gzip", "Cache-Control": "max-age=0"}
+        if cached and cached.etag:
+            headers["If-None-Match"] = cached.etag
+        if cached and cached.modified:
+            headers["If-Modified-Since"] = cached.modified
+        answer = self._session().ask(address, headers, limit=LARGEST_PAGE)
+        with self._decoding:
+            made = _made(answer, name, cached)
+            if "no-store" in answer.headers.get("Cache-Control", "").lower():
+                self._cache.drop("pages", address)
+            elif made != cached:
+                self._cache.put("pages", address, made)
+            return made.page
+
+
+def _made(answer: Answer, name: str, cached: CachedPage | None) -> CachedPage:
+    """What an answer says, as it is kept; a page that has not changed is not decoded again."""
+    if answer.status == 304 and cached:
+        return replace(cached, fresh_until=_fresh_until(answer.headers))
+    if answer.status in (404, 410):
+        page, digest = None, ""
+    elif answer.status == 200:
+        digest = _digest(answer)
+        page = cached.page if cached and cached.digest == digest else _decoded(answer, name)
+    else:
+        raise FetchError(f"it answers HTTP {answer.status}", status=answer.status)
+    return CachedPage(
+        page=page,
+        digest=digest,
+        etag=answer.headers.get("ETag", "")[:1000] or None,
+        modified=answer.headers.get("Last-Modified", "")[:100] or None,
+        fresh_until=_fresh_until(answer.headers),
+    )
+
+
+def _decoded(answer: Answer, name: str) -> Page:
+    body = _LOGIN.sub(b"//", answer.body)
+    kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if kind and "html" not in kind and "json" not in kind and not kind.startswith("text/"):
+        raise PageError(f"has the media type {kind[:60]!a}")
+    if not name:
+        return Page(form=LINKS, base=answer.url, versions=[""], blocks=[body])
+    return read_page(body, kind or HTML, answer.url, name)
+
+
+def _digest(answer: Answer) -> str:
+    """Tells one page from another, the place that relative links start from included."""
+    from hashlib import blake2b
+
+    return blake2b(answer.url.encode("utf-8", "replace") + b" " + answer.body, digest_size=16).hexdigest()
+
+
+def _page_url(url: str, name: str) -> str:
+    return f"{folder_url(url)}{name}/" if name else level(url)
+
+
+def _fresh_until(headers: Mapping[str, str]) -> float:
+    """Until when an answer counts without asking again, seconds since the epoch; 0 where it says nothing of it."""
+    control = headers.get("Cache-Control", "")
+    found = _MAX_AGE.search(control)
+    if found is None or "no-cache" in control.lower() or "no-store" in control.lower():
+        return 0.0
+    age = headers.get("Age", "0").strip()
+    seconds = min(int(found[1]), _MOST_SECONDS) - (int(age[:9]) if age.isdigit() else 0)
+    return time.time() + seconds if seconds > 0 else 0.0

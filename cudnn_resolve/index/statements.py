@@ -1,0 +1,114 @@
+"""What files say of themselves, through the cache: the metadata of a file never changes, so it is kept for ever, by the file's hash."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.index.address import is_local, path_of
+from cudnn_resolve.index.cache import Cache
+from cudnn_resolve.index.fetch_error import FetchError
+from cudnn_resolve.requirement.source import File, Metadata
+
+if TYPE_CHECKING:
+    from cudnn_resolve.index.session import IndexSession
+
+_SMALL = 1 << 16
+
+
+class Statements:
+    """The metadata of files, and their sizes where their index does not say them."""
+
+    def __init__(self, session: Callable[[], IndexSession], cache: Cache, note: Callable[[str], None], *, offline: bool) -> None:
+        self._session = session
+        self._cache = cache
+        self._note = note
+        self._offline = offline
+        self._known: dict[str, Metadata] = {}
+        self._sizes: dict[str, int] = {}
+
+    def cached(self, file: File) -> Metadata | None:
+        """What is known of a file without a request."""
+        key = _key(file)
+        if key not in self._known:
+            kept = self._cache.get("metadata", key, Metadata)
+            if kept is None:
+                return None
+            self._known[key] = kept
+        return self._known[key]
+
+    def read(self, name: str, file: File) -> Metadata | None:
+        """What a file says of itself; None offline where the cache does not know. FetchError where it cannot be had or used."""
+        if is_local(file.url):
+            from cudnn_resolve.index.reading import read_local
+
+            return read_local(name, file)
+        found = self.cached(file)
+        if found is None and not self._offline:
+            from cudnn_resolve.index.reading import read_remote
+
+            found, size = read_remote(self._session(), name, file, self._note)
+            self.keep(file, found)
+            if file.size is None and size is not None:
+                self._keep_size(file, size)
+        return found
+
+    def keep(self, file: File, metadata: Metadata) -> None:
+        """Keep what a file says."""
+        self._known[_key(file)] = metadata
+        self._cache.put("metadata", _key(file), metadata)
+
+    def completed(self, file: File) -> File:
+        """A file with its size and, where it is on this machine, its hash, as far as they can be had without downloading it."""
+        if is_local(file.url):
+            return _of_disk(file)
+        if file.size is None and (size := self._size(file)) is not None:
+            return file._replace(size=size)
+        return file
+
+    def _size(self, file: File) -> int | None:
+        key = _key(file)
+        size = self._sizes.get(key) or (self._cache.get("sizes", key, int) if _is_proven(file) else None)
+        if size is None and not self._offline:
+            size = stated_size(self._session(), file.url)
+            if size is not None:
+                self._keep_size(file, size)
+        return size
+
+    def _keep_size(self, file: File, size: int) -> None:
+        self._sizes[_key(file)] = size
+        if _is_proven(file):
+            self._cache.put("sizes", _key(file), size)
+
+
+def stated_size(session: IndexSession, url: str) -> int | None:
+    """The size that the server states of a file; None where it states none."""
+    try:
+        head = session.ask(url, limit=_SMALL, method="HEAD")
+    except FetchError:
+        return None
+    length = head.headers.get("Content-Length", "")
+    is_plain = head.headers.get("Content-Encoding", "identity") == "identity"
+    is_number = length.isascii() and length.isdigit() and len(length) <= 16
+    return int(length) if head.status == 200 and is_plain and is_number else None
+
+
+def _of_disk(file: File) -> File:
+    from cudnn_resolve.index.download import sha256_of
+
+    path = path_of(file.url)
+    try:
+        return file._replace(size=os.stat(path).st_size, hashes=file.hashes or {"sha256": sha256_of(path)})
+    except OSError:
+        return file
+
+
+def _is_proven(file: File) -> bool:
+    """Whether the file cannot have changed since."""
+    return "sha256" in file.hashes
+
+
+def _key(file: File) -> str:
+    digest = file.hashes.get("sha256")
+    return f"sha256:{digest} {file.filename}" if digest else f"{file.url} {file.size or 0} {file.filename}"
