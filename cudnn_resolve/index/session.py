@@ -39,6 +39,8 @@ CONNECTIONS = 16
 ANSWER_SECONDS = 300.0
 """What a page or a METADATA file may take at most, however steadily it comes."""
 _PIECE = 1 << 16
+_LARGEST_PACKED = 16 << 20
+"""Bytes of a compressed body: padding and empty members take more time than what they unpack to."""
 _SHORT_BODY = 1 << 16
 _MOST_REDIRECTS = 10
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -148,16 +150,18 @@ class IndexSession:
         coding = response.headers.get("Content-Encoding", "identity").lower()
         if coding not in ("", "identity", "gzip", "x-gzip"):
             raise FetchError(f"it answers in an encoding that was not asked for ({shown(coding)})", code="index-garbage")
-        if (response.raw.length_remaining or 0) > limit:
-            raise too_large(limit)
+        is_packed = coding in ("gzip", "x-gzip")
+        most = min(limit, _LARGEST_PACKED) if is_packed else limit
+        if (response.raw.length_remaining or 0) > most:
+            raise too_large(most)
         parts, size = [], 0
         for piece in self.pieces(response):
             size += len(piece)
-            if size > limit:
-                raise too_large(limit)
+            if size > most:
+                raise too_large(most)
             parts.append(piece)
         body = b"".join(parts)
-        return _unpacked(body, limit) if coding in ("gzip", "x-gzip") else body
+        return _unpacked(body, limit) if is_packed else body
 
     def _follow(self, method: str, url: str, headers: Mapping[str, str]) -> tuple[requests.Response, str]:
         """The answer behind all redirects, and its address; credentials are looked up anew for each address."""

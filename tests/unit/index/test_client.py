@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -159,6 +161,21 @@ def test_offline_answers_from_the_cache_whatever_its_age(index: IndexServer, ope
     assert found.requires == ("other",)
     assert offline.listing("never-asked-for") is None
     assert len(index.asked) == asked
+
+
+def test_requests_is_imported_with_the_first_request_only(index: IndexServer, opened: Opener, tmp_path: Path) -> None:
+    index.add_wheel("demo", "1.0")
+    opened().listing("demo")
+    code = f"""
+import sys
+from cudnn_resolve.index.client import open_source
+from cudnn_resolve.index.settings import IndexAddress, Settings
+settings = Settings(indexes=(IndexAddress(url={index.url!r}, said_by=""),))
+with open_source(settings, cache_folder={str(tmp_path / "cache")!r}, offline=True) as client:
+    assert client.listing("demo").offers[0].files
+assert not {{"requests", "urllib3", "http.client", "zipfile"}} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_offline_metadata_that_is_not_kept_is_not_known(index: IndexServer, opened: Opener) -> None:
