@@ -1,13 +1,18 @@
 """Families: the CUDA and cuDNN majors that a set of frameworks could share.
 
-Frameworks that load their libraries from outside share one CUDA major and one cuDNN major. There are only a handful of pairs, and
-within one every target keeps few builds; a search that has to find the majors on the way tries each release of each framework
-against each of every other. So each pair is solved by itself, and the answers are compared in the order of preference.
+Frameworks of one process share one CUDA major and one cuDNN major wherever that can be had, whether their libraries come from outside
+or inside their wheels. There are only a handful of pairs, and within one every target keeps few builds; a search that has to find the
+majors on the way tries each release of each framework against each of every other. So each pair is solved by itself, and the answers are
+compared in the order of preference.
+
+Two cuDNN majors are taken where one cannot be had: their files have names of their own, and images run so (one cuDNN inside a wheel or of
+what is installed, the other beside it). Two CUDA majors are not: `libcurand.so.10` and `libcusolver.so.11` have one name in both, and
+nobody has seen that it works.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudnn_resolve.requirement.derive import accepts
@@ -18,6 +23,7 @@ from cudnn_resolve.resolution.solve import ROUNDS, Solved, solve
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build
+    from cudnn_resolve.requirement.model import Target
     from cudnn_resolve.resolution.universe import Universe
 
 FEW = 300
@@ -25,26 +31,56 @@ FEW = 300
 
 
 class Family(NamedTuple):
-    """The majors that builds share; None = no build of it loads such a library from outside."""
+    """The majors that builds share; None = any."""
 
     cuda: int | None
     cudnn: int | None
 
 
+class Choice(NamedTuple):
+    """A build that a target accepts."""
+
+    build: Build
+    place: int
+    """Its place in the order of preference of the framework's builds."""
+    own: Family
+    """Majors of its libraries."""
+    installed: bool
+
+    def belongs(self, family: Family, *, mixed: bool) -> bool:
+        """True where the build could stand in an environment of the family; `mixed`: one with a cuDNN of its own could, too."""
+        separate = mixed and (self.installed or self.build.delivery == "bundled")
+        return _agree(Family(self.own.cuda, None) if separate else self.own, family)
+
+
+class Group(NamedTuple):
+    """One search: a family, and whether builds with a cuDNN of another major may join; no family = only what is installed."""
+
+    family: Family | None
+    mixed: bool
+
+    def takes(self, choice: Choice) -> bool:
+        """True where a build may be chosen in this search."""
+        return choice.installed if self.family is None else choice.belongs(self.family, mixed=self.mixed)
+
+
 def search(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> Solved | Failure:
     """The best consistent choice over all families, or what stood in the way."""
-    alone = len(universe.request.targets) < 2 and _wheels_major(universe) is None
+    targets = universe.request.targets
+    alone = not targets or (len(targets) == 1 and _wheels_major(universe) is None)
     if alone or universe.request.device == "cpu":
         return solve(universe, needs, rounds)
-    found = _families(universe)
+    each = [_choices(universe, target) for target in targets]
+    found = _groups(each)
     if not found:
-        return solve(universe, needs, min(rounds, FEW))
+        answer = solve(universe, needs, min(rounds, FEW))
+        return answer if isinstance(answer, Failure) else Failure(rejections=(), causes=(), rounds=answer.rounds)
     best: tuple[tuple[int, ...], Solved] | None = None
     failures: list[Failure] = []
-    for bound, _, family in sorted((_bound(universe, family), number, family) for number, family in enumerate(found)):
+    for bound, _, group in sorted((_bound(universe, group, each), number, group) for number, group in enumerate(found)):
         if best is not None and best[0] <= bound:
             break  # nothing that follows can be better
-        answer = solve(universe, [*needs, *_family_needs(universe, family)], rounds)
+        answer = solve(universe, [*needs, *_group_needs(universe, group, each)], rounds)
         if isinstance(answer, Failure):
             failures.append(answer)
             continue
@@ -54,36 +90,46 @@ def search(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> S
     return best[1] if best is not None else _merged(failures)
 
 
-def _families(universe: Universe) -> list[Family]:
-    """The families in which every target has a build, the newest majors first."""
-    each = [_of_target(universe, number) for number in range(len(universe.request.targets))]
-    pairs = {family for families, _ in each for family in families}
-    kept = {family for family in pairs if all(free or any(_agree(family, one) for one in families) for families, free in each)}
-    if not kept and all(free for _, free in each):
-        kept = {Family(None, None)}
-    return sorted(_widest(kept), key=lambda family: (-(family.cuda or 0), -(family.cudnn or 0)))
+def _choices(universe: Universe, target: Target) -> list[Choice]:
+    """The builds that a target accepts, best first."""
+    candidates = enumerate(universe.unordered(f"framework:{target.framework}", ()))
+    return [
+        Choice(one.payload, place, _own(one.payload), runtime.is_installed(universe, one.payload))
+        for place, one in candidates
+        if accepts(target, one.payload, universe.book)
+    ]
 
 
-def _of_target(universe: Universe, number: int) -> tuple[set[Family], bool]:
-    """The families of one target's builds, and whether a build of it belongs to none."""
-    target = universe.request.targets[number]
-    families: set[Family] = set()
-    free = False
-    for candidate in universe.unordered(f"framework:{target.framework}", ()):
-        build: Build = candidate.payload
-        if not accepts(target, build, universe.book):
-            continue
-        if _is_free(universe, build):
-            free = True
-        elif build.cuda is not None:
-            families.add(Family(build.cuda.major, build.cudnn.major if build.cudnn else None))
-    return families, free
+def _groups(each: Sequence[Sequence[Choice]]) -> list[Group]:
+    """The searches in which every target has a build: one major of each first, the newest majors first."""
+    families = sorted({choice.own for choices in each for choice in choices}, key=lambda one: (-(one.cuda or 0), -(one.cudnn or 0)))
+    out = [Group(family, mixed=False) for family in families]
+    if len(each) > 1:
+        out += [group for family in families if (group := Group(family, mixed=True)).family and _gains(group, each)]
+        out.append(Group(None, mixed=True))
+    kept = [group for group in out if all(any(map(group.takes, choices)) for choices in each)]
+    strict = {group.family for group in kept if not group.mixed}
+    return [group for group in kept if group.mixed or group.family is None or group.family not in _narrow(strict)]
+
+
+def _gains(group: Group, each: Sequence[Sequence[Choice]]) -> bool:
+    """True where a mixed search may take a build that the one with one major of each may not."""
+    assert group.family is not None
+    family = group.family
+    return any(group.takes(choice) and not choice.belongs(family, mixed=False) for choices in each for choice in choices)
+
+
+def _narrow(families: Iterable[Family | None]) -> set[Family]:
+    """The families that another one includes: CUDA 12 without cuDNN is part of CUDA 12 with any."""
+    known = [family for family in families if family is not None]
+    wide = {family.cuda for family in known if family.cudnn is not None}
+    return {family for family in known if family.cudnn is None and family.cuda in wide}
 
 
 def apart(universe: Universe) -> list[Cause]:
     """The pairs of targets whose builds share no majors, in words."""
     out = []
-    each = [(target, _of_target(universe, number)[0]) for number, target in enumerate(universe.request.targets)]
+    each = [(target, {choice.own for choice in _choices(universe, target)}) for target in universe.request.targets]
     for number, (target, own) in enumerate(each):
         for other, others in each[number + 1 :]:
             if own and others and not any(_agree(one, two) for one in own for two in others):
@@ -98,69 +144,72 @@ def _words(families: set[Family]) -> str:
     return " or ".join(f"CUDA {one.cuda}" + (f" with cuDNN {one.cudnn}" if one.cudnn else "") for one in ordered)
 
 
-def _is_free(universe: Universe, build: Build) -> bool:
-    """True for a build that shares nothing: its libraries are inside, or it is installed and may live on its own."""
-    return build.delivery == "bundled" or build.cuda is None or runtime.is_installed(universe, build)
-
-
 def _agree(one: Family, other: Family) -> bool:
     """True where builds of both could stand in one environment."""
     return one.cuda == other.cuda and (one.cudnn == other.cudnn or one.cudnn is None or other.cudnn is None)
 
 
-def _widest(families: set[Family]) -> set[Family]:
-    """The families without those that another one includes: CUDA 12 without cuDNN is part of CUDA 12 with any."""
-    return {
-        family
-        for family in families
-        if family.cudnn is not None or not any(other.cuda == family.cuda and other.cudnn is not None for other in families)
-    }
-
-
-def _family_needs(universe: Universe, family: Family) -> list[Need]:
-    text = f"CUDA {family.cuda}" + (f" and cuDNN {family.cudnn}" if family.cudnn else "")
-
-    def test(candidate: Candidate) -> bool:
-        build: Build = candidate.payload
-        if _is_free(universe, build):
-            return True
-        return _agree(_own(build), family)
-
+def _group_needs(universe: Universe, group: Group, each: Sequence[Sequence[Choice]]) -> list[Need]:
+    family = group.family
+    if family is None:
+        text = "an installed build"
+    else:
+        text = f"a build for CUDA {family.cuda}" + (f" and cuDNN {family.cudnn}" if family.cudnn else "")
     because = "the frameworks of one environment share them"
-    return [
-        Need(f"framework:{target.framework}", test, f"a build for {text}", because, requested_by="family")
-        for target in universe.request.targets
-    ]
+    out = []
+    for target, choices in zip(universe.request.targets, each, strict=True):
+        taken = {id(choice.build) for choice in choices if group.takes(choice)}
+
+        def test(candidate: Candidate, taken: set[int] = taken) -> bool:
+            return id(candidate.payload) in taken
+
+        out.append(Need(f"framework:{target.framework}", test, text, because, requested_by="family"))
+    return out
 
 
 def _preference(universe: Universe, answer: Solved) -> tuple[int, ...]:
     """How far an answer is from the best: smaller is better.
 
-    Installed targets that would change; then library wheels of another CUDA major that would have to go, on which other installed
-    packages live; then the place of each target's build in its order of preference, the first target counting most.
+    Installed targets that would change; then majors of CUDA and cuDNN beyond one of each; then library wheels of another CUDA major that
+    would have to go, on which other installed packages live; then the place of each target's build in its order of preference, the first
+    target counting most.
     """
     changed = 0
     places = []
+    builds = []
     for target in universe.request.targets:
         name = f"framework:{target.framework}"
         chosen = answer.pins[name].candidate
+        builds.append(chosen.payload)
         changed += universe.holds(target.framework) and not runtime.is_installed(universe, chosen.payload)
         places.append(next(number for number, candidate in enumerate(universe.unordered(name, ())) if candidate is chosen))
+    return changed, _beyond_one([_own(build) for build in builds]), int(_replaces(universe, answer, builds)), *places
+
+
+def _replaces(universe: Universe, answer: Solved, builds: Sequence[Build]) -> bool:
+    """True where an answer leaves the CUDA major of the installed library wheels for another one that pip brings."""
     major = _wheels_major(universe)
+    if major is None:
+        return False
     cuda = answer.pins.get("cuda")
-    replaced = major is not None and cuda is not None and cuda.candidate.channel == "pip" and cuda.candidate.payload.cuda.major != major
-    return changed, int(replaced), *places
+    if cuda is not None and cuda.candidate.channel == "pip" and cuda.candidate.payload.cuda.major != major:
+        return True
+    new = (build for build in builds if build.delivery == "bundled" and not runtime.is_installed(universe, build))
+    return any(build.cuda is not None and build.cuda.major != major for build in new)
 
 
-def _bound(universe: Universe, family: Family) -> tuple[int, ...]:
-    """The best that `_preference` could say of an answer within a family: each target in the first build that it has there."""
-    places = []
-    for target in universe.request.targets:
-        builds = (candidate.payload for candidate in universe.unordered(f"framework:{target.framework}", ()))
-        fits = (accepts(target, build, universe.book) and (_is_free(universe, build) or _agree(_own(build), family)) for build in builds)
-        places.append(next((number for number, fit in enumerate(fits) if fit), 0))
+def _beyond_one(builds: Sequence[Family]) -> int:
+    """How many majors of CUDA and of cuDNN there are beyond one of each."""
+    cuda, cudnn = {one.cuda for one in builds} - {None}, {one.cudnn for one in builds} - {None}
+    return max(len(cuda) - 1, 0) + max(len(cudnn) - 1, 0)
+
+
+def _bound(universe: Universe, group: Group, each: Sequence[Sequence[Choice]]) -> tuple[int, ...]:
+    """The best that `_preference` could say of an answer of a search: each target in the first build that it has there."""
+    places = [next((choice.place for choice in choices if group.takes(choice)), 0) for choices in each]
     major = _wheels_major(universe)
-    return 0, int(major is not None and family.cuda not in (None, major)), *places
+    family = group.family
+    return 0, 0, int(major is not None and family is not None and family.cuda not in (None, major)), *places
 
 
 def _own(build: Build) -> Family:

@@ -51,7 +51,7 @@ def test_every_action() -> None:
         ("2.0+cu118", "north==2.0+cu118", "keep"),
         ("2.0+cu118", "north==2.0+cu124", "upgrade"),
         ("2.0", "north==2.0+cu118", "upgrade"),  # without a local part it is the default index's build, of CUDA 12.4
-        ("2.0+made.here", "north==2.0", "upgrade"),
+        ("2.0+made.here", "north==2.0", "keep"),  # an image's own build counts as the version that it is made from
         ("3.0", "north==2.0", "downgrade"),
         ("not a version", "north==2.0", "upgrade"),
     ],
@@ -149,7 +149,9 @@ def test_a_copy_outside_the_loaders_places_gets_a_cache_file(path: str, loader: 
 
 def test_steps_in_a_safe_order() -> None:
     held = {"pip": {"north": "1.0"}, "apt": {}}
-    found = planned("north==2.0+cu118", "south==2.0", extras=("left-pad",), options={"channel": "apt"}, packages=held)
+    python = {"version": "3.10.9", "path": "/env/bin/python"}
+    options = {"channel": "apt"}
+    found = planned("north==2.0+cu118", "south==1.1", extras=("left-pad",), options=options, packages=held, python=python)
 
     assert [step.kind for step in found.steps] == ["apt-repository", "apt", "apt", "pip", "pip", "pip-unpinned"]
     assert [step.needs_root for step in found.steps] == [True, True, True, False, False, False]
