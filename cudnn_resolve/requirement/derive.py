@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build
 
 
+VENDOR = "vendor"
+"""Variant of an installed build that is made by an image's maker and counts as the version that it is made from."""
+
+
 def parse_target(text: str, book: Book) -> Target:
     """The framework requirement in a user's words; UsageError for other text, an unknown framework or an unsupported form."""
     try:
@@ -140,6 +144,8 @@ def accepts(target: Target, build: Build, book: Book) -> bool:
         return False
     local = any("+" in one.version for one in target.specifier)
     text = build.wheel_version if "+" in build.wheel_version or not local else f"{build.version}+{build.variant}"
+    if build.variant == VENDOR and not local:
+        text = build.version
     return target.specifier.contains(text, prereleases=target.pre or bool(target.specifier.prereleases))
 
 

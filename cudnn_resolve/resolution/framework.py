@@ -34,7 +34,9 @@ def framework_candidates(universe: Universe, name: str) -> Iterator[Candidate]:
 
     What is installed; then the newest release; of one release the configured index before others, then the newest CUDA.
     """
-    builds = [build for build in universe.book.framework(name).builds if _suits_device(universe, build)]
+    row = universe.book.framework(name)
+    vendors = [own for package in row.packages if (own := universe.shelf.vendor(package)) is not None]
+    builds = [build for build in (*vendors, *row.builds) if _suits_device(universe, build)]
     near = universe.near.get(name)
     position = {id(build): number for number, build in enumerate(builds)}
 
@@ -404,7 +406,7 @@ def library_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
     channel = candidate.channel or "pip"
     who = f"{build.package} {build.wheel_version}"
     allowed = ("system", "apt") if channel == "apt" else (channel,)
-    apart = ":system" if channel == "system" and runtime.is_installed(universe, build) else ""
+    apart = ":system" if channel != "pip" and _lives_apart(universe, build) else ""
     yield _runtime_need(universe, build, who, allowed, f"cuda{apart}")
     yield from _cudnn_need(universe, build, who, allowed, f"cudnn{apart}")
     if channel != "pip":
@@ -423,6 +425,13 @@ def library_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
     for need in _loaded_needs(universe, build, who):
         if need.name.removeprefix("pip:") not in named:
             yield need
+
+
+def _lives_apart(universe: Universe, build: Build) -> bool:
+    """True for a build that may have the system's libraries for itself: it is installed, or another one that is asked for is."""
+    if runtime.is_installed(universe, build):
+        return True
+    return any(universe.holds(target.framework) for target in universe.request.targets if target.framework != build.framework)
 
 
 def _asked_extras(universe: Universe, build: Build) -> set[str]:

@@ -10,6 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from cudnn_resolve.requirement.derive import VENDOR
 from cudnn_resolve.requirement.model import Need
 from cudnn_resolve.resolution import rule
 from cudnn_resolve.resolution.model import Candidate
@@ -347,6 +348,12 @@ def _contains(spec: SpecifierSet) -> Callable[[Version], bool]:
     return lambda version: spec.contains(version, prereleases=True)
 
 
+def _is_vendor_pin(spec: SpecifierSet, release: Release) -> bool:
+    """True where a specifier names an image's own build by its whole version."""
+    version = parse_version(release.text) if release.build is not None and release.build.variant == VENDOR else None
+    return version is not None and spec.contains(version, prereleases=True)
+
+
 def within(spec: SpecifierSet, universe: Universe) -> Callable[[Candidate], bool]:
     """A test of candidates: pre-releases only where the specifier names one, withdrawn ones only where it pins or they are installed."""
     pinned = any(one.operator in ("==", "===") and not one.version.endswith(".*") for one in spec)
@@ -355,7 +362,7 @@ def within(spec: SpecifierSet, universe: Universe) -> Callable[[Candidate], bool
         if candidate.kind == "unlisted":
             return True
         release: Release = candidate.payload
-        if not spec.contains(release.version, prereleases=True):
+        if not spec.contains(release.version, prereleases=True) and not _is_vendor_pin(spec, release):
             return False
         installed = universe.machine.pip.get(release.package)
         here = installed is not None and _is_version(release, installed)

@@ -12,12 +12,14 @@ from packaging.version import Version
 
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.requirement.extra import named_extras
+from cudnn_resolve.requirement.derive import VENDOR
 from cudnn_resolve.requirement.source import Metadata, Offer, Place
 from cudnn_resolve.resolution.accepted import accepted_hashes, with_hashes
 from cudnn_resolve.resolution.environment import marker_environment
 from cudnn_resolve.resolution.kept import Kept
 from cudnn_resolve.resolution.release import SDIST, Details, Release, declared, parse_requirement, parse_version
 from cudnn_resolve.resolution.tag import Fit, Target, best_file, fit
+from cudnn_resolve.resolution.vendor import vendor_build
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
@@ -45,6 +47,7 @@ class Shelf:
         self._wants_gpu = request.device == "gpu"
         self._releases: dict[str, Kept[Release]] = {}
         self._plain: dict[str, Kept[Release]] = {}
+        self._vendors: dict[str, Build | None] = {}
         self._markers: dict[tuple[str, str], bool] = {}
         self._requires_of: dict[int, Metadata | None] = {}
         self._unreadable: dict[int, str] = {}
@@ -57,6 +60,12 @@ class Shelf:
         if found is None:
             found = self._releases[package] = Kept(self._make(package))
         return found
+
+    def vendor(self, package: str) -> Build | None:
+        """The installed build of a framework where it is an image's own."""
+        if package not in self._vendors:
+            self._vendors[package] = vendor_build(self._book, self._machine, package)
+        return self._vendors[package]
 
     def plain(self, package: str) -> Kept[Release]:
         """Releases of a framework that nobody asked for, newest first.
@@ -231,6 +240,8 @@ class Shelf:
         framework = self._book.framework_of(package)
         builds = self._book.framework(framework).builds if framework else ()
         builds = tuple(build for build in builds if build.package == package)
+        own = self.vendor(package)
+        builds = (own, *builds) if own is not None else builds
         extras = self._book.extra_releases(package)
         rows = table.releases if table else ()
         if builds or extras:
@@ -361,6 +372,10 @@ class Shelf:
         return Release(package=package, version=version, text=row.version, look=look)
 
     def _from_build(self, build: Build, row: WheelRelease | None, offers: Mapping[str, Offer] | None) -> Release | None:
+        if build.variant == VENDOR:
+            details = Details(Fit(python=True, arch=True, glibc=(0, 0)), (), build.requires)
+            text = build.wheel_version
+            return Release(package=build.package, version=Version(build.version), text=text, look=lambda: details, build=build)
         version = parse_version(build.wheel_version)
         if version is None:
             return None
@@ -467,6 +482,8 @@ _SHELVES = 16
 
 def _by_hand(build: Build) -> bool:
     """True where a GPU build is the same wheel as the CPU build, and an extra or libraries from outside make the difference."""
+    if build.variant == VENDOR:
+        return False
     return build.extra is not None or build.delivery in ("system", "none") or (build.index != "default" and "+" not in build.wheel_version)
 
 
