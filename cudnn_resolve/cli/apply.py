@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cudnn_resolve.cli.gather import gather_options
 from cudnn_resolve.cli.options import (
     Options,
+    add_allow_break_option,
     add_assumption_options,
     add_choice_options,
     add_index_options,
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_machine_options(parser)
     add_assumption_options(parser)
     add_choice_options(parser)
+    add_allow_break_option(parser)
     add_index_options(parser)
     add_reinstall_option(parser)
     group = parser.add_argument_group("how to carry it out")

@@ -45,6 +45,8 @@ class Options(Struct, frozen=True, kw_only=True):
     strict_pins: bool = False
     channel: Literal["auto", "pip", "apt"] = "auto"
     constraint_files: tuple[str, ...] = ()
+    allow_break: tuple[str, ...] = ()
+    """Installed frameworks that may stop working."""
     reinstall: tuple[str, ...] = ()
     """Installed packages whose files are laid anew."""
     groups: tuple[str, ...] = ()
@@ -147,6 +149,16 @@ def add_choice_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--matrix", metavar="DIR", action="append", help="further or changed rows for the compatibility tables; repeatable")
 
 
+def add_allow_break_option(parser: argparse.ArgumentParser) -> None:
+    """Installed frameworks that may be given up."""
+    parser.add_argument(
+        "--allow-break",
+        metavar="NAME",
+        action="append",
+        help="an installed framework that may stop working where nothing else leads to an answer; repeatable",
+    )
+
+
 def add_reinstall_option(parser: argparse.ArgumentParser) -> None:
     """Packages that are installed anew although their version stays."""
     parser.add_argument(
@@ -198,6 +210,8 @@ def add_common_options(parser: argparse.ArgumentParser, formats: Sequence[str] =
     add_machine_options(parser)
     add_assumption_options(parser, platforms=platforms)
     add_choice_options(parser)
+    if not platforms:  # an answer for several machines is for none that exists
+        add_allow_break_option(parser)
     add_index_options(parser)
     add_output_options(parser, formats)
 
@@ -244,6 +258,7 @@ def options_of(args: argparse.Namespace, settings: Mapping[str, Any] | None = No
         only_binary=tuple(said("only-binary") or ()),
         constraint_files=tuple(said("constraint") or ()),
         groups=tuple(said("group") or ()),
+        allow_break=tuple(getattr(args, "allow_break", None) or ()),
         reinstall=tuple(getattr(args, "reinstall_package", None) or ()),
         pre=bool(said("pre")),
         variant_indexes=not said("no-variant-indexes"),

@@ -59,6 +59,7 @@ def request_of(options: Options, book: Book, wishes: Wishes, direct: Sequence[Di
         )
     return replace(
         request_without_targets(options),
+        allow_break=frozenset(_named(name, book) for name in options.allow_break),
         targets=merged(replace(one, pre=pre) for one in targets if one.marker is None),
         conditional=tuple(replace(one, pre=pre) for one in targets if one.marker is not None),
         pre=pre,
@@ -66,6 +67,20 @@ def request_of(options: Options, book: Book, wishes: Wishes, direct: Sequence[Di
         direct={one.name: one for one in direct},
         settings=tuple(_settings(wishes, options)),
     )
+
+
+def _named(name: str, book: Book) -> str:
+    """The framework of a name; UsageError for one that nobody knows."""
+    try:
+        return book.framework(name).name
+    except KeyError:
+        near = book.nearest(name)
+        raise UsageError(
+            f"no framework is called `{name}`",
+            code="unknown-framework",
+            context="--allow-break",
+            hint=(f"did you mean {' or '.join(f'`{one}`' for one in near)}? " if near else "") + f"known: {', '.join(book.frameworks())}",
+        ) from None
 
 
 def request_without_targets(options: Options) -> Request:
@@ -168,6 +183,7 @@ def _context(options: Options) -> tuple[tuple[str, str], ...]:
         ("--platform", stated.platform),
         ("--glibc", stated.glibc),
         ("--os", stated.os),
+        *(("--allow-break", name) for name in options.allow_break),
         ("--prefer", options.prefer if options.prefer != "installed" else None),
         *(("--matrix", path) for path in options.matrices),
         *_index_context(options),

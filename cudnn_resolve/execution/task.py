@@ -39,7 +39,7 @@ def task_of(plan: Plan, framework_of: Callable[[str], str | None] = lambda name:
 
     `framework_of` says which framework a distribution is: `onnxruntime-gpu` is onnxruntime.
     """
-    stack = plan.stack.frameworks if plan.stack else ()
+    stack = tuple(one for one in plan.stack.frameworks if one.asked) if plan.stack else ()
     task = Task(
         targets=plan.targets,
         install=tuple(one for one in plan.pip if one.action in ("install", "upgrade", "downgrade")),

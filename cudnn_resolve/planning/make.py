@@ -14,9 +14,10 @@ from cudnn_resolve.planning.warning import warnings
 from cudnn_resolve.resolution.model import Conflict, Resolution
 from cudnn_resolve.resolution.opened import opened
 from cudnn_resolve.resolution.resolve import loaded_cudnn
+from cudnn_resolve.resolution.standing import broken_by, versions_after
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
@@ -47,7 +48,7 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: 
     draft = Plan(
         targets=targets,
         facts=facts,
-        stack=_stack(outcome),
+        stack=_stack(outcome, book),
         pip=pip,
         unpinned=tuple(sorted(pin.name for pin in outcome.pip if pin.version is None)),
         apt=apt,
@@ -86,7 +87,7 @@ def _sources(resolution: Resolution) -> tuple[str, ...]:
     return tuple(word for name, value in resolution.request.context if name in names for word in (name, value))
 
 
-def _stack(resolution: Resolution) -> Stack:
+def _stack(resolution: Resolution, book: Book) -> Stack:
     gpu = resolution.request.device == "gpu"
     return Stack(
         driver_min=resolution.driver_min if gpu else None,
@@ -95,16 +96,37 @@ def _stack(resolution: Resolution) -> Stack:
         cuda=resolution.cuda,
         cudnn=resolution.cudnn,
         cudnn_soname=resolution.cudnn_soname,
-        frameworks=tuple(
-            StackFramework(
-                name=build.package,
-                version=build.wheel_version,
-                variant=build.variant,
-                cuda_built=str(build.cuda) if build.cuda else None,
-                cudnn_built=str(build.cudnn) if build.cudnn else None,
-                cudnn=loaded_cudnn(resolution, build),
-                libraries=resolution.channels.get(build.framework, "none"),
-            )
-            for build in resolution.builds
-        ),
+        frameworks=(*_asked(resolution), *_installed(resolution, book)),
     )
+
+
+def _asked(resolution: Resolution) -> Iterator[StackFramework]:
+    for build in resolution.builds:
+        yield StackFramework(
+            name=build.package,
+            version=build.wheel_version,
+            variant=build.variant,
+            cuda_built=str(build.cuda) if build.cuda else None,
+            cudnn_built=str(build.cudnn) if build.cudnn else None,
+            cudnn=loaded_cudnn(resolution, build),
+            libraries=resolution.channels.get(build.framework, "none"),
+        )
+
+
+def _installed(resolution: Resolution, book: Book) -> Iterator[StackFramework]:
+    """Installed frameworks that nobody asked for and that go on working."""
+    after = versions_after(book, resolution)
+    for one in resolution.unasked:
+        build = one.build
+        if build is None or not one.works or broken_by(one, after) is not None:
+            continue
+        yield StackFramework(
+            name=one.package,
+            version=after.get(one.package, one.version),
+            variant=build.variant,
+            cuda_built=str(build.cuda) if build.cuda else None,
+            cudnn_built=str(build.cudnn) if build.cudnn else None,
+            cudnn=str(build.cudnn) if build.cudnn and one.libraries == "bundled" else None,
+            libraries=one.libraries,
+            asked=False,
+        )

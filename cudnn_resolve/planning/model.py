@@ -25,6 +25,8 @@ class StackFramework(Struct, frozen=True, kw_only=True):
     """The cuDNN that it loads."""
     libraries: str
     """Where its CUDA libraries come from: `pip`, `apt`, `system`, `bundled` or `none`."""
+    asked: bool = True
+    """False for one that is installed and stays."""
 
 
 class Stack(Struct, frozen=True, kw_only=True):

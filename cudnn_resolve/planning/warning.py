@@ -18,6 +18,7 @@ from cudnn_resolve.resolution.package import abi_range
 from cudnn_resolve.resolution.release import Release
 from cudnn_resolve.resolution.resolve import loaded_cudnn
 from cudnn_resolve.resolution.shelf import Shelf, shelf_of
+from cudnn_resolve.resolution.standing import broken_by, versions_after
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 if TYPE_CHECKING:
@@ -32,13 +33,13 @@ if TYPE_CHECKING:
 def warnings(
     resolution: Resolution, facts: Facts, book: Book, pip: tuple[PipAction, ...], apt: tuple[AptAction, ...]
 ) -> tuple[Warning, ...]:
-    """Everything worth saying about a plan, the machine first."""
-    out: list[Warning] = []
+    """Everything worth saying about a plan: what it breaks or mixes, then the machine, then the rest."""
+    out = [*_unasked(resolution, facts, book)]
     if resolution.request.device == "gpu":
+        out += _majors(resolution)
         out += _driver(resolution)
         out += _gpu(resolution, facts)
         out += _shadowed(resolution, facts)
-        out += _majors(resolution)
     out += _python(resolution, facts)
     for build in resolution.builds:
         out += _extra(resolution, book, build)
@@ -52,7 +53,6 @@ def warnings(
         names = ", ".join(resolution.dropped)
         out.append(Warning(code="companion-left", message=f"no release of {names} fits the new framework; it will not work with it"))
     out += _collisions(pip)
-    out += _unserved(resolution, book, pip)
     out += _broken(resolution, book, pip)
     if any(one.action != "keep" for one in apt):
         root = resolution.machine.root
@@ -63,7 +63,7 @@ def warnings(
 
 
 def _repository(resolution: Resolution) -> Iterator[Warning]:
-    pin = resolution.pins.get("cuda")
+    pin = resolution.pins.get("cuda:system") or resolution.pins.get("cuda")
     runtime = pin.candidate.payload if pin is not None else None
     if runtime is None or runtime.repository is None:
         return
@@ -149,14 +149,16 @@ def _shadowed(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
 
 
 def _cuda_majors(resolution: Resolution) -> Iterator[Warning]:
-    """Frameworks that bring another CUDA major inside their wheels."""
-    majors = {build.cuda.major for build in resolution.builds if build.cuda is not None}
-    if len(majors) > 1:
-        each = ", ".join(f"{build.package} {build.wheel_version} on CUDA {build.cuda}" for build in resolution.builds if build.cuda)
+    """Frameworks of one environment that live on different CUDA majors: what is installed already, and one beside it."""
+    beside = [one.build for one in resolution.unasked if one.build is not None and one.works and not one.may_break]
+    builds = [build for build in (*resolution.builds, *beside) if build.cuda is not None]
+    asked = {build.cuda.major for build in resolution.builds if build.cuda is not None}
+    if asked and len(asked | {build.cuda.major for build in builds if build.cuda is not None}) > 1:
+        each = ", ".join(f"{build.package} {build.wheel_version} on CUDA {build.cuda}" for build in builds)
         yield Warning(
             code="cuda-majors",
-            message=f"two CUDA majors meet in one process: {each}; libcurand.so.10 and, of 11 and 12, libcusolver.so.11 have one "
-            "name in both, and the first that is loaded serves all",
+            message=f"two CUDA majors are in one environment: {each}; import them in processes of their own: libcurand.so.10 and, of 11 "
+            "and 12, libcusolver.so.11 have one name in both, and the first that is loaded serves all",
         )
 
 
@@ -324,49 +326,19 @@ def _collisions(pip: tuple[PipAction, ...]) -> Iterator[Warning]:
         yield Warning(code="collision", message=message)
 
 
-def _unserved(resolution: Resolution, book: Book, pip: tuple[PipAction, ...]) -> Iterator[Warning]:
-    """Installed frameworks outside the plan whose CUDA libraries it would take away or replace by ones that do not serve them."""
-    machine = resolution.machine
-    after = {**machine.pip, **{one.name: one.version for one in pip}}
-    for one in pip:
-        if one.action == "remove":
-            after.pop(one.name, None)
-    planned = {build.package for build in resolution.builds}
-    for framework in book.frameworks():
-        packages = [name for name in book.head(f"framework/{framework}").get("packages", ()) if name in machine.pip and name not in planned]
-        for name in packages:
-            build = _installed_build(book, framework, name, machine.pip[name])
-            library = build and build.cuda and build.cudnn and _cudnn_wheel(book, build)
-            if build is None or build.cudnn is None or build.delivery == "bundled" or not library:
-                continue
-            if _cudnn_serves(build, machine.pip.get(library)) and not _cudnn_serves(build, after.get(library)):
-                becomes = f"becomes {after[library]}" if library in after else "is removed"
-                need = f"{build.cudnn.major}.{build.cudnn.minor}"
-                yield Warning(
-                    code="breaks",
-                    message=f"{name} {machine.pip[name]} is built with cuDNN {need} and lives on {library} {machine.pip[library]}, "
-                    f"which {becomes}",
-                )
-
-
-def _installed_build(book: Book, framework: str, package: str, version: str) -> Build | None:
-    """A GPU build of an installed framework, by its public version and where it is told its variant."""
-    public, _, local = version.partition("+")
-    builds = [one for one in book.framework(framework).builds if one.package == package and one.version == public and one.cuda is not None]
-    exact = [one for one in builds if one.wheel_version == version or one.variant == local]
-    return next(iter(exact or builds), None)
-
-
-def _cudnn_wheel(book: Book, build: Build) -> str | None:
-    major = build.cuda.major if build.cuda else 0
-    return next((one.package for one in book.components(major) if one.library == "cudnn"), None)
-
-
-def _cudnn_serves(build: Build, version: str | None) -> bool:
-    try:
-        return version is not None and build.cudnn is not None and CudnnVersion(version).serves(build.cudnn)
-    except ValueError:
-        return False
+def _unasked(resolution: Resolution, facts: Facts, book: Book) -> Iterator[Warning]:
+    """Installed frameworks that stop working, and those that could not be loaded before."""
+    after = versions_after(book, resolution)
+    for one in resolution.unasked:
+        because = broken_by(one, after)
+        if because is not None:
+            becomes = "will no longer import" if one.is_linked else "will no longer work as it did"
+            yield Warning(code="breaks-framework", message=f"{one.who} {becomes}: {because}")
+        if not one.works and facts.cudnn is not UNKNOWN:
+            yield Warning(
+                code="broken-framework",
+                message=f"{one.who} finds no CUDA libraries here and cannot be imported as it is: nothing is kept for it",
+            )
 
 
 def _requires(resolution: Resolution, book: Book, shelf: Shelf) -> Mapping[str, tuple[str, ...]]:

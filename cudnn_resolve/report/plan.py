@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _SIGNS = {"install": "+", "upgrade": "^", "downgrade": "v", "remove": "-", "keep": "="}
 _COLORS = {"install": "green", "upgrade": "cyan", "downgrade": "yellow", "remove": "red"}
+_FIRST = ("breaks-framework", "cuda-majors", "cudnn-majors")
+"""Warnings that stand above the plan."""
 _STEP_WIDTH = 3
 """Lines of a command that are shown where nobody asks for more."""
 
@@ -75,6 +77,9 @@ class _Page:
     def head(self, plan: Plan) -> None:
         self.lines.append(self._style(f"Plan for {clean(', '.join(plan.targets))}", "bold"))
         self._wrap(f"on {machine_line(plan)}", "  ")
+        for one in plan.warnings:
+            if one.code in _FIRST:
+                self._wrap(one.message, self._style("  ! ", "yellow"), "    ")
 
     def stack(self, stack: Stack) -> None:
         if not stack.frameworks:
@@ -83,7 +88,7 @@ class _Page:
         rows = []
         if stack.driver_min:
             rows.append(("driver", f">= {stack.driver_min}", f"{stack.driver_because or ''}; policy {stack.driver_policy}"))
-        channels = sorted({one.libraries for one in stack.frameworks})
+        channels = sorted({one.libraries for one in stack.frameworks if one.asked})
         where = {"pip": "from pip wheels", "apt": "from apt", "system": "installed on the system", "bundled": "inside the wheel"}
         how = " and ".join(where[one] for one in channels if one in where)
         if stack.cuda:
@@ -93,7 +98,8 @@ class _Page:
         for one in stack.frameworks:
             built = [f"CUDA {one.cuda_built}" if one.cuda_built else "", f"cuDNN {one.cudnn_built}" if one.cudnn_built else ""]
             text = " and ".join(part for part in built if part)
-            rows.append((one.name, one.version, f"built with {text}" if text else "CPU build"))
+            kept = "" if one.asked else ", installed and kept"
+            rows.append((one.name, one.version, f"built with {text}{kept}" if text else f"CPU build{kept}"))
         self._table(rows)
 
     def changes(self, plan: Plan) -> None:
@@ -146,10 +152,11 @@ class _Page:
             self._wrap(f"{label}: {one.why}", "  ")
 
     def warnings(self, plan: Plan) -> None:
-        if not plan.warnings:
+        later = [one for one in plan.warnings if one.code not in _FIRST]
+        if not later:
             return
         self._title("Warnings")
-        for one in plan.warnings:
+        for one in later:
             self._wrap(one.message, self._style("  ! ", "yellow"), "    ")
 
     def proven(self, plan: Plan) -> None:

@@ -95,6 +95,7 @@ def _stack(stack: Stack) -> dict[str, Any]:
                 "cudnn_built": one.cudnn_built,
                 "cudnn": one.cudnn,
                 "libraries": one.libraries,
+                "asked": one.asked,
             }
             for one in stack.frameworks
         ],

@@ -80,6 +80,10 @@ class Request(Struct, frozen=True, kw_only=True):
     """Package to the version that is tried first, after what is installed: the pins of a lock."""
     direct: Mapping[str, Direct] = field(default_factory=dict)
     """Packages that come from one place only, by their normalized names."""
+    allow_break: frozenset[str] = frozenset()
+    """Installed frameworks that may stop working, by their names in the matrix."""
+    careful: bool = False
+    """True where everything that an installed framework declares holds, whether asked for or not; tried before what lets go of some."""
     anew: frozenset[str] = frozenset()
     """Installed packages whose files are laid anew although their version stays."""
     verb: str = "plan"

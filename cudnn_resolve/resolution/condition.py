@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine, MachineGpu
     from cudnn_resolve.requirement.model import Extra, Target
     from cudnn_resolve.resolution.opened import OpenRequest
+    from cudnn_resolve.resolution.standing import Standing
 
 
 class Condition(Struct, frozen=True, kw_only=True):
@@ -26,11 +27,16 @@ class Condition(Struct, frozen=True, kw_only=True):
     without: Callable[[Machine, OpenRequest], tuple[Machine, OpenRequest]]
 
 
-def conditions(machine: Machine, request: OpenRequest) -> Iterator[Condition]:
-    """Every wish and fact, those that least often matter first, so that what is left are those that a person would name."""
+def conditions(machine: Machine, request: OpenRequest, standing: Sequence[Standing] = ()) -> Iterator[Condition]:
+    """Every wish and fact, those that least often matter first, so that what is left are those that a person would name.
+
+    `standing`: the installed frameworks that must go on working.
+    """
     for extra in request.extras:
         yield _extra(extra)
-    yield from _system(machine, alone=len(request.targets) == 1)
+    yield from _system(machine, frozenset().union(*(one.names for one in standing)), alone=len(request.targets) == 1)
+    for one in standing:
+        yield _installed(one)
     for number, gpu in enumerate(machine.gpus):
         yield _gpu(number, gpu)
     if machine.driver is not None:
@@ -68,6 +74,14 @@ def _gpu(number: int, gpu: MachineGpu) -> Condition:
     return Condition(id=f"gpu:{number}", what=f"the GPU: {gpu.label}", because="the machine's hardware", without=without)
 
 
+def _installed(one: Standing) -> Condition:
+    def without(machine: Machine, request: OpenRequest) -> tuple[Machine, OpenRequest]:
+        return machine, replace(request, allow_break=request.allow_break | {one.framework})
+
+    because = "it works, and nobody asked for another"
+    return Condition(id=f"installed:{one.framework}", what=f"the installed {one.who}", because=because, without=without)
+
+
 def _target(target: Target) -> Condition:
     def without(machine: Machine, request: OpenRequest) -> tuple[Machine, OpenRequest]:
         return machine, replace(request, targets=tuple(one for one in request.targets if one is not target))
@@ -76,7 +90,7 @@ def _target(target: Target) -> Condition:
     return Condition(id=f"target:{target.framework}", what=what, because=asked(target), without=without)
 
 
-def _system(machine: Machine, *, alone: bool) -> Iterator[Condition]:
+def _system(machine: Machine, kept: frozenset[str], *, alone: bool) -> Iterator[Condition]:
     if machine.glibc is not None:
         glibc = f"glibc {machine.glibc[0]}.{machine.glibc[1]}"
         yield Condition(id="glibc", what=glibc, because="the machine's C library", without=lambda m, r: (replace(m, glibc=None), r))
@@ -86,8 +100,9 @@ def _system(machine: Machine, *, alone: bool) -> Iterator[Condition]:
         yield Condition(id="os", what=machine.os, because="the machine's distribution", without=lambda m, r: (replace(m, os=None), r))
     if machine.root is False:
         yield Condition(id="root", what="no root", because="the user", without=lambda m, r: (replace(m, root=None), r))
-    if machine.pip:
-        yield Condition(id="installed", what="what is installed", because="the environment", without=lambda m, r: (replace(m, pip={}), r))
+    if machine.pip.keys() - kept:
+        pip = {name: version for name, version in machine.pip.items() if name in kept}
+        yield Condition(id="installed", what="what is installed", because="the environment", without=lambda m, r: (replace(m, pip=pip), r))
 
 
 def _policies(request: OpenRequest) -> Iterator[Condition]:

@@ -75,7 +75,9 @@ def minimum(book: Book, machine: Machine, request: OpenRequest) -> tuple[list[Co
     Many are first left out together: if that changes nothing, none of them matters, and sixty requirements cost a few solves, not sixty.
     """
     core: list[Condition] = []
-    waiting = [list(conditions(machine, request))]
+    limits = tuple(extra for extra in request.extras if extra.constraint)  # a line that moves a framework may be left out
+    standing = Universe(book, machine, replace(request, extras=limits)).standing
+    waiting = [list(conditions(machine, request, standing))]
     while waiting:
         group = waiting.pop()
         other_machine, other_request = machine, request
@@ -231,10 +233,11 @@ def _clash(subject: str, rejections: list[Rejection]) -> Cause:
         named = f"{subject} ({names[0]}, {names[1]} … {names[-1]})"
     needs = " or ".join(dict.fromkeys(rejection.need for rejection in rejections[:_NAMED]))
     because = last.because if subject.startswith("cuDNN") else first.because
-    facts = ("gpu", "driver", "python", "glibc", "limit", "arch", "os", "root")
+    facts = ("gpu", "driver", "python", "glibc", "limit", "arch", "os", "root", "installed")
     if first.against and not first.about.startswith(facts):
         others = dict.fromkeys(
-            f"{reason.parent or 'the request'} wants {reason.text} ({reason.because})" for reason in first.against[:_NAMED]
+            f"{reason.requested_by or reason.parent or 'the request'} wants {reason.text} ({reason.because})"
+            for reason in first.against[:_NAMED]
         )
         because = f"{because}; but {'; '.join(others)}"
     return Cause(what=f"{named} needs {needs}", because=because)

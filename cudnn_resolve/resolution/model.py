@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request
     from cudnn_resolve.requirement.source import Direct, File, Offer
+    from cudnn_resolve.resolution.standing import Standing
 
 Channel = Literal["pip", "apt", "system", "bundled"]
 
@@ -120,6 +121,8 @@ class Resolution(Struct, frozen=True, kw_only=True):
     """Framework to where its CUDA and cuDNN libraries come from."""
     driver_min: str | None
     driver_because: str | None
+    unasked: tuple[Standing, ...] = ()
+    """Installed frameworks that nobody asked for."""
     dropped: tuple[str, ...] = ()
     """Installed companions that could not move along."""
     rounds: int = 0

@@ -15,6 +15,7 @@ from cudnn_resolve.resolution import resolve
 from cudnn_resolve.resolution.model import Failure, Relaxation, Resolution
 from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.resolution.resolve import PYTHONS
+from cudnn_resolve.resolution.standing import broken_by, versions_after
 from cudnn_resolve.version import CudaVersion, DriverVersion
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ MOST = 8
 def relaxations(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> tuple[Relaxation, ...]:
     """What would work, nearest first; `core` names the wishes and facts that cannot hold together."""
     found = [
+        *_fresh(book, machine, request, core),
+        *_broken(book, machine, request, core),
         *_options(book, machine, request, core),
         *_versions(book, machine, request, core),
         *_without_extras(book, machine, request, core),
@@ -248,6 +251,69 @@ def _apart(rest: Request, alone: Request, name: str) -> tuple[str, str]:
     if rest.verb == "lock":
         return command(rest), command(alone, change={**less, "--output": f"pylock.{name}.toml"})
     return command(replace(rest, verb="plan")), command(replace(alone, verb="plan"), change={**less, "--python": None})
+
+
+def _fresh(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:
+    """An environment of its own, where installed frameworks stand in the way."""
+    there = _in_the_way(machine, book, core)
+    if not there:
+        return
+    found = _elsewhere(book, replace(machine, pip={}, requires={}), request)
+    if isinstance(found, Resolution):
+        wish = " and ".join(target.text for target in request.targets)
+        yield Relaxation(
+            change=f"{wish} in an environment of its own, and {' and '.join(there.values())} where it is",
+            result=result(found),
+            command=_in_new_environment(machine, request),
+            distance=0,
+        )
+
+
+def _in_new_environment(machine: Machine, request: OpenRequest) -> str:
+    """The plan for the same machine and a new environment with the same Python."""
+    change: dict[str, str | None] = {"--python": None, "--facts": None, "--python-version": machine.python_full}
+    if machine.driver is not None:
+        change["--driver"] = str(machine.driver)
+    if machine.glibc is not None:
+        change["--glibc"] = f"{machine.glibc[0]}.{machine.glibc[1]}"
+    if machine.os is not None:
+        change["--os"] = machine.os
+    gpus = [gpu.label.partition(" (")[0] for gpu in machine.gpus]
+    said = {name for name, _ in request.context}
+    words = command(
+        replace(request, verb="plan"), change={name: value for name, value in change.items() if name not in said or value is None}
+    )
+    more = [word for gpu in gpus if "--gpu" not in said for word in ("--gpu", gpu)]
+    return f"{words} {shlex.join(more)}" if more else words
+
+
+def _broken(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:
+    """Installed frameworks given up."""
+    there = _in_the_way(machine, book, core)
+    every = [name for name in book.frameworks() if any(one in machine.pip for one in book.framework(name).packages)] if there else ()
+    for names in (there, every) if there else ():
+        found = attempt(book, machine, replace(request, allow_break=request.allow_break.union(names)))
+        if not isinstance(found, Resolution):
+            continue
+        after = versions_after(book, found)
+        gone = [one for one in found.unasked if one.may_break and broken_by(one, after) is not None]
+        more = [word for one in gone for word in ("--allow-break", one.framework)]
+        who = " and ".join(one.who for one in gone)
+        yield Relaxation(
+            change=f"{' '.join(more)}: {who} may stop working",
+            result=result(found),
+            command=f"{command(request)} {shlex.join(more)}",
+            distance=8,
+        )
+        return
+
+
+def _in_the_way(machine: Machine, book: Book, core: frozenset[str]) -> dict[str, str]:
+    """The installed frameworks among the conditions of a conflict: `torch 2.6.0` by name."""
+    out = {}
+    for name in sorted(one.partition(":")[2] for one in core if one.startswith("installed:")):
+        out[name] = " and ".join(f"{one} {machine.pip[one]}" for one in book.framework(name).packages if one in machine.pip)
+    return out
 
 
 def _gpus(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -101,8 +101,34 @@ def attempt(
 
     Installed packages that are built for one version of a framework move along; one for which no release fits is left behind
     and named. Where the Python is unknown, each one is tried. `rounds` bounds each search for it, `budget` all of them together.
+
+    An answer that leaves every installed framework as it is comes first; then one that leaves pins of theirs which they can do without;
+    and only then one that breaks those which the user gives up.
     """
     request = opened(request)
+    *first, last = _by_care(book, machine, request)
+    for one in first:
+        found = _attempt_once(book, machine, one, near, min(rounds, CLOSED_ROUNDS), budget)
+        if isinstance(found, Resolution):
+            return found
+    return _attempt_once(book, machine, last, near, rounds, budget)
+
+
+def _by_care(book: Book, machine: Machine, request: OpenRequest) -> Iterator[OpenRequest]:
+    """The request as it is to be tried, the most careful form first."""
+    packages = {name for one in book.frameworks() for name in book.head(f"framework/{one}").get("packages", ())}
+    asked = {name for target in request.targets for name in book.framework(target.framework).packages}
+    if any(name in machine.pip for name in packages - asked):
+        for allowed in dict.fromkeys((frozenset[str](), request.allow_break)):
+            yield replace(request, allow_break=allowed, careful=True)
+            yield replace(request, allow_break=allowed)
+    else:
+        yield request
+
+
+def _attempt_once(
+    book: Book, machine: Machine, request: OpenRequest, near: dict[str, str] | None, rounds: int, budget: Budget | None
+) -> Resolution | Failure:
     offline = request.source is not None and request.source.offline
     first = min(rounds, CLOSED_ROUNDS) if offline else rounds
     make = partial(_universe, book, near, budget)
@@ -190,7 +216,7 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
         builds=builds,
         pip=pip.pins,
         apt=_apt_pins(universe, pins),
-        overrides=tuple(_overrides(pins)),
+        overrides=tuple(_overrides(universe, pins)),
         cuda=_cuda_line(universe, pins, runtime, builds),
         cudnn=cudnn_text,
         cudnn_soname=soname,
@@ -198,6 +224,7 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
         channels=_channels(pins, builds),
         driver_min=minimum,
         driver_because=why,
+        unasked=universe.unasked,
         dropped=tuple(dropped),
         rounds=solved.rounds,
         unreached=pip.unreached,
@@ -218,7 +245,7 @@ def loaded_cudnn(resolution: Resolution, build: Build) -> str | None:
     channel = resolution.channels.get(build.framework)
     if channel == "bundled":
         return str(build.cudnn)
-    own = resolution.pins.get("cudnn:system") if channel == "system" else None
+    own = resolution.pins.get("cudnn:system") if channel in ("system", "apt") else None
     return own.candidate.version if own is not None else resolution.cudnn
 
 
@@ -275,8 +302,8 @@ def _channels(pins: dict[str, Pin], builds: tuple[Build, ...]) -> dict[str, Chan
     return out
 
 
-def _overrides(pins: dict[str, Pin]) -> list[Override]:
-    out = []
+def _overrides(universe: Universe, pins: dict[str, Pin]) -> list[Override]:
+    out: dict[tuple[str, str, str], Override] = {}
     for pin in pins.values():
         candidate: Candidate = pin.candidate
         if candidate.kind != "pip":
@@ -285,20 +312,22 @@ def _overrides(pins: dict[str, Pin]) -> list[Override]:
         for reason in pin.reasons:
             if reason.obeyed or not reason.binding or reason.declared is None:
                 continue
+            package, by = candidate.payload.package, reason.requested_by or reason.parent or "?"
             others = [one for one in why if one.text != reason.text]
             others.sort(key=lambda one: one.parent_name == reason.parent_name)
             wanted = next((one.because for one in others), None)
-            text = f"read as {reason.text.removeprefix(candidate.payload.package)}, which is what the ABI promises"
-            out.append(
-                Override(
-                    package=candidate.payload.package,
-                    requested_by=reason.requested_by or reason.parent or "?",
-                    declared=reason.declared,
-                    chosen=candidate.version,
-                    reason=f"{text}; {wanted}" if wanted else text,
-                )
+            text = f"read as {reason.text.removeprefix(package)}, which is what the ABI promises"
+            if universe.book.component(package) is None:
+                text = f"nobody asks for {by}, and no answer keeps this pin of it"
+            one = Override(
+                package=package,
+                requested_by=by,
+                declared=reason.declared,
+                chosen=candidate.version,
+                reason=f"{text}; {wanted}" if wanted else text,
             )
-    return out
+            out.setdefault((package, by, reason.declared), one)
+    return list(out.values())
 
 
 def _is_pinned(pattern: AptPattern) -> bool:
@@ -309,28 +338,32 @@ def _is_pinned(pattern: AptPattern) -> bool:
 
 def _apt_pins(universe: Universe, pins: dict[str, Pin]) -> tuple[AptPin, ...]:
     out: list[AptPin] = []
-    cuda = pins["cuda"].candidate if "cuda" in pins else None
-    if cuda is not None and cuda.channel == "apt":
-        runtime: Runtime = cuda.payload
-        because = tuple(f"{reason.text}: {reason.because}" for reason in pins["cuda"].reasons)
-        release = runtime.releases[-1]
-        for pattern in universe.book.apt_patterns():
-            last = pattern.last
-            if not pattern.first <= runtime.cuda or (last is not None and runtime.cuda > last) or not _is_pinned(pattern):
-                continue
-            fields = {"major": runtime.cuda.major, "minor": runtime.cuda.minor, "release": release}
-            out.append(
-                AptPin(
-                    name=pattern.name.format(**fields),
-                    version=pattern.version.format(**fields),
-                    repository=runtime.repository or "",
-                    because=because,
-                )
-            )
-    cudnn = pins["cudnn"].candidate if "cudnn" in pins else None
-    if cudnn is not None and cudnn.channel == "apt" and cuda is not None:
-        build: CudnnBuild = cudnn.payload
-        because = tuple(f"{reason.text}: {reason.because}" for reason in pins["cudnn"].reasons)
-        repository = cuda.payload.repository or next(iter(repositories(universe)), "")
-        out.append(AptPin(name=build.apt_package or "", version=build.apt_version or "", repository=repository, because=because))
+    for apart in ("", ":system"):
+        cuda, cudnn = pins.get(f"cuda{apart}"), pins.get(f"cudnn{apart}")
+        if cuda is not None and cuda.candidate.channel == "apt":
+            out += _apt_cuda(universe, cuda)
+        if cudnn is not None and cuda is not None and cudnn.candidate.channel == "apt":
+            build: CudnnBuild = cudnn.candidate.payload
+            repository = cuda.candidate.payload.repository or next(iter(repositories(universe)), "")
+            because = _because(cudnn)
+            out.append(AptPin(name=build.apt_package or "", version=build.apt_version or "", repository=repository, because=because))
     return tuple(out)
+
+
+def _apt_cuda(universe: Universe, pin: Pin) -> Iterator[AptPin]:
+    runtime: Runtime = pin.candidate.payload
+    for pattern in universe.book.apt_patterns():
+        last = pattern.last
+        if not pattern.first <= runtime.cuda or (last is not None and runtime.cuda > last) or not _is_pinned(pattern):
+            continue
+        fields = {"major": runtime.cuda.major, "minor": runtime.cuda.minor, "release": runtime.releases[-1]}
+        yield AptPin(
+            name=pattern.name.format(**fields),
+            version=pattern.version.format(**fields),
+            repository=runtime.repository or "",
+            because=_because(pin),
+        )
+
+
+def _because(pin: Pin) -> tuple[str, ...]:
+    return tuple(f"{reason.text}: {reason.because}" for reason in pin.reasons)

@@ -86,10 +86,10 @@ def lives_on_system(universe: Universe, build: Build) -> bool:
 
     The loader falls back to its cache where an RPATH leads nowhere; Colab's images of 2024 ran PyTorch so.
     """
-    return is_installed(universe, build) and not _wheels_serve(universe, build) and _system_serves(universe, build)
+    return is_installed(universe, build) and not wheels_serve(universe, build) and system_serves(universe, build)
 
 
-def _wheels_serve(universe: Universe, build: Build) -> bool:
+def wheels_serve(universe: Universe, build: Build) -> bool:
     """True where installed library wheels are all that the build needs; half a set is none."""
     if build.cuda is None:
         return True
@@ -104,7 +104,8 @@ def _wheels_serve(universe: Universe, build: Build) -> bool:
     return build.cudnn is None or _cudnn_version(installed, build)
 
 
-def _system_serves(universe: Universe, build: Build) -> bool:
+def system_serves(universe: Universe, build: Build) -> bool:
+    """True where a toolkit and a cuDNN of the system are all that the build needs."""
     if build.cuda is None:
         return False
     major = build.cuda.major
@@ -123,8 +124,8 @@ def _cudnn_version(text: str, build: Build) -> bool:
 
 
 def cuda_candidates(universe: Universe, name: str) -> Iterator[Candidate]:
-    """Every CUDA line that some allowed channel has; for `cuda:system`, on which installed frameworks live, what is there."""
-    for channel in ("system",) if name == "cuda:system" else channels(universe):
+    """Every CUDA line that some allowed channel has; for `cuda:system`, beside wheels, what is there and what apt has."""
+    for channel in _of_system(universe) if name == "cuda:system" else channels(universe):
         if channel == "pip":
             yield from _wheel_lines(universe)
         elif channel == "system":
@@ -132,7 +133,13 @@ def cuda_candidates(universe: Universe, name: str) -> Iterator[Candidate]:
                 if toolkit.version and toolkit.source != "pip":
                     yield _runtime(name, CudaVersion(toolkit.version), "system", (toolkit.version,), toolkit.path)
         else:
-            yield from _apt_lines(universe)
+            yield from _apt_lines(universe, name)
+
+
+def _of_system(universe: Universe) -> tuple[Channel, ...]:
+    """The channels that give the system's libraries."""
+    allowed = channels(universe)
+    return ("system", "apt") if "apt" in allowed else ("system",)
 
 
 def _runtime(name: str, cuda: CudaVersion, channel: Channel, releases: tuple[str, ...], path: str | None = None) -> Candidate:
@@ -154,7 +161,7 @@ def _wheel_lines(universe: Universe) -> Iterator[Candidate]:
             yield _runtime("cuda", CudaVersion(line), "pip", tuple(reversed(releases)))
 
 
-def _apt_lines(universe: Universe) -> Iterator[Candidate]:
+def _apt_lines(universe: Universe, name: str) -> Iterator[Candidate]:
     """CUDA lines of the distribution's own repository, then those that only the repositories of its older releases carry.
 
     Library packages of an older release run on a newer one, because glibc keeps its old interfaces. Where the distribution is not
@@ -176,7 +183,7 @@ def _apt_lines(universe: Universe) -> Iterator[Candidate]:
                 repository=repository,
                 foreign=number > 0 and universe.machine.os is not None,
             )
-            yield Candidate(name="cuda", version=line, kind="cuda", payload=runtime, channel="apt")
+            yield Candidate(name=name, version=line, kind="cuda", payload=runtime, channel="apt")
 
 
 def _carried(universe: Universe, repository: str) -> list[CudaRelease]:
@@ -372,8 +379,8 @@ def _short(version: CudnnVersion) -> str:
 
 
 def cudnn_candidates(universe: Universe, name: str) -> Iterator[Candidate]:
-    """Every cuDNN build that some allowed channel has; for `cudnn:system`, on which installed frameworks live, what is there."""
-    for channel in ("system",) if name == "cudnn:system" else channels(universe):
+    """Every cuDNN build that some allowed channel has; for `cudnn:system`, beside wheels, what is there and what apt has."""
+    for channel in _of_system(universe) if name == "cudnn:system" else channels(universe):
         if channel == "system":
             yield from _system_cudnn(universe, name)
             continue
@@ -384,7 +391,7 @@ def cudnn_candidates(universe: Universe, name: str) -> Iterator[Candidate]:
             elif build.apt_package is None or build.apt_version is None:
                 continue
             if not _avoided(universe, build, channel):
-                yield _cudnn("cudnn", build, channel)
+                yield _cudnn(name, build, channel)
 
 
 def _cudnn(name: str, build: CudnnBuild, channel: Channel) -> Candidate:

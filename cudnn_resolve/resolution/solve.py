@@ -57,7 +57,7 @@ def solve(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> So
     if most <= 0:
         return Failure(rejections=(), causes=(), rounds=0, exhausted=True)
     try:
-        return _solved(_Search(Provider(universe), notes).resolve(list(needs), max_rounds=most), notes)
+        return _solved(_Search(Provider(universe), notes).resolve(list(universe.with_holds(needs)), max_rounds=most), notes)
     except ResolutionImpossible as error:
         return Failure(rejections=_rejections(notes), causes=tuple(_reasons(error.causes, None)), rounds=notes.rounds)
     except ResolutionTooDeep:

@@ -6,14 +6,16 @@
 | framework:NAME    | the builds of a framework                                                    |
 | libraries:NAME    | the channels through which a build's CUDA libraries may come                 |
 | cuda, cudnn       | CUDA lines and cuDNN builds, each through one channel; all frameworks share one |
-| cuda:system, cudnn:system | those that an installed framework lives on already                   |
+| cuda:system, cudnn:system | those of the system, for a framework beside installed ones        |
 | pip:NAME          | releases of a pip package; pip:NAME[extra] the same with an extra            |
+| installed:NAME    | an installed framework that nobody asked for and that works                  |
 | slot:FILES        | the package that owns these files; two of them never meet in one environment |
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -28,6 +30,7 @@ from cudnn_resolve.resolution.kept import Kept
 from cudnn_resolve.resolution.model import Candidate
 from cudnn_resolve.resolution.release import SDIST, Release, parse_requirement, specifier
 from cudnn_resolve.resolution.shelf import shelf_of
+from cudnn_resolve.resolution.standing import Standing, apt_needs, hold_needs, standing_frameworks
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
@@ -87,6 +90,20 @@ class Universe:
         """Package to its constraints (`-c`): the text of each, and its specifier."""
         self._facts = _facts(machine, request)
 
+    @cached_property
+    def unasked(self) -> tuple[Standing, ...]:
+        """Installed frameworks that the request does not name."""
+        return standing_frameworks(self)
+
+    @cached_property
+    def standing(self) -> tuple[Standing, ...]:
+        """Those of them that must go on working."""
+        return tuple(one for one in self.unasked if one.works and not one.may_break)
+
+    @cached_property
+    def _holds(self) -> dict[str, tuple[Need, ...]]:
+        return hold_needs(self)
+
     def candidates(self, name: str, needs: Sequence[Need]) -> Iterable[Candidate]:
         """Candidates of a package, best first, not yet held against the needs."""
         found = self.unordered(name, needs)
@@ -127,6 +144,8 @@ class Universe:
             return (self._facts[name],)
         if kind == "libraries":
             return tuple(framework.library_candidates(self, name, needs))
+        if kind == "installed":
+            return (self.once((name,), Candidate(name=name, version="installed", kind="fact", payload=rest)),)
         if kind == "slot":
             owner = str(needs[0].payload)
             return (self.once((name, owner), Candidate(name=name, version=owner, kind="slot", payload=owner)),)
@@ -146,8 +165,14 @@ class Universe:
         """
         kept = self._needs.get(id(candidate))
         if kept is None:
-            kept = self._needs[id(candidate)] = Kept(self._needs_of(candidate))
+            kept = self._needs[id(candidate)] = Kept(self.with_holds(self._needs_of(candidate)))
         return iter(kept)
+
+    def with_holds(self, needs: Iterable[Need]) -> Iterator[Need]:
+        """The needs, and with each what installed frameworks need of the same package."""
+        for need in needs:
+            yield need
+            yield from self._holds.get(need.name, ())
 
     def _needs_of(self, candidate: Candidate) -> Iterator[Need]:
         if candidate.kind == "framework":
@@ -157,7 +182,8 @@ class Universe:
         if candidate.kind == "cuda":
             return runtime.cuda_needs(self, candidate)
         if candidate.kind == "cudnn":
-            return runtime.cudnn_needs(self, candidate)
+            held = apt_needs(self, candidate.payload) if candidate.channel == "apt" else ()
+            return chain(held, runtime.cudnn_needs(self, candidate))
         if candidate.kind != "pip":
             return iter(())
         if candidate.extras:

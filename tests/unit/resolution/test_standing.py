@@ -1,0 +1,177 @@
+"""Installed frameworks that nobody asked for: what they live on is a constraint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cudnn_resolve.planning.model import Plan
+from cudnn_resolve.report.plan import render
+from tests.worlds.load import facts, plan, request, versions, world
+
+BOOK = world()
+NORTH = {
+    "north": "2.0",
+    "nvidia-cudnn-cu12": "9.1.0.70",
+    "nvidia-cublas-cu12": "12.4.5.8",
+    "nvidia-cuda-runtime-cu12": "12.4.127",
+    "numpy": "1.26.4",
+}
+"""An environment in which north 2.0 works."""
+
+
+def planned(*targets: str, pip: dict[str, str] | None = None, extras: tuple[str, ...] = (), **options: Any) -> Plan:
+    parts = {name: options.pop(name) for name in ("requires", "cudnn", "cuda_toolkits") if name in options}
+    packages = {"pip": NORTH if pip is None else pip, "apt": {}, "requires": parts.pop("requires", {})}
+    python = {"version": options.pop("python", "3.10.9"), "path": "/env/bin/python"}
+    return plan(BOOK, facts(packages=packages, python=python, **parts), request(BOOK, *targets, extras=extras, **options))
+
+
+def codes(found: Plan) -> list[str]:
+    return [one.code for one in found.warnings]
+
+
+def test_a_wheel_that_takes_the_installed_cudnn_away_is_no_answer() -> None:
+    found = planned("south==1.1", channel="pip")
+
+    assert found.conflict is not None
+    assert "the installed north 2.0" in found.conflict.message
+    assert any("north 2.0 is built with cuDNN 9.1" in one.because for one in found.conflict.causes)
+
+
+def test_an_environment_of_its_own_is_the_first_way_out_and_giving_up_the_framework_the_last() -> None:
+    found = planned("south==1.1", channel="pip")
+    assert found.conflict is not None
+    first, *_, last = found.conflict.relaxations
+
+    assert first.change == "south==1.1 in an environment of its own, and north 2.0 where it is"
+    assert "--python-version 3.10.9" in first.command
+    assert last.change.startswith("--allow-break north")
+    assert last.command.endswith("--allow-break north")
+
+
+def test_the_other_cudnn_comes_from_apt_where_the_wheel_would_break_something() -> None:
+    found = planned("south==1.1")
+
+    assert found.conflict is None
+    assert [one.name for one in found.apt] == ["cuda-libraries-11-8", "libcudnn8"]
+    assert not [one for one in found.pip if one.name.startswith("nvidia-")]
+
+
+def test_a_framework_that_may_break_does_and_the_plan_says_so_first() -> None:
+    found = planned("south==1.1", channel="pip", allow_break=frozenset({"north"}))
+
+    assert codes(found)[0] == "breaks-framework"
+    assert "north 2.0 will no longer import" in "\n".join(render(found).splitlines()[:4])
+    assert "north" not in {one.name for one in found.stack.frameworks} if found.stack else False
+
+
+def test_what_may_break_is_kept_where_it_can_be() -> None:
+    found = planned("south==1.1", allow_break=frozenset({"north"}))
+
+    assert [one.name for one in found.apt] == ["cuda-libraries-11-8", "libcudnn8"]
+    assert "breaks-framework" not in codes(found)
+
+
+def test_an_upgrade_within_the_abi_is_an_override_of_the_installed_framework() -> None:
+    found = planned("south==2.0")
+
+    assert versions(found)["nvidia-cudnn-cu12"] == "9.3.0.75"
+    (override,) = found.overrides
+    assert (override.package, override.declared, override.requested_by) == ("nvidia-cudnn-cu12", "==9.1.0.70", "north 2.0 (installed)")
+    assert "ABI" in override.reason
+
+
+def test_installed_frameworks_stand_in_the_stack() -> None:
+    found = planned("south==2.0")
+    assert found.stack is not None
+
+    assert [(one.name, one.asked, one.libraries) for one in found.stack.frameworks] == [("south", True, "pip"), ("north", False, "pip")]
+    assert "installed and kept" in render(found)
+
+
+def test_a_framework_that_cannot_be_loaded_holds_nothing() -> None:
+    found = planned("south==1.1", channel="pip", pip={"north": "2.0"}, cudnn=[])
+
+    assert found.conflict is None
+    assert "broken-framework" in codes(found)
+
+
+def test_two_cuda_majors_in_one_environment_are_told_first() -> None:
+    assert codes(planned("south==1.1"))[0] == "cuda-majors"
+
+
+@pytest.mark.parametrize(
+    ("requires", "asked", "chosen"),
+    [
+        ("numpy<2", (), "1.26.4"),  # an answer that keeps it is found
+        ("left-pad>=1", (), "1.26.4"),  # what is not installed was broken before
+        ("numpy<1.20", (), "1.26.4"),  # what is not met was broken before
+    ],
+)
+def test_what_an_installed_framework_declares(requires: str, asked: tuple[str, ...], chosen: str) -> None:
+    found = planned("south==2.0", extras=asked, requires={"north": [requires]})
+
+    assert versions(found)["numpy"] == chosen
+
+
+def test_numpy_stays_within_what_an_installed_framework_is_compiled_against() -> None:
+    found = planned("south==2.0", extras=("numpy>=2",), requires={"north": ["numpy<2"]}, python="3.11.9")
+
+    assert found.conflict is not None
+    assert "the installed north 2.0" in found.conflict.message
+
+
+def test_an_older_release_than_declared_is_an_override() -> None:
+    pip = {**NORTH, "pillow": "11.0.0"}
+    found = planned("south==2.0", pip=pip, extras=("pillow<11",), requires={"north": ["pillow>=11"]})
+
+    assert found.conflict is None
+    assert [(one.package, one.declared, one.requested_by) for one in found.overrides if one.package == "pillow"] == [
+        ("pillow", ">=11", "north 2.0 (installed)")
+    ]
+
+
+def test_a_framework_that_a_line_of_the_project_moves_holds_nothing() -> None:
+    found = planned("south==2.0", pip={**NORTH, "nvidia-cudnn-cu12": "9.3.0.75"}, extras=("north-vision==0.1",))
+
+    assert found.stack is not None
+    assert [one.name for one in found.stack.frameworks] == ["south"]
+
+
+IMAGE = "2.0a0+ecf3bae40a.nv25.1"
+SYSTEM: dict[str, Any] = {
+    "cuda_toolkits": [{"version": "12.4", "path": "/usr/local/cuda", "source": "other"}],
+    "cudnn": [{"version": "9.3.0.75", "soname": 9, "cuda": "12", "path": "/usr/lib/x86_64-linux-gnu", "source": "apt", "complete": True}],
+}
+
+
+@pytest.mark.parametrize("target", ["north", "north==2.0", "north>=2.0,<3", f"north=={IMAGE}"])
+def test_an_images_own_build_is_kept(target: str) -> None:
+    found = planned(target, pip={"north": IMAGE, "numpy": "1.26.4"}, **SYSTEM)
+
+    assert [(one.name, one.version, one.action) for one in found.pip if one.name == "north"] == [("north", IMAGE, "keep")]
+    assert not found.changes
+
+
+@pytest.mark.parametrize("target", ["north==1.0", "north==2.0+cu118"])
+def test_an_images_own_build_is_not_another_one(target: str) -> None:
+    found = planned(target, pip={"north": IMAGE, "numpy": "1.26.4"}, **SYSTEM)
+
+    assert {one.name: one.action for one in found.pip}["north"] != "keep"
+
+
+def test_an_images_own_build_beside_another_framework_stays() -> None:
+    found = planned("south==2.0", pip={"north": IMAGE, "numpy": "1.26.4"}, **SYSTEM)
+
+    assert "north" not in {one.name for one in found.pip if one.action != "keep"}
+    assert found.stack is not None
+    assert [one.version for one in found.stack.frameworks if not one.asked] == [IMAGE]
+
+
+def test_an_asked_framework_that_is_installed_keeps_its_wheels_beside_one_on_the_system() -> None:
+    found = planned("north==2.0", "south==2.0", **SYSTEM)
+
+    assert found.conflict is None
+    assert {one.name: one.action for one in found.pip}["north"] == "keep"
