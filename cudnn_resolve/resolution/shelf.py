@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
@@ -11,8 +12,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cudnn_resolve.errors import IndexUnavailableError
-from cudnn_resolve.requirement.extra import named_extras
 from cudnn_resolve.requirement.derive import VENDOR
+from cudnn_resolve.requirement.extra import named_extras
 from cudnn_resolve.requirement.source import Metadata, Offer, Place
 from cudnn_resolve.resolution.accepted import accepted_hashes, with_hashes
 from cudnn_resolve.resolution.environment import marker_environment
@@ -47,7 +48,8 @@ class Shelf:
         self._wants_gpu = request.device == "gpu"
         self._releases: dict[str, Kept[Release]] = {}
         self._plain: dict[str, Kept[Release]] = {}
-        self._vendors: dict[str, Build | None] = {}
+        self.vendor = cache(partial(vendor_build, book, machine))
+        """The installed build of a framework where it is an image's own, by its package."""
         self._markers: dict[tuple[str, str], bool] = {}
         self._requires_of: dict[int, Metadata | None] = {}
         self._unreadable: dict[int, str] = {}
@@ -60,12 +62,6 @@ class Shelf:
         if found is None:
             found = self._releases[package] = Kept(self._make(package))
         return found
-
-    def vendor(self, package: str) -> Build | None:
-        """The installed build of a framework where it is an image's own."""
-        if package not in self._vendors:
-            self._vendors[package] = vendor_build(self._book, self._machine, package)
-        return self._vendors[package]
 
     def plain(self, package: str) -> Kept[Release]:
         """Releases of a framework that nobody asked for, newest first.
