@@ -13,8 +13,8 @@ from cudnn_resolve.facts.ldconfig import CacheEntry
 from cudnn_resolve.facts.model import UNKNOWN, InstalledFramework, Problem, Python, Unknown
 from cudnn_resolve.host.port import CommandResult
 from cudnn_resolve.probe.cudnn import find_copies
-from cudnn_resolve.probe.environment import Distribution, TargetEnvironment
 from cudnn_resolve.probe.framework import find_frameworks
+from cudnn_resolve.probe.python import Distribution, TargetEnvironment
 from cudnn_resolve.version import CudnnVersion
 from tests.elf_writer import write_elf
 from tests.fake_host import FakeHost

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.facts.os_release import parse_os_release
+from cudnn_resolve.facts.system import parse_os_release
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.port import Host, which
 from cudnn_resolve.host.tool import Tooling, ToolResult, run_tool

@@ -16,8 +16,8 @@ from cudnn_resolve.facts.model import CudnnCopy, Problem
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.probe.child import answer_of, payload_path
 from cudnn_resolve.probe.cudnn_places import Owner, choose_owner, find_directories, find_owners, same_release
-from cudnn_resolve.probe.environment import TargetEnvironment
 from cudnn_resolve.probe.loader import DRIVER_LIBRARIES, CannotAskError, Loading
+from cudnn_resolve.probe.python import TargetEnvironment
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 MOST_COPIES = 64

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from cudnn_resolve.facts.cudnn_files import Package, apt_package, conda_package, parse_record, wheel_package
-from cudnn_resolve.facts.dpkg import debian_arch
 from cudnn_resolve.facts.model import UNKNOWN, Source
+from cudnn_resolve.facts.system import debian_arch
 from cudnn_resolve.host.port import Host
-from cudnn_resolve.probe.environment import Distribution, TargetEnvironment
+from cudnn_resolve.probe.python import Distribution, TargetEnvironment
 from cudnn_resolve.version import CudnnVersion
 
 _BUNDLES = ("torch/lib", "paddle/libs", "mxnet", "cupy/.data/lib", "onnxruntime/capi", "tensorflow", "jaxlib/cuda")

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Problem, Unknown
-from cudnn_resolve.probe.evidence import Evidence
-from cudnn_resolve.probe.native import Library
+from cudnn_resolve.probe.driver_probe import DriverProbe, Library
 from cudnn_resolve.version import CudaVersion, DriverVersion
 
 
@@ -22,36 +21,36 @@ class DriverAnswer(Struct, frozen=True, kw_only=True):
     """The file that said it, where the step's name does not tell."""
 
 
-def _ask_nvml(evidence: Evidence) -> DriverAnswer:
-    nvml = evidence.native.nvml
+def _ask_nvml(probe: DriverProbe) -> DriverAnswer:
+    nvml = probe.native.nvml
     return DriverAnswer(version=nvml.driver or nvml.file_version, cuda=nvml.cuda, where=nvml.path or "")
 
 
-def _ask_libcuda(evidence: Evidence) -> DriverAnswer:
-    libcuda = evidence.native.libcuda
+def _ask_libcuda(probe: DriverProbe) -> DriverAnswer:
+    libcuda = probe.native.libcuda
     if libcuda.is_stub:
         return DriverAnswer()
     where = f"{libcuda.path}, of a forward-compatibility package" if libcuda.is_compat else libcuda.path or ""
     return DriverAnswer(version=None if libcuda.is_compat else libcuda.file_version, cuda=libcuda.cuda, where=where)
 
 
-def _ask_proc(evidence: Evidence) -> DriverAnswer:
-    module = evidence.kernel_module if evidence.kernel_module == evidence.proc_version else None
+def _ask_proc(probe: DriverProbe) -> DriverAnswer:
+    module = probe.kernel_module if probe.kernel_module == probe.proc_version else None
     return DriverAnswer(version=module, kernel_module=module)
 
 
-def _ask_sys(evidence: Evidence) -> DriverAnswer:
-    module = evidence.kernel_module if evidence.kernel_module == evidence.sys_version else None
+def _ask_sys(probe: DriverProbe) -> DriverAnswer:
+    module = probe.kernel_module if probe.kernel_module == probe.sys_version else None
     return DriverAnswer(version=module, kernel_module=module)
 
 
-def _ask_smi(evidence: Evidence) -> DriverAnswer:
-    smi = evidence.smi
+def _ask_smi(probe: DriverProbe) -> DriverAnswer:
+    smi = probe.smi
     version = DriverVersion(smi.driver) if smi.driver else smi.banner.driver
     return DriverAnswer(version=version or smi.banner.library, cuda=smi.banner.cuda, where=smi.path or "")
 
 
-DRIVER_STEPS: tuple[tuple[str, Callable[[Evidence], DriverAnswer]], ...] = (
+DRIVER_STEPS: tuple[tuple[str, Callable[[DriverProbe], DriverAnswer]], ...] = (
     ("NVML", _ask_nvml),  # libnvidia-ml: sees every GPU, whatever CUDA_VISIBLE_DEVICES says
     ("libcuda", _ask_libcuda),
     ("/proc/driver/nvidia/version", _ask_proc),
@@ -61,59 +60,59 @@ DRIVER_STEPS: tuple[tuple[str, Callable[[Evidence], DriverAnswer]], ...] = (
 """Who is asked for the driver, in this order; for each fact the first answer counts."""
 
 
-def find_driver(evidence: Evidence) -> tuple[Driver | Unknown | None, dict[str, str], tuple[Problem, ...]]:
+def find_driver(probe: DriverProbe) -> tuple[Driver | Unknown | None, dict[str, str], tuple[Problem, ...]]:
     """The driver, how each part of it was learnt, and what is wrong with it.
 
     None only where nothing at all hints at one: no library, no kernel module, no device. UNKNOWN where there is one that
     says nothing of itself.
     """
-    present = bool(evidence.libraries or evidence.kernel_signs)
+    present = bool(probe.libraries or probe.kernel_signs)
     sources: dict[str, str] = {}
     found: dict[str, DriverVersion | CudaVersion] = {}
     for name, step in DRIVER_STEPS:
         if step is _ask_smi and (not present or {"version", "cuda"} <= found.keys()):
             continue
-        answer = step(evidence)
+        answer = step(probe)
         for field in ("version", "cuda", "kernel_module"):
             value = getattr(answer, field)
             if value is not None and field not in found:
                 found[field] = value
                 sources[f"driver.{field}"] = f"{name} ({answer.where})" if answer.where else name
     if not present:
-        return _without_signs(evidence)
-    problems = _problems(evidence)
+        return _without_signs(probe)
+    problems = _problems(probe)
     if not found:
-        if evidence.jetson is None:
-            problems.append(Problem(what="driver", why=f"is there ({_signs(evidence)}) but nothing tells its version"))
-            return UNKNOWN, {"driver": _signs(evidence)}, tuple(problems)
-        sources["driver"] = f"Jetson Linux {evidence.jetson} (/etc/nv_tegra_release)"
+        if probe.jetson is None:
+            problems.append(Problem(what="driver", why=f"is there ({_signs(probe)}) but nothing tells its version"))
+            return UNKNOWN, {"driver": _signs(probe)}, tuple(problems)
+        sources["driver"] = f"Jetson Linux {probe.jetson} (/etc/nv_tegra_release)"
     texts = {field: str(value) for field, value in found.items()}
     driver = Driver(version=texts.get("version"), cuda=texts.get("cuda"), kernel_module=texts.get("kernel_module"))
     return driver, sources, tuple(problems)
 
 
-def _without_signs(evidence: Evidence) -> tuple[Driver | Unknown | None, dict[str, str], tuple[Problem, ...]]:
+def _without_signs(probe: DriverProbe) -> tuple[Driver | Unknown | None, dict[str, str], tuple[Problem, ...]]:
     """The answer where no library, no kernel module and no device was seen."""
-    native = evidence.native
+    native = probe.native
     problems: list[Problem] = []
     unasked = [library for library in (native.nvml, native.libcuda) if library.failure]
-    lying = evidence.library_file() if unasked else None
+    lying = probe.library_file() if unasked else None
     if lying:
         problems = [Problem(what=library.name, why=library.failure) for library in unasked]
         problems.append(Problem(what="driver", why=f"{lying} is there, but it could not be asked"))
         return UNKNOWN, {"driver": lying}, tuple(problems)
     if native.libcuda.is_stub or native.libcuda.is_compat:
         problems.append(_stand_in(native.libcuda))
-    if evidence.cards:
-        cards = ", ".join(evidence.cards)
+    if probe.cards:
+        cards = ", ".join(probe.cards)
         problems.append(Problem(what="NVIDIA driver", why=f"there is an NVIDIA card ({cards}) but no driver is installed or loaded"))
     how = "no driver library, no kernel module, no device"
     return None, {"driver": how}, tuple(problems)
 
 
-def _problems(evidence: Evidence) -> list[Problem]:
+def _problems(probe: DriverProbe) -> list[Problem]:
     """Everything that is wrong with a driver that is there."""
-    native = evidence.native
+    native = probe.native
     problems: list[Problem] = []
     for library in (native.nvml, native.libcuda):
         if library.failure:
@@ -125,10 +124,10 @@ def _problems(evidence: Evidence) -> list[Problem]:
             problems.append(Problem(what=library.name, why=why))
     if native.libcuda.is_stub or native.libcuda.is_compat:
         problems.append(_stand_in(native.libcuda))
-    problems.extend(_mismatch(evidence) or _refusals(evidence))
-    if evidence.jetson is not None:
-        board = f" on {evidence.board}" if evidence.board else ""
-        why = f"Jetson Linux {evidence.jetson}{board}: its driver comes with Jetson Linux and is not chosen by version"
+    problems.extend(_mismatch(probe) or _refusals(probe))
+    if probe.jetson is not None:
+        board = f" on {probe.board}" if probe.board else ""
+        why = f"Jetson Linux {probe.jetson}{board}: its driver comes with Jetson Linux and is not chosen by version"
         problems.append(Problem(what="driver", why=why))
     return problems
 
@@ -143,13 +142,13 @@ def _stand_in(libcuda: Library) -> Problem:
     return Problem(what=libcuda.name, why=why)
 
 
-def _mismatch(evidence: Evidence) -> list[Problem]:
+def _mismatch(probe: DriverProbe) -> list[Problem]:
     """The one problem of a kernel module and libraries of different releases, or nothing."""
-    native, module = evidence.native, evidence.kernel_module
+    native, module = probe.native, probe.kernel_module
     library = native.nvml if native.nvml.file_version else native.libcuda
     version = None if library.is_compat or library.is_stub else library.file_version
     refused = native.nvml.error is not None and native.nvml.error[0] == 18
-    if evidence.in_wsl or not (refused or (module and version and module != version)):
+    if probe.in_wsl or not (refused or (module and version and module != version)):
         return []
     kernel = f"kernel module {module}" if module else "the kernel module"
     libraries = f"libraries {version} ({library.path})" if version else f"libraries ({library.path})"
@@ -171,20 +170,20 @@ _CUDA_WORDS = {
 }
 
 
-def _refusals(evidence: Evidence) -> list[Problem]:
+def _refusals(probe: DriverProbe) -> list[Problem]:
     """Calls of the libraries that failed, where nothing else explains them."""
-    nvml, libcuda = evidence.native.nvml, evidence.native.libcuda
+    nvml, libcuda = probe.native.nvml, probe.native.libcuda
     problems: list[Problem] = []
     if nvml.error is not None:
         problems.append(Problem(what="NVML", why=_words(nvml.error, _NVML_WORDS)))
-    hidden = libcuda.error is not None and libcuda.error[0] == 100 and "CUDA_VISIBLE_DEVICES" in evidence.host.environ
+    hidden = libcuda.error is not None and libcuda.error[0] == 100 and "CUDA_VISIBLE_DEVICES" in probe.host.environ
     if libcuda.error is not None and not libcuda.is_stub and not hidden:
         problems.append(Problem(what="cuInit", why=_words(libcuda.error, _CUDA_WORDS)))
-    if libcuda.absent and evidence.kernel_signs:
+    if libcuda.absent and probe.kernel_signs:
         where = "the libraries of the driver are not installed, or this container was started without its GPU"
         problems.append(Problem(what=libcuda.name, why=f"is nowhere although the kernel module is loaded: {where}"))
     works = bool(nvml.gpus or libcuda.gpus)
-    if evidence.libraries and not evidence.kernel_signs and not evidence.in_wsl and not works:
+    if probe.libraries and not probe.kernel_signs and not probe.in_wsl and not works:
         why = "the libraries are there but no kernel module is loaded and there is no device; a container needs the GPU passed in"
         problems.append(Problem(what="NVIDIA kernel module", why=why))
     return problems
@@ -196,5 +195,5 @@ def _words(error: tuple[int, str], known: dict[int, str]) -> str:
     return f"failed with {said}: {known[status]}" if status in known else f"failed with {said}"
 
 
-def _signs(evidence: Evidence) -> str:
-    return ", ".join(evidence.kernel_signs + evidence.libraries)
+def _signs(probe: DriverProbe) -> str:
+    return ", ".join(probe.kernel_signs + probe.libraries)

@@ -15,9 +15,9 @@ from cudnn_resolve.facts.model import CudnnCopy, InstalledFramework, Problem, Wo
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.probe.child import answer_of, payload_path
 from cudnn_resolve.probe.cudnn_places import same_release
-from cudnn_resolve.probe.environment import TargetEnvironment
 from cudnn_resolve.probe.framework_reading import FrameworkFiles, Reading, Seek, find_preload, read_framework, with_preload
 from cudnn_resolve.probe.loader import CannotAskError, Loading, Process
+from cudnn_resolve.probe.python import TargetEnvironment
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 TIMEOUT_SECONDS = 10.0

@@ -26,8 +26,8 @@ from cudnn_resolve.facts.framework_files import (
 )
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.planning.preload import IMPORT_NAMES, LIBRARIES, MODULE
-from cudnn_resolve.probe.environment import Distribution, TargetEnvironment
 from cudnn_resolve.probe.loader import Loading
+from cudnn_resolve.probe.python import Distribution, TargetEnvironment
 
 _JAX_PLUGIN = re.compile(r"jax-cuda(\d{2})-plugin")
 _PRELOAD_NAMES = re.compile(r"^NAMES = \(([^)\n]{0,2000})\)$", re.MULTILINE)

@@ -7,34 +7,33 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Gpu, Problem, Unknown
-from cudnn_resolve.facts.visible_devices import visible_devices
-from cudnn_resolve.probe.evidence import Evidence
-from cudnn_resolve.probe.native import Library
+from cudnn_resolve.facts.nvidia import visible_devices
+from cudnn_resolve.probe.driver_probe import DriverProbe, Library
 
 GpuAnswer = tuple[Gpu, ...] | None
 
 
-def _ask_nvml(evidence: Evidence) -> GpuAnswer:
-    return _of_library(evidence.native.nvml)
+def _ask_nvml(probe: DriverProbe) -> GpuAnswer:
+    return _of_library(probe.native.nvml)
 
 
-def _ask_libcuda(evidence: Evidence) -> GpuAnswer:
-    libcuda = evidence.native.libcuda
+def _ask_libcuda(probe: DriverProbe) -> GpuAnswer:
+    libcuda = probe.native.libcuda
     if libcuda.error is not None and libcuda.error[0] == 100:  # CUDA_ERROR_NO_DEVICE
-        return None if "CUDA_VISIBLE_DEVICES" in evidence.host.environ else ()
+        return None if "CUDA_VISIBLE_DEVICES" in probe.host.environ else ()
     return _of_library(libcuda)
 
 
-def _ask_smi(evidence: Evidence) -> GpuAnswer:
-    return evidence.smi.gpus
+def _ask_smi(probe: DriverProbe) -> GpuAnswer:
+    return probe.smi.gpus
 
 
-def _ask_proc(evidence: Evidence) -> GpuAnswer:
-    found = (Gpu(name=one.get("Model"), uuid=_uuid(one.get("GPU UUID"))) for one in evidence.proc_gpus)
+def _ask_proc(probe: DriverProbe) -> GpuAnswer:
+    found = (Gpu(name=one.get("Model"), uuid=_uuid(one.get("GPU UUID"))) for one in probe.proc_gpus)
     return tuple(found) or None
 
 
-GPU_STEPS: tuple[tuple[str, Callable[[Evidence], GpuAnswer]], ...] = (
+GPU_STEPS: tuple[tuple[str, Callable[[DriverProbe], GpuAnswer]], ...] = (
     ("NVML", _ask_nvml),
     ("libcuda", _ask_libcuda),  # only what CUDA_VISIBLE_DEVICES leaves visible
     ("nvidia-smi", _ask_smi),  # slow: asked only where something is still missing
@@ -43,21 +42,21 @@ GPU_STEPS: tuple[tuple[str, Callable[[Evidence], GpuAnswer]], ...] = (
 """Who is asked for the GPUs, in this order: the first who knows of one counts, the others fill in what it leaves open."""
 
 
-def find_gpus(evidence: Evidence, driver: Driver | Unknown | None) -> tuple[tuple[Gpu, ...] | Unknown, str, tuple[Problem, ...]]:
+def find_gpus(probe: DriverProbe, driver: Driver | Unknown | None) -> tuple[tuple[Gpu, ...] | Unknown, str, tuple[Problem, ...]]:
     """The GPUs in the order of the driver's own list, how they were learnt, and what is odd about them.
 
     UNKNOWN where there may be some that nobody could ask; empty only where that is certain.
     """
     if driver is None:
-        if evidence.cards:
-            return UNKNOWN, f"/sys/bus/pci: {', '.join(evidence.cards)}", ()
+        if probe.cards:
+            return UNKNOWN, f"/sys/bus/pci: {', '.join(probe.cards)}", ()
         return (), "no driver, and no NVIDIA card on the PCI bus", ()
     gpus: GpuAnswer = None
     names: list[str] = []
     for name, step in GPU_STEPS:
-        if step is _ask_smi and _is_complete(evidence, gpus):
+        if step is _ask_smi and _is_complete(probe, gpus):
             continue
-        answer = step(evidence)
+        answer = step(probe)
         if answer is None:
             continue
         merged = answer if gpus is None or len(answer) > len(gpus) else _filled(gpus, answer)
@@ -65,19 +64,19 @@ def find_gpus(evidence: Evidence, driver: Driver | Unknown | None) -> tuple[tupl
             names.append(name)
         gpus = merged
     if gpus is None:
-        return UNKNOWN, "nobody could be asked", _unseen(evidence)
-    marked, problems = _marked(evidence, gpus)
-    return marked, ", ".join(names), (*problems, *_instances(evidence), *_unseen(evidence))
+        return UNKNOWN, "nobody could be asked", _unseen(probe)
+    marked, problems = _marked(probe, gpus)
+    return marked, ", ".join(names), (*problems, *_instances(probe), *_unseen(probe))
 
 
 def _of_library(library: Library) -> GpuAnswer:
     return library.gpus if library.gpus or library.count == 0 else None
 
 
-def _is_complete(evidence: Evidence, gpus: GpuAnswer) -> bool:
+def _is_complete(probe: DriverProbe, gpus: GpuAnswer) -> bool:
     """True where one library told of every GPU and nothing that matters is missing."""
-    native = evidence.native
-    told = native.nvml.complete or (native.libcuda.complete and "CUDA_VISIBLE_DEVICES" not in evidence.host.environ)
+    native = probe.native
+    told = native.nvml.complete or (native.libcuda.complete and "CUDA_VISIBLE_DEVICES" not in probe.host.environ)
     return told and gpus is not None and all(gpu.compute_capability and gpu.memory_mib for gpu in gpus)
 
 
@@ -104,15 +103,15 @@ def _both(gpu: Gpu, other: Gpu) -> Gpu:
     )
 
 
-def _marked(evidence: Evidence, gpus: tuple[Gpu, ...]) -> tuple[tuple[Gpu, ...], tuple[Problem, ...]]:
+def _marked(probe: DriverProbe, gpus: tuple[Gpu, ...]) -> tuple[tuple[Gpu, ...], tuple[Problem, ...]]:
     """The GPUs with those marked that CUDA_VISIBLE_DEVICES hides, and a problem where it hides or may hide one."""
-    value = evidence.host.environ.get("CUDA_VISIBLE_DEVICES")
+    value = probe.host.environ.get("CUDA_VISIBLE_DEVICES")
     if value is None:
         return gpus, ()
-    if _of_library(evidence.native.nvml) is None and evidence.smi.gpus is None:
+    if _of_library(probe.native.nvml) is None and probe.smi.gpus is None:
         why = f"is {value!r}, and only libcuda, which obeys it, could be asked: there may be more GPUs"
         return gpus, (Problem(what="CUDA_VISIBLE_DEVICES", why=why),)
-    seen = _seen(evidence, gpus, value)
+    seen = _seen(probe, gpus, value)
     marked = tuple(replace(gpu, hidden=not visible) for gpu, visible in zip(gpus, seen, strict=True))
     hidden = [f"{index} ({gpu.name or 'GPU'})" for index, gpu in enumerate(marked) if gpu.hidden]
     if not hidden:
@@ -121,28 +120,28 @@ def _marked(evidence: Evidence, gpus: tuple[Gpu, ...]) -> tuple[tuple[Gpu, ...],
     return marked, (Problem(what="CUDA_VISIBLE_DEVICES", why=f"is {value!r} and hides {what} from programs"),)
 
 
-def _seen(evidence: Evidence, gpus: tuple[Gpu, ...], value: str) -> tuple[bool, ...]:
+def _seen(probe: DriverProbe, gpus: tuple[Gpu, ...], value: str) -> tuple[bool, ...]:
     """For each GPU, is it visible: by what libcuda really sees where that is known, else by reading the variable."""
-    libcuda = evidence.native.libcuda
+    libcuda = probe.native.libcuda
     if libcuda.complete and libcuda.gpus and all(gpu.uuid for gpu in (*libcuda.gpus, *gpus)):
         visible = {gpu.uuid.lower() for gpu in libcuda.gpus if gpu.uuid}
         if visible <= {gpu.uuid.lower() for gpu in gpus if gpu.uuid}:
             return tuple((gpu.uuid or "").lower() in visible for gpu in gpus)
-    return visible_devices(value, [gpu.uuid for gpu in gpus], evidence.native.nvml.instances)
+    return visible_devices(value, [gpu.uuid for gpu in gpus], probe.native.nvml.instances)
 
 
-def _instances(evidence: Evidence) -> tuple[Problem, ...]:
+def _instances(probe: DriverProbe) -> tuple[Problem, ...]:
     """A remark for each GPU that is divided: programs see an instance of it, with a part of its memory."""
-    divided = [index for index, inner in enumerate(evidence.native.nvml.instances) if inner]
+    divided = [index for index, inner in enumerate(probe.native.nvml.instances) if inner]
     return tuple(
         Problem(what=f"GPU {index}", why="is divided (MIG): a program sees one instance of it, with a part of its memory")
         for index in divided
     )
 
 
-def _unseen(evidence: Evidence) -> tuple[Problem, ...]:
+def _unseen(probe: DriverProbe) -> tuple[Problem, ...]:
     """A remark where nvidia-smi had to be asked and failed too."""
-    failure = evidence.smi.failure if evidence.smi_was_asked else ""
+    failure = probe.smi.failure if probe.smi_was_asked else ""
     return (Problem(what="nvidia-smi", why=failure),) if failure else ()
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from cudnn_resolve.facts.elf import Elf, ElfError, read_elf
 from cudnn_resolve.facts.loader_trace import Library, Missing, Rule, Trace, parse_trace
 from cudnn_resolve.host.port import CommandResult, Host
-from cudnn_resolve.probe.environment import TargetEnvironment
+from cudnn_resolve.probe.python import TargetEnvironment
 
 TIMEOUT_SECONDS = 10.0
 """For one trace, which takes milliseconds; a cold network disk needs seconds."""

@@ -11,14 +11,11 @@ from cudnn_resolve.host.later import Later
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.probe.cudnn import find_copies
 from cudnn_resolve.probe.driver import find_driver
-from cudnn_resolve.probe.environment import TargetEnvironment
-from cudnn_resolve.probe.evidence import Evidence
+from cudnn_resolve.probe.driver_probe import DriverProbe, ask_libraries
 from cudnn_resolve.probe.framework import find_frameworks
 from cudnn_resolve.probe.gpu import find_gpus
-from cudnn_resolve.probe.native import ask_libraries
-from cudnn_resolve.probe.packages import find_apt, find_cache, relevant
-from cudnn_resolve.probe.platform import find_container, find_platform, find_root
-from cudnn_resolve.probe.python import Target, ask_python, choose_python
+from cudnn_resolve.probe.python import Target, TargetEnvironment, ask_python, choose_python
+from cudnn_resolve.probe.system import find_apt, find_cache, find_container, find_platform, find_root, relevant
 from cudnn_resolve.probe.toolkit import Compiler, find_compiler, find_toolkits
 
 
@@ -35,9 +32,9 @@ def detect(host: Host, python: str | None) -> Facts:
     facts, environment = _surroundings(host, ask_python(host, path, how), compiler)
     copies, copy_problems = find_copies(host, environment)
     frameworks, framework_problems = find_frameworks(host, environment, copies)
-    evidence = Evidence(host, native.value())
-    driver, driver_sources, driver_problems = find_driver(evidence)
-    gpus, gpu_source, gpu_problems = find_gpus(evidence, driver)
+    probe = DriverProbe(host, native.value())
+    driver, driver_sources, driver_problems = find_driver(probe)
+    gpus, gpu_source, gpu_problems = find_gpus(probe, driver)
     may_be_root, root_source = root.value()
     sources = {**facts.sources, **driver_sources, "gpus": gpu_source, "root": root_source}
     problems = (*driver_problems, *gpu_problems, *facts.problems, *copy_problems, *framework_problems)

@@ -12,9 +12,9 @@ import pytest
 
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Gpu, Problem, Unknown
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.probe import native
+from cudnn_resolve.probe import driver_probe
 from cudnn_resolve.probe.driver import find_driver
-from cudnn_resolve.probe.evidence import Evidence
+from cudnn_resolve.probe.driver_probe import DriverProbe
 from cudnn_resolve.probe.gpu import find_gpus
 from tests.fake_host import FakeHost, really
 from tests.native.build import build_library
@@ -54,7 +54,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def bare_machine() -> None:
     """The test is about what is nowhere; a machine with a driver of its own cannot show that."""
-    own = native.ask_libraries(LinuxHost())
+    own = driver_probe.ask_libraries(LinuxHost())
     if own.nvml.path or own.libcuda.path:
         pytest.skip("this machine has a driver of its own")
 
@@ -63,7 +63,7 @@ def find(folder: Path, files: Mapping[str, str] | None = None, **settings: str) 
     """What is found where the loader searches `folder`, the kernel's files are `files`, and the stand-ins behave as told."""
     environ = {"LD_LIBRARY_PATH": str(folder), "STANDIN_GPUS": GPUS, **settings}
     host = FakeHost(files, environ=environ, programs=really(environ), python=sys.executable)
-    evidence = Evidence(host, native.ask_libraries(host))
+    evidence = DriverProbe(host, driver_probe.ask_libraries(host))
     driver, sources, driver_problems = find_driver(evidence)
     gpus, gpu_source, gpu_problems = find_gpus(evidence, driver)
     return Found(driver, gpus, sources, gpu_source, driver_problems + gpu_problems)
@@ -82,7 +82,7 @@ def test_a_working_driver_gives_everything(libraries: Path) -> None:
 
 @pytest.mark.parametrize("how", ["hang", "abort", "segfault"])
 def test_a_broken_nvml_hides_nothing_that_libcuda_knows(libraries: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    monkeypatch.setattr(native, "LIBRARY_SECONDS", 1.0)
+    monkeypatch.setattr(driver_probe, "LIBRARY_SECONDS", 1.0)
 
     found = find(libraries, {"/proc/driver/nvidia/version": MODULE_550}, STANDIN_NVML=how)
 
@@ -94,7 +94,7 @@ def test_a_broken_nvml_hides_nothing_that_libcuda_knows(libraries: Path, monkeyp
 
 @pytest.mark.parametrize("how", ["hang", "abort", "segfault"])
 def test_a_broken_libcuda_hides_nothing_that_nvml_knows(libraries: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    monkeypatch.setattr(native, "LIBRARY_SECONDS", 1.0)
+    monkeypatch.setattr(driver_probe, "LIBRARY_SECONDS", 1.0)
 
     found = find(libraries, {"/proc/driver/nvidia/version": MODULE_550}, STANDIN_LIBCUDA=how)
 
@@ -105,7 +105,7 @@ def test_a_broken_libcuda_hides_nothing_that_nvml_knows(libraries: Path, monkeyp
 
 
 def test_both_hanging_cost_one_time_limit_and_leave_what_they_had_said(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "LIBRARY_SECONDS", 1.5)
+    monkeypatch.setattr(driver_probe, "LIBRARY_SECONDS", 1.5)
     before = time.monotonic()
 
     found = find(libraries, {"/proc/driver/nvidia/version": MODULE_550}, STANDIN_NVML="hang-late", STANDIN_LIBCUDA="hang")
@@ -314,7 +314,7 @@ def test_a_library_outside_of_the_loaders_search_is_found_and_named(libraries: P
         programs=lambda argv: really(environ)((*argv, str(tmp_path / "empty"), str(libraries))),
         python=sys.executable,
     )
-    evidence = Evidence(host, native.ask_libraries(host))
+    evidence = DriverProbe(host, driver_probe.ask_libraries(host))
     driver, _, problems = find_driver(evidence)
 
     assert driver == Driver(version="550.54.15", cuda="12.4", kernel_module="550.54.15")

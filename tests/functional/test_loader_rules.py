@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from cudnn_resolve.facts.loader_trace import Library as Opened
 from cudnn_resolve.facts.model import Python
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.probe.environment import TargetEnvironment
 from cudnn_resolve.probe.loader import Loading, Process
+from cudnn_resolve.probe.python import TargetEnvironment
 from tests.native.template import RPATH, RUNPATH, Template, templates
 
 DIRECTORIES = ("d0", "d1", "d2", "d3")

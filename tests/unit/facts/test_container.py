@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudnn_resolve.facts.container import Signs, container_kind
+from cudnn_resolve.facts.system import Signs, container_kind
 
 
 @pytest.mark.parametrize(

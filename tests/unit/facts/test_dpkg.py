@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 
-from cudnn_resolve.facts.dpkg import debian_arch, parse_status
+from cudnn_resolve.facts.system import debian_arch, parse_status
 
 STATUS = """Package: libcudnn8
 Status: hold ok installed

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudnn_resolve.facts.os_release import parse_os_release
+from cudnn_resolve.facts.system import parse_os_release
 
 UBUNTU = """PRETTY_NAME="Ubuntu 22.04.3 LTS"
 NAME="Ubuntu"

@@ -12,9 +12,8 @@ from cudnn_resolve.facts.model import UNKNOWN, Driver, Gpu, Problem, Unknown
 from cudnn_resolve.host.port import CommandResult
 from cudnn_resolve.probe.child import MARK, payload_path
 from cudnn_resolve.probe.driver import DRIVER_STEPS, find_driver
-from cudnn_resolve.probe.evidence import Evidence
+from cudnn_resolve.probe.driver_probe import DriverProbe, ask_libraries
 from cudnn_resolve.probe.gpu import GPU_STEPS, find_gpus
-from cudnn_resolve.probe.native import ask_libraries
 from tests.fake_host import FakeHost
 
 ABSENT: dict[str, Any] = {
@@ -64,7 +63,7 @@ class Machine:
 
         executables = ["/usr/bin/nvidia-smi"] if smi else []
         self.host = FakeHost(files, environ={"PATH": "/usr/bin", **(environ or {})}, programs=programs, executables=executables)
-        self.evidence = Evidence(self.host, ask_libraries(self.host))
+        self.evidence = DriverProbe(self.host, ask_libraries(self.host))
         self.driver, self.sources, self._driver_problems = find_driver(self.evidence)
         self.gpus, self.gpu_source, self._gpu_problems = find_gpus(self.evidence, self.driver)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from cudnn_resolve.facts.ldconfig import CacheEntry
 from cudnn_resolve.facts.model import Problem
-from cudnn_resolve.probe.packages import find_apt, find_cache, relevant
+from cudnn_resolve.probe.system import find_apt, find_cache, relevant
 from tests.fake_host import FakeHost
 from tests.unit.facts.test_ldconfig import ARM, I686, X86, new_cache
 

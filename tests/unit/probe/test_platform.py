@@ -4,8 +4,8 @@ import pytest
 
 from cudnn_resolve.facts.model import Platform, Python
 from cudnn_resolve.host.port import CommandResult
-from cudnn_resolve.probe.platform import find_container, find_platform, find_root
 from cudnn_resolve.probe.python import Target
+from cudnn_resolve.probe.system import find_container, find_platform, find_root
 from tests.fake_host import FakeHost
 
 TARGET = Target(

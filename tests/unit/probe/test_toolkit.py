@@ -6,8 +6,7 @@ import pytest
 
 from cudnn_resolve.facts.model import Problem, Python, Toolkit
 from cudnn_resolve.host.port import CommandResult
-from cudnn_resolve.probe.environment import Distribution
-from cudnn_resolve.probe.python import Target
+from cudnn_resolve.probe.python import Distribution, Target
 from cudnn_resolve.probe.toolkit import Toolkits, find_compiler, find_toolkits
 from tests.fake_host import FakeHost
 

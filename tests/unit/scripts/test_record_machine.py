@@ -5,8 +5,8 @@ from typing import Any
 
 import record_machine
 
-from cudnn_resolve.facts.dpkg import parse_status
 from cudnn_resolve.facts.ldconfig import CacheEntry, parse_cache
+from cudnn_resolve.facts.system import parse_status
 
 STATUS = """Package: libcudnn8
 Status: install ok installed

@@ -1,18 +1,34 @@
-"""What the driver's own libraries say: NVML and libcuda, each asked in a child, checked before anybody believes it."""
+"""Everything that can be asked about the driver: its libraries, nvidia-smi and the kernel's files, each at most once."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
 
 from cudnn_resolve.facts.model import Gpu, Problem
-from cudnn_resolve.facts.procfs import library_version
-from cudnn_resolve.host.port import Host
+from cudnn_resolve.facts.nvidia import (
+    OLD_QUERY_FIELDS,
+    QUERY_FIELDS,
+    Banner,
+    SmiGpu,
+    is_nvidia_display,
+    library_version,
+    parse_banner,
+    parse_driver_version,
+    parse_gpu_information,
+    parse_module_version,
+    parse_query,
+    parse_tegra_release,
+)
+from cudnn_resolve.host.port import CommandResult, Host, is_dir, which
 from cudnn_resolve.probe.child import answer_of, payload_path
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
+
+# --- NVML and libcuda ---
 
 LIBRARY_SECONDS = 10.0
 """How long one library may take; initialising eight GPUs without persistence mode takes several seconds."""
@@ -188,3 +204,153 @@ def _gpu(library: str, index: int, told: Mapping[str, Any], problems: list[Probl
         memory_mib=memory // _MIB if memory else None,
         uuid=uuid,
     )
+
+
+# --- nvidia-smi ---
+
+SMI_SECONDS = 15.0
+
+SMI_PLACES = ("nvidia-smi", "/opt/bin/nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi", "/usr/local/nvidia/bin/nvidia-smi")
+"""Where it is: on PATH, in Colab, in WSL, in Kubernetes."""
+
+
+class Smi(Struct, frozen=True, kw_only=True):
+    """What nvidia-smi said."""
+
+    path: str | None
+    """None = it is not there."""
+    banner: Banner
+    gpus: tuple[Gpu, ...] | None = None
+    """None = it did not say."""
+    driver: str | None = None
+    failure: str = ""
+    """Why it said nothing, in its own last words."""
+
+
+def ask_smi(host: Host) -> Smi:
+    """The answer of nvidia-smi, queried for the GPUs and asked for its banner."""
+    path = next((found for place in SMI_PLACES if (found := which(host, place))), None)
+    if path is None:
+        return Smi(path=None, banner=parse_banner(""))
+    plain = host.run([path], timeout_seconds=SMI_SECONDS)
+    if not plain.ok:
+        return Smi(path=path, banner=parse_banner(plain.stdout), failure=_last_words(plain))
+    rows = _query(host, path, QUERY_FIELDS) or _query(host, path, OLD_QUERY_FIELDS)
+    gpus = None if rows is None else tuple(_smi_gpu(row) for row in rows)
+    driver = next((row.driver for row in rows or () if row.driver), None)
+    return Smi(path=path, banner=parse_banner(plain.stdout), gpus=gpus, driver=driver)
+
+
+def _query(host: Host, path: str, fields: tuple[str, ...]) -> tuple[SmiGpu, ...] | None:
+    argv = [path, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+    result = host.run(argv, timeout_seconds=SMI_SECONDS)
+    return parse_query(result.stdout, fields) if result.ok else None
+
+
+def _smi_gpu(row: SmiGpu) -> Gpu:
+    return Gpu(name=row.name, compute_capability=row.capability, memory_mib=row.memory_mib, uuid=row.uuid)
+
+
+def _last_words(result: CommandResult) -> str:
+    """The end of what it printed, which is where it says why it failed; it uses standard output for that."""
+    if result.returncode is None:
+        return result.why()
+    words = (result.stdout.strip() or result.stderr.strip()).splitlines()
+    return words[0][:200] if words else result.why()
+
+
+_OLDEST_BRANCH = 200
+"""Desktop and data centre drivers have had three digits since 2010; a smaller number is a release of Jetson Linux."""
+
+
+class DriverProbe:
+    """What NVML and libcuda said (`native`), and lazily what the kernel's files and nvidia-smi say."""
+
+    def __init__(self, host: Host, native: Native) -> None:
+        self.host = host
+        self.native = native
+
+    @cached_property
+    def smi(self) -> Smi:
+        """The answer of nvidia-smi; slow, so not to be asked without need."""
+        return ask_smi(self.host)
+
+    @property
+    def smi_was_asked(self) -> bool:
+        """True where somebody needed nvidia-smi's answer already."""
+        return "smi" in self.__dict__
+
+    @cached_property
+    def proc_version(self) -> DriverVersion | None:
+        """The kernel module's version in /proc; on a Jetson the release of Jetson Linux may stand there."""
+        return parse_driver_version(self.host.read_text("/proc/driver/nvidia/version") or "")
+
+    @cached_property
+    def sys_version(self) -> DriverVersion | None:
+        """The kernel module's version in /sys."""
+        return parse_module_version(self.host.read_text("/sys/module/nvidia/version") or "")
+
+    @cached_property
+    def kernel_module(self) -> DriverVersion | None:
+        """The version of the loaded kernel module, where it is one of a driver release."""
+        return next((one for one in (self.proc_version, self.sys_version) if one is not None and one.major >= _OLDEST_BRANCH), None)
+
+    @cached_property
+    def jetson(self) -> str | None:
+        """Release of Jetson Linux, `35.4.1`; None on any other machine."""
+        return parse_tegra_release(self.host.read_text("/etc/nv_tegra_release") or "")
+
+    @cached_property
+    def board(self) -> str | None:
+        """What the device tree calls the board, `NVIDIA Jetson AGX Orin`; None where there is no device tree."""
+        return (self.host.read_text("/proc/device-tree/model") or "").strip("\0\n ")[:100] or None
+
+    @cached_property
+    def in_wsl(self) -> bool:
+        """True where the GPU is reached through the Windows host, which has the kernel module."""
+        return self.host.stat("/dev/dxg") is not None
+
+    @cached_property
+    def kernel_signs(self) -> tuple[str, ...]:
+        """Paths that exist only where the kernel side of a driver is there."""
+        signs = ("/proc/driver/nvidia", "/sys/module/nvidia", "/sys/module/nvgpu", "/dev/nvidiactl", "/dev/nvidia0", "/dev/nvhost-gpu")
+        return tuple(path for path in signs if self.host.stat(path) is not None)
+
+    @cached_property
+    def cards(self) -> tuple[str, ...]:
+        """PCI addresses and device ids of NVIDIA's display and 3D controllers, `0000:00:04.0 (10de:1eb8)`."""
+        found = []
+        for address in self.host.list_dir("/sys/bus/pci/devices"):
+            base = f"/sys/bus/pci/devices/{address}"
+            vendor = self.host.read_text(f"{base}/vendor", 64) or ""
+            if vendor.strip() and is_nvidia_display(vendor, self.host.read_text(f"{base}/class", 64) or ""):
+                device = (self.host.read_text(f"{base}/device", 64) or "").strip().removeprefix("0x")
+                found.append(f"{address} (10de:{device})")
+        return tuple(found)
+
+    @cached_property
+    def proc_gpus(self) -> tuple[dict[str, str], ...]:
+        """What the kernel module says of each of its GPUs."""
+        root = "/proc/driver/nvidia/gpus"
+        texts = (self.host.read_text(f"{root}/{name}/information") for name in self.host.list_dir(root))
+        return tuple(parse_gpu_information(text) for text in texts if text)
+
+    @cached_property
+    def libraries(self) -> tuple[str, ...]:
+        """The driver libraries that are there, working or not; a toolkit's stub or compatibility library is none."""
+        found = []
+        for library in (self.native.nvml, self.native.libcuda):
+            there = library.path is not None or (library.failure and not library.failure.startswith("could not be asked"))
+            if there and not library.is_stub and not library.is_compat:
+                found.append(library.path or library.name)
+        return tuple(found)
+
+    def library_file(self) -> str | None:
+        """A driver library lying in one of its usual places, for when nobody could ask one."""
+        places = ("/usr/lib64", "/usr/lib64-nvidia", "/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/run/opengl-driver/lib")
+        multiarch = tuple(f"/usr/lib/{name}" for name in self.host.list_dir("/usr/lib") if name.endswith("-linux-gnu"))
+        for place in places + multiarch:
+            for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+                if is_dir(self.host, place) and self.host.stat(f"{place}/{name}") is not None:
+                    return f"{place}/{name}"
+        return None

@@ -1,0 +1,102 @@
+"""The operating system: its release, the container around it, its packages, the linker cache, and whether its user may become root."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from cudnn_resolve.facts.ldconfig import CacheEntry, parse_cache
+from cudnn_resolve.facts.model import Platform, Problem
+from cudnn_resolve.facts.nvidia import effective_user
+from cudnn_resolve.facts.system import SIGN_FILES, Signs, container_kind, debian_arch, parse_os_release, parse_status
+from cudnn_resolve.host.port import Host, which
+from cudnn_resolve.probe.python import Target
+
+OS_RELEASE_FILES = ("/etc/os-release", "/usr/lib/os-release")
+"""Tried in this order. Source: os-release(5)."""
+
+
+def find_platform(host: Host, target: Target) -> tuple[Platform, dict[str, str]]:
+    """The operating system as the target interpreter sees it, and how each part was learnt."""
+    sources = {"platform.arch": "the target interpreter (uname)"}
+    file, values = next(((file, parse_os_release(text)) for file in OS_RELEASE_FILES if (text := host.read_text(file))), ("", {}))
+    if file:
+        sources["platform.distribution"] = file
+    if target.glibc:
+        sources["platform.glibc"] = "the target interpreter (confstr)"
+    return (
+        Platform(
+            system=target.system,
+            arch=target.machine,
+            distribution=values.get("ID", "").lower() or None,
+            release=values.get("VERSION_ID") or None,
+            glibc=target.glibc,
+        ),
+        sources,
+    )
+
+
+def find_container(host: Host) -> tuple[str | None, str]:
+    """`docker`, `colab`, `kaggle`, `wsl` or None, and what says so."""
+    signs = Signs(
+        environ=host.environ,
+        files=frozenset(file for file in SIGN_FILES if host.stat(file) is not None),
+        cgroup=host.read_text("/proc/1/cgroup") or "",
+        kernel=host.read_text("/proc/version") or "",
+    )
+    return container_kind(signs)
+
+
+def find_root(host: Host) -> tuple[bool | None, str]:
+    """True where this user is root or becomes root with sudo and no password, and how that was learnt; None = unknown."""
+    user = effective_user(host.read_text("/proc/self/status") or "")
+    if user == 0:
+        return True, "effective user id 0"
+    sudo = which(host, "sudo")
+    if sudo is None:
+        return (None, "the user id is not known") if user is None else (False, f"user id {user}, no sudo")
+    asked = host.run([sudo, "-n", "true"], timeout_seconds=5.0)
+    return asked.ok, "sudo -n true" if asked.ok else f"sudo -n true {asked.why()}"
+
+
+_STATUS = "/var/lib/dpkg/status"
+_CACHE = "/etc/ld.so.cache"
+_LIMIT_BYTES = 64 << 20
+_MATTERS = re.compile(
+    r"lib(?:cu(?:blas|da|dnn|fft|inj|pti|rand|solver|sparse|tensor|file)|nv(?:JitLink|ToolsExt|blas|cuvid|idia|infer|jpeg|rtc|shmem|vm)"
+    r"|nccl|npp|tensorrt|z\.so)"
+)
+_HELD = re.compile(r"(?:lib)?(?:cuda|cudnn|cublas|nccl|nvinfer|nvidia|tensorrt)")
+
+
+def find_apt(host: Host, arch: str | None) -> tuple[Mapping[str, str], str, tuple[Problem, ...]]:
+    """Installed apt packages, how they were learnt, and a problem for each that matters and is held back.
+
+    Empty on a system that has no dpkg.
+    """
+    text = host.read_text(_STATUS, _LIMIT_BYTES)
+    if text is None:
+        return MappingProxyType({}), f"there is no {_STATUS}", ()
+    packages = parse_status(text, debian_arch(arch))
+    held = sorted(name for name in packages.held if _HELD.match(name))
+    problems = tuple(
+        Problem(what=name, why=f"is held at {packages.versions[name]} (apt-mark hold): apt does not change it") for name in held
+    )
+    return packages.versions, _STATUS, problems
+
+
+def find_cache(host: Host, arch: str | None) -> tuple[tuple[CacheEntry, ...], tuple[Problem, ...]]:
+    """The linker cache without entries of other architectures; a problem where there is one that cannot be read."""
+    raw = host.read_bytes(_CACHE, 0, _LIMIT_BYTES)
+    if raw is None:
+        return (), ()
+    entries = parse_cache(raw)
+    if entries is None:
+        return (), (Problem(what=_CACHE, why="is not a linker cache of a known form; run ldconfig"),)
+    return tuple(entry for entry in entries if arch is None or entry.arch in (arch, None)), ()
+
+
+def relevant(entries: tuple[CacheEntry, ...]) -> tuple[str, ...]:
+    """Paths of the cached libraries that matter here: CUDA, cuDNN, driver, and what cuDNN needs."""
+    return tuple(dict.fromkeys(entry.path for entry in entries if _MATTERS.match(entry.name)))
