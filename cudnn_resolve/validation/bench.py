@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import combinations
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cudnn_resolve.host.later import gather
 from cudnn_resolve.host.port import Host
+from cudnn_resolve.validation.answers import CardAnswer, Told
 from cudnn_resolve.validation.case import LEAST_CAPABILITY, Case, Type, bare_cases, default_cases, encoder_cases, every_case
-from cudnn_resolve.validation.child import Told, run_payload
+from cudnn_resolve.validation.child import run_payload
 from cudnn_resolve.validation.computing import unanswered
 from cudnn_resolve.validation.model import VisibleGpu
 from cudnn_resolve.validation.speed import FIRST, FURTHER, NARROW
@@ -42,6 +45,19 @@ TIMED = frozenset({"torch", "tensorflow", "jax", "cupy", "onnxruntime", "paddle"
 COMPILES = frozenset({"jax", "tensorflow"})
 """Frameworks that take longest: they compile for each case, or load for long."""
 ONLY_FORWARD = frozenset({"onnxruntime", "ctranslate2"})
+
+MOST = 4
+"""More would wait for the same disk."""
+PROCESS_MIB, PROGRAM_MIB = 4 << 10, 4 << 10
+"""What a child with a framework is given of the machine's memory, and of a card's, where several run at a time."""
+EXCLUSIVE = (1, 3)
+"""CU_COMPUTEMODE_EXCLUSIVE of old drivers, and CU_COMPUTEMODE_EXCLUSIVE_PROCESS."""
+GREEDY: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"XLA_PYTHON_CLIENT_PREALLOCATE": ("true", "1"), "TF_FORCE_GPU_ALLOW_GROWTH": ("false", "0")}
+)
+"""Variables of the user, which are left as they are, with which a program takes most of a card."""
+_THREADS = re.compile(r"^Cpus_allowed:\s*([0-9a-f,]{1,4000})$", re.MULTILINE)
+_FREE = re.compile(r"^MemAvailable:\s*([0-9]{1,15}) kB$", re.MULTILINE)
 
 Progress = Callable[[str], None]
 Run = tuple[tuple[Case, ...], Told]
@@ -139,8 +155,6 @@ def cases_for(module: str, *, everything: bool = False) -> tuple[Case, ...]:
     cases = default_cases()
     if module not in CHANNELS_FIRST:
         return cases
-    from msgspec.structs import replace
-
     turned = tuple(replace(case, layout="nchw") for case in cases)
     extra = [case for case in cases if case.layout == "nhwc" and case.name in ("conv2d", "conv2d-wide")] if module == "onnxruntime" else []
     return (*turned, *extra)
@@ -178,3 +192,25 @@ def _has(gpu: VisibleGpu | None, type_: str) -> bool:
 def _variables(subject: Subject) -> dict[str, str]:
     older = subject.module == "onnxruntime" and SWITCH_OF_ONNXRUNTIME.match(subject.installed.version) is not None
     return {"NVIDIA_TF32_OVERRIDE": "0"} if older or subject.module in WITHOUT_SWITCH else {}
+
+
+def processes_at_once(host: Host) -> int:
+    """How many children that import frameworks this machine has processors and memory for; two where it does not say."""
+    threads, memory = (host.read_text(path) or "" for path in ("/proc/self/status", "/proc/meminfo"))
+    allowed, free = _THREADS.search(threads), _FREE.search(memory)
+    if allowed is None or free is None:
+        return 2
+    processors = int(allowed[1].replace(",", "") or "1", 16).bit_count()
+    # To import is work for one processor, and some of it waits for the disk.
+    return max(1, min(max(2, processors // 2), (int(free[1]) >> 10) // PROCESS_MIB, MOST))
+
+
+def programs_on(looked: Told, environ: Mapping[str, str]) -> int:
+    """How many programs may be on a card at a time, by what it told of itself; one where it told nothing of its memory.
+
+    One, too, on a card that administrators keep for one process at a time, and where the user has JAX or TensorFlow take all memory.
+    """
+    card = looked.last("card", CardAnswer) or CardAnswer()
+    if card.mode in EXCLUSIVE or any(environ.get(name, "").lower() in words for name, words in GREEDY.items()):
+        return 1
+    return max(1, card.free_mib // PROGRAM_MIB) if card.free_mib and 0 < card.free_mib < 1 << 24 else 1

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from msgspec import Struct
-
 from cudnn_resolve.host.port import CommandResult, Host
+from cudnn_resolve.validation.answers import Told, one_line
 from cudnn_resolve.validation.payload import MARK
 
 _ROOM = "cudnn_resolve.validation"
@@ -31,38 +30,9 @@ sys.modules["{_ROOM}.payload"].main(question)
 MEMORY_MIB = 16 << 10
 """What one child may hold of the machine's memory; a framework with its libraries holds 1 to 4 GiB."""
 _MOST_LINES = 12
-_MOST_LETTERS = 400
 _MOST_TOLD = 50_000
 _NOISE = ("Unable to register cu", "TF-TRT Warning", "oneDNN custom operations", "rebuild TensorFlow with the appropriate compiler flags")
 """What TensorFlow always says."""
-
-
-class Told(Struct, frozen=True, kw_only=True):
-    """What became of one child."""
-
-    events: tuple[tuple[str, Any], ...] = ()
-    """Key and value, in order."""
-    failure: str = ""
-    """How it ended where it did not end well: `crashed (SIGSEGV)`; empty where it told everything."""
-    output: tuple[str, ...] = ()
-    """The last lines of what it and its libraries printed."""
-
-    def every(self, key: str) -> Iterator[Any]:
-        """The values told under a key, in order."""
-        return (value for name, value in self.events if name == key)
-
-    def last(self, key: str) -> Any:
-        """The last value told under a key; None where there is none."""
-        found = None
-        for value in self.every(key):
-            found = value
-        return found
-
-    @property
-    def step(self) -> str:
-        """What it was about to do when it ended; "" where it said nothing."""
-        found = self.last("step")
-        return found[:200] if isinstance(found, str) else ""
 
 
 def run_payload(
@@ -131,12 +101,6 @@ def _failure(result: CommandResult, events: tuple[tuple[str, Any], ...], seconds
 
 def last_lines(text: str) -> tuple[str, ...]:
     """The last lines that say something, each cut and without anything that a terminal would act on."""
-    lines = [one_line(line, _MOST_LETTERS) for line in text[-200_000:].splitlines() if line.strip()]
+    lines = [one_line(line) for line in text[-200_000:].splitlines() if line.strip()]
     told = [line for line in lines if not any(noise in line for noise in _NOISE)]
     return tuple(told[-_MOST_LINES:])
-
-
-def one_line(text: str, most: int = _MOST_LETTERS) -> str:
-    """A text in one line of at most so many letters, without control characters."""
-    flat = " ".join(text.split())
-    return "".join(letter if letter.isprintable() else "?" for letter in flat)[:most]

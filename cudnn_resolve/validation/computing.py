@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
+from cudnn_resolve.validation.answers import CaseAnswer, Told, cases_in, one_line
 from cudnn_resolve.validation.case import NARROW, WIDE, Case
-from cudnn_resolve.validation.child import Told, one_line
 from cudnn_resolve.validation.model import Check, Status
 from cudnn_resolve.validation.reference import expected
 from cudnn_resolve.validation.tolerance import compare
@@ -29,15 +28,6 @@ _PLAIN = "conv2d"
 _NAMES = {"y": "result", "dx": "gradient of the input", "dw": "gradient of the weights"}
 
 
-def answers_of(told: Told) -> dict[str, dict[str, Any]]:
-    """What was told of each case, by its id."""
-    found = {}
-    for answer in told.every("case"):
-        if isinstance(answer, dict) and isinstance(answer.get("id"), str):
-            found[answer["id"]] = answer
-    return found
-
-
 def unanswered(cases: Sequence[Case], told: Told) -> tuple[Case, ...]:
     """The cases after the one in which a child ended; empty where it came to its end, or where no case was begun."""
     if not told.failure:
@@ -48,9 +38,8 @@ def unanswered(cases: Sequence[Case], told: Told) -> tuple[Case, ...]:
 
 def judge_case(prefix: str, framework: str | None, case: Case, told: Told, gpu: int | None) -> Check:
     """One case: right, wrong, not possible with this framework, or the end of the child."""
-    answer = answers_of(told).get(case.id)
+    answer = cases_in(told).get(case.id)
     status, observed, detail = _judged(case, answer, told)
-    seconds = answer.get("seconds") if answer else None
     return Check(
         id=f"{prefix}{case.id}",
         framework=framework,
@@ -58,33 +47,33 @@ def judge_case(prefix: str, framework: str | None, case: Case, told: Told, gpu: 
         expected="every element within the tolerance of docs/tolerances.md",
         observed=observed,
         detail=detail,
-        seconds=float(seconds) if isinstance(seconds, (int, float)) else None,
+        seconds=answer.seconds if answer else None,
         gpu=gpu,
         group=prefix.rstrip("/"),
-        output=told.output if status == "failed" and (answer is None or "error" in answer) else (),
+        output=told.output if status == "failed" and (answer is None or answer.error is not None) else (),
     )
 
 
-def _judged(case: Case, answer: dict[str, Any] | None, told: Told) -> tuple[Status, str, str]:
+def _judged(case: Case, answer: CaseAnswer | None, told: Told) -> tuple[Status, str, str]:
     if answer is None and told.step == case.id:
         return "failed", told.failure or "ended without an answer", "the process ended while it computed this"
     if answer is None:
         return "failed", NOT_REACHED, _ending(told) if told.failure else "the process ended without an answer"
-    if "unsupported" in answer:
-        return "skipped", one_line(str(answer["unsupported"])), ""
-    if "error" in answer:
-        return "failed", one_line(str(answer["error"]), 1000), ""
+    if answer.unsupported is not None:
+        return "skipped", one_line(answer.unsupported), ""
+    if answer.error is not None:
+        return "failed", one_line(answer.error, 1000), ""
     return _compared(case, answer)
 
 
-def _compared(case: Case, answer: dict[str, Any]) -> tuple[Status, str, str]:
+def _compared(case: Case, answer: CaseAnswer) -> tuple[Status, str, str]:
     """Every tensor that must come out, the worst first."""
     results = []
     for name, wanted in expected(case).items():
-        values = answer.get(name)
-        if values is None and name != "y" and answer.get("forward_only"):
+        values = getattr(answer, name)
+        if values is None and name != "y" and answer.forward_only:
             continue
-        found = compare(case.type, wanted, values if isinstance(values, list) else ())
+        found = compare(case.type, wanted, values or ())
         results.append((found.worst, _NAMES[name], found))
     worst, name, found = max(results, key=lambda one: one[0])
     if not found.is_right:
@@ -93,12 +82,11 @@ def _compared(case: Case, answer: dict[str, Any]) -> tuple[Status, str, str]:
     return "passed", f"error at most {worst:.0%} of the tolerance ({name})", ""
 
 
-def _suspicion(case: Case, answer: dict[str, Any]) -> str:
+def _suspicion(case: Case, answer: CaseAnswer) -> str:
     """What a wrong result looks like; "" where it looks like nothing that is known."""
     if case.type != "float32":
         return ""
-    values = [(wanted, answer.get(name)) for name, wanted in expected(case).items()]
-    if all(isinstance(given, list) and compare("tf32", wanted, given).is_right for wanted, given in values):
+    if all(compare("tf32", wanted, getattr(answer, name) or ()).is_right for name, wanted in expected(case).items()):
         return "right within the tolerance of TF32: was TF32 used though it was forbidden (NVIDIA_TF32_OVERRIDE)?"
     return ""
 
@@ -138,7 +126,7 @@ def _judged_cases(prefix: str, framework: str | None, runs: Sequence[tuple[Seque
     for number, (cases, told) in enumerate(runs, 1):
         rest = unanswered(cases, told)
         here = cases[: len(cases) - len(rest)]
-        answers = answers_of(told)
+        answers = cases_in(told)
         failed = Check(id=f"{prefix}start", framework=framework, status="failed", gpu=gpu, output=told.output)
         if number == 1 and told.failure and not answers and told.step not in {case.id for case in cases}:
             yield replace(failed, expected="the framework computes", observed=_ending(told))

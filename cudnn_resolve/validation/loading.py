@@ -10,12 +10,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Unknown
-from cudnn_resolve.validation.child import Told, one_line
+from cudnn_resolve.validation.answers import CompilerAnswer, CudnnAnswer, Told, one_line
 from cudnn_resolve.validation.model import Check, Status
+from cudnn_resolve.validation.payload_load import COMPILES, DRIVER
 from cudnn_resolve.validation.subject import Subject
 from cudnn_resolve.version import CudnnVersion
 
-_DRIVER = re.compile(r"(lib(?:cuda|cudadebugger|nvcuvid|nvoptix|nvidia-[a-z0-9-]+|(?:GLX|EGL|vdpau)_nvidia)\.so[.\d]*): cannot open")
+_DRIVER = re.compile(rf"({DRIVER.pattern}[.\d]*): cannot open")
 """What the loader says of a library that only a driver brings."""
 _MISSING = re.compile(r"\blib(\w+)\.so(?:\.(\d+))?[.\d]*: cannot open shared object file")
 _CUDA_WHEELS = {"cublas": "cublas", "cublasLt": "cublas", "cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc", "nvJitLink": "nvjitlink"}
@@ -82,32 +83,25 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 def seen_in(told: Told) -> Seen:
     """What was told, as values."""
-    libraries = _mapping(told.last("libraries")) or _mapped(told)
-    answers = {str(answer["path"]): answer for answer in told.every("cudnn") if isinstance(answer, dict) and "path" in answer}
+    # A child that ended before it could ask the libraries for their versions has told their paths.
+    libraries = told.last("libraries", dict[str, str | None]) or dict.fromkeys(told.last("mapped", list[str]) or ())
     return Seen(
-        cudnns=tuple(_cudnn(path, answer) for path, answer in answers.items()),
-        libraries={path: version if isinstance(version, str) else None for path, version in libraries.items() if path.startswith("/")},
-        imported={row[0]: (one_line(str(row[1]), 60), _number(row[2])) for row in _rows(told, "imported", 3)},
-        built={row[0]: _mapping(row[1]) for row in _rows(told, "built", 2)},
-        opened={row[0]: one_line(str(row[1])) for row in _rows(told, "opened", 2)},
-        unopened={row[0]: one_line(str(row[1])) for row in _rows(told, "unopened", 2)},
+        cudnns=tuple(map(_cudnn, {one.path: one for one in told.every("cudnn", CudnnAnswer)}.values())),
+        libraries={path: version for path, version in libraries.items() if path.startswith("/")},
+        imported={name: (one_line(version, 60), seconds) for name, version, seconds in told.every("imported", tuple[str, str, float])},
+        built=dict(told.every("built", tuple[str, dict[str, Any]])),
+        opened={name: one_line(how) for name, how in told.every("opened", tuple[str, str])},
+        unopened={name: one_line(why) for name, why in told.every("unopened", tuple[str, str])},
     )
 
 
-def _cudnn(path: str, answer: Mapping[str, Any]) -> Cudnn:
-    statuses = {**_mapping(answer.get("checks")), **_mapping(answer.get("descriptors"))}
+def _cudnn(answer: CudnnAnswer) -> Cudnn:
     return Cudnn(
-        path=path,
-        version=_version(answer.get("version")),
-        checks={part: status for part, status in statuses.items() if isinstance(status, int)},
-        engines={name: one_line(str(why)) for name, why in _mapping(answer.get("engines")).items()},
+        path=answer.path,
+        version=_version(answer.version),
+        checks={**answer.checks, **answer.descriptors},
+        engines={name: one_line(why) for name, why in answer.engines.items()},
     )
-
-
-def _mapped(told: Told) -> dict[str, Any]:
-    """The libraries of a child that ended before it could ask them for their versions."""
-    paths = told.last("mapped")
-    return dict.fromkeys(str(path) for path in paths) if isinstance(paths, list) else {}
 
 
 def _version(text: object) -> CudnnVersion | None:
@@ -115,20 +109,6 @@ def _version(text: object) -> CudnnVersion | None:
         return CudnnVersion(text) if isinstance(text, str) else None
     except ValueError:
         return None
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    return {str(key): one for key, one in value.items()} if isinstance(value, dict) else {}
-
-
-def _rows(told: Told, key: str, length: int) -> Iterator[list[Any]]:
-    for row in told.every(key):
-        if isinstance(row, list) and len(row) == length and isinstance(row[0], str):
-            yield row
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e6 else 0.0
 
 
 def missing_driver(text: str, facts: Facts) -> str:
@@ -201,7 +181,7 @@ def judge_order(pair: tuple[Subject, Subject], told: Told, facts: Facts) -> Chec
     wanted = "one cuDNN that serves both"
     missing = [one for one in pair if one.module not in seen.imported]
     if missing:
-        why = f"{told.step}: {told.failure}" if told.step else told.failure or "ended without a word"
+        why = told.ending or "ended without a word"
         failed = Check(
             id=id_, status="failed", expected=wanted, observed=why, detail=f"{missing[0].name} is not served", output=told.output
         )
@@ -224,7 +204,7 @@ def judge_library(id_: str, told: Told, facts: Facts) -> tuple[Check, ...]:
     seen = seen_in(told)
     version = seen.cudnns[0].version if seen.cudnns else None
     if version is None:
-        why = f"{told.step}: {told.failure}" if told.step else told.failure or "it does not say its version"
+        why = told.ending or "it does not say its version"
         alone = _is_outer([path.rpartition("/")[2] for path in seen.libraries if path.rpartition("/")[2].startswith("libcudnn")])
         detail = _PARTS_ELSEWHERE if alone else ""
         failed = Check(id=f"{id_}/load", status="failed", expected="it opens", observed=why, detail=detail, output=told.output)
@@ -248,45 +228,41 @@ def judge_cudnn(prefix: str, subjects: Sequence[Subject], told: Told, facts: Fac
     return *checks, *parts, *_judge_compiler(f"{prefix}nvrtc", subjects, told, facts)
 
 
-_COMPILES = "libnvrtc compiles a program"
-"""The last step of a child, behind everything that is told of what loads."""
-
-
 def _loaded(told: Told) -> Told:
     """What was told up to the last step, which is judged by itself."""
-    return replace(told, failure="") if told.step == _COMPILES else told
+    return replace(told, failure="") if told.step == COMPILES else told
 
 
 def _judge_compiler(id_: str, subjects: Sequence[Subject], told: Told, facts: Facts) -> Iterator[Check]:
     """Whether the engines that compile at run time have a compiler; most convolutions do without them, and nothing else tells of it."""
-    answer = told.last("compiler")
-    told_of: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
-    ended = bool(told.failure) and told.step == _COMPILES
-    if (not told_of and not ended) or len(subjects) > 1:
+    answer = told.last("compiler", CompilerAnswer)
+    ended = bool(told.failure) and told.step == COMPILES
+    if (answer is None and not ended) or len(subjects) > 1:
         return
-    name, how, path, why = (one_line(str(told_of.get(key) or ""), 300) for key in ("name", "how", "path", "why"))
-    status = one_line(str(told_of.get("status")), 20)
+    answer = answer or CompilerAnswer()
+    name, path = one_line(answer.name, 300), one_line(answer.path, 300)
     blank = Check(
         id=id_,
         framework=subjects[0].name if subjects else None,
         status="passed",
         expected="libnvrtc compiles for cuDNN's engines",
-        observed=f"{path or name} compiles" + (": it is in another wheel, from where the framework must load it" if how == "wheel" else ""),
+        observed=f"{path or name} compiles{_IN_ANOTHER_WHEEL if answer.how == 'wheel' else ''}",
     )
     warned = replace(blank, status="warning", detail=_WITHOUT_COMPILER)
     if ended:
-        yield replace(warned, observed=f"{told.step}: {told.failure}", output=told.output)
-    elif not how and (what := missing_driver(why, facts)):
+        yield replace(warned, observed=told.ending, output=told.output)
+    elif not answer.how and (what := missing_driver(answer.why, facts)):
         yield _skipped(blank, what)
-    elif not how:
-        yield replace(warned, observed=f"{name} cannot be opened: {why}")
-    elif told_of.get("status") != 0:
+    elif not answer.how:
+        yield replace(warned, observed=f"{name} cannot be opened: {one_line(answer.why, 300)}")
+    elif answer.status != 0:
         detail = f"at status 7 its libnvrtc-builtins is missing or of another release; {_WITHOUT_COMPILER}"
-        yield replace(warned, observed=f"{path or name} compiles nothing (status {status})", detail=detail)
+        yield replace(warned, observed=f"{path or name} compiles nothing (status {answer.status})", detail=detail)
     else:
         yield blank
 
 
+_IN_ANOTHER_WHEEL = ": it is in another wheel, from where the framework must load it"
 _WITHOUT_COMPILER = "engines of cuDNN that compile at run time (fused and attention operations) will fail, all others work"
 
 
@@ -310,7 +286,7 @@ def _judge_version(id_: str, subject: Subject, seen: Seen, told: Told) -> Check:
     if found is None:
         if told.failure:
             alone = _is_outer([name for there in seen.cudnn_directories.values() for names in there.values() for name in names])
-            return check("failed", f"{told.step}: {told.failure}", _PARTS_ELSEWHERE if alone else "cuDNN does not come up")
+            return check("failed", told.ending, _PARTS_ELSEWHERE if alone else "cuDNN does not come up")
         return check(
             "skipped", "not loaded", "it opens cuDNN only once it uses a GPU" if subject.installed.would_load else "it uses no cuDNN"
         )
@@ -340,7 +316,7 @@ def _judge_parts(prefix: str, subjects: Sequence[Subject], told: Told, facts: Fa
             )
         faults += [f"{name} cannot be opened: {why}" for name, why in one.engines.items() if why]
     if told.failure:
-        faults.append(f"{told.step}: {told.failure}" if told.step else told.failure)
+        faults.append(told.ending)
     without = [fault for fault in faults if missing_driver(fault, facts)]
     faults = [fault for fault in faults if fault not in without]
     homes = {directory: names for there in seen.cudnn_directories.values() for directory, names in there.items()}

@@ -28,6 +28,8 @@ PATIENCE = 60.0
 """Seconds after which the turn of a neighbour is not waited for any more: it may hang."""
 MOST_LOADING = 16
 """The most children of one card that are looked for while they load; fewer are ever started."""
+TIMING = "time a convolution in "
+"""Begins the step in which a type is timed."""
 WATCHING = "watch "
 """Begins the step in which a profiler watches a case."""
 NOT_MADE = ("No OpKernel was registered", "not implemented for '", "is not registered", "Could not find an implementation for")
@@ -265,7 +267,7 @@ def take_times(question: "dict[str, Any]", tell: "Any", measure: "Callable[[dict
 def measure_all(question: "dict[str, Any]", tell: "Any", measure: "Callable[[dict[str, Any]], dict[str, Any]]") -> None:
     """Tell how long every work takes."""
     for work in question["speed"]:
-        tell("step", "time a convolution in {}".format(work["type"]))
+        tell("step", TIMING + work["type"])
         tell("speed", dict(answered(lambda work=work: measure(work), 1000), type=work["type"]))  # type: ignore[misc]
 
 

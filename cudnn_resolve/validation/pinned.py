@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import Driver, Facts, Unknown
-from cudnn_resolve.validation.child import Told
+from cudnn_resolve.validation.answers import Told
 from cudnn_resolve.validation.loading import seen_in
 from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
 from cudnn_resolve.validation.subject import Subject

@@ -13,10 +13,9 @@ from cudnn_resolve.facts.model import Driver, Facts, InstalledFramework, Unknown
 from cudnn_resolve.host.later import Gate, Later, gather
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.matrix.row import Architecture, Peak
-from cudnn_resolve.validation.bench import COMPILES, PAYLOADS, Bench, Progress, Run
-from cudnn_resolve.validation.child import Told
+from cudnn_resolve.validation.answers import Told
+from cudnn_resolve.validation.bench import COMPILES, PAYLOADS, Bench, Progress, Run, processes_at_once, programs_on
 from cudnn_resolve.validation.computing import WRONG, judge_cases
-from cudnn_resolve.validation.crowd import processes_at_once, programs_on
 from cudnn_resolve.validation.loading import judge_library, judge_loading, judge_order, seen_in
 from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
 from cudnn_resolve.validation.pinned import Pinned, judge_against

@@ -10,9 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.matrix.row import Architecture, Peak
+from cudnn_resolve.validation.answers import CardAnswer, SpeedAnswer, Told, one_line
 from cudnn_resolve.validation.case import Case, Type
-from cudnn_resolve.validation.child import Told, one_line
 from cudnn_resolve.validation.model import Check
+from cudnn_resolve.validation.payload import TIMING
+from cudnn_resolve.validation.payload_card import NVML
 
 WORK = Case(name="speed", batch=32, channels=64, filters=64, size=(56, 56), kernel=(3, 3), stride=(1, 1), padding=(1, 1), dilation=(1, 1))
 """A layer of a ResNet, 7.4 GFLOP: more than any launch costs, less than a tenth of a second on the slowest card."""
@@ -20,8 +22,6 @@ WIDE_WORK = replace(WORK, channels=256, filters=256)
 """The same, 118 GFLOP: what tensor cores need to be told from what surrounds them."""
 FIRST, NARROW, FURTHER = ("float32",), ("float16",), ("tf32", "bfloat16")
 """What is timed first, what else on every card, and what else where everything is asked for."""
-STEP = "time a convolution in "
-"""Begins the step in which a payload times a type."""
 CPU_BATCH = 2
 """So many of its images are enough to know the CPU's speed."""
 ROUND_SECONDS = 0.4
@@ -68,9 +68,8 @@ def pace_of(told: Told, architecture: Architecture | None, peak: Peak | None, *,
 
     A slice of a divided card (MIG) has the name of the whole one and a part of its multiprocessors: it is held against that part.
     """
-    answer = told.last("card")
-    facts: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
-    count, clock = _positive(facts.get("multiprocessors")), _positive(facts.get("clock_khz"))
+    card = told.last("card", CardAnswer) or CardAnswer()
+    count, clock = _positive(card.multiprocessors), _positive(card.clock_khz)
     lanes = architecture.fp32_lanes if architecture else None
     peaks = {}
     if lanes and count and clock:
@@ -83,24 +82,23 @@ def pace_of(told: Told, architecture: Architecture | None, peak: Peak | None, *,
         part = share if share is not None and (is_slice or share < LEAST_OF_A_WHOLE) else 1.0
         rates = {"float32": peak.fp32, "tf32": peak.tf32, "float16": peak.fp16, "bfloat16": peak.bf16}
         peaks.update((type_, rate * 1e12 * part) for type_, rate in rates.items() if rate)
-    return Pace(peaks=MappingProxyType(peaks), causes=tuple(_causes(facts)))
+    return Pace(peaks=MappingProxyType(peaks), causes=tuple(_causes(card)))
 
 
-def _positive(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e9 else None
+def _positive(value: float | None) -> float | None:
+    return float(value) if value is not None and 0 < value < 1e9 else None
 
 
-def _causes(facts: Mapping[str, Any]) -> list[str]:
+def _causes(card: CardAnswer) -> list[str]:
     found = []
-    others = _positive(facts.get("others"))
+    others = _positive(card.others)
     if others:
         found.append(f"{others:.0f} other process{'es' if others > 1 else ''} on the card")
-    clock, most = _positive(facts.get("clock_mhz")), _positive(facts.get("most_mhz"))
+    clock, most = _positive(card.clock_mhz), _positive(card.most_mhz)
     if clock and most and clock < most / 2:
         found.append(f"the card runs at {clock:.0f} of {most:.0f} MHz")
-    throttled = facts.get("throttled")
-    if isinstance(throttled, list) and throttled:
-        found.append(f"clocks held down by {one_line(', '.join(map(str, throttled)), 100)}")
+    if card.throttled:
+        found.append(f"clocks held down by {one_line(', '.join(card.throttled), 100)}")
     return found
 
 
@@ -109,27 +107,26 @@ def judge_speed(id_: str, framework: str, told: Told, pace: Pace, gpu: int | Non
 
     A type other than the first that the framework does not have is left out; every other one without a time failed.
     """
-    answers = {str(one.get("type")): one for one in told.every("speed") if isinstance(one, dict)}
-    said = told.last("beside")
-    beside = one_line(said, 200) if isinstance(said, str) else ""
+    answers = {one.type: one for one in told.every("speed", SpeedAnswer)}
+    beside = one_line(told.last("beside", str) or "", 200)
     blank = Check(id=id_, framework=framework, status="passed", gpu=gpu)
-    if not answers and not told.step.startswith(STEP):
+    if not answers and not told.step.startswith(TIMING):
         # The framework did not come so far: that is one failure.
-        return (_untimed(blank, FIRST[0], {}, told),)
+        return (_untimed(blank, FIRST[0], None, told),)
     found = []
     for type_ in types:
-        answer = answers.get(type_, {})
+        answer = answers.get(type_)
         here = blank if type_ in FIRST else replace(blank, id=f"{id_}/{type_}")
-        if _positive(answer.get("seconds")):
+        if answer is not None and _positive(answer.seconds):
             found.append(_timed(here, type_, answer, pace, beside))
-        elif type_ in FIRST or "unsupported" not in answer:
+        elif type_ in FIRST or answer is None or answer.unsupported is None:
             found.append(_untimed(here, type_, answer, told))
     return tuple(found)
 
 
-def _timed(blank: Check, type_: str, facts: Mapping[str, Any], pace: Pace, beside: str = "") -> Check:
+def _timed(blank: Check, type_: str, answer: SpeedAnswer, pace: Pace, beside: str = "") -> Check:
     """The time of one type, judged; where others worked beside it, what is too slow says nothing, and neither does the CPU's time."""
-    seconds, cpu = _positive(facts.get("seconds")) or 1.0, _positive(facts.get("cpu_seconds"))
+    seconds, cpu = _positive(answer.seconds) or 1.0, _positive(answer.cpu_seconds)
     work, peak = work_of(type_), pace.peaks.get(type_)
     rate = work.operations / seconds
     words = [f"{_rate(rate)} in {_WORDS.get(type_, type_)}"]
@@ -161,19 +158,19 @@ _ALONE = "there is nothing to hold it against: neither the peak of this card nor
 _WORDS = {"float32": "single precision", "tf32": "TF32"}
 
 
-def _untimed(blank: Check, type_: str, facts: Mapping[str, Any], told: Told) -> Check:
+def _untimed(blank: Check, type_: str, answer: SpeedAnswer | None, told: Told) -> Check:
     """Why there is no time."""
-    if "unsupported" in facts:
-        return replace(blank, status="skipped", observed=one_line(str(facts["unsupported"])))
-    step = STEP + type_
-    if "error" in facts:
-        why = f"{step}: {one_line(str(facts['error']))}"
-    elif facts or not told.failure:
+    if answer is not None and answer.unsupported is not None:
+        return replace(blank, status="skipped", observed=one_line(answer.unsupported))
+    step = TIMING + type_
+    if answer is not None and answer.error is not None:
+        why = f"{step}: {one_line(answer.error)}"
+    elif answer is not None or not told.failure:
         why = "no time was told"
-    elif told.step.startswith(STEP) and told.step != step:
+    elif told.step.startswith(TIMING) and told.step != step:
         why = f"not reached: {told.step}: {told.failure}"
     else:
-        why = f"{told.step}: {told.failure}" if told.step else told.failure
+        why = told.ending
     return replace(blank, status="failed", expected="the work can be timed", observed=why, output=told.output)
 
 
@@ -187,26 +184,22 @@ _NO_MEMORY = "no memory of the card is left for one more program: another one ho
 
 def judge_card(id_: str, told: Told, gpu: int) -> Check:
     """Whether the card can be used by a program at all, and whether there is room on it."""
-    answer = told.last("card")
-    facts: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
-    # What NVML would have told of its load one can do without.
-    works = facts.get("memory") is True and told.step == ASKED_LAST
-    if (told.failure and not works) or not facts:
-        where = f"{told.step}: " if told.step else ""
+    card = told.last("card", CardAnswer)
+    if card is None or (told.failure and not (card.memory and told.step == NVML)):  # what NVML knows of its load is not needed
         return Check(
             id=id_,
             status="failed",
             expected="the driver gives a context and memory",
-            observed=f"{where}{told.failure or 'nothing was told'}",
+            observed=told.ending or "nothing was told",
             detail=_NO_MEMORY if "OUT_OF_MEMORY" in told.failure else "neither cuDNN nor a framework was asked yet: driver or card",
             gpu=gpu,
             output=told.output,
         )
-    if facts.get("memory") is not True:
+    if not card.memory:
         return Check(id=id_, status="failed", expected="memory holds what is written", observed="it holds something else", gpu=gpu)
-    free, total = _positive(facts.get("free_mib")), _positive(facts.get("total_mib"))
+    free, total = _positive(card.free_mib), _positive(card.total_mib)
     if total and (free or 0) < LEAST_FREE_MIB:
-        others = _positive(facts.get("others"))
+        others = _positive(card.others)
         who = f"; {others:.0f} other processes are on the card" if others else ""
         return Check(
             id=id_,
@@ -217,13 +210,11 @@ def judge_card(id_: str, told: Told, gpu: int) -> Check:
             gpu=gpu,
         )
     if told.failure:
-        observed = f"it does; {told.step}: {told.failure}"
+        observed = f"it does; {told.ending}"
         return Check(id=id_, status="warning", expected="NVML tells of the card", observed=observed, gpu=gpu, output=told.output)
     room = f", {free:.0f} of {total:.0f} MiB free" if free and total else ""
     return Check(id=id_, status="passed", expected="the driver gives a context and memory", observed=f"it does{room}", gpu=gpu)
 
 
-ASKED_LAST = "ask NVML"
-"""The step of the payload in which the card has shown that it works."""
 LEAST_FREE_MIB = 1024
 """A framework's context takes 300 to 600 MiB, cuDNN's workspace some more."""

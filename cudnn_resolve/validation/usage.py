@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
+from cudnn_resolve.validation.answers import Told, WitnessAnswer, cases_in, one_line
 from cudnn_resolve.validation.case import Case
-from cudnn_resolve.validation.child import Told, one_line
-from cudnn_resolve.validation.computing import answers_of
 from cudnn_resolve.validation.model import Check, Status
+from cudnn_resolve.validation.payload import WATCHING
 
-WATCHING = "watch "
-"""Begins the step in which a payload's witness watches a case."""
 Verdict = Literal["cudnn", "partly", "other", "unknown"]
 MUST_USE = frozenset({"conv2d", "conv2d-strided", "conv2d-dilated", "conv2d-wide", "conv3d", "conv1d-encoder"})
 """Classes for which every framework has nothing better than cuDNN. For depthwise and grouped ones some have kernels of their own."""
@@ -57,24 +54,20 @@ class Evidence(Struct, frozen=True, kw_only=True):
     """So many names were left out."""
 
 
-def read_names(how: str, names: Sequence[str], why: str = "") -> Evidence:
+def read_names(how: str, names: Sequence[str], why: str = "", cut: int = 0) -> Evidence:
     """What the names of kernels, operations and calls say."""
     cudnn = tuple(name for name in names if _CUDNN.search(name))
     rest = [name for name in names if name not in cudnn]
     other = tuple(name for name in rest if _OTHER.search(name) or (not cudnn and _HELPERS.search(name)))
-    return Evidence(how=how, cudnn=cudnn, other=other, why=why)
+    return Evidence(how=how, cudnn=cudnn, other=other, why=why, cut=cut)
 
 
 def evidence_of(told: Told) -> dict[str, Evidence]:
     """What witnesses told, by the id of the case."""
     found = {}
-    for row in told.every("witness"):
-        if isinstance(row, list) and len(row) == 2 and isinstance(row[0], str) and isinstance(row[1], dict):
-            names = row[1].get("names")
-            words = [one_line(name, 160) for name in names[:100] if isinstance(name, str)] if isinstance(names, list) else []
-            evidence = read_names(one_line(str(row[1].get("how", "")), 60), words, one_line(str(row[1].get("why", "")), 300))
-            cut = row[1].get("cut")
-            found[row[0]] = replace(evidence, cut=cut) if isinstance(cut, int) and cut > 0 else evidence
+    for id_, seen in told.every("witness", tuple[str, WitnessAnswer]):
+        names = [one_line(name, 160) for name in seen.names[:100] if isinstance(name, str)]
+        found[id_] = read_names(one_line(seen.how, 60), names, one_line(seen.why, 300), max(seen.cut, 0))
     if told.failure and told.step.startswith(WATCHING):
         found.setdefault(told.step[len(WATCHING) :], Evidence(how="", why=f"the process ended while it was watched: {told.failure}"))
     return found
@@ -121,16 +114,15 @@ def seen_cases(runs: Sequence[tuple[Sequence[Case], Told]]) -> list[Seen]:
                 alike[case.name, case.type] = kept if kept and (kept.cudnn or kept.other) else evidence
     found = []
     for cases, told in runs:
-        answers = answers_of(told)
+        answers = cases_in(told)
         for case in cases:
-            answer = answers.get(case.id, {})
-            if "y" not in answer or case.kind == "matmul" or "own" in answer:
+            answer = answers.get(case.id)
+            if answer is None or answer.y is None or case.kind == "matmul" or answer.own is not None:
                 continue
-            calls = answer.get("cudnn")
-            called = isinstance(calls, dict) and bool(calls)
+            called = bool(answer.cudnn)
             # A log that shows this very case at work is not doubted for what was seen of another.
             evidence = own.get(case.id) or (None if called else alike.get((case.name, case.type), unheard.get(case.id)))
-            silent = answer.get("logged") is True and not called
+            silent = answer.logged and not called
             found.append(Seen(id=case.id, must=case.name in MUST_USE, called=called, silent=silent, evidence=evidence))
     return found
 
@@ -144,9 +136,9 @@ def judge_usage(id_: str, framework: str | None, runs: Sequence[tuple[Sequence[C
 
     cases = seen_cases(runs)
     if not cases:
-        own = next((answer["own"] for _, told in runs for answer in answers_of(told).values() if "y" in answer and "own" in answer), None)
+        own = next((one.own for _, told in runs for one in cases_in(told).values() if one.y is not None and one.own), None)
         # What was built without cuDNN has not fallen back.
-        return check("skipped", f"{one_line(str(own))}: no libcudnn is in the process" if own else "nothing was computed")
+        return check("skipped", f"{one_line(own)}: no libcudnn is in the process" if own else "nothing was computed")
     if all(one.verdict == "unknown" for one in cases):
         why = _why(cases)
         detail = "the framework computed without cuDNN, or with one that keeps no log" + (f"; no profiler saw it: {why}" if why else "")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from cudnn_resolve.facts.model import CudnnCopy, Facts, InstalledFramework, Loader
 from cudnn_resolve.host.port import CommandResult
-from cudnn_resolve.validation.child import Told, run_payload
+from cudnn_resolve.validation.answers import Told
+from cudnn_resolve.validation.child import run_payload
 from cudnn_resolve.validation.payload import MARK
 from cudnn_resolve.validation.subject import Subject
 from tests.fake_host import FakeHost

@@ -15,7 +15,8 @@ import pytest
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.port import CommandResult
 from cudnn_resolve.validation import child
-from cudnn_resolve.validation.child import Told, last_lines, one_line, run_payload
+from cudnn_resolve.validation.answers import Told, one_line
+from cudnn_resolve.validation.child import last_lines, run_payload
 from tests.unit.validation.recordings import answered, telling
 
 

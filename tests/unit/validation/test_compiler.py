@@ -64,7 +64,6 @@ def judged(**compiler: object) -> Check | None:
         ({"how": "found", "path": "/n/libnvrtc.so.12", "status": 7}, "warning", "/n/libnvrtc.so.12 compiles nothing (status 7)"),
         ({"how": "", "why": "cannot open"}, "warning", "libnvrtc.so.12 cannot be opened: cannot open"),
         ({"how": "", "why": "libcuda.so.1: cannot open shared object file"}, "skipped", "no driver: libcuda.so.1"),
-        ({"how": 3, "path": [], "status": "x"}, "warning", "compiles nothing (status x)"),
     ],
 )
 def test_what_is_said_of_it(compiler: dict[str, object], status: str, words: str) -> None:

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from cudnn_resolve.facts.model import Facts, Gpu, InstalledFramework, Packages, WouldLoad
 from cudnn_resolve.host.port import CommandResult
 from cudnn_resolve.validation import payload
+from cudnn_resolve.validation.answers import Told
 from cudnn_resolve.validation.bench import Bench, cases_for
 from cudnn_resolve.validation.case import CLASSES, MATMUL, WIDE, Case
-from cudnn_resolve.validation.child import Told
 from cudnn_resolve.validation.computing import judge_cases, unanswered
 from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
 from cudnn_resolve.validation.reference import expected

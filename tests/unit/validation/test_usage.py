@@ -13,9 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.validation import payload, payload_framework, payload_jax, payload_onnxruntime
+from cudnn_resolve.validation.answers import Told
 from cudnn_resolve.validation.bench import cases_for, watched
 from cudnn_resolve.validation.case import CLASSES, Case
-from cudnn_resolve.validation.child import Told
 from cudnn_resolve.validation.model import Check
 from cudnn_resolve.validation.reference import expected
 from cudnn_resolve.validation.usage import MUST_USE, judge_usage, read_names

@@ -1,0 +1,144 @@
+"""What a child tells, as values. An answer of another form is none: whatever runs in the child can write to the same pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeVar, overload
+
+from msgspec import Struct, ValidationError, convert
+
+_MOST_LETTERS = 400
+T = TypeVar("T")
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """What one child told, and how it ended."""
+
+    events: tuple[tuple[str, Any], ...] = ()
+    """Key and value, in order."""
+    failure: str = ""
+    """How it ended where it did not end well: `crashed (SIGSEGV)`; empty where it told everything."""
+    output: tuple[str, ...] = ()
+    """The last lines of what it and its libraries printed."""
+
+    @overload
+    def every(self, key: str) -> Iterator[Any]: ...
+    @overload
+    def every(self, key: str, kind: type[T]) -> Iterator[T]: ...
+    def every(self, key: str, kind: Any = Any) -> Iterator[Any]:
+        """The values of that type told under a key, in order."""
+        for name, value in self.events:
+            if name == key:
+                try:
+                    yield convert(value, kind)
+                except (ValidationError, RecursionError):
+                    continue
+
+    @overload
+    def last(self, key: str) -> Any: ...
+    @overload
+    def last(self, key: str, kind: type[T]) -> T | None: ...
+    def last(self, key: str, kind: Any = Any) -> Any:
+        """The last value of that type told under a key; None where there is none."""
+        found = None
+        for value in self.every(key, kind):
+            found = value
+        return found
+
+    @property
+    def step(self) -> str:
+        """What it was about to do when it ended; "" where it said nothing."""
+        return (self.last("step", str) or "")[:200]
+
+    @property
+    def ending(self) -> str:
+        """How it ended, and in what."""
+        return f"{self.step}: {self.failure}" if self.step and self.failure else self.failure
+
+
+class CudnnAnswer(Struct, frozen=True):
+    """What one libcudnn said of itself."""
+
+    path: str
+    version: str | None = None
+    checks: dict[str, int] = {}
+    """Part to the status of its version check; 0 is good."""
+    descriptors: dict[str, int] = {}
+    """Kind to the status with which one was made."""
+    engines: dict[str, str] = {}
+    """Library to why it cannot be opened; "" where it can."""
+
+
+class CompilerAnswer(Struct, frozen=True):
+    """How libnvrtc was found, and whether it compiles."""
+
+    name: str = ""
+    how: str = ""
+    path: str = ""
+    why: str = ""
+    status: int | None = None
+
+
+class CardAnswer(Struct, frozen=True):
+    """What the driver and NVML say of a card; None where they do not."""
+
+    memory: bool = False
+    """True where its memory holds what is written."""
+    mode: int | None = None
+    multiprocessors: int | None = None
+    clock_khz: float | None = None
+    free_mib: int | None = None
+    total_mib: int | None = None
+    others: int | None = None
+    clock_mhz: float | None = None
+    most_mhz: float | None = None
+    throttled: tuple[str, ...] = ()
+
+
+class CaseAnswer(Struct, frozen=True):
+    """What came out of one case: tensors, or why there are none."""
+
+    id: str
+    y: list[Any] | None = None
+    dx: list[Any] | None = None
+    dw: list[Any] | None = None
+    seconds: float | None = None
+    error: str | None = None
+    unsupported: str | None = None
+    own: str | None = None
+    """Why no cuDNN is to be expected."""
+    forward_only: bool = False
+    cudnn: dict[str, int] = {}
+    """Function of cuDNN that computes to how often its log shows it."""
+    logged: bool = False
+    """True where cuDNN kept a log."""
+
+
+class WitnessAnswer(Struct, frozen=True):
+    """What a witness saw of one case."""
+
+    how: str = ""
+    names: list[Any] = []
+    why: str = ""
+    cut: int = 0
+
+
+class SpeedAnswer(Struct, frozen=True):
+    """How long the work of one type took, or why there is no time."""
+
+    type: str
+    seconds: float | None = None
+    cpu_seconds: float | None = None
+    error: str | None = None
+    unsupported: str | None = None
+
+
+def cases_in(told: Told) -> dict[str, CaseAnswer]:
+    """What was told of each case, by its id."""
+    return {answer.id: answer for answer in told.every("case", CaseAnswer)}
+
+
+def one_line(text: str, most: int = _MOST_LETTERS) -> str:
+    """A text in one line of at most so many letters, without control characters."""
+    flat = " ".join(text.split())
+    return "".join(letter if letter.isprintable() else "?" for letter in flat)[:most]
