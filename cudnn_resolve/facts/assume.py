@@ -1,4 +1,4 @@
-"""Facts that the user states on the command line, laid over what is known of a machine."""
+"""Facts stated on the command line, which override those of the machine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NEWEST_BARE_MAJOR = 20
 
 
 class Assumptions(Struct, frozen=True, kw_only=True):
-    """What the user states instead of what a machine says; None and () = nothing was stated."""
+    """Overrides of single facts; None and () = not stated."""
 
     driver: str | None = None
     gpus: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Assumptions(Struct, frozen=True, kw_only=True):
 
 
 def assume(facts: Facts, stated: Assumptions, card: Callable[[str], Gpu]) -> Facts:
-    """`facts` with every stated fact in its place, and `sources` saying so; the fresh environment where one is meant.
+    """Apply stated facts and record them in `sources`; start from a fresh environment where one is meant.
 
     `card` gives the GPU behind a name and raises UsageError for a name that it does not know. UsageError (exit 2) for a driver,
     version or platform that cannot be.
@@ -84,7 +84,7 @@ def assume(facts: Facts, stated: Assumptions, card: Callable[[str], Gpu]) -> Fac
 
 
 def fresh_environment(facts: Facts) -> Facts:
-    """The same machine with a new environment of an unnamed Python.
+    """Keep the machine, replace its environment by a new one of an unnamed Python.
 
     Nothing is installed in it, and the copies of libraries that the old environment held do not count.
     """
@@ -100,7 +100,7 @@ def fresh_environment(facts: Facts) -> Facts:
 
 
 def _outside(rows: tuple[Row, ...] | Unknown, prefix: str | None) -> tuple[Row, ...] | Unknown:
-    """The copies that no Python environment holds."""
+    """Copies outside of any Python environment."""
     if isinstance(rows, Unknown):
         return rows
     inside = None if prefix is None else prefix.rstrip("/") + "/"
@@ -108,7 +108,7 @@ def _outside(rows: tuple[Row, ...] | Unknown, prefix: str | None) -> tuple[Row, 
 
 
 def _forget(facts: Facts, *names: str) -> Facts:
-    """`facts` without the sources and problems of the named facts and of what is below them."""
+    """Drop the sources and problems of the named facts and of those below them."""
 
     def is_kept(fact: str) -> bool:
         return not any(fact == name or fact.startswith((f"{name}.", f"{name}[")) for name in names)
@@ -121,7 +121,7 @@ def _forget(facts: Facts, *names: str) -> Facts:
 
 
 def _learnt(facts: Facts, option: str, *names: str) -> Facts:
-    """`facts` with the option as the source of the named facts."""
+    """Record the option as the source of the named facts."""
     return replace(facts, sources=MappingProxyType({**facts.sources, **dict.fromkeys(names, option)}))
 
 
@@ -169,7 +169,7 @@ def _with_os(facts: Facts, text: str) -> Facts:
 
 
 def split_os(text: str) -> tuple[str, str]:
-    """Distribution and release as os-release writes them, ("ubuntu", "22.04") for `ubuntu22.04`, `Ubuntu 22.04` or `ubuntu2204`.
+    """Split into distribution and release as os-release writes them, ("ubuntu", "22.04") for `ubuntu22.04`, `Ubuntu 22.04` or `ubuntu2204`.
 
     UsageError where the text names none.
     """

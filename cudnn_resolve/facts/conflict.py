@@ -1,4 +1,4 @@
-"""What in the facts cannot work together, seen without the matrix."""
+"""Contradictions within the facts, without the matrix."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TOKENS = re.compile(r"\d+(?:\.\d+)+|/[^\s:;,)]+")
 
 
 def conflicts(facts: Facts) -> tuple[Problem, ...]:
-    """Pairs of facts that contradict each other, each with what follows; empty where nothing known does."""
+    """Find facts that contradict each other, each with its consequence."""
     found = _driver(facts.driver)
     if not isinstance(facts.frameworks, Unknown):
         for framework in facts.frameworks:
@@ -24,14 +24,14 @@ def conflicts(facts: Facts) -> tuple[Problem, ...]:
 
 
 def covers(problem: Problem, conflict: Problem) -> bool:
-    """True where a problem that a probe reported is this very conflict: it speaks of the same versions and paths."""
+    """True where a reported problem is this very conflict: it names the same versions and paths."""
     tokens = _tokens(f"{conflict.what} {conflict.why}")
     return problem == conflict or (bool(tokens) and tokens <= _tokens(f"{problem.what} {problem.why}"))
 
 
 @lru_cache(maxsize=1024)
 def _tokens(text: str) -> frozenset[str]:
-    """Versions and paths in a text; hundreds of problems are held against hundreds of conflicts."""
+    """Versions and paths in a text; cached, since hundreds of problems are compared with hundreds of conflicts."""
     return frozenset(_TOKENS.findall(text))
 
 

@@ -1,4 +1,4 @@
-"""What names, headers and package metadata say of a copy of cuDNN: which files belong to a release, and which release they are.
+"""Names, headers and package metadata of cuDNN: which files a release has, and which release files are.
 
 Parts and the way in which they are opened: read from the libraries of 8.5, 8.9, 9.1, 9.20 and 9.28 (their string tables and
 LD_DEBUG=libs), 2026-11-21.
@@ -28,7 +28,7 @@ _ENGINES = "engines_tensor_ir"
 
 
 class LibraryName(Struct, frozen=True, kw_only=True):
-    """A file name of cuDNN taken apart."""
+    """Parsed file name of a cuDNN library."""
 
     file: str
     part: str
@@ -86,7 +86,7 @@ def parse_name(file: str) -> LibraryName | None:
 
 
 def parts_of(version: CudnnVersion, *, jit: bool = False) -> tuple[str, ...]:
-    """The sub-libraries that a release consists of besides libcudnn itself; empty for a major that nobody here knows.
+    """Sub-libraries of a release besides libcudnn itself; empty for an unknown major.
 
     Of a later minor than any known, those of the newest. Source: member lists of the wheels and redistributable archives; 9.21 brought
     the tensor engines, 9.22 the extensions.
@@ -100,7 +100,7 @@ def parts_of(version: CudnnVersion, *, jit: bool = False) -> tuple[str, ...]:
 
 
 def openings_of(version: CudnnVersion, *, jit: bool = False) -> tuple[Opening, ...]:
-    """What the parts of a release open by name, in the order in which a program meets it.
+    """Libraries that the parts of a release open by name, in the order of use.
 
     cuDNN 9 tries the full version first (`libcudnn_ops.so.9.1.0`, `.9.1`, `.9`), cuDNN 8 only `.so.8`.
     """

@@ -7,6 +7,7 @@ used: it also reads sections, and importing it takes three times as long.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 from msgspec import Struct
@@ -94,12 +95,23 @@ class _Stream:
         return known
 
 
+@lru_cache(maxsize=32)
+def _structures(little_endian: bool, bits: int, *kind: Any) -> Any:  # noqa: FBT001 - a key
+    """Structures for one kind of file; making them takes as long as reading a file."""
+    from elftools.elf.structs import ELFStructs
+
+    found = ELFStructs(little_endian=little_endian, elfclass=bits)
+    found.create_basic_structs()
+    if kind:
+        found.create_advanced_structs(*kind)
+    return found
+
+
 class _File:
     """One file on the way to an `Elf`."""
 
     def __init__(self, stream: Any) -> None:
         from elftools.common.utils import parse_cstring_from_stream, struct_parse
-        from elftools.elf.structs import ELFStructs
 
         self._stream = stream
         self._parse = struct_parse
@@ -113,10 +125,9 @@ class _File:
         self.bits = {1: 32, 2: 64}.get((identity + bytes(3))[4], 0)
         if len(identity) == 7 and (not self.bits or identity[5] not in (1, 2) or identity[6] != 1):
             raise ElfError("its header is not one of this world")
-        self._structs = ELFStructs(little_endian=identity[5:6] == b"\x01", elfclass=self.bits or 64)
-        self._structs.create_basic_structs()
-        self._header = struct_parse(self._structs.Elf_Ehdr, stream, 0)
-        self._structs.create_advanced_structs(self._header.e_type, self._header.e_machine, self._header.e_ident.EI_OSABI)
+        layout = identity[5:6] == b"\x01", self.bits or 64
+        self._header = struct_parse(_structures(*layout).Elf_Ehdr, stream, 0)
+        self._structs = _structures(*layout, self._header.e_type, self._header.e_machine, self._header.e_ident.EI_OSABI)
 
     def elf(self) -> Elf:
         """The value behind the headers."""

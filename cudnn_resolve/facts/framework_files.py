@@ -1,4 +1,4 @@
-"""What the files and the metadata of an installed framework say of the CUDA and the cuDNN that it was built with."""
+"""CUDA and cuDNN that an installed framework was built with, parsed from its files and metadata."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CupyWheel(Struct, frozen=True, kw_only=True):
 
 
 def parse_constants(text: str) -> Mapping[str, object]:
-    """The constants that a module assigns, without running it; what is computed is left out, and a module that cannot be read is empty.
+    """Parse the constants that a module assigns, without running it; computed values are left out.
 
     `OrderedDict([...])` counts as the dictionary that it is, as in TensorFlow's build_info.py. Sample lines:
     `cuda: Optional[str] = '12.4'` and `build_info = collections.OrderedDict([('cuda_version', '12.2')])`.

@@ -44,7 +44,7 @@ class Banner(Struct, frozen=True, kw_only=True):
 
 
 def parse_query(text: str, fields: tuple[str, ...] = QUERY_FIELDS) -> tuple[SmiGpu, ...]:
-    """The GPUs in the answer to `--query-gpu=<fields> --format=csv,noheader,nounits`; other lines are passed over.
+    """Parse the GPUs in the answer to `--query-gpu=<fields> --format=csv,noheader,nounits`; other lines are passed over.
 
     Sample: `GPU-5a8d6e2c-…, 550.54.15, 15360, 7.5, Tesla T4`.
     """
@@ -70,7 +70,7 @@ def parse_query(text: str, fields: tuple[str, ...] = QUERY_FIELDS) -> tuple[SmiG
 
 
 def parse_banner(text: str) -> Banner:
-    """What the head of a plain `nvidia-smi` says.
+    """Parse the banner of a plain `nvidia-smi`.
 
     Samples: `| NVIDIA-SMI 550.54.15   Driver Version: 550.54.15   CUDA Version: 12.4 |` and, from R610 on,
     `| NVIDIA-SMI 615.36   KMD Version: 615.36   CUDA UMD Version: 13.3 |`.
@@ -155,7 +155,7 @@ _INDEX = re.compile(r"\s*(-?\d+)")
 
 
 def visible_devices(value: str, uuids: Sequence[str | None], instances: Sequence[Sequence[str]] = ()) -> tuple[bool, ...]:
-    """For each GPU, is it visible under that value of the variable; `instances` are the UUIDs of each GPU's MIG instances.
+    """Decide for each GPU whether it is visible under that value; `instances` are the UUIDs of each GPU's MIG instances.
 
     Indices and UUIDs or their unique beginnings (`GPU-5a8d`, `MIG-…`) in a comma-separated list; the first entry that names no
     device ends it, an entry named twice leaves nothing visible, and the empty text hides all. Indices count in the order in which

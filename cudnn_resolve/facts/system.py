@@ -46,7 +46,7 @@ class AptPackages(Struct, frozen=True, kw_only=True):
 
 
 def parse_status(text: str, native: str | None = None) -> AptPackages:
-    """The packages that are installed according to `/var/lib/dpkg/status`; stanzas that say too little are passed over.
+    """Parse the packages that are installed according to `/var/lib/dpkg/status`; stanzas that say too little are passed over.
 
     `native` is dpkg's name of the machine's architecture (`amd64`, `arm64`). Sample of a stanza:
     `Package: libcudnn8`, `Status: hold ok installed`, `Architecture: amd64`, `Version: 8.9.7.29-1+cuda12.2`.
@@ -96,7 +96,7 @@ _CGROUP = re.compile(r"/(?:docker|kubepods|containerd|lxc|libpod|crio|garden)\b|
 
 
 class Signs(Struct, frozen=True, kw_only=True):
-    """What was looked at."""
+    """Signs of a container or notebook service."""
 
     environ: Mapping[str, str]
     files: frozenset[str]

@@ -1,4 +1,4 @@
-"""Every copy of cuDNN that could be loaded: where it is, which release, for which CUDA, whether it is whole, and what it lacks."""
+"""Copies of cuDNN on a machine: location, release, CUDA build, completeness and unmet dependencies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DRIVER_SIGNS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/proc/driver/nvi
 _HEADERS = ("cudnn_version.h", "cudnn_version_v{}.h", "cudnn.h", "cudnn_v{}.h")
 
 
-class Draft(Struct, frozen=True, kw_only=True):
+class Candidate(Struct, frozen=True, kw_only=True):
     """The libraries of one soname in one directory."""
 
     directory: str
@@ -45,28 +45,32 @@ class Draft(Struct, frozen=True, kw_only=True):
 
     @property
     def can_answer(self) -> bool:
-        """False where the part that knows the version does not lie beside libcudnn, which ends the process when it is asked then."""
+        """False where the part that knows the version is not beside libcudnn: libcudnn then aborts when asked."""
         teller = {8: "ops_infer", 9: "graph"}.get(self.soname)
         return teller is None or teller in self.files
 
 
 def find_copies(host: Host, environment: TargetEnvironment) -> tuple[tuple[CudnnCopy, ...], tuple[Problem, ...]]:
-    """Every copy that could be loaded, those that the loader searches first at the beginning, and what is wrong with them."""
+    """Find every copy that could be loaded, in the order of the loader's search, and what is wrong with them."""
     loading = Loading(host, environment)
-    drafts = tuple(find_drafts(loading, environment, find_directories(host, environment)))[:MOST_COPIES]
-    usable = [draft.library for draft in drafts if draft.library and draft.can_answer and isinstance(loading.look(draft.library), Elf)]
+    candidates = tuple(find_candidates(loading, environment, find_directories(host, environment)))[:MOST_COPIES]
+    usable = [
+        candidate.library
+        for candidate in candidates
+        if candidate.library and candidate.can_answer and isinstance(loading.look(candidate.library), Elf)
+    ]
     said, problems = _ask_libraries(host, environment, usable)
     copies = []
     found = list(problems)
-    for draft in drafts:
-        copy, more = _Examination(host, environment, loading, draft).examine(said.get(draft.library or "", _Said()))
+    for candidate in candidates:
+        copy, more = _Examination(host, environment, loading, candidate).examine(said.get(candidate.library or "", _Answer()))
         copies.append(copy)
         found += more
     return tuple(copies), tuple(dict.fromkeys(found))
 
 
-def find_drafts(loading: Loading, environment: TargetEnvironment, directories: tuple[str, ...]) -> Iterator[Draft]:
-    """The libraries in the directories by soname; the same files under two names, and files of another architecture, only once or not."""
+def find_candidates(loading: Loading, environment: TargetEnvironment, directories: tuple[str, ...]) -> Iterator[Candidate]:
+    """Group the libraries in these directories by soname; skip repeated files and other architectures."""
     seen: set[frozenset[str]] = set()
     for directory in directories:
         for soname, names in _by_soname(loading, directory).items():
@@ -76,11 +80,11 @@ def find_drafts(loading: Loading, environment: TargetEnvironment, directories: t
             if real in seen or (isinstance(elf, Elf) and environment.arch not in (None, elf.arch)):
                 continue
             seen.add(real)
-            yield Draft(directory=directory, soname=soname, files=files)
+            yield Candidate(directory=directory, soname=soname, files=files)
 
 
 def _by_soname(loading: Loading, directory: str) -> dict[int, list[LibraryName]]:
-    """The libraries of cuDNN in a directory by the number in their soname, which a name without one does not tell."""
+    """Group cuDNN's libraries in a directory by soname number, read from the file where the name has none."""
     found: dict[int, list[LibraryName]] = {}
     names = [name for name in map(parse_name, sorted(loading.names(directory))) if name is not None]
     for name in names:
@@ -95,7 +99,7 @@ def _by_soname(loading: Loading, directory: str) -> dict[int, list[LibraryName]]
 
 
 def _preferred(names: list[LibraryName], soname: int) -> list[LibraryName]:
-    """Names in the order in which they count: the one that programs ask for, then the highest number."""
+    """Sort names by preference: the one that programs ask for, then the highest number."""
     return sorted(
         names,
         key=lambda name: (name.numbers == str(soname) and not name.mangled, CudnnVersion(name.numbers or "0")),
@@ -104,24 +108,24 @@ def _preferred(names: list[LibraryName], soname: int) -> list[LibraryName]:
 
 
 class _Examination:
-    """One draft looked at from all sides."""
+    """Examination of one candidate."""
 
-    def __init__(self, host: Host, environment: TargetEnvironment, loading: Loading, draft: Draft) -> None:
+    def __init__(self, host: Host, environment: TargetEnvironment, loading: Loading, candidate: Candidate) -> None:
         self._host = host
         self._environment = environment
         self._loading = loading
-        self._draft = draft
-        self._label = f"cuDNN in {draft.directory}"
-        self._said = _Said()
+        self._candidate = candidate
+        self._label = f"cuDNN in {candidate.directory}"
+        self._said = _Answer()
         self._faults: list[str] = []
         self._problems: list[Problem] = []
         self._is_mixed = False
 
-    def examine(self, said: _Said) -> tuple[CudnnCopy, list[Problem]]:
-        """The copy, and the problems that are of the machine rather than of the copy alone."""
+    def examine(self, said: _Answer) -> tuple[CudnnCopy, list[Problem]]:
+        """Build the copy, and the problems that concern the machine rather than the copy alone."""
         self._said = said
         real = self._real_directory()
-        owners = find_owners(self._host, self._environment, real, self._draft.soname)
+        owners = find_owners(self._host, self._environment, real, self._candidate.soname)
         told = said.version or self._named_version() or self._header_version()
         owner = choose_owner(owners, told, str(said.cuda.major) if said.cuda else None)
         version = self._version(told, owner)
@@ -135,12 +139,12 @@ class _Examination:
             self._problems.append(Problem(what=self._label, why="; ".join(self._faults)))
         copy = CudnnCopy(
             version=version.text if version else None,
-            soname=self._draft.soname,
+            soname=self._candidate.soname,
             cuda=cuda,
             path=real,
             source=owner.source,
             complete=self._is_complete(missing),
-            parts=tuple(sorted(part for part in self._draft.files if part)),
+            parts=tuple(sorted(part for part in self._candidate.files if part)),
             owner=owner.name,
             problems=tuple(self._faults),
         )
@@ -148,13 +152,13 @@ class _Examination:
 
     def _is_complete(self, missing: tuple[str, ...]) -> bool | None:
         """None for a generation of cuDNN whose parts nobody here knows."""
-        if self._draft.library is None or missing or self._is_mixed:
+        if self._candidate.library is None or missing or self._is_mixed:
             return False
-        return None if self._draft.soname > NEWEST_KNOWN else True
+        return None if self._candidate.soname > NEWEST_KNOWN else True
 
     def _real_directory(self) -> str:
-        """The directory with links resolved: where a link leads to a library elsewhere, it is still this one."""
-        return self._loading.identify(self._draft.directory)
+        """The directory with links resolved; links of single libraries to elsewhere are not followed."""
+        return self._loading.identify(self._candidate.directory)
 
     def _version(self, told: CudnnVersion | None, owner: Owner) -> CudnnVersion | None:
         """The version that is told, with the build number of the package where that is the same release."""
@@ -169,56 +173,56 @@ class _Examination:
 
     def _named_version(self) -> CudnnVersion | None:
         """The release in the name of the file behind the soname, `libcudnn.so.8.9.7`."""
-        if self._draft.library is None:
+        if self._candidate.library is None:
             return None
-        name = parse_name(self._loading.identify(self._draft.library).rpartition("/")[2])
+        name = parse_name(self._loading.identify(self._candidate.library).rpartition("/")[2])
         return name.version if name else None
 
     def _header_version(self) -> CudnnVersion | None:
         """The release in a header that lies where this copy's headers would."""
-        above = self._draft.directory.rpartition("/")[0]
+        above = self._candidate.directory.rpartition("/")[0]
         parent = above.rpartition("/")[0]
         arch = self._environment.arch or "x86_64"
-        folders = [f"{above}/include", f"{self._draft.directory}/include"]
-        if self._draft.directory.endswith(f"/{arch}-linux-gnu"):
+        folders = [f"{above}/include", f"{self._candidate.directory}/include"]
+        if self._candidate.directory.endswith(f"/{arch}-linux-gnu"):
             folders = [f"{parent}/include/{arch}-linux-gnu", f"{parent}/include"]
         for folder in folders:
             for file in _HEADERS:
-                version = parse_header(self._host.read_text(f"{folder}/{file.format(self._draft.soname)}") or "")
-                if version is not None and version.major == self._draft.soname:
+                version = parse_header(self._host.read_text(f"{folder}/{file.format(self._candidate.soname)}") or "")
+                if version is not None and version.major == self._candidate.soname:
                     return version
         return None
 
     def _judge_library(self) -> None:
-        library = self._draft.library
+        library = self._candidate.library
         if library is None:
-            self._faults.append(f"parts of cuDNN {self._draft.soname} without libcudnn.so.{self._draft.soname} itself")
+            self._faults.append(f"parts of cuDNN {self._candidate.soname} without libcudnn.so.{self._candidate.soname} itself")
             return
         elf = self._loading.look(library)
         if isinstance(elf, str):
             self._faults.append(f"{library.rpartition('/')[2]} cannot be used: {elf}")
         name = parse_name(library.rpartition("/")[2])
-        if name is not None and not name.mangled and name.numbers != str(self._draft.soname):
-            self._faults.append(f"there is no libcudnn.so.{self._draft.soname}, the name that programs ask for, only {name.file}")
+        if name is not None and not name.mangled and name.numbers != str(self._candidate.soname):
+            self._faults.append(f"there is no libcudnn.so.{self._candidate.soname}, the name that programs ask for, only {name.file}")
         if self._said.fault is not None:
             self._faults.append(f"{library.rpartition('/')[2]} {self._said.fault}")
             self._problems.append(Problem(what=self._label, why=self._said.fault))
 
     def _missing_parts(self, version: CudnnVersion | None, owner: Owner) -> tuple[str, ...]:
-        release = version or CudnnVersion(str(self._draft.soname))
+        release = version or CudnnVersion(str(self._candidate.soname))
         jit = owner.package is not None and owner.package.jit
-        missing = tuple(part for part in parts_of(release, jit=jit) if part not in self._draft.files)
+        missing = tuple(part for part in parts_of(release, jit=jit) if part not in self._candidate.files)
         if missing and len(missing) == len(parts_of(release, jit=jit)):
             self._faults.append("none of its parts lies beside it: they are looked for elsewhere")
         elif missing:
-            names = ", ".join(f"libcudnn_{part}.so.{self._draft.soname}" for part in missing)
+            names = ", ".join(f"libcudnn_{part}.so.{self._candidate.soname}" for part in missing)
             self._faults.append(f"incomplete: {names} {'is' if len(missing) == 1 else 'are'} not there")
         return missing
 
     def _judge_releases(self) -> None:
         """Parts of several releases: by the names of their files, or because libcudnn says so."""
         by_release: dict[str, list[str]] = {}
-        for path in self._draft.files.values():
+        for path in self._candidate.files.values():
             name = parse_name(self._loading.identify(path).rpartition("/")[2])
             if name is not None and name.version is not None:
                 by_release.setdefault(name.version.text, []).append(name.file)
@@ -227,28 +231,28 @@ class _Examination:
             self._faults.append("mixed releases: " + "; ".join(", ".join(sorted(files)) for _, files in sorted(by_release.items())))
         if self._said.other_release:
             self._is_mixed = True
-            names = ", ".join(f"libcudnn_{part}.so.{self._draft.soname}" for part in self._said.other_release)
+            names = ", ".join(f"libcudnn_{part}.so.{self._candidate.soname}" for part in self._said.other_release)
             self._faults.append(f"mixed releases: libcudnn does not take {names} for its own (CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH)")
 
     def _judge_owners(self, owners: tuple[Owner, ...], owner: Owner) -> None:
         """Wheels that wrote over each other's files, and files that are not what their wheel brought."""
         if len(owners) > 1 and owner.source == "pip":
             labels = sorted(one.label for one in owners)
-            why = f"they own the same files in {self._draft.directory}; those that lie there are of {owner.label}"
+            why = f"they own the same files in {self._candidate.directory}; those that lie there are of {owner.label}"
             self._problems.append(Problem(what=" and ".join(labels), why=f"{why}, and uninstalling one takes them from the other"))
-        if owner.strange:
-            self._is_mixed = self._is_mixed or len(owner.strange) < len(self._draft.files)
-            self._faults.append(f"not the files that {owner.label} brought: {', '.join(owner.strange)}")
-        if owner.gone:
-            self._faults.append(f"gone since {owner.label} was installed: {', '.join(owner.gone)}")
+        if owner.changed:
+            self._is_mixed = self._is_mixed or len(owner.changed) < len(self._candidate.files)
+            self._faults.append(f"not the files that {owner.label} brought: {', '.join(owner.changed)}")
+        if owner.removed:
+            self._faults.append(f"gone since {owner.label} was installed: {', '.join(owner.removed)}")
 
     def _judge_needs(self, version: CudnnVersion | None, cuda: str | None) -> None:
         """Libraries that it needs, or opens when it is used, and that the loader would not find from here."""
-        library = self._draft.library
+        library = self._candidate.library
         if library is not None and isinstance(self._loading.look(library), Elf):
-            release = version or CudnnVersion(str(self._draft.soname))
+            release = version or CudnnVersion(str(self._candidate.soname))
             major = int(cuda.partition(".")[0]) if cuda else None
-            lacks = _Lacks(self._host, self._environment, self._loading, self._draft.files)
+            lacks = _Dependencies(self._host, self._environment, self._loading, self._candidate.files)
             try:
                 self._faults += lacks.find(release, major)
             except CannotAskError as error:
@@ -258,7 +262,7 @@ class _Examination:
 # --- what it needs in turn ---
 
 
-class _Lacks:
+class _Dependencies:
     """Libraries that the files of a copy need, or open when they are used, and that nothing leads to."""
 
     def __init__(self, host: Host, environment: TargetEnvironment, loading: Loading, files: Mapping[str, str]) -> None:
@@ -311,8 +315,8 @@ class _Lacks:
 # --- what the libraries say of themselves ---
 
 
-class _Said(Struct, frozen=True, kw_only=True):
-    """What one library said."""
+class _Answer(Struct, frozen=True, kw_only=True):
+    """Answer of one library."""
 
     version: CudnnVersion | None = None
     """Three numbers; None where it did not say."""
@@ -324,8 +328,10 @@ class _Said(Struct, frozen=True, kw_only=True):
     """Why it did not answer, or how it ended while it was asked; None where nothing was wrong."""
 
 
-def _ask_libraries(host: Host, environment: TargetEnvironment, libraries: Sequence[str]) -> tuple[Mapping[str, _Said], tuple[Problem, ...]]:
-    """What each library said, by its path; a problem where none could be asked."""
+def _ask_libraries(
+    host: Host, environment: TargetEnvironment, libraries: Sequence[str]
+) -> tuple[Mapping[str, _Answer], tuple[Problem, ...]]:
+    """Ask each library for its version in a child; a problem where none could be asked."""
     python = environment.python.path or host.python
     if not libraries or not python:
         return MappingProxyType({}), ()
@@ -339,16 +345,16 @@ def _ask_libraries(host: Host, environment: TargetEnvironment, libraries: Sequen
         why = str((answer or {}).get("failed") or result.why() or "gave no answer")
         return MappingProxyType({}), (Problem(what="versions of cuDNN", why=f"{python} {why}"),)
     told = {path: _said(row) for path, row in answer["answers"].items() if isinstance(row, dict)}
-    unasked = {path: _Said(fault="was not asked: the others took all the time") for path in libraries if path not in told}
+    unasked = {path: _Answer(fault="was not asked: the others took all the time") for path in libraries if path not in told}
     return MappingProxyType(unasked | told), ()
 
 
-def _said(row: Mapping[str, Any]) -> _Said:
-    """One answer; whatever is not what the child prints counts as not said."""
+def _said(row: Mapping[str, Any]) -> _Answer:
+    """Read one answer; ignore what the child cannot have printed."""
     version = row.get("version")
     cuda = row.get("cuda")
     checks = row.get("checks")
-    return _Said(
+    return _Answer(
         version=CudnnVersion.from_encoded(version) if isinstance(version, int) else None,
         cuda=CudaVersion.from_encoded(cuda) if isinstance(cuda, int) else None,
         other_release=tuple(str(part) for part, status in checks.items() if status != 0) if isinstance(checks, dict) else (),

@@ -25,7 +25,7 @@ _BUNDLERS = {"torch": "torch", "paddle": "paddlepaddle", "mxnet": "mxnet", "cupy
 
 
 def find_directories(host: Host, environment: TargetEnvironment) -> tuple[str, ...]:
-    """Directories that may hold cuDNN, each once as it is first named: what the loader searches first, then the other places."""
+    """List directories that may hold cuDNN: those that the loader searches, then the other usual places."""
     found: dict[str, None] = {}
     steps = (
         _library_path(environment),
@@ -129,10 +129,10 @@ class Owner(Struct, frozen=True, kw_only=True):
     """`nvidia-cudnn-cu12`; None = nobody that is known."""
     package: Package | None = None
     """None where the owner is no package of cuDNN, but for example a framework."""
-    strange: tuple[str, ...] = ()
-    """Files that are not those which the package brought."""
-    gone: tuple[str, ...] = ()
-    """Libraries that it brought and that are not there any more."""
+    changed: tuple[str, ...] = ()
+    """Files that differ from those of the package."""
+    removed: tuple[str, ...] = ()
+    """Libraries of the package that are missing."""
 
     @property
     def label(self) -> str:
@@ -141,7 +141,7 @@ class Owner(Struct, frozen=True, kw_only=True):
 
 
 def find_owners(host: Host, environment: TargetEnvironment, directory: str, soname: int) -> tuple[Owner, ...]:
-    """Everybody who claims the copy with this soname in `directory` (links resolved); empty where nobody does.
+    """Find every package that claims the copy with this soname in `directory` (links resolved).
 
     More than one is a fault of the environment: wheels for two CUDA majors own the same paths.
     """
@@ -153,13 +153,13 @@ def find_owners(host: Host, environment: TargetEnvironment, directory: str, sona
 
 
 def choose_owner(owners: tuple[Owner, ...], version: CudnnVersion | None, cuda: str | None) -> Owner:
-    """The owner whose files lie there: the one whose records and version agree best with what the library says."""
+    """Choose the owner whose records and version agree best with what the library says."""
 
     def disagreement(owner: Owner) -> tuple[bool, int, bool]:
         package = owner.package
         wrong_version = package is not None and version is not None and not same_release(package.version, version)
         wrong_cuda = package is not None and None not in (package.cuda, cuda) and package.cuda != cuda
-        return wrong_version, len(owner.strange) + len(owner.gone), wrong_cuda
+        return wrong_version, len(owner.changed) + len(owner.removed), wrong_cuda
 
     return min(owners, key=disagreement, default=Owner(source="other"))
 
@@ -174,22 +174,22 @@ def _wheels(host: Host, environment: TargetEnvironment, directory: str) -> Itera
         package = wheel_package(distribution.name, distribution.version)
         if package is None or host.realpath(f"{distribution.location}/{WHEEL_DIRECTORY}") != directory:
             continue
-        strange, gone = _compare(host, distribution)
-        yield Owner(source="pip", name=distribution.name, package=package, strange=strange, gone=gone)
+        changed, removed = _compare(host, distribution)
+        yield Owner(source="pip", name=distribution.name, package=package, changed=changed, removed=removed)
 
 
 def _compare(host: Host, distribution: Distribution) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of libraries of another size than the wheel recorded, and of those that are gone."""
+    """Names of libraries whose size differs from the wheel's RECORD, and of those that are missing."""
     record = parse_record(host.read_text(f"{distribution.metadata}/RECORD") or "")
-    strange, gone = [], []
+    changed, removed = [], []
     for path, size in record.items():
         if path.startswith(f"{WHEEL_DIRECTORY}/libcudnn"):
             there = host.stat(f"{distribution.location}/{path}")
             if there is None:
-                gone.append(path.rpartition("/")[2])
+                removed.append(path.rpartition("/")[2])
             elif there.size != size:
-                strange.append(path.rpartition("/")[2])
-    return tuple(strange), tuple(gone)
+                changed.append(path.rpartition("/")[2])
+    return tuple(changed), tuple(removed)
 
 
 def _bundlers(host: Host, environment: TargetEnvironment, directory: str) -> Iterator[Owner]:

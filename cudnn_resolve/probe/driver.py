@@ -12,7 +12,7 @@ from cudnn_resolve.version import CudaVersion, DriverVersion
 
 
 class DriverAnswer(Struct, frozen=True, kw_only=True):
-    """What one step learnt; None = nothing."""
+    """Result of one step; None = nothing learnt."""
 
     version: DriverVersion | None = None
     cuda: CudaVersion | None = None
@@ -61,7 +61,7 @@ DRIVER_STEPS: tuple[tuple[str, Callable[[DriverProbe], DriverAnswer]], ...] = (
 
 
 def find_driver(probe: DriverProbe) -> tuple[Driver | Unknown | None, dict[str, str], tuple[Problem, ...]]:
-    """The driver, how each part of it was learnt, and what is wrong with it.
+    """Find the driver, the source of each of its facts, and what is wrong with it.
 
     None only where nothing at all hints at one: no library, no kernel module, no device. UNKNOWN where there is one that
     says nothing of itself.
@@ -133,7 +133,7 @@ def _problems(probe: DriverProbe) -> list[Problem]:
 
 
 def _stand_in(libcuda: Library) -> Problem:
-    """The remark on a libcuda that is not the driver's own."""
+    """Problem of a libcuda that is not the driver's own."""
     if libcuda.is_stub:
         why = f"{libcuda.path} is the toolkit's stub for linking; it stands before the driver's own on the loader's path and cannot work"
         return Problem(what=libcuda.name, why=why)
@@ -143,7 +143,7 @@ def _stand_in(libcuda: Library) -> Problem:
 
 
 def _mismatch(probe: DriverProbe) -> list[Problem]:
-    """The one problem of a kernel module and libraries of different releases, or nothing."""
+    """Problem of a kernel module and libraries of different releases, if they are."""
     native, module = probe.native, probe.kernel_module
     library = native.nvml if native.nvml.file_version else native.libcuda
     version = None if library.is_compat or library.is_stub else library.file_version
@@ -171,7 +171,7 @@ _CUDA_WORDS = {
 
 
 def _refusals(probe: DriverProbe) -> list[Problem]:
-    """Calls of the libraries that failed, where nothing else explains them."""
+    """Failed calls of the libraries, where nothing else explains them."""
     nvml, libcuda = probe.native.nvml, probe.native.libcuda
     problems: list[Problem] = []
     if nvml.error is not None:

@@ -92,7 +92,7 @@ class Native(Struct, frozen=True, kw_only=True):
 
 
 def ask_libraries(host: Host) -> Native:
-    """What NVML and libcuda say, both asked at once in one process that forks for each; it knows where they may lie."""
+    """Ask NVML and libcuda at once, in one child that forks for each and knows where they may be."""
     if not host.python:
         return _unasked("there is no Python to ask with")
     argv = [host.python, "-I", "-S", payload_path("payload_driver.py"), f"{LIBRARY_SECONDS:g}"]
@@ -111,7 +111,7 @@ def _unasked(why: str) -> Native:
 
 
 def _library(key: str, answer: Mapping[str, Any]) -> Library:
-    """One library's answer, with everything impossible in it taken out and named."""
+    """Read one library's answer; impossible values are dropped and become problems."""
     name = _LIBRARIES[key]
     problems: list[Problem] = []
     loaded = answer.get("path")
@@ -140,7 +140,7 @@ def _library(key: str, answer: Mapping[str, Any]) -> Library:
 
 
 def _is_absent(answer: Mapping[str, Any]) -> bool:
-    """True where every place only said that nothing is there."""
+    """True where the library was in none of the places."""
     tried = answer.get("tried")
     return tried is not None and not any(_is_broken(place, message) for place, message in tried)
 
@@ -228,7 +228,7 @@ class Smi(Struct, frozen=True, kw_only=True):
 
 
 def ask_smi(host: Host) -> Smi:
-    """The answer of nvidia-smi, queried for the GPUs and asked for its banner."""
+    """Run nvidia-smi for its banner and query it for the GPUs."""
     path = next((found for place in SMI_PLACES if (found := which(host, place))), None)
     if path is None:
         return Smi(path=None, banner=parse_banner(""))
@@ -252,7 +252,7 @@ def _smi_gpu(row: SmiGpu) -> Gpu:
 
 
 def _last_words(result: CommandResult) -> str:
-    """The end of what it printed, which is where it says why it failed; it uses standard output for that."""
+    """First line of what it printed: it says on standard output why it failed."""
     if result.returncode is None:
         return result.why()
     words = (result.stdout.strip() or result.stderr.strip()).splitlines()
@@ -264,7 +264,7 @@ _OLDEST_BRANCH = 200
 
 
 class DriverProbe:
-    """What NVML and libcuda said (`native`), and lazily what the kernel's files and nvidia-smi say."""
+    """Answers of NVML and libcuda (`native`); the kernel's files and nvidia-smi are asked lazily, once each."""
 
     def __init__(self, host: Host, native: Native) -> None:
         self.host = host
@@ -277,7 +277,7 @@ class DriverProbe:
 
     @property
     def smi_was_asked(self) -> bool:
-        """True where somebody needed nvidia-smi's answer already."""
+        """True once nvidia-smi was run."""
         return "smi" in self.__dict__
 
     @cached_property
@@ -346,7 +346,7 @@ class DriverProbe:
         return tuple(found)
 
     def library_file(self) -> str | None:
-        """A driver library lying in one of its usual places, for when nobody could ask one."""
+        """Find a driver library in the usual places, for when none could be asked."""
         places = ("/usr/lib64", "/usr/lib64-nvidia", "/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/run/opengl-driver/lib")
         multiarch = tuple(f"/usr/lib/{name}" for name in self.host.list_dir("/usr/lib") if name.endswith("-linux-gnu"))
         for place in places + multiarch:

@@ -1,4 +1,4 @@
-"""Frameworks of the target environment: what they were built with, which libcudnn each would load, by which rule, and whether that fits."""
+"""Frameworks of the target environment: build, the libcudnn that each would load and by which rule, and whether the two fit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cudnn_resolve.facts.model import CudnnCopy, InstalledFramework, Problem, Wo
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.probe.child import answer_of, payload_path
 from cudnn_resolve.probe.cudnn_places import same_release
-from cudnn_resolve.probe.framework_reading import FrameworkFiles, Reading, Seek, find_preload, read_framework, with_preload
+from cudnn_resolve.probe.framework_reading import FrameworkFiles, Reading, Search, find_preload, read_framework, with_preload
 from cudnn_resolve.probe.loader import CannotAskError, Loading, Process
 from cudnn_resolve.probe.python import TargetEnvironment
 from cudnn_resolve.version import CudaVersion, CudnnVersion
@@ -42,15 +42,15 @@ def find_frameworks(
         if reading is None:
             continue
         reading = with_preload(_ask(host, environment, reading), preload)
-        judgement = _Judgement(environment, loading, copies, reading)
-        found.append(judgement.framework())
+        assessment = _Assessment(environment, loading, copies, reading)
+        found.append(assessment.framework())
         # A wrong cuDNN fails in ways that nobody understands; one that is not there says so itself.
-        (wrong if judgement.loads else absent).extend(judgement.problems)
+        (wrong if assessment.loads else absent).extend(assessment.problems)
     return tuple(sorted(found, key=lambda one: one.name)), (*wrong, *absent)
 
 
 def _ask(host: Host, environment: TargetEnvironment, reading: Reading) -> Reading:
-    """The reading with what a module of the framework itself says, where there is one to ask and it answers."""
+    """Add what a module of the framework itself says, where there is one to ask and it answers."""
     question, python = reading.question, environment.python.path
     if question is None or python is None:
         return reading
@@ -67,8 +67,8 @@ def _ask(host: Host, environment: TargetEnvironment, reading: Reading) -> Readin
     )
 
 
-class _Judgement:
-    """One framework: what it would load, said in words, and what does not fit."""
+class _Assessment:
+    """What one framework would load, in words, and what does not fit."""
 
     def __init__(self, environment: TargetEnvironment, loading: Loading, copies: tuple[CudnnCopy, ...], reading: Reading) -> None:
         self._environment = environment
@@ -81,7 +81,7 @@ class _Judgement:
         """True where it would load some cuDNN."""
 
     def framework(self) -> InstalledFramework:
-        """The framework with what it would load."""
+        """Build the framework's facts."""
         reading = self._reading
         return InstalledFramework(
             name=reading.name,
@@ -130,7 +130,7 @@ class _Judgement:
         return f"{self._loading.identify(one.origin)}/{one.name}"
 
     def _version_of(self, one: Library) -> CudnnVersion | None:
-        """The release of the copy that a library belongs to; where that is not known, what its file name says."""
+        """Release of the copy that a library belongs to, else the one in its file name."""
         copy = self._copy_of(one)
         if copy is not None and copy.version is not None:
             return CudnnVersion(copy.version)
@@ -138,7 +138,7 @@ class _Judgement:
         return name.version if name else None
 
     def _effective(self, version: CudnnVersion | None, parts: Parts) -> CudnnVersion | None:
-        """The release that answers to a program: cuDNN's version is told by a part, not by libcudnn itself."""
+        """Release that a program is told: a part answers, not libcudnn itself."""
         teller = parts.found.get("graph") or parts.found.get("ops_infer")
         return self._version_of(teller) or version if teller else version
 
@@ -219,7 +219,7 @@ class _Judgement:
         for directory, ones in strangers.items():
             names = "its parts" if len(ones) == len(parts.found) else ", ".join(one.name for one in ones)
             release = self._version_of(ones[0])
-            rule = f"to which {ones[0].rule.value} leads ({self._search(ones[0].by or library.path)})"
+            rule = f"to which {ones[0].rule.value} leads ({self._search_path(ones[0].by or library.path)})"
             self._complain(
                 f"two releases of cuDNN in one process: {library.name} {version or ''} from {home}, "
                 f"but {names} {release or ''} from {directory}, {rule}"
@@ -248,7 +248,7 @@ class _Judgement:
             name = parse_name(elf.soname or "") if isinstance(elf, Elf) else None
         return name.soname if name is not None else None
 
-    def _search(self, path: str) -> str:
+    def _search_path(self, path: str) -> str:
         """How libcudnn or a part of it looks for others."""
         elf = self._loading.look(path)
         if self._loading.has_runpath(path):
@@ -297,8 +297,8 @@ def start(loading: Loading, reading: Reading, *, library_path: bool = True) -> O
     """Open what a framework opens, in its order."""
     process = loading.process(library_path=library_path)
     for step in reading.steps:
-        if isinstance(step, Seek):
-            fault = _seek(process, step)
+        if isinstance(step, Search):
+            fault = _search(process, step)
         else:
             opened = process.open(step.path)
             fault = opened if step.required and isinstance(opened, Missing) else None
@@ -312,7 +312,7 @@ def _is_libcudnn(file: str) -> bool:
     return name is not None and name.part == ""
 
 
-def _seek(process: Process, step: Seek) -> Missing | None:
+def _search(process: Process, step: Search) -> Missing | None:
     """Open the first name that is found; the fault of the first name where none is."""
     caller = next((one for begin in step.by for one in process.libraries if one.name.startswith(begin)), None)
     faults = []

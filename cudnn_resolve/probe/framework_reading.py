@@ -42,7 +42,7 @@ class Open(Struct, frozen=True, kw_only=True):
     """False where the framework goes on without it."""
 
 
-class Seek(Struct, frozen=True, kw_only=True):
+class Search(Struct, frozen=True, kw_only=True):
     """A library that is searched for by name, the first name that is found."""
 
     names: tuple[str, ...]
@@ -70,7 +70,7 @@ class Reading(Struct, frozen=True, kw_only=True):
     variant: str | None = None
     cuda_built: str | None = None
     cudnn_built: str | None = None
-    steps: tuple[Open | Seek, ...] = ()
+    steps: tuple[Open | Search, ...] = ()
     """Empty for a build that loads no cuDNN."""
     question: Question | None = None
     """Where a module knows more than the files say."""
@@ -174,7 +174,7 @@ def read_framework(files: FrameworkFiles) -> Reading | None:
 
 
 def _reading(
-    files: FrameworkFiles, variant: str | None, cuda: str | None = None, cudnn: str | None = None, steps: tuple[Open | Seek, ...] = ()
+    files: FrameworkFiles, variant: str | None, cuda: str | None = None, cudnn: str | None = None, steps: tuple[Open | Search, ...] = ()
 ) -> Reading:
     own = files.distribution
     return Reading(
@@ -240,7 +240,7 @@ def _tensorflow(files: FrameworkFiles) -> Reading | None:
     major = cudnn.partition(".")[0]
     steps = (
         Open(path=files.path(package, "python/_pywrap_tensorflow_internal.so")),
-        Seek(names=(f"libcudnn.so.{major}",), by=("libtensorflow_framework.so", "_pywrap_tensorflow_internal")),
+        Search(names=(f"libcudnn.so.{major}",), by=("libtensorflow_framework.so", "_pywrap_tensorflow_internal")),
     )
     return _reading(files, "gpu", cuda, cudnn, steps)
 
@@ -288,11 +288,11 @@ def _cupy(files: FrameworkFiles) -> Reading | None:
     return _reading(files, label, cuda, wheel.cudnn or cudnn_of_needs(files.needs(module)), steps)
 
 
-def _cupy_preloads(files: FrameworkFiles, cuda: str | None, cudnn: str | None, names: tuple[str, ...]) -> tuple[Open | Seek, ...]:
+def _cupy_preloads(files: FrameworkFiles, cuda: str | None, cudnn: str | None, names: tuple[str, ...]) -> tuple[Open | Search, ...]:
     """The libraries that cupy opens first: those that its own installer put into the home directory, else by their full name."""
     home = files.host.environ.get("HOME", "").rstrip("/")
     root = files.host.environ.get("CUPY_CUDA_LIB_PATH") or f"{home}/.cupy/cuda_lib"
-    steps: list[Open | Seek] = []
+    steps: list[Open | Search] = []
     for name in names:
         places = [f"{root}/{cuda}/cudnn/{cudnn}/{folder}/{name}" for folder in ("lib", "lib64")]
         there = next((path for path in places if files.host.stat(path) is not None), None)
@@ -316,9 +316,9 @@ def _jax(files: FrameworkFiles) -> Reading | None:
     inside = FrameworkFiles(files.host, files.environment, files.loading, jaxlib)
     cuda, cudnn = built
     modules = (inside.find("jaxlib/cuda", "_versions"), inside.find("jaxlib", "xla_extension"))
-    steps: list[Open | Seek] = [Open(path=path) for path in modules if path]
+    steps: list[Open | Search] = [Open(path=path) for path in modules if path]
     if cudnn is not None:
-        steps.append(Seek(names=(f"libcudnn.so.{cudnn.partition('.')[0]}",), by=("_versions", "xla_extension")))
+        steps.append(Search(names=(f"libcudnn.so.{cudnn.partition('.')[0]}",), by=("_versions", "xla_extension")))
     return _reading(files, _jax_variant(files, cuda, cudnn), cuda, cudnn, tuple(steps))
 
 
@@ -340,7 +340,7 @@ def _jax_plugin(files: FrameworkFiles, plugin: Distribution) -> Reading:
     wheels = inside.below_sites("nvidia/cudnn/lib", begin=preloaded) if preloaded else ()
     soname = preloaded or (f"libcudnn.so.{required.version.major}" if required else "libcudnn.so.9")
     module = inside.path(f"jax_cuda{major}_plugin/_versions.so")
-    steps: tuple[Open | Seek, ...] = (Open(path=module), Seek(names=(soname,), by=("_versions",)))
+    steps: tuple[Open | Search, ...] = (Open(path=module), Search(names=(soname,), by=("_versions",)))
     steps = (*(Open(path=path, required=False) for path in wheels[:1]), *steps)
     pip = files.environment.distribution(f"nvidia-cudnn-cu{major}") is not None
     variant = f"cuda{major}" if pip else f"cuda{major}_local"
@@ -363,7 +363,7 @@ def _paddle(files: FrameworkFiles) -> Reading | None:
         return _reading(files, label_of_cuda(cuda), cuda, cudnn)
     flag = files.host.environ.get("FLAGS_cudnn_dir")
     names = (*((f"{flag}/libcudnn.so",) if flag else ()), "libcudnn.so", f"libcudnn.so.{cudnn.partition('.')[0]}")
-    steps = (Open(path=module), Seek(names=names, by=("libphi_core", "libphi", "libpaddle", "core_avx")))
+    steps = (Open(path=module), Search(names=names, by=("libphi_core", "libphi", "libpaddle", "core_avx")))
     return _reading(files, label_of_cuda(cuda), cuda, cudnn, steps)
 
 

@@ -43,7 +43,7 @@ GPU_STEPS: tuple[tuple[str, Callable[[DriverProbe], GpuAnswer]], ...] = (
 
 
 def find_gpus(probe: DriverProbe, driver: Driver | Unknown | None) -> tuple[tuple[Gpu, ...] | Unknown, str, tuple[Problem, ...]]:
-    """The GPUs in the order of the driver's own list, how they were learnt, and what is odd about them.
+    """Find the GPUs in the driver's order, their source, and what is odd about them.
 
     UNKNOWN where there may be some that nobody could ask; empty only where that is certain.
     """
@@ -74,14 +74,14 @@ def _of_library(library: Library) -> GpuAnswer:
 
 
 def _is_complete(probe: DriverProbe, gpus: GpuAnswer) -> bool:
-    """True where one library told of every GPU and nothing that matters is missing."""
+    """True where one library listed every GPU with everything that matters."""
     native = probe.native
     told = native.nvml.complete or (native.libcuda.complete and "CUDA_VISIBLE_DEVICES" not in probe.host.environ)
     return told and gpus is not None and all(gpu.compute_capability and gpu.memory_mib for gpu in gpus)
 
 
 def _filled(gpus: tuple[Gpu, ...], others: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """The same GPUs with what they lack taken from `others`: by UUID, or by position where nothing has one."""
+    """Fill gaps from `others`, matched by UUID, or by position where there are no UUIDs."""
     by_uuid = {other.uuid.lower(): other for other in others if other.uuid}
     by_position = len(gpus) == len(others) and not (by_uuid and all(gpu.uuid for gpu in gpus))
     merged = []
@@ -104,7 +104,7 @@ def _both(gpu: Gpu, other: Gpu) -> Gpu:
 
 
 def _marked(probe: DriverProbe, gpus: tuple[Gpu, ...]) -> tuple[tuple[Gpu, ...], tuple[Problem, ...]]:
-    """The GPUs with those marked that CUDA_VISIBLE_DEVICES hides, and a problem where it hides or may hide one."""
+    """Mark the GPUs that CUDA_VISIBLE_DEVICES hides; a problem where it hides or may hide one."""
     value = probe.host.environ.get("CUDA_VISIBLE_DEVICES")
     if value is None:
         return gpus, ()
@@ -121,7 +121,7 @@ def _marked(probe: DriverProbe, gpus: tuple[Gpu, ...]) -> tuple[tuple[Gpu, ...],
 
 
 def _seen(probe: DriverProbe, gpus: tuple[Gpu, ...], value: str) -> tuple[bool, ...]:
-    """For each GPU, is it visible: by what libcuda really sees where that is known, else by reading the variable."""
+    """Visibility of each GPU: what libcuda really sees where known, else what the variable says."""
     libcuda = probe.native.libcuda
     if libcuda.complete and libcuda.gpus and all(gpu.uuid for gpu in (*libcuda.gpus, *gpus)):
         visible = {gpu.uuid.lower() for gpu in libcuda.gpus if gpu.uuid}
@@ -131,7 +131,7 @@ def _seen(probe: DriverProbe, gpus: tuple[Gpu, ...], value: str) -> tuple[bool, 
 
 
 def _instances(probe: DriverProbe) -> tuple[Problem, ...]:
-    """A remark for each GPU that is divided: programs see an instance of it, with a part of its memory."""
+    """A problem for each GPU that is divided (MIG)."""
     divided = [index for index, inner in enumerate(probe.native.nvml.instances) if inner]
     return tuple(
         Problem(what=f"GPU {index}", why="is divided (MIG): a program sees one instance of it, with a part of its memory")
@@ -140,7 +140,7 @@ def _instances(probe: DriverProbe) -> tuple[Problem, ...]:
 
 
 def _unseen(probe: DriverProbe) -> tuple[Problem, ...]:
-    """A remark where nvidia-smi had to be asked and failed too."""
+    """A problem where nvidia-smi had to be run and failed."""
     failure = probe.smi.failure if probe.smi_was_asked else ""
     return (Problem(what="nvidia-smi", why=failure),) if failure else ()
 

@@ -1,4 +1,4 @@
-"""The notebook's kernel from whose cell this program was started, and what its loader still believes of LD_LIBRARY_PATH."""
+"""The notebook kernel that started this program, and the LD_LIBRARY_PATH that its loader still uses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAME = "LD_LIBRARY_PATH"
 
 
 def kernel_above(host: Host) -> int | None:
-    """The process of the kernel from whose cell this program was started (`!cudnn-resolve …`); None where there is none."""
+    """Process id of the notebook kernel above this program (`!cudnn-resolve …`); None where there is none."""
     pid = "self"
     for _ in range(_ANCESTORS):
         text = host.read_text(f"/proc/{pid}/stat", 4096)
@@ -31,7 +31,7 @@ def kernel_above(host: Host) -> int | None:
 
 
 def with_kernel(host: Host, facts: Facts) -> Facts:
-    """The facts, with a problem where LD_LIBRARY_PATH was changed inside the running kernel.
+    """Add a problem where LD_LIBRARY_PATH was changed inside the running kernel.
 
     The loader reads it once, when a process starts: what `os.environ` or `%env` set later counts only for programs that the kernel starts,
     of which this one may be. Directories without libraries of CUDA change nothing and are left out.

@@ -33,7 +33,7 @@ class CannotAskError(Exception):
 
 
 class Loading:
-    """The libraries of one machine and one environment: read once each, and what the loader makes of them."""
+    """Libraries of one machine and environment, each read once, and the loader that can be asked about them."""
 
     def __init__(self, host: Host, environment: TargetEnvironment) -> None:
         self._host = host
@@ -47,7 +47,7 @@ class Loading:
         self.preloaded_anyway = tuple(name for name in _SPLIT.split(wide) if name)
 
     def look(self, path: str) -> Elf | str | None:
-        """The library at a path; why it cannot be used; None where there is no file."""
+        """Read the library at a path; a text says why it cannot be used, None that there is no file."""
         if path not in self._looked:
             self._looked[path] = self._read(path)
         return self._looked[path]
@@ -67,7 +67,7 @@ class Loading:
         return known
 
     def needs(self, path: str) -> tuple[str, ...]:
-        """What a library needs; empty where there is none."""
+        """Names that a library needs; empty where there is no library."""
         elf = self.look(path)
         return elf.needed if isinstance(elf, Elf) else ()
 
@@ -102,7 +102,7 @@ class Loading:
         return self._started
 
     def trace(self, program: str, preload: Sequence[str], *, library_path: bool = True) -> Trace:
-        """What the loader says of a program or library with these names in LD_PRELOAD."""
+        """Trace a program or library with these names in LD_PRELOAD."""
         loader, _ = self.start()
         folder, preload = _speakable(preload)
         paths = self._environment.ld_library_path if library_path else ()
@@ -171,7 +171,7 @@ class Process:
         return self.open_all((name,), by)[name]
 
     def open_all(self, names: Sequence[str], by: Library | None = None) -> Mapping[str, Library | Missing]:
-        """What each name leads to; a name with a slash is a path, any other is searched for."""
+        """Open several names; one with a slash is a path, any other is searched for."""
         _, program = self._loading.start()
         answers = self._ask(program, [name for name in names if "/" in name])
         searched = [name for name in names if "/" not in name]
@@ -189,7 +189,7 @@ class Process:
         return {name: one.fault or one.library or _not_found(name, program) for name, one in chosen.items()}
 
     def _askers(self, program: str, by: Library | None) -> Iterator[str]:
-        """The library that asks, what asked for that, and so on up to the program: the RPATH of each counts before all else."""
+        """Yield the library that asks, what asked for that, up to the program: the RPATH of each is searched before all else."""
         if by is None:
             yield program
             return
@@ -220,7 +220,7 @@ class Process:
 
 
 class _Answer(Struct, frozen=True, kw_only=True):
-    """What became of one name."""
+    """Outcome for one name."""
 
     library: Library | None = None
     fault: Missing | None = None
@@ -232,7 +232,7 @@ _Answers = dict[str, _Answer]
 
 
 class _TraceReader:
-    """Reads from a trace what became of single names."""
+    """Reads the outcome for single names from a trace."""
 
     def __init__(self, loading: Loading, trace: Trace, held: Mapping[str, Library], forgiven: tuple[str, ...]) -> None:
         self._loading = loading
@@ -249,7 +249,8 @@ class _TraceReader:
         if path is None:
             return _Answer()
         library = self._libraries[path]
-        return _Answer(library=library, fault=self._fault(path) if self._missing else None, brought=tuple(self._brought(library)))
+        brought = tuple(self._brought(library))
+        return _Answer(library=library, fault=self._fault(path, brought) if self._missing else None, brought=brought)
 
     def _answers_to(self, path: str, name: str) -> bool:
         if "/" in name:
@@ -265,11 +266,13 @@ class _TraceReader:
                 paths.add(one.path)
                 yield one
 
-    def _fault(self, path: str) -> Missing | None:
+    def _fault(self, path: str, brought: tuple[Library, ...]) -> Missing | None:
         """The first thing that is missing of what a library needs, directly or not."""
-        needed = self._needed(path)
+        asked_first = {one.path for one in brought}
         for one in self._missing:
-            by = next((own for own in needed if own == one.by or one.name in self._loading.needs(own)), None)
+            if one.by in asked_first:
+                return one
+            by = next((own for own in self._needed(path) if own == one.by or one.name in self._loading.needs(own)), None)
             if by is not None:
                 return replace(one, by=by)
         return None

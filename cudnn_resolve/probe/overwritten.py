@@ -1,4 +1,4 @@
-"""Wheels whose files another wheel wrote over or took along when it was removed: what RECORD says of each file against what is on disk."""
+"""Wheels whose files were overwritten or removed by another wheel: RECORD against what is on disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PIECE_BYTES = 4 << 20
 
 
 class _Claim(Struct, frozen=True, kw_only=True):
-    """What RECORD says of one file."""
+    """RECORD entry of one file."""
 
     size: int
     sum: str
@@ -29,7 +29,7 @@ class _Claim(Struct, frozen=True, kw_only=True):
 
 
 def with_overwritten(host: Host, facts: Facts, packages: Iterable[str]) -> Facts:
-    """The facts, with a problem for each of these packages whose files are not its own any more.
+    """Add a problem for each of these packages whose files are no longer its own.
 
     Sizes are compared first: an environment of several gigabytes is looked through in milliseconds. The sum of a file is asked only where
     two wheels wrote it and both say the same size, up to a bound.
@@ -87,7 +87,7 @@ def _problems(host: Host, site: str, wanted: Mapping[str, str]) -> Iterator[Prob
 
 
 def _claims(host: Host, site: str, wanted: Mapping[str, str]) -> Iterator[tuple[str, str, _Claim]]:
-    """Package, file and what RECORD says of it, for libraries and modules."""
+    """Package, file and RECORD entry of each library and module."""
     for name, version in wanted.items():
         for path, claim in _record(host, site, name, version):
             if path.endswith((".so", ".pyd", ".py")) or ".so." in path:
@@ -101,12 +101,12 @@ def _removed(gone: Mapping[str, list[str]], checked: Mapping[str, int], wanted: 
 
 
 def _is_own(claim: _Claim, size: int, sum_now: str | None) -> bool:
-    """True where a file is the one of the claim, as far as was looked."""
+    """True where a file matches the entry, as far as it was compared."""
     return claim.size == size and (sum_now is None or not claim.sum.startswith("sha256=") or claim.sum == sum_now)
 
 
 def _sum(host: Host, path: str, size: int) -> str | None:
-    """The sum of a file as RECORD writes it; None where it cannot be read."""
+    """Hash of a file as RECORD writes it; None where it cannot be read."""
     digest = hashlib.sha256()
     for offset in range(0, size, _PIECE_BYTES):
         piece = host.read_bytes(path, offset, _PIECE_BYTES)
@@ -117,7 +117,7 @@ def _sum(host: Host, path: str, size: int) -> str | None:
 
 
 def _record(host: Host, site: str, name: str, version: str) -> Iterator[tuple[str, _Claim]]:
-    """What a wheel installed."""
+    """RECORD of a wheel."""
     folder = f"{name.replace('-', '_')}-{version}.dist-info"
     text = host.read_text(f"{site}/{folder}/RECORD", _RECORD_BYTES)
     if text is None:

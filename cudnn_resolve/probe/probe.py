@@ -1,4 +1,4 @@
-"""Everything that is known of a machine, asked at once."""
+"""Facts of a machine and of one Python environment on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cudnn_resolve.probe.toolkit import Compiler, find_compiler, find_toolkits
 
 
 def detect(host: Host, python: str | None) -> Facts:
-    """The facts of a machine and of one interpreter's environment on it, each with how it was learnt.
+    """Detect the facts of a machine and of one interpreter's environment, each with its source.
 
     `python` is what `--python` says (a path, an environment, a name or a version), None for the default. What could not be asked
     becomes a problem; UsageError or WorldError only where the interpreter itself cannot be used.
@@ -51,7 +51,7 @@ def detect(host: Host, python: str | None) -> Facts:
 
 
 def _surroundings(host: Host, target: Target, compiler: Later[Compiler]) -> tuple[Facts, TargetEnvironment]:
-    """What is known without the driver and without cuDNN, and the environment in which to look for the latter."""
+    """Facts that need neither the driver nor cuDNN, and the environment in which to look for the latter."""
     platform, sources = find_platform(host, target)
     apt, apt_source, apt_problems = find_apt(host, target.machine)
     cache, cache_problems = find_cache(host, target.machine)

@@ -88,7 +88,7 @@ class Target(Struct, frozen=True, kw_only=True):
 
 
 def choose_python(host: Host, wanted: str | None) -> tuple[str, str]:
-    """Path of the target interpreter and why it is this one; UsageError where what was asked for is not there.
+    """Choose the target interpreter and say why; UsageError where what was asked for is not there.
 
     In order: `wanted` (a path of an interpreter, of an environment or of its bin directory, a name on PATH, or a version),
     the active virtual environment (VIRTUAL_ENV), the active conda environment (CONDA_PREFIX), the interpreter that runs this.
@@ -109,7 +109,7 @@ def choose_python(host: Host, wanted: str | None) -> tuple[str, str]:
 
 
 def ask_python(host: Host, path: str, how: str) -> Target:
-    """What the interpreter at `path` tells of itself and of its environment.
+    """Ask the interpreter at `path` about itself and its environment.
 
     UsageError where it is no Python from 3.6 on, WorldError where it hangs or crashes.
     """
@@ -151,7 +151,7 @@ def _python_below(host: Host, directory: str, subject: str) -> str:
 
 
 def _target(path: str, how: str, answer: Mapping[str, Any]) -> Target:
-    """The told answer as a value; KeyError, TypeError or ValueError where it is not what the payload prints."""
+    """Read the payload's answer; KeyError, TypeError or ValueError where it is none."""
     version = str(answer["version"])
     numbers = tuple(int(part) for part in version.split("."))
     if numbers < (3, 6):
@@ -208,7 +208,7 @@ def _unusable(path: str, why: str) -> UsageError:
 
 
 def _refusal(host: Host, path: str, result: CommandResult) -> UsageError | WorldError:
-    """Why there is no answer, as an error to raise."""
+    """The error to raise where there is no answer."""
     if result.timed_out or result.signal:
         code = "python-hangs" if result.timed_out else "python-crashes"
         return WorldError(f"the Python interpreter {path} {result.why()}", code=code, context=path, hint=_HINT)

@@ -43,7 +43,7 @@ Compiler = tuple[str | None, CudaVersion | None]
 
 
 def find_toolkits(host: Host, target: Target, apt: Mapping[str, str], on_path: Compiler) -> Toolkits:
-    """Every CUDA toolkit: directories below /usr/local, those that variables and nvcc name, apt, conda and pip parts."""
+    """Find CUDA toolkits: below /usr/local, named by variables or nvcc, and the parts from apt, conda and pip."""
     roots, aliases, problems = _directories(host)
     compiler, version = on_path
     if compiler is not None and compiler not in roots:
@@ -60,7 +60,7 @@ def find_toolkits(host: Host, target: Target, apt: Mapping[str, str], on_path: C
 
 
 def _directories(host: Host) -> tuple[list[str], dict[str, list[str]], list[Problem]]:
-    """Roots of toolkits, links resolved; the other names of each; variables that lead nowhere."""
+    """Roots of toolkits with links resolved, other names of each, and problems of variables that lead nowhere."""
     named = [(f"/usr/local/{name}", f"/usr/local/{name}") for name in host.list_dir("/usr/local") if name.startswith("cuda")]
     named += [(path, path) for path in ("/opt/cuda", "/usr/lib/cuda")]
     named += [(host.environ[name].rstrip("/"), name) for name in _VARIABLES if host.environ.get(name)]
@@ -93,7 +93,7 @@ def _runtime_libraries(host: Host, root: str) -> list[str]:
 
 
 def find_compiler(host: Host) -> Compiler:
-    """The toolkit whose nvcc is on PATH.
+    """Find the toolkit whose nvcc is on PATH.
 
     A wrapper script is asked for the compiler behind it with `--dryrun`, which runs nothing.
     """
@@ -122,7 +122,7 @@ def _is_script(host: Host, program: str) -> bool:
 
 
 def _version(host: Host, root: str, compiler: str | None, compiled: CudaVersion | None) -> CudaVersion | None:
-    """The version of a toolkit directory: version.json, version.txt, its header, its nvcc, the directory's name, in this order."""
+    """Version of a toolkit directory, from version.json, version.txt, its header, its nvcc or the directory's name."""
     found = parse_version_json(host.read_text(f"{root}/version.json") or "") or parse_version_text(
         host.read_text(f"{root}/version.txt") or ""
     )
@@ -140,7 +140,7 @@ def _version(host: Host, root: str, compiler: str | None, compiled: CudaVersion 
 
 
 def _source(host: Host, root: str, apt: Mapping[str, str]) -> Source:
-    """Who put a toolkit directory there: `apt`, `conda`, `runfile` or `other`."""
+    """Installer of a toolkit directory: `apt`, `conda`, `runfile` or `other`."""
     line = directory_version(root)
     if line is not None and any(apt_line(name) == line.line for name in apt):
         return "apt"
@@ -153,7 +153,7 @@ def _source(host: Host, root: str, apt: Mapping[str, str]) -> Source:
 
 
 def _apt_parts(apt: Mapping[str, str], known: list[Toolkit]) -> list[Toolkit]:
-    """CUDA lines that apt packages hold and no directory showed; each once, with the release where a package tells it."""
+    """CUDA lines of apt packages that no directory showed, with the release where a package tells it."""
     there = {_line(toolkit.version) for toolkit in known}
     lines = sorted({line for name in apt if (line := apt_line(name)) is not None and line not in there})
     parts = []
