@@ -80,7 +80,7 @@ def rows(path: str) -> Iterator[Row]:
 def judge(row: Row) -> Judgement:
     """What the planner makes of a row, and what is wrong with that."""
     python = max(row.pythons, key=Version) if row.pythons else "3.11"
-    plan = cudnn_resolve.plan(row.targets, python_version=python, offline=True, **MACHINE)
+    plan = cudnn_resolve.plan(row.targets, python_version=python, offline=True, **MACHINE).to_json()
     if plan["status"] == "ok":
         faults = [*loader_faults(plan), *file_faults(plan)]
         if faults:

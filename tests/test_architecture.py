@@ -38,6 +38,8 @@ ROOMS = (
     ("host", "index"),
     ("probe", "execution", "validation"),
     ("report",),
+    ("operations",),
+    ("api",),
     ("cli",),
     ("__main__", "__init__"),
 )

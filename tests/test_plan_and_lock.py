@@ -9,12 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.cli import plan as verb
-from cudnn_resolve.cli.gather import Question, gather_options, gather_question
+from cudnn_resolve.cli.options import request_of
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.locking.merge import Answer, merge
 from cudnn_resolve.locking.model import Asked, Lock, LockedEnvironment
 from cudnn_resolve.locking.stack import stack_of
+from cudnn_resolve.operations.gather import Question, gather_question
+from cudnn_resolve.operations.options import Options, project_settings, with_settings
 from cudnn_resolve.planning.from_lock import plan_of_lock
 from cudnn_resolve.planning.make import make_plan
 from cudnn_resolve.planning.model import Plan
@@ -46,7 +48,7 @@ def question(cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ca
             Path(name).write_text(text, "utf-8")
         parser = Parser(prog="cudnn-resolve plan", description="")
         verb.add_arguments(parser)
-        return gather_question(gather_options(parser.parse(["--offline", *case.argv])))
+        return gather_question(with_settings(request_of(Options, parser.parse(["--offline", *case.argv])), project_settings()))
 
     return ask
 

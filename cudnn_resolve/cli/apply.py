@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cudnn_resolve.cli.gather import gather_options
+from cudnn_resolve import api
 from cudnn_resolve.cli.options import (
-    Options,
+    Output,
     add_allow_break_option,
     add_assumption_options,
     add_choice_options,
@@ -17,14 +17,24 @@ from cudnn_resolve.cli.options import (
     add_output_options,
     add_reinstall_option,
     add_target_options,
+    output_of,
+    request_of,
 )
-from cudnn_resolve.cli.printing import draw, emit, message_style, message_width, style_of, width_of
+from cudnn_resolve.cli.parser import Parser
+from cudnn_resolve.cli.plan import print_plan
+from cudnn_resolve.cli.printing import Messages, draw, emit, message_style, message_width, print_json, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
+from cudnn_resolve.operations.options import ApplyRequest
 
 if TYPE_CHECKING:
-    from cudnn_resolve.cli.applying import Stopped
-    from cudnn_resolve.execution.model import Execution
+    from cudnn_resolve.operations.apply import ApplyResult, Interaction, Stopped
     from cudnn_resolve.planning.model import Plan
+
+_SPOKEN = ("yes", "dry_run", "force", "format", "output", "quiet", "verbose", "no_color", "restart")
+_MEANS = ("installer", "no_hashes", "break_system_packages", "no_validate")
+"""Options of `--resume` that hold in the place of those that were given then."""
+_OTHERS = (*_SPOKEN, *_MEANS, "resume", "undo", "history", "lock", "python")
+_HEADS = {"nothing": "nothing to undo", "broken": "not everything could be put back"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,104 +71,67 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Carry out, undo, or list; the exit code says what became of it."""
-    from cudnn_resolve.cli.applying import Ways, apply, history, stopped, undo
-    from cudnn_resolve.cli.progress import Progress
-    from cudnn_resolve.execution.model import Execution
-
     _refuse_contradictions(args)
-    options = gather_options(args)
-    ways = Ways(
-        lock=args.lock,
-        has_targets=bool(args.framework or args.requirement or args.group or args.reinstall_package),
-        dry_run=args.dry_run,
-        force=args.force,
-        installer=args.installer,
-        trusted=args.no_hashes,
-        managed=args.break_system_packages,
-        resume=args.resume,
-        restart=args.restart,
-        validate=not args.no_validate,
-        reporter=Progress(quiet=options.quiet > 0),
-        confirm=_confirm(args, options),
-        words=words_of(args),
-    )
+    output = output_of(args)
+    request = request_of(ApplyRequest, args)
     if args.history:
-        emit(_history(history(options, ways), options), options)
+        _print_history(args.python, output)
         return ExitCode.OK
     if args.undo is not None:
-        undone = undo(options, ways, _number(args.undo))
-        heads = {"nothing": "nothing to undo", "broken": "not everything could be put back"}
-        return _finish(undone, None, options, head=heads.get(undone.status))
+        undone = api.undo(request, _number(args.undo), _interaction(args, output))
+        return _finish(undone, output, args.python, head=_HEADS.get(undone.status))
     if args.resume:
         _refuse_further(args)
-        found = stopped(options)
+        found = api.stopped(args.python)
         if found is None:
-            return _finish(Execution(status="nothing"), None, options, head="nothing to resume: no apply was stopped in the middle")
+            return _nothing_to_resume(output, args.python)
         return again(found, args)
-    done, plan = apply(options, ways)
-    if done is None:
-        assert plan is not None
-        emit(_no_plan(plan, options), options)
+    done = api.apply(request, _interaction(args, output))
+    if done.execution is None:
+        assert done.plan is not None
+        if output.format == "json":
+            print_json(done.to_json(), output)
+        else:
+            print_plan(done.plan, output)
         return ExitCode.NO
-    if ways.restart and done.restart is not None:
-        from cudnn_resolve.cli.notebook import restart
-        from cudnn_resolve.host.linux import LinuxHost
-
-        done = restart(done, LinuxHost())
-    return _finish(done, plan, options)
+    return _finish(done, output, args.python)
 
 
 def again(found: Stopped, args: argparse.Namespace) -> int:
-    """The command that was stopped, from where it was given, in this command's manner of speaking and asking."""
-    from cudnn_resolve.cli.parser import Parser
+    """Give the command that was stopped again, from where it was given, in this command's manner of speaking and asking."""
     from cudnn_resolve.host import disk
 
-    parser = Parser(prog="cudnn-resolve apply", description="")
-    add_arguments(parser)
+    parser = _parser()
     same = parser.parse([*found.words])
     output = args.output and os.path.join(disk.folder_here(), args.output)  # as it was meant here, not where the other was given
     if same.resume or same.undo is not None or same.history or not disk.go_to(found.folder):
-        raise UsageError("the journal says no command that can be done again from here", code="resume", hint="give the command anew")
+        raise UsageError(
+            "cannot resume: the journal records no command that can be given again", code="resume", hint="give the command again"
+        )
     same.python = found.python  # whatever the words say: the environment is the one whose journal this is
     for name in _SPOKEN:
         setattr(same, name, getattr(args, name))
     same.output = output
-    for name in _WAYS:
+    for name in _MEANS:
         if getattr(args, name) != parser.get_default(name):
             setattr(same, name, getattr(args, name))
     return run(same)
 
 
-def _refuse_further(args: argparse.Namespace) -> None:
-    """Nothing; UsageError where `--resume` is given what it would have to leave out: what was asked for is asked for again."""
-    from cudnn_resolve.cli.parser import Parser
-
+def _parser() -> Parser:
     parser = Parser(prog="cudnn-resolve apply", description="")
     add_arguments(parser)
-    for name, default in vars(parser.parse([])).items():
-        if name not in (*_MANNERS, *_WAYS, "python") and getattr(args, name) != default:
+    return parser
+
+
+def _refuse_further(args: argparse.Namespace) -> None:
+    """Reject options that `--resume` would ignore: what was asked for is asked for again."""
+    for name, default in vars(_parser().parse([])).items():
+        if name not in _OTHERS and getattr(args, name) != default:
             option = "--" + name.replace("_", "-")
-            raise UsageError(f"--resume takes no {option}", code="usage-contradiction", hint="leave it out, or give the whole command anew")
-
-
-_SPOKEN = ("yes", "dry_run", "force", "format", "output", "quiet", "verbose", "no_color", "restart")
-_WAYS = ("installer", "no_hashes", "break_system_packages", "no_validate")
-"""Options of `--resume` that hold in the place of those that were given then."""
-_MANNERS = (*_SPOKEN, "resume", "undo", "history", "lock")
-
-
-def words_of(args: argparse.Namespace) -> tuple[str, ...]:
-    """The words of a command line that asks for the same."""
-    words: list[str] = []
-    for name, value in sorted(vars(args).items()):
-        if name in _MANNERS or value is None or value is False:
-            continue
-        option = "--" + name.replace("_", "-")
-        if value is True:
-            words.append(option)
-        else:
-            words += [f"{option}={one}" for one in (value if isinstance(value, list) else [value])]
-    return (*words, *([args.lock] if args.lock else []))
+            raise UsageError(
+                f"--resume takes no {option}", code="usage-contradiction", hint="leave it out, or give the whole command again"
+            )
 
 
 def _refuse_contradictions(args: argparse.Namespace) -> None:
@@ -188,57 +161,49 @@ def _number(text: str) -> int | None:
     return int(text)
 
 
-def _confirm(args: argparse.Namespace, options: Options) -> Any:
-    """The function that shows a plan and asks; it asks only where somebody can answer."""
+def _interaction(args: argparse.Namespace, output: Output) -> Interaction:
+    """Progress on standard error; the plan is shown there, and asked about where somebody can answer."""
+    from cudnn_resolve.cli.progress import Progress
+    from cudnn_resolve.operations.apply import Interaction
 
     def confirm(plan: Plan) -> bool:
         from cudnn_resolve.host import terminal
 
-        if options.format == "text" and not options.quiet:
+        if output.format == "text":
             from cudnn_resolve.report.plan import render
 
-            draw(render(plan, style=message_style(options), width=message_width(), verbose=options.verbose > 0) + "\n", options)
+            text = render(plan, style=message_style(output), width=message_width(), verbose=output.verbose > 0)
+            draw(text + "\n", output)
         return bool(args.yes or args.dry_run or not terminal.can_answer() or terminal.ask("Carry this out?"))
 
-    return confirm
+    return Interaction(reporter=Progress(quiet=output.quiet > 0), confirm=confirm, listener=Messages(output))
 
 
-def _finish(done: Execution, plan: Plan | None, options: Options, *, head: str | None = None) -> int:
-    from cudnn_resolve.report.apply import encode, render
-
-    if options.format == "json":
-        from cudnn_resolve.report.json import render as render_json
-
-        emit(render_json(encode(done, _encoded(plan))), options)
+def _finish(done: ApplyResult, output: Output, python: str | None, *, head: str | None = None) -> int:
+    execution = done.execution
+    assert execution is not None
+    if output.format == "json":
+        print_json(done.to_json(), output)
     else:
-        emit(render(done, style=style_of(options), width=width_of(options), head=head, python=options.python), options)
-    return 130 if done.status == "interrupted" else int(done.exit_code)
+        from cudnn_resolve.report.apply import render
+
+        emit(render(execution, style=style_of(output), width=width_of(output), head=head, python=python), output)
+    return 130 if execution.status == "interrupted" else int(execution.exit_code)
 
 
-def _encoded(plan: Plan | None) -> dict[str, Any] | None:
-    if plan is None:
-        return None
-    from cudnn_resolve.facts.codec import encode
-    from cudnn_resolve.report.plan_json import encode_plan
+def _nothing_to_resume(output: Output, python: str | None) -> int:
+    from cudnn_resolve.execution.model import Execution
+    from cudnn_resolve.operations.apply import ApplyResult
 
-    return encode_plan(plan, encode(plan.facts))
-
-
-def _no_plan(plan: Plan, options: Options) -> str:
-    from cudnn_resolve.report.plan import render
-
-    if options.format == "json":
-        from cudnn_resolve.report.json import render as render_json
-
-        return render_json({"schema": "cudnn-resolve/apply/1", "status": "unsatisfiable", "plan": _encoded(plan)})
-    return render(plan, style=style_of(options), width=width_of(options))
+    nothing = ApplyResult(execution=Execution(status="nothing"))
+    return _finish(nothing, output, python, head="nothing to resume: no apply was stopped in the middle")
 
 
-def _history(rows: list[dict[str, Any]], options: Options) -> str:
-    from cudnn_resolve.report.apply import render_history
+def _print_history(python: str | None, output: Output) -> None:
+    found = api.history(python)
+    if output.format == "json":
+        print_json(found.to_json(), output)
+    else:
+        from cudnn_resolve.report.apply import render_history
 
-    if options.format == "json":
-        from cudnn_resolve.report.json import render as render_json
-
-        return render_json({"schema": "cudnn-resolve/apply-history/1", "applies": rows})
-    return render_history(rows, width=width_of(options))
+        emit(render_history(found.applies, width=width_of(output)), output)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from cudnn_resolve.cli.gather import detect_facts, read_facts
-from cudnn_resolve.cli.options import Options, add_machine_options, add_output_options, options_of
-from cudnn_resolve.cli.printing import emit, style_of, width_of
+from cudnn_resolve import api
+from cudnn_resolve.cli.options import add_machine_options, add_output_options, output_of, request_of
+from cudnn_resolve.cli.printing import emit, print_json, style_of, width_of
 from cudnn_resolve.errors import ExitCode
-from cudnn_resolve.facts.model import Facts
+from cudnn_resolve.operations.options import MachineOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,22 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the facts; 0 also where the machine has problems."""
-    options = options_of(args)
-    facts = facts_of(options)
-    if options.format == "json":
-        from cudnn_resolve.facts.codec import encode
-        from cudnn_resolve.report.json import render
-
-        emit(render(encode(facts)), options)
+    output = output_of(args)
+    facts = api.detect(request_of(MachineOptions, args))
+    if output.format == "json":
+        print_json(facts.to_json(), output)
     else:
-        from cudnn_resolve.report.detect import render as render_text
+        from cudnn_resolve.report.detect import render
 
-        emit(render_text(facts, style=style_of(options), width=width_of(options), verbose=options.verbose > 0), options)
+        emit(render(facts, style=style_of(output), width=width_of(output), verbose=output.verbose > 0), output)
     return ExitCode.OK
-
-
-def facts_of(options: Options) -> Facts:
-    """The facts behind the options: of this machine, of a file, or handed in."""
-    if options.given is not None:
-        return options.given
-    return detect_facts(options) if options.facts is None else read_facts(options.facts)

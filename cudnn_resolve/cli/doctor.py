@@ -6,25 +6,28 @@ import argparse
 import shlex
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.cli.gather import gather_book, gather_facts, gather_options
+from msgspec.structs import replace
+
+from cudnn_resolve import api
 from cudnn_resolve.cli.options import (
-    Options,
+    Output,
     add_assumption_options,
     add_choice_options,
     add_index_options,
     add_machine_options,
     add_output_options,
     add_target_options,
+    output_of,
+    request_of,
 )
 from cudnn_resolve.cli.parser import Parser
-from cudnn_resolve.cli.printing import emit, say, style_of, width_of
+from cudnn_resolve.cli.printing import emit, print_json, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
-from cudnn_resolve.facts.model import or_none
+from cudnn_resolve.operations.options import DoctorRequest
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Diagnosis, Finding
-    from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.operations.doctor import DoctorResult
 
 FORMATS = ("text", "json", "markdown")
 _HANDED_ON = (
@@ -55,70 +58,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings; 1 where one of them is an error."""
-    options = gather_options(args)
-    if args.fix and (args.no_facts or options.facts is not None):
+    output = output_of(args)
+    request = request_of(DoctorRequest, args)
+    if args.fix and (args.no_facts or request.facts is not None):
         elsewhere = "--no-facts" if args.no_facts else "--facts"
         raise UsageError(
             f"--fix changes this machine, and {elsewhere} says that the log is of another", code="usage-contradiction", hint="run it there"
         )
-    diagnosis = diagnose(options, args.log, no_facts=args.no_facts)
-    emit(_render(diagnosis, options), options)
+    diagnosis = api.doctor(request)
+    _print(diagnosis, output)
     if args.fix:
-        return mend(diagnosis, args, options)
+        return mend(diagnosis, args, output)
     return ExitCode.NO if diagnosis.is_error else ExitCode.OK
 
 
-def diagnose(options: Options, log: str | None, *, no_facts: bool) -> Diagnosis:
-    """The findings behind the options."""
-    from cudnn_resolve.cli.request import request_without_targets
-    from cudnn_resolve.diagnosis.diagnose import diagnose as weigh
-    from cudnn_resolve.diagnosis.read import Reader
-    from cudnn_resolve.host.log import read_log
-
-    if log is None and no_facts:
-        raise UsageError("--no-facts without a log leaves nothing to judge", code="usage-contradiction", hint="name a log, or `-`")
-    if no_facts and options.facts is not None:
-        raise UsageError(
-            "--no-facts judges the log alone, and --facts names the machine that it is of",
-            code="usage-contradiction",
-            hint="leave one of them out",
-        )
-    if log == "-" and options.facts == "-":
-        raise UsageError("the log and the facts cannot both come from standard input", code="usage-contradiction")
-    book = gather_book(options)
-    reader = Reader(book.symptoms()).read(read_log(log)) if log is not None else None
-    facts = None if no_facts else _facts(options, book)
-    return weigh(reader, facts, book, request_without_targets(options))
+def _again(args: argparse.Namespace) -> Diagnosis:
+    """The findings on this machine as it is now."""
+    return api.doctor(replace(request_of(DoctorRequest, args), log=None, no_facts=False))
 
 
-def _facts(options: Options, book: Book) -> Facts:
-    """The facts, on this machine with a look at wheels that share files, and at the notebook's kernel."""
-    facts = gather_facts(options, book)
-    if options.facts is not None or options.given is not None or options.assumptions.elsewhere:
-        return facts
-    from cudnn_resolve.host.linux import LinuxHost
-    from cudnn_resolve.probe.kernel import with_kernel
-    from cudnn_resolve.probe.overwritten import with_overwritten
-
-    host = LinuxHost()
-    facts = with_kernel(host, facts)
-    shared = [name for name in or_none(facts.packages.pip) or {} if book.slot(name) is not None]
-    return with_overwritten(host, facts, shared) if shared else facts
-
-
-def mend(diagnosis: Diagnosis, args: argparse.Namespace, options: Options) -> int:
+def mend(diagnosis: Diagnosis, args: argparse.Namespace, output: Output) -> int:
     """0 where nothing of severity error is left once the remedies were carried out, one finding after the other."""
     done: set[str] = set()
     if not diagnosis.is_error:
         return ExitCode.OK
-    code = fix(diagnosis, args, options, done)
+    code = fix(diagnosis, args, output, done)
     while code == ExitCode.OK:
-        left = diagnose(options, None, no_facts=False)
+        left = _again(args)
         if not left.is_error or not set(_plans(left)) - done:
-            return look_again(left, options)
-        code = fix(left, args, options, done)
+            return look_again(left, output)
+        code = fix(left, args, output, done)
     if done:
-        look_again(diagnose(options, None, no_facts=False), options)
+        look_again(_again(args), output)
     return code
 
 
@@ -132,15 +103,15 @@ def _errors(diagnosis: Diagnosis) -> list[Finding]:
     return [finding for finding in diagnosis.findings if finding.severity == "error"]
 
 
-def fix(diagnosis: Diagnosis, args: argparse.Namespace, options: Options, done: set[str]) -> int:
+def fix(diagnosis: Diagnosis, args: argparse.Namespace, output: Output, done: set[str]) -> int:
     """The exit code of `apply` for the first remedy that it can carry out and that was not; 1 with what to type where there is none."""
     from cudnn_resolve.cli import apply
 
     command = next((one for one in _plans(diagnosis) if one not in done), None)
     if command is None:
-        say("nothing of this can be carried out by `apply`; what helps is:", options)
+        say("nothing of this can be carried out by `apply`; what helps is:", output)
         for one in (remedy.command for finding in _errors(diagnosis) for remedy in finding.remedy if remedy.command):
-            say(f"  {one}", options)
+            say(f"  {one}", output)
         return ExitCode.NO
     done.add(command)
     parser = Parser(prog="cudnn-resolve apply", description="")
@@ -157,13 +128,13 @@ def fix(diagnosis: Diagnosis, args: argparse.Namespace, options: Options, done: 
     return int(apply.run(parser.parse([*words, *(word for word in _same_words(args) if word.partition("=")[0] not in told)])))
 
 
-def look_again(diagnosis: Diagnosis, options: Options) -> int:
+def look_again(diagnosis: Diagnosis, output: Output) -> int:
     """0 where nothing of severity error is left on this machine; 1 with what is, and with what to type."""
     left = _errors(diagnosis)
     for finding in left:
-        say(f"still wrong: {finding.summary}", options)
+        say(f"still wrong: {finding.summary}", output)
         for one in finding.remedy[:1]:
-            say(f"  {one.command or one.text}", options)
+            say(f"  {one.command or one.text}", output)
     return ExitCode.NO if left else ExitCode.OK
 
 
@@ -192,13 +163,12 @@ def _is_plan(words: list[str]) -> bool:
     return words[:2] == ["cudnn-resolve", "apply"] and "FRAMEWORK" not in words
 
 
-def _render(diagnosis: Diagnosis, options: Options) -> str:
+def _print(diagnosis: DoctorResult, output: Output) -> None:
     from cudnn_resolve.report import doctor as report
 
-    if options.format == "json":
-        from cudnn_resolve.report.json import render
-
-        return render(report.encode(diagnosis))
-    if options.format == "markdown":
-        return report.markdown(diagnosis)
-    return report.render(diagnosis, style=style_of(options), width=width_of(options))
+    if output.format == "json":
+        print_json(diagnosis.to_json(), output)
+    elif output.format == "markdown":
+        emit(report.markdown(diagnosis), output)
+    else:
+        emit(report.render(diagnosis, style=style_of(output), width=width_of(output)), output)

@@ -6,10 +6,11 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from cudnn_resolve.cli.gather import gather_book, gather_options
-from cudnn_resolve.cli.options import Options, add_output_options
-from cudnn_resolve.cli.printing import emit, style_of, width_of
+from cudnn_resolve.cli.options import Output, add_output_options, output_of, request_of
+from cudnn_resolve.cli.printing import emit, print_json, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
+from cudnn_resolve.operations.gather import gather_book
+from cudnn_resolve.operations.options import StatedOptions, project_settings, with_settings
 
 _EXAMPLES = """\
   cudnn-resolve matrix list
@@ -34,49 +35,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what was asked for; 1 where `check` finds a fault."""
-    options = gather_options(args)
+    output = output_of(args)
+    options = with_settings(request_of(StatedOptions, args), {"matrix": project_settings().get("matrix", ())})
     if args.action != "show" and args.name is not None:
         raise UsageError(f"matrix {args.action} takes no name: {args.name!r}", code="matrix-argument", hint=f"matrix show {args.name}")
     if args.action == "check":
-        return _check(options)
+        return _check(options, output)
     if args.action == "list":
-        _list(options)
+        _list(options, output)
     else:
-        _show(options, args.name, args.which)
+        _show(options, output, args.name, args.which)
     return ExitCode.OK
 
 
-def _check(options: Options) -> int:
+def _check(options: StatedOptions, output: Output) -> int:
     from cudnn_resolve.host.tables import check_tables
     from cudnn_resolve.report.matrix import render_faults
     from cudnn_resolve.report.matrix_json import faults_json
 
-    faults = check_tables(options.matrices)
-    _print(options, render_faults(faults, ", ".join(("matrices", *options.matrices))), lambda: faults_json(faults))
+    faults = check_tables(options.matrix)
+    _print(output, render_faults(faults, ", ".join(("matrices", *options.matrix))), lambda: faults_json(faults))
     return ExitCode.NO if faults else ExitCode.OK
 
 
-def _list(options: Options) -> None:
+def _list(options: StatedOptions, output: Output) -> None:
     from cudnn_resolve.report.matrix import render_list
     from cudnn_resolve.report.matrix_json import list_json
 
     book = gather_book(options)
-    _print(options, render_list(book, style=style_of(options), width=width_of(options)), lambda: list_json(book))
+    _print(output, render_list(book, style=style_of(output), width=width_of(output)), lambda: list_json(book))
 
 
-def _show(options: Options, name: str | None, which: str | None) -> None:
+def _show(options: StatedOptions, output: Output, name: str | None, which: str | None) -> None:
     if name is None:
         raise UsageError("matrix show needs a name", code="matrix-argument", hint="matrix list shows what there is")
     book = gather_book(options)
     from cudnn_resolve.cli.matrix_show import show_framework, show_stack
 
-    answer = show_stack(book, name, which, options) or show_framework(book, name, which, options)
-    _print(options, answer[0], lambda: answer[1])
+    answer = show_stack(book, name, which, output) or show_framework(book, name, which, output)
+    _print(output, answer[0], lambda: answer[1])
 
 
-def _print(options: Options, text: str, value: Callable[[], dict[str, Any]]) -> None:
-    if options.format == "json":
-        from cudnn_resolve.report.json import render
-
-        text = render(value())
-    emit(text, options)
+def _print(output: Output, text: str, value: Callable[[], dict[str, Any]]) -> None:
+    if output.format == "json":
+        print_json(value(), output)
+    else:
+        emit(text, output)

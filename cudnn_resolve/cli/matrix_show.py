@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cudnn_resolve.cli.options import Options
+from cudnn_resolve.cli.options import Output
 from cudnn_resolve.cli.printing import style_of, width_of
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.matrix.book import Book
@@ -14,7 +14,7 @@ Answer = tuple[str, dict[str, Any]]
 STACK = ("cudnn", "cuda", "driver", "gpu")
 
 
-def show_framework(book: Book, name: str, which: str | None, options: Options) -> Answer:
+def show_framework(book: Book, name: str, which: str | None, output: Output) -> Answer:
     """A framework, or its releases in `which`; UsageError where the tables know no such framework or release."""
     from cudnn_resolve.matrix.digest import digest
     from cudnn_resolve.report.matrix import render_framework, render_release, span
@@ -29,37 +29,37 @@ def show_framework(book: Book, name: str, which: str | None, options: Options) -
     if not found.entries:
         known = span(found.framework.builds)
         raise UsageError(f"no release of {found.framework.name} is {which}", code="version-unknown", hint=f"the matrix knows {known}")
-    style, width = style_of(options), width_of(options)
+    style, width = style_of(output), width_of(output)
     text = render_framework(found, style=style, width=width) if which is None else render_release(book, found, style=style, width=width)
     return text, framework_json(book, found)
 
 
-def show_stack(book: Book, name: str, which: str | None, options: Options) -> Answer | None:
+def show_stack(book: Book, name: str, which: str | None, output: Output) -> Answer | None:
     """What the tables say of `cudnn`, `cuda`, `driver` or `gpu`; None for any other name."""
     if name not in STACK:
         return None
-    return {"cudnn": _cudnn, "cuda": _cuda, "driver": _driver, "gpu": _gpu}[name](book, which, options)
+    return {"cudnn": _cudnn, "cuda": _cuda, "driver": _driver, "gpu": _gpu}[name](book, which, output)
 
 
-def _cudnn(book: Book, which: str | None, options: Options) -> Answer:
+def _cudnn(book: Book, which: str | None, output: Output) -> Answer:
     from cudnn_resolve.matrix.table import plain
     from cudnn_resolve.report.matrix_json import stack_json
     from cudnn_resolve.report.matrix_stack import render_cudnn
 
     builds = [one for one in book.cudnn_builds() if which is None or str(one.version) in _specifier(which)]
     _some(builds, "cuDNN", which, str(book.cudnn_builds()[0].version), str(book.cudnn_builds()[-1].version))
-    text = render_cudnn(builds, style=style_of(options), width=width_of(options))
+    text = render_cudnn(builds, style=style_of(output), width=width_of(output))
     return text, stack_json(book, "cudnn", builds=plain(builds))
 
 
-def _cuda(book: Book, which: str | None, options: Options) -> Answer:
+def _cuda(book: Book, which: str | None, output: Output) -> Answer:
     from cudnn_resolve.matrix.table import plain
     from cudnn_resolve.report.matrix_json import stack_json
     from cudnn_resolve.report.matrix_stack import render_cuda
 
     releases = [one for one in book.cuda_releases() if which is None or str(one.cuda) in _specifier(which)]
     _some(releases, "CUDA", which, str(book.cuda_releases()[0].cuda), str(book.cuda_releases()[-1].cuda))
-    text = render_cuda(book, releases, style=style_of(options), width=width_of(options))
+    text = render_cuda(book, releases, style=style_of(output), width=width_of(output))
     drivers = [one for one in book.minimums() if any(one.cuda == each.cuda for each in releases)]
     floors = [one.row for one in book.placed("driver/minimum", "floor") if any(one.row.cuda_major == each.cuda.major for each in releases)]
     return text, stack_json(
@@ -71,13 +71,13 @@ def _cuda(book: Book, which: str | None, options: Options) -> Answer:
     )
 
 
-def _driver(book: Book, which: str | None, options: Options) -> Answer:
+def _driver(book: Book, which: str | None, output: Output) -> Answer:
     from cudnn_resolve.matrix.table import plain
     from cudnn_resolve.report.matrix_json import stack_json
     from cudnn_resolve.report.matrix_stack import render_driver, render_drivers
     from cudnn_resolve.version import DriverVersion
 
-    style, width = style_of(options), width_of(options)
+    style, width = style_of(output), width_of(output)
     if which is None:
         return render_drivers(book.branches(), style=style, width=width), stack_json(book, "driver", branches=plain(book.branches()))
     try:
@@ -94,13 +94,13 @@ def _driver(book: Book, which: str | None, options: Options) -> Answer:
     )
 
 
-def _gpu(book: Book, which: str | None, options: Options) -> Answer:
+def _gpu(book: Book, which: str | None, output: Output) -> Answer:
     from cudnn_resolve.matrix.table import plain
     from cudnn_resolve.report.matrix_json import stack_json
     from cudnn_resolve.report.matrix_stack import render_gpu, render_gpus
     from cudnn_resolve.version import Capability
 
-    style, width = style_of(options), width_of(options)
+    style, width = style_of(output), width_of(output)
     if which is None:
         return render_gpus(book.architectures(), style=style, width=width), stack_json(
             book, "gpu", architectures=plain(book.architectures())

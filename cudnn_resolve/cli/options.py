@@ -1,69 +1,27 @@
-"""The options that mean the same wherever they apply, and the frozen value that is made of them."""
+"""The options that mean the same wherever they apply, how they become a request, and how the result is printed."""
 
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from cudnn_resolve.errors import UsageError
-from cudnn_resolve.facts.assume import Assumptions
-from cudnn_resolve.facts.model import Facts
+from cudnn_resolve.operations.options import make
 
-_BARE = re.compile(r"\d{1,6}(?:\.\d{1,6}){0,3}", re.ASCII)
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _PREFER = ("installed", "newest")
 _POLICY = ("minor", "strict")
 _DEVICE = ("gpu", "cpu")
 _CHANNEL = ("auto", "pip", "apt")
 _STRATEGY = ("first-index", "best-match")
+R = TypeVar("R", bound=Struct)
 
 
-class Options(Struct, frozen=True, kw_only=True):
-    """What the user said, with the project's settings and the defaults below it."""
+class Output(Struct, frozen=True, kw_only=True):
+    """How and where the result is printed."""
 
-    frameworks: tuple[str, ...] = ()
-    """PEP 508 requirements, in the order of the command line."""
-    requirement_files: tuple[str, ...] = ()
-    cuda: str | None = None
-    """A PEP 440 specifier, as it was written or `==12.4.*` for a bare `12.4`."""
-    cudnn: str | None = None
-    python: str | None = None
-    """Path or name of the interpreter; None = the active environment's, else the running one."""
-    facts: str | None = None
-    """A facts file; `-` is standard input."""
-    given: Facts | None = None
-    """Facts that a caller of the library hands in."""
-    assumptions: Assumptions = field(default_factory=Assumptions)
-    prefer: Literal["installed", "newest"] = "installed"
-    driver_policy: Literal["minor", "strict"] = "minor"
-    device: Literal["gpu", "cpu"] | None = None
-    """None = not said: a GPU is meant, and a CPU answer must say so."""
-    strict_pins: bool = False
-    channel: Literal["auto", "pip", "apt"] = "auto"
-    constraint_files: tuple[str, ...] = ()
-    allow_break: tuple[str, ...] = ()
-    """Installed frameworks that may stop working."""
-    reinstall: tuple[str, ...] = ()
-    """Installed packages whose files are laid anew."""
-    groups: tuple[str, ...] = ()
-    """Dependency groups, `NAME` or `PATH:NAME`."""
-    index_url: str | None = None
-    """None = whatever the target's pip or uv configuration says."""
-    extra_index_urls: tuple[str, ...] = ()
-    find_links: tuple[str, ...] = ()
-    index_strategy: str | None = None
-    """None = that of the configuration that names the indexes."""
-    exclude_newer: str | None = None
-    """An ISO 8601 date or time."""
-    no_binary: tuple[str, ...] = ()
-    only_binary: tuple[str, ...] = ()
-    pre: bool = False
-    variant_indexes: bool = True
-    offline: bool = False
     format: str = "text"
     output: str | None = None
     """File for the result; None = standard output."""
@@ -71,10 +29,20 @@ class Options(Struct, frozen=True, kw_only=True):
     verbose: int = 0
     color: bool = True
     """False where the user wants none; a terminal without colours decides for itself."""
-    matrices: tuple[str, ...] = ()
-    """Folders with further or changed rows, the last one on top."""
-    repeated: tuple[tuple[str, str], ...] = ()
-    """Options of one command alone, as they were given: the same command, when it is proposed, repeats them."""
+
+
+def output_of(args: argparse.Namespace) -> Output:
+    """What a command line says of the output; UsageError where it contradicts itself."""
+    if args.quiet and args.verbose:
+        raise UsageError("-q and -v contradict each other: less and more", code="usage-contradiction", hint="leave one of them out")
+    if args.output is not None and (not args.output or "\0" in args.output):
+        raise UsageError("-o names no file", code="usage-path", hint="give a path after -o")
+    return Output(format=args.format, output=args.output, quiet=args.quiet, verbose=args.verbose, color=not args.no_color)
+
+
+def request_of(kind: type[R], args: argparse.Namespace) -> R:
+    """The request that a command line asks."""
+    return make(kind, {name: value for name, value in vars(args).items() if name in kind.__struct_fields__})
 
 
 def add_target_options(parser: argparse.ArgumentParser) -> None:
@@ -122,6 +90,7 @@ def add_assumption_options(parser: argparse.ArgumentParser, *, platforms: bool =
     group.add_argument(
         "--platform",
         metavar="PLATFORM",
+        dest="platforms" if platforms else "platform",
         action="append" if platforms else "store",
         help="`linux_x86_64`, `linux_aarch64`, `manylinux_2_28_x86_64`" + ("; repeatable" if platforms else ""),
     )
@@ -214,124 +183,3 @@ def add_common_options(parser: argparse.ArgumentParser, formats: Sequence[str] =
         add_allow_break_option(parser)
     add_index_options(parser)
     add_output_options(parser, formats)
-
-
-def options_of(args: argparse.Namespace, settings: Mapping[str, Any] | None = None) -> Options:
-    """The options of a command line over the project's settings (`[tool.cudnn-resolve]`) over the defaults.
-
-    A verb need not have every option. A list on the command line replaces the settings' list, but folders of `--matrix` lie on top
-    of theirs. UsageError where options contradict each other or cannot be.
-    """
-    below = dict(settings or {})
-
-    def said(option: str) -> Any:
-        value = getattr(args, option.replace("-", "_"), None)
-        return below.get(option) if value is None else value
-
-    _refuse_contradictions(args)
-    return Options(
-        frameworks=tuple(said("framework") or ()),
-        requirement_files=tuple(said("requirement") or ()),
-        cuda=_specifier("--cuda", said("cuda")),
-        cudnn=_specifier("--cudnn", said("cudnn")),
-        python=_path("--python", said("python")),
-        facts=_path("--facts", said("facts")),
-        assumptions=Assumptions(
-            driver=said("driver"),
-            gpus=tuple(said("gpu") or ()),
-            python_version=said("python-version"),
-            platform=said("platform"),
-            glibc=said("glibc"),
-            os=said("os"),
-        ),
-        prefer=said("prefer") or "installed",
-        driver_policy=said("driver-policy") or "minor",
-        device=said("device"),
-        strict_pins=bool(said("strict-pins")),
-        channel=said("channel") or "auto",
-        index_url=said("index-url"),
-        extra_index_urls=tuple(said("extra-index-url") or ()),
-        find_links=tuple(said("find-links") or ()),
-        index_strategy=said("index-strategy"),
-        exclude_newer=_time("--exclude-newer", said("exclude-newer")),
-        no_binary=tuple(said("no-binary") or ()),
-        only_binary=tuple(said("only-binary") or ()),
-        constraint_files=tuple(said("constraint") or ()),
-        groups=tuple(said("group") or ()),
-        allow_break=tuple(getattr(args, "allow_break", None) or ()),
-        reinstall=tuple(getattr(args, "reinstall_package", None) or ()),
-        pre=bool(said("pre")),
-        variant_indexes=not said("no-variant-indexes"),
-        offline=bool(said("offline")),
-        format=getattr(args, "format", "text"),
-        output=_path("-o", getattr(args, "output", None)),
-        quiet=getattr(args, "quiet", 0),
-        verbose=getattr(args, "verbose", 0),
-        color=not getattr(args, "no_color", False),
-        matrices=(*below.get("matrix", ()), *(getattr(args, "matrix", None) or ())),
-    )
-
-
-def _refuse_contradictions(args: argparse.Namespace) -> None:
-    def given(name: str) -> bool:
-        return bool(getattr(args, name, None))
-
-    def refuse(one: str, other: str, why: str, hint: str) -> None:
-        raise UsageError(f"{one} and {other} contradict each other: {why}", code="usage-contradiction", hint=hint)
-
-    if given("facts") and given("python"):
-        refuse("--facts", "--python", "a facts file describes its own interpreter", "leave one of them out, or say --python-version X.Y")
-    for option in ("python_version", "platform"):
-        if given("python") and given(option):
-            name = "--" + option.replace("_", "-")
-            refuse("--python", name, f"{name} plans for a fresh environment on another machine", "leave one of them out")
-    if getattr(args, "device", None) == "cpu":
-        for option in ("gpu", "cuda", "cudnn"):
-            if given(option):
-                refuse("--device cpu", f"--{option}", "CPU builds use no GPU, CUDA or cuDNN", "leave one of them out")
-    if given("quiet") and given("verbose"):
-        refuse("-q", "-v", "less and more", "leave one of them out")
-
-
-def _path(option: str, text: str | None) -> str | None:
-    if text is not None and (not text or "\0" in text):
-        raise UsageError(f"{option} names no file", code="usage-path", hint=f"give a path after {option}")
-    return text
-
-
-def _time(option: str, text: str | None) -> str | None:
-    """The time as ISO 8601 in UTC: a day means the end of that day."""
-    if text is None:
-        return None
-    found = _DAY.fullmatch(text.strip())
-    try:
-        from datetime import datetime, timedelta, timezone
-
-        time = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
-    except ValueError:
-        raise UsageError(f"{option} {text!r} is no date", code="option-time", hint=f"such as {option} 2025-06-30") from None
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=timezone.utc)
-    if found:
-        time += timedelta(days=1)
-    return time.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _specifier(option: str, text: str | None) -> str | None:
-    """A PEP 440 specifier for what the user wrote; a bare version means its whole line."""
-    if text is None:
-        return None
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
-    written = text.strip()
-    if _BARE.fullmatch(written):
-        written = f"=={written}.*"
-    try:
-        clauses = len(SpecifierSet(written))
-    except InvalidSpecifier:
-        clauses = 0
-    if not clauses:
-        raise UsageError(
-            f"{option} {text!r} is not a version specifier", code="option-specifier", hint=f"such as {option} 12.4 or {option} '>=12,<13'"
-        )
-    return written

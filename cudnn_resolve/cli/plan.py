@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from cudnn_resolve.cli.gather import gather_options, gather_question
-from cudnn_resolve.cli.options import Options, add_common_options, add_reinstall_option
-from cudnn_resolve.cli.printing import draw, emit, message_style, message_width, say, style_of, width_of
-from cudnn_resolve.errors import ExitCode, UsageError
-from cudnn_resolve.planning.model import Plan
+from cudnn_resolve import api
+from cudnn_resolve.cli.options import Output, add_common_options, add_reinstall_option, output_of, request_of
+from cudnn_resolve.cli.printing import Messages, draw, emit, message_style, message_width, print_json, say, style_of, width_of
+from cudnn_resolve.errors import ExitCode
+from cudnn_resolve.operations.options import PlanRequest
+
+if TYPE_CHECKING:
+    from cudnn_resolve.operations.plan import PlanResult
 
 FORMATS = ("text", "json", "sh", "requirements", "notebook", "dockerfile")
+"""Each format after `json` is the module of report/ of that name; `sh` is `script`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,72 +29,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan; 1 where there is none."""
-    options = gather_options(args)
-    plan = _plan(args, options)
-    say_notes(plan, options)
-    if not plan.is_satisfiable and options.format in FORMATS[2:]:
-        # Whoever asked for a script or a file to install from gets none, and reads why where messages go.
-        from cudnn_resolve.report.plan import render as render_text
-
-        draw(render_text(plan, style=message_style(options), width=message_width(), verbose=options.verbose > 0), options)
-        return ExitCode.NO
-    emit(_render(plan, options), options)
+    output = output_of(args)
+    plan = api.plan(request_of(PlanRequest, args), Messages(output))
+    for note in plan.notes:
+        say(f"note: {note}", output)
+    if output.format in ("text", "json"):
+        print_plan(plan, output)
+    elif plan.is_satisfiable:
+        report = import_module(f"cudnn_resolve.report.{'script' if output.format == 'sh' else output.format}")
+        emit(report.render(plan), output)
+    else:  # who asked for a script or a file to install from gets none, and reads why where messages go
+        draw_plan(plan, output)
     return ExitCode.OK if plan.is_satisfiable else ExitCode.NO
 
 
-def _plan(args: argparse.Namespace, options: Options) -> Plan:
-    if args.lock is None:
-        return plan_of(options)
-    if args.framework or args.requirement:
-        hint = "the lock says what is installed; `cudnn-resolve lock` changes it"
-        raise UsageError("a lock and targets contradict each other", code="usage-contradiction", hint=hint)
-    from cudnn_resolve.cli.from_lock import plan_of_lock_file
+def print_plan(plan: PlanResult, output: Output) -> None:
+    """Print the plan, or why there is none, as text or JSON."""
+    from cudnn_resolve.report.plan import render
 
-    return plan_of_lock_file(args.lock, options)
-
-
-def plan_of(options: Options, verb: str = "plan") -> Plan:
-    """The plan behind the options, as a command asks for it."""
-    from cudnn_resolve.planning.make import make_plan
-    from cudnn_resolve.resolution.resolve import resolve
-
-    asked = gather_question(options, verb=verb)
-    return make_plan(
-        asked.facts, resolve(asked.book, asked.machine, asked.request, asked.source, tell=asked.tell), asked.book, asked.source
-    )
+    if output.format == "json":
+        print_json(plan.to_json(), output)
+    else:
+        emit(render(plan, style=style_of(output), width=width_of(output), verbose=output.verbose > 0), output)
 
 
-def say_notes(plan: Plan, options: Options) -> None:
-    """Nothing; what was noticed about the indexes stands on standard error."""
-    for note in plan.notes:
-        say(f"note: {note}", options)
+def draw_plan(plan: PlanResult, output: Output) -> None:
+    """Draw the plan among the messages."""
+    from cudnn_resolve.report.plan import render
 
-
-def _render(plan: Plan, options: Options) -> str:
-    if options.format == "json":
-        from cudnn_resolve.facts.codec import encode
-        from cudnn_resolve.report.json import render
-        from cudnn_resolve.report.plan_json import encode_plan
-
-        return render(encode_plan(plan, encode(plan.facts)))
-    if options.format == "text" or not plan.is_satisfiable:
-        from cudnn_resolve.report.plan import render as render_text
-
-        return render_text(plan, style=style_of(options), width=width_of(options), verbose=options.verbose > 0)
-    if options.format == "sh":
-        from cudnn_resolve.report.script import render as render_script
-
-        return render_script(plan)
-    if options.format == "requirements":
-        from cudnn_resolve.report.requirements import render as render_requirements
-
-        return render_requirements(plan)
-    if options.format == "notebook":
-        from cudnn_resolve.report.notebook import render as render_notebook
-
-        return render_notebook(plan)
-    if options.format == "dockerfile":
-        from cudnn_resolve.report.dockerfile import render as render_dockerfile
-
-        return render_dockerfile(plan)
-    raise UsageError(f"there is no format {options.format!r}", code="unknown-format", context="--format")
+    draw(render(plan, style=message_style(output), width=message_width(), verbose=output.verbose > 0), output)

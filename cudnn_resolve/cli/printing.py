@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.host import terminal
 from cudnn_resolve.report.text import Style, clean, wrap_message
 
 if TYPE_CHECKING:
-    from cudnn_resolve.cli.options import Options
+    from cudnn_resolve.cli.options import Output
 
 
-def emit(text: str, options: Options) -> None:
+def emit(text: str, options: Output) -> None:
     """Nothing; the result stands on standard output, or whole in the file of `-o`. WorldError where that is not possible."""
     clear_status()
     if options.output is not None and options.output != "-":
@@ -27,7 +27,7 @@ def emit(text: str, options: Options) -> None:
     sys.stdout.write(text)
 
 
-def say(text: str, options: Options, *, least: int = 0) -> None:
+def say(text: str, options: Output, *, least: int = 0) -> None:
     """Nothing; a message for the user stands on standard error, unless it is more than the user wants to hear.
 
     `least` is what must be asked for to see it: 0 always but under -q, 1 with -v, 2 with -vv.
@@ -37,7 +37,7 @@ def say(text: str, options: Options, *, least: int = 0) -> None:
         print(_fitted(clean(text, lines=True)), file=sys.stderr)
 
 
-def draw(text: str, options: Options) -> None:
+def draw(text: str, options: Output) -> None:
     """Print to standard error what a report drew, which is clean already and may be coloured."""
     if sys.stderr is not None and not options.quiet:
         clear_status()
@@ -53,13 +53,35 @@ def _fitted(text: str) -> str:
 _STATUS: list[terminal.StatusLine] = []
 
 
-def tell(text: str, options: Options) -> None:
+def tell(text: str, options: Output) -> None:
     """Nothing; a terminal says on its last line what is going on, until something else is printed."""
     if options.quiet:
         return
     if not _STATUS:
         _STATUS.append(terminal.StatusLine())
     _STATUS[0].show(clean(text))
+
+
+class Messages:
+    """A listener that prints: what goes on as a status line, notes as messages."""
+
+    def __init__(self, options: Output) -> None:
+        self._options = options
+
+    def tell(self, text: str) -> None:
+        """Show it on the last line of a terminal."""
+        tell(text, self._options)
+
+    def note(self, text: str, *, least: int = 0) -> None:
+        """Print it to standard error."""
+        say(text, self._options, least=least)
+
+
+def print_json(value: dict[str, Any], options: Output) -> None:
+    """Print an object as the result."""
+    from cudnn_resolve.report.json import render
+
+    emit(render(value), options)
 
 
 def clear_status() -> None:
@@ -78,17 +100,17 @@ def show_error(error: CudnnResolveError) -> None:
     print(f"{style('error:', 'bold', 'red')}{text.removeprefix('error:')}", file=sys.stderr)
 
 
-def style_of(options: Options) -> Style:
+def style_of(options: Output) -> Style:
     """Colours for the result: only on a terminal that shows them, never in a file."""
     return Style(options.color and options.output is None and terminal.wants_color(sys.stdout))
 
 
-def width_of(options: Options) -> int:
+def width_of(options: Output) -> int:
     """Columns for the result; a file is written for 100."""
     return terminal.DEFAULT_WIDTH if options.output is not None else terminal.width(sys.stdout)
 
 
-def message_style(options: Options) -> Style:
+def message_style(options: Output) -> Style:
     """Colours for what is drawn among the messages, on standard error."""
     return Style(options.color and terminal.wants_color(sys.stderr))
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from cudnn_resolve.cli.gather import gather_options, gather_question
-from cudnn_resolve.cli.options import add_common_options
-from cudnn_resolve.cli.printing import emit, say, style_of, width_of
+from cudnn_resolve import api
+from cudnn_resolve.cli.options import add_common_options, output_of, request_of
+from cudnn_resolve.cli.plan import print_plan
+from cudnn_resolve.cli.printing import Messages, emit, print_json, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode
+from cudnn_resolve.operations.options import WhyRequest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,34 +21,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the chain; where there is no plan, why not."""
-    from cudnn_resolve.planning.make import make_plan
-    from cudnn_resolve.report.json import render as render_json
-    from cudnn_resolve.resolution.chain import chain
-    from cudnn_resolve.resolution.model import Conflict
-    from cudnn_resolve.resolution.resolve import resolve
-
-    options = gather_options(args)
-    asked = gather_question(options)
-    book, facts = asked.book, asked.facts
-    outcome = resolve(book, asked.machine, asked.request, asked.source, tell=asked.tell)
-    for note in asked.source.notes:
-        say(f"note: {note}", options)
-    if isinstance(outcome, Conflict):
-        from cudnn_resolve.facts.codec import encode as encode_facts
-        from cudnn_resolve.report.plan import render as render_plan
-        from cudnn_resolve.report.plan_json import encode_plan
-
-        plan = make_plan(facts, outcome, book, asked.source)
-        if options.format == "json":
-            emit(render_json(encode_plan(plan, encode_facts(facts))), options)
-        else:
-            emit(render_plan(plan, style=style_of(options), width=width_of(options)), options)
+    output = output_of(args)
+    found = api.why(request_of(WhyRequest, args), Messages(output))
+    for note in found.plan.notes:
+        say(f"note: {note}", output)
+    if found.chain is None:
+        print_plan(found.plan, output)
         return ExitCode.NO
-    from cudnn_resolve.report.why import encode, render
-
-    found = chain(outcome, args.package, book)
-    if options.format == "json":
-        emit(render_json(encode(found)), options)
+    if output.format == "json":
+        print_json(found.to_json(), output)
     else:
-        emit(render(found, style=style_of(options), width=width_of(options)), options)
+        from cudnn_resolve.report.why import render
+
+        emit(render(found.chain, style=style_of(output), width=width_of(output)), output)
     return ExitCode.OK

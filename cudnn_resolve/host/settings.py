@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -45,6 +46,11 @@ def read_project_settings(start: str | os.PathLike[str]) -> dict[str, Any]:
 def environment() -> Mapping[str, str]:
     """The environment variables of this process."""
     return os.environ
+
+
+def modules() -> Mapping[str, Any]:
+    """The modules that this process has imported."""
+    return sys.modules
 
 
 def _table(path: str) -> dict[str, Any] | None:

@@ -1,65 +1,177 @@
-"""A plan and its result as HTML for a notebook's cell."""
+"""Any result as HTML for a notebook's cell; every text in it is escaped."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import Any
 
-_STATUS = {
-    "done": ("#1a7f37", "done: the environment is as planned"),
-    "nothing": ("#1a7f37", "nothing to do: the environment is as planned"),
-    "dry-run": ("#57606a", "nothing was changed (dry run)"),
-    "undone": ("#1a7f37", "undone: the environment is as it was before"),
-    "reverted": ("#9a6700", "it failed, and everything is as it was"),
-    "broken": ("#cf222e", "it failed, and not everything could be put back"),
-    "interrupted": ("#9a6700", "interrupted before anything was changed"),
-    "unsatisfiable": ("#cf222e", "there is no plan"),
+_GREEN, _YELLOW, _RED, _GRAY = "#1a7f37", "#9a6700", "#cf222e", "#57606a"
+_APPLY = {
+    "done": (_GREEN, "done: the environment is as planned"),
+    "nothing": (_GREEN, "nothing to do: the environment is as planned"),
+    "dry-run": (_GRAY, "nothing was changed (dry run)"),
+    "undone": (_GREEN, "undone: the environment is as it was before"),
+    "reverted": (_YELLOW, "it failed, and everything is as it was"),
+    "broken": (_RED, "it failed, and not everything could be put back"),
+    "interrupted": (_YELLOW, "interrupted before anything was changed"),
+}
+_PLAN = {"ok": (_GREEN, "there is a plan"), "unsatisfiable": (_RED, "there is no plan")}
+_COLORS = {
+    "current": _GREEN,
+    "passed": _GREEN,
+    "error": _RED,
+    "failed": _RED,
+    "outdated": _RED,
+    "warning": _YELLOW,
+    "skipped": _GRAY,
+    "info": _GRAY,
 }
 _SIGNS = {"install": "+", "upgrade": "↑", "downgrade": "↓", "remove": "-"}
 
 
 def render(result: Mapping[str, Any]) -> str:
-    """The HTML of what `apply` gives; every text in it is escaped."""
-    color, head = _STATUS.get(str(result.get("status")), ("#57606a", str(result.get("status"))))
+    """The HTML of a result, which is the object that `--format json` prints."""
+    verb = str(result.get("schema", "")).split("/")[1:2]
+    parts = {"detect": _detect, "validate": _validate, "doctor": _doctor, "lock": _lock, "why": _why, "apply-history": _history}
+    drawn = parts.get(verb[0] if verb else "", _apply)(result)
+    return f"<div>{''.join(drawn)}</div>"
+
+
+def _apply(result: Mapping[str, Any]) -> Iterator[str]:
+    """A plan, or what became of carrying it out."""
+    is_plan = "targets" in result
+    status = str(result.get("status"))
+    color, head = (_PLAN if is_plan or status in _PLAN else _APPLY).get(status, (_GRAY, status))
     error = result.get("error") or {}
-    if result.get("status") == "reverted" and error.get("code") == "interrupted":
+    if status == "reverted" and error.get("code") == "interrupted":
         head = "interrupted, and everything is as it was"
-    plan = result.get("plan") or {}
-    parts = [f'<div><b style="color:{color}">{escape(head)}</b>']
-    parts += _stack(plan.get("stack") or {})
+    plan = result if is_plan else result.get("plan") or {}
+    yield _head(head, color)
+    yield from _stack(plan.get("stack") or {})
     rows = [one for one in plan.get("pip", ()) if one.get("action") != "keep"]
     if rows:
-        cells = "".join(_row(one) for one in rows)
-        parts.append(f"<details><summary>{len(rows)} package{'' if len(rows) == 1 else 's'}</summary><table>{cells}</table></details>")
+        yield _details(f"{len(rows)} package{'' if len(rows) == 1 else 's'}", _table(map(_change, rows)))
     if error:
-        parts.append(f"<p>{escape(str(error.get('message')))}</p>")
+        yield f"<p>{escape(str(error.get('message')))}</p>"
         if error.get("hint"):
-            parts.append(f"<p><i>{escape(str(error['hint']))}</i></p>")
-    conflict = plan.get("conflict")
-    if conflict:
-        parts.append(f"<p>{escape(str(conflict.get('message')))}</p>")
-        parts += _list(f"{one.get('change')}: {one.get('command')}" for one in conflict.get("relaxations", ()))
-    parts += _list([*result.get("differences", ()), *result.get("left", ()), *result.get("notes", ())])
+            yield f"<p><i>{escape(str(error['hint']))}</i></p>"
+    yield from _conflict(plan.get("conflict"))
+    if is_plan:
+        yield from _list(str(one.get("message")) for one in plan.get("warnings", ()))
+    yield from _list([*result.get("differences", ()), *result.get("left", ()), *result.get("notes", ())])
     if result.get("restart"):
-        parts.append(f'<p><b style="color:#9a6700">{escape(str(result["restart"]))}</b></p>')
-    parts.append("</div>")
-    return "".join(parts)
+        yield f'<p><b style="color:{_YELLOW}">{escape(str(result["restart"]))}</b></p>'
 
 
-def _stack(stack: Mapping[str, Any]) -> list[str]:
+def _lock(result: Mapping[str, Any]) -> Iterator[str]:
+    status = str(result.get("status"))
+    if status in ("current", "outdated"):
+        yield _head(f"the lock is {status}", _COLORS[status])
+        yield _table((one.get("what"), one.get("locked"), f"now {one.get('now')}") for one in result.get("differences", ()))
+        return
+    if status == "unsatisfiable":
+        yield _head("there is no lock", _RED)
+    else:
+        yield _head(f"{len(result.get('packages', ()))} packages locked in {result.get('path') or 'no file'}", _GREEN)
+    for platform in result.get("platforms", ()):
+        yield f"<p>{escape(str(platform.get('platform')))}</p>"
+        yield from _stack(platform)
+    yield from _conflict(result.get("conflict"))
+    yield from _list(map(str, result.get("warnings", ())))
+
+
+def _detect(result: Mapping[str, Any]) -> Iterator[str]:
+    platform, python = result.get("platform") or {}, result.get("python") or {}
+    driver = result.get("driver") or {}
+    names = [f"{one.get('name')} ({one.get('compute_capability')})" for one in result.get("gpus") or ()]
+    rows = [
+        ("system", f"{platform.get('distribution') or ''} {platform.get('release') or ''} {platform.get('arch') or ''}".strip()),
+        ("Python", python.get("version")),
+        ("driver", driver.get("version")),
+        *(("GPU", name) for name in names),
+        *(("cuDNN", f"{one.get('version')} {one.get('path') or ''}") for one in result.get("cudnn") or ()),
+        *((one.get("name"), one.get("version")) for one in result.get("frameworks") or ()),
+        *(("problem", f"{one.get('what')}: {one.get('why')}") for one in result.get("problems") or ()),
+    ]
+    yield _table((name, value) for name, value in rows if value)
+
+
+def _validate(result: Mapping[str, Any]) -> Iterator[str]:
+    status = str(result.get("status"))
+    checks = result.get("checks", ())
+    yield _head(status, _COLORS.get(status, _GRAY))
+    told = [one for one in checks if one.get("status") != "passed"]
+    yield _table((one.get("status"), one.get("id"), f"{one.get('observed') or ''} {one.get('detail') or ''}") for one in told)
+    yield _details(f"{len(checks)} checks", _table((one.get("status"), one.get("id"), one.get("observed") or "") for one in checks))
+
+
+def _doctor(result: Mapping[str, Any]) -> Iterator[str]:
+    findings = result.get("findings", ())
+    if not findings:
+        yield _head("nothing wrong was found", _GREEN)
+    for one in findings:
+        severity = str(one.get("severity"))
+        yield _head(f"{severity}: {one.get('cause')}", _COLORS.get(severity, _GRAY))
+        yield f"<p>{escape(str(one.get('summary')))}</p>"
+        yield from _list(str(line.get("text")) for line in one.get("evidence", ()))
+        for remedy in one.get("remedy", ()):
+            command = f"<pre>{escape(str(remedy['command']))}</pre>" if remedy.get("command") else ""
+            yield f"<p>{escape(str(remedy.get('text')))}</p>{command}"
+
+
+def _why(result: Mapping[str, Any]) -> Iterator[str]:
+    chosen = result.get("chosen")
+    yield _head(f"{result.get('package')} {chosen}" if chosen else f"{result.get('package')} is not part of the plan", _GRAY)
+    if result.get("absence"):
+        yield f"<p>{escape(str(result['absence']))}</p>"
+    yield from _reasons(result.get("reasons", ()), 8)
+
+
+def _reasons(reasons: Iterable[Mapping[str, Any]], depth: int) -> Iterator[str]:
+    items = [
+        f"<li>{escape(str(one.get('wants')))}: {escape(str(one.get('because')))}{''.join(_reasons(one.get('reasons', ()), depth - 1))}</li>"
+        for one in (reasons if depth else ())
+    ]
+    if items:
+        yield f"<ul>{''.join(items)}</ul>"
+
+
+def _history(result: Mapping[str, Any]) -> Iterator[str]:
+    yield _table((one.get("id"), one.get("at"), one.get("state"), ", ".join(one.get("targets", ()))) for one in result.get("applies", ()))
+
+
+def _stack(stack: Mapping[str, Any]) -> Iterator[str]:
     rows = [("CUDA", stack.get("cuda")), ("cuDNN", stack.get("cudnn")), ("driver from", stack.get("driver_min"))]
     rows += [(str(one.get("name")), one.get("version")) for one in stack.get("frameworks", ())]
-    cells = "".join(f"<tr><td>{escape(name)}</td><td>{escape(str(value))}</td></tr>" for name, value in rows if value)
-    return [f"<table>{cells}</table>"] if cells else []
+    yield _table((name, value) for name, value in rows if value)
 
 
-def _row(one: Mapping[str, Any]) -> str:
-    sign = _SIGNS.get(str(one.get("action")), "")
+def _conflict(conflict: Mapping[str, Any] | None) -> Iterator[str]:
+    if conflict:
+        yield f"<p>{escape(str(conflict.get('message')))}</p>"
+        yield from _list(f"{one.get('change')}: {one.get('command')}" for one in conflict.get("relaxations", ()))
+
+
+def _change(one: Mapping[str, Any]) -> tuple[str, str, str]:
     before = f"{one['installed']} → " if one.get("installed") and one.get("action") != "remove" else ""
-    return f"<tr><td>{sign}</td><td>{escape(str(one.get('name')))}</td><td>{escape(before + str(one.get('version')))}</td></tr>"
+    return _SIGNS.get(str(one.get("action")), ""), str(one.get("name")), f"{before}{one.get('version')}"
 
 
-def _list(texts: Any) -> list[str]:
+def _head(text: str, color: str) -> str:
+    return f'<b style="color:{color}">{escape(text)}</b>'
+
+
+def _details(summary: str, body: str) -> str:
+    return f"<details><summary>{escape(summary)}</summary>{body}</details>"
+
+
+def _table(rows: Iterable[Iterable[Any]]) -> str:
+    lines = "".join(f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table>{lines}</table>" if lines else ""
+
+
+def _list(texts: Iterable[str]) -> Iterator[str]:
     items = "".join(f"<li>{escape(str(text))}</li>" for text in texts)
-    return [f"<ul>{items}</ul>"] if items else []
+    if items:
+        yield f"<ul>{items}</ul>"

@@ -42,7 +42,7 @@ def test_a_log_gives_cause_evidence_and_remedy(log: str) -> None:
 def test_json_is_the_contract_and_what_the_library_gives(log: str) -> None:
     done = run("doctor", log, "--no-facts", "--format", "json")
     told = json.loads(done.stdout)
-    assert cudnn_resolve.doctor(log, no_facts=True) == told
+    assert cudnn_resolve.doctor(log, no_facts=True).to_json() == told
     assert told["schema"] == "cudnn-resolve/doctor/1"
     finding = told["findings"][0]
     assert {"cause", "severity", "summary", "evidence", "remedy", "confidence"} <= set(finding)
@@ -143,7 +143,7 @@ def test_fix_hands_the_remedy_to_apply(monkeypatch: pytest.MonkeyPatch) -> None:
     from argparse import Namespace
 
     from cudnn_resolve.cli import apply, doctor
-    from cudnn_resolve.cli.options import Options
+    from cudnn_resolve.cli.options import Output
     from cudnn_resolve.diagnosis.model import Diagnosis, Finding, Remedy
 
     asked: list[Namespace] = []
@@ -156,12 +156,12 @@ def test_fix_hands_the_remedy_to_apply(monkeypatch: pytest.MonkeyPatch) -> None:
     remedies = (Remedy(text="look", command="nvidia-smi"), Remedy(text="move", command="cudnn-resolve apply -f 'torch==2.6.0' -f jax"))
     found = Diagnosis(findings=(Finding(cause="driver_too_old", severity="error", summary="old", remedy=remedies),))
     words = {"yes": True, "python": "/srv/env/bin/python", "device": "cpu", "find_links": ["/a b", "-c"], "offline": True, "cuda": None}
-    assert doctor.fix(found, Namespace(**words), Options(), set()) == 4
+    assert doctor.fix(found, Namespace(**words), Output(), set()) == 4
     assert (asked[0].framework, asked[0].python, asked[0].yes) == (["torch==2.6.0", "jax"], "/srv/env/bin/python", True)
     assert (asked[0].device, asked[0].find_links, asked[0].offline, asked[0].cuda) == ("cpu", ["/a b", "-c"], True, None)
-    assert doctor.fix(found, Namespace(yes=False, framework=["torch>=2.7"]), Options(), set()) == 4
+    assert doctor.fix(found, Namespace(yes=False, framework=["torch>=2.7"]), Output(), set()) == 4
     assert (asked[1].framework, asked[1].yes) == (["torch>=2.7"], False)
-    assert doctor.mend(Diagnosis(), Namespace(yes=True), Options()) == 0
+    assert doctor.mend(Diagnosis(), Namespace(yes=True), Output()) == 0
 
 
 def test_a_package_that_is_laid_anew_keeps_its_version_and_the_rest(tmp_path: Path) -> None:

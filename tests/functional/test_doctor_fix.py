@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve.cli import apply, doctor
-from cudnn_resolve.cli.options import Options
+from cudnn_resolve.cli.options import Output
 from cudnn_resolve.diagnosis.model import Diagnosis, Finding, Remedy
 from tests.apply_world import lend_pip
 from tests.functional.test_cli import run
@@ -151,5 +151,5 @@ def test_frameworks_of_the_command_line_take_the_place_of_the_plans_alone(asked:
         return 0
 
     monkeypatch.setattr(apply, "run", carried_out)
-    assert doctor.fix(Diagnosis(findings=(finding,)), args, Options(), set()) == 0
+    assert doctor.fix(Diagnosis(findings=(finding,)), args, Output(), set()) == 0
     assert (seen[0].framework, seen[0].driver_policy) == (args.framework, "strict")

@@ -296,7 +296,7 @@ def test_the_python_api_gives_what_the_command_prints(program: Program) -> None:
     code = (
         "import cudnn_resolve, json, sys; "
         "json.dump(cudnn_resolve.plan('torch==2.6.0', driver='550.54.15', gpu='T4', python_version='3.11', "
-        "platform='linux_x86_64', glibc='2.35', offline=True), sys.stdout)"
+        "platform='linux_x86_64', glibc='2.35', offline=True).to_json(), sys.stdout)"
     )
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cudnn_resolve.cli import apply, applying, validate
-from cudnn_resolve.cli.applying import Stopped, seen_at_work, stopped
-from cudnn_resolve.cli.options import Options
+from cudnn_resolve.cli import apply
+from cudnn_resolve.cli.options import request_of
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.execution.environment import ask_environment
 from cudnn_resolve.execution.journal import Journal
@@ -19,6 +18,10 @@ from cudnn_resolve.execution.shelf import Shelf
 from cudnn_resolve.execution.task import Task
 from cudnn_resolve.facts.model import Driver, Facts, Gpu
 from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.operations import apply as operation
+from cudnn_resolve.operations import validate
+from cudnn_resolve.operations.apply import Stopped, seen_at_work, stopped
+from cudnn_resolve.operations.options import ApplyRequest
 from cudnn_resolve.validation.model import Check, Validation
 
 TASK = Task(targets=("torch",), cudnn={"torch": "9.1.0.70"})
@@ -27,21 +30,21 @@ WITH_GPU = Facts(driver=Driver(version="550.54.15"), gpus=(Gpu(name="Tesla T4"),
 
 @pytest.mark.parametrize("facts", [Facts(), Facts(driver=None, gpus=()), Facts(driver=None, gpus=WITH_GPU.gpus)])
 def test_without_a_gpu_nothing_is_tested(facts: Facts) -> None:
-    assert seen_at_work(TASK, facts, Options()) == ()
+    assert seen_at_work(TASK, facts) == ()
 
 
 @pytest.mark.parametrize(("status", "said"), [("passed", ()), ("failed", ("validation: torch/conv2d: no kernel image",))])
 def test_with_a_gpu_the_stack_is_seen_at_work(monkeypatch: pytest.MonkeyPatch, status: str, said: tuple[str, ...]) -> None:
     asked = []
 
-    def validation_of(options: Options, wish: object, facts: Facts) -> Validation:
+    def validation_of(wish: object, facts: Facts, listener: object) -> Validation:
         asked.append((wish, facts))
-        del options
+        del listener
         return Validation(checks=(Check(id="torch/conv2d", status=status, detail="no kernel image"),))  # type: ignore[arg-type]
 
     monkeypatch.setattr(validate, "validation_of", validation_of)
 
-    assert seen_at_work(TASK, WITH_GPU, Options()) == said
+    assert seen_at_work(TASK, WITH_GPU) == said
     assert [facts for _, facts in asked] == [WITH_GPU]
 
 
@@ -62,7 +65,7 @@ def parsed(*words: str) -> argparse.Namespace:
 def test_the_words_of_a_command_line_ask_for_the_same(words: tuple[str, ...]) -> None:
     first = parsed(*words)
 
-    again = parsed(*apply.words_of(first))
+    again = parsed(*request_of(ApplyRequest, first).again())
 
     for name in ("framework", "requirement", "cuda", "python", "lock", "installer", "offline", "no_hashes", "gpu"):
         assert getattr(again, name) == getattr(first, name)
@@ -89,12 +92,12 @@ def test_what_was_stopped_before_it_had_a_journal_is_resumed_and_not_an_earlier_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment = ask_environment(LinuxHost(), sys.executable)
-    monkeypatch.setattr(applying, "_environment", lambda _: environment)
+    monkeypatch.setattr(operation, "_environment", lambda _: environment)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     shelf = Shelf(environment)
 
     def words() -> tuple[str, ...] | None:
-        found = stopped(Options())
+        found = stopped()
         return found.words if found else None
 
     assert words() is None

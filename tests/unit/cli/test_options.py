@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 import pytest
 
-from cudnn_resolve.cli.options import Options, add_common_options, options_of
+from cudnn_resolve.cli.options import Output, add_common_options, output_of, request_of
 from cudnn_resolve.cli.parser import Parser, nearest
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.facts.assume import Assumptions
+from cudnn_resolve.operations.options import Options, with_settings
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = Parser(prog="cudnn-resolve plan", description="")
+    add_common_options(parser, ("text", "json", "sh"))
+    return parser.parse(words)
 
 
 def options(*words: str, settings: dict[str, Any] | None = None) -> Options:
-    parser = Parser(prog="cudnn-resolve plan", description="")
-    add_common_options(parser, ("text", "json", "sh"))
-    return options_of(parser.parse(words), settings)
+    args = parsed(*words)
+    output_of(args)
+    return with_settings(request_of(Options, args), settings)
 
 
 def refused(*words: str) -> UsageError:
@@ -39,32 +47,30 @@ def test_everything_said() -> None:
     )
 
     assert options(*words.split()) == Options(
-        frameworks=("torch>=2.4", "jax"),
-        requirement_files=("a.txt", "b.txt"),
+        framework=("torch>=2.4", "jax"),
+        requirement=("a.txt", "b.txt"),
         cuda=">=12,<13",
         cudnn="==9.3.*",
         facts="F",
-        assumptions=Assumptions(
-            driver="550.54.15",
-            gpus=("T4", "sm_90"),
-            python_version="3.11",
-            platform="linux_x86_64",
-            glibc="2.35",
-            os="ubuntu22.04",
-        ),
+        driver="550.54.15",
+        gpu=("T4", "sm_90"),
+        python_version="3.11",
+        platform="linux_x86_64",
+        glibc="2.35",
+        os="ubuntu22.04",
         prefer="newest",
         driver_policy="strict",
         strict_pins=True,
         channel="pip",
         index_url="I",
-        extra_index_urls=("J", "K"),
+        extra_index_url=("J", "K"),
         find_links=("L",),
         offline=True,
-        format="json",
-        output="O",
-        verbose=2,
-        color=False,
-        matrices=("M", "N"),
+        matrix=("M", "N"),
+    )
+    assert output_of(parsed(*words.split())) == Output(format="json", output="O", verbose=2, color=False)
+    assert options(*words.split()).assumptions == Assumptions(
+        driver="550.54.15", gpus=("T4", "sm_90"), python_version="3.11", platform="linux_x86_64", glibc="2.35", os="ubuntu22.04"
     )
 
 
@@ -86,10 +92,10 @@ def test_settings_lie_below_the_command_line() -> None:
     below = options(settings=settings)
     above = options("-f", "jax", "--prefer", "installed", "--channel", "auto", "--matrix", "b", settings=settings)
 
-    assert (below.frameworks, below.cuda, below.prefer, below.driver_policy) == (("torch",), "==12.*", "newest", "strict")
+    assert (below.framework, below.cuda, below.prefer, below.driver_policy) == (("torch",), "==12.*", "newest", "strict")
     assert (below.device, below.strict_pins, below.channel, below.index_url, below.offline) == ("cpu", True, "apt", "I", True)
-    assert below.matrices == ("/a",)
-    assert (above.frameworks, above.prefer, above.channel, above.matrices) == (("jax",), "installed", "auto", ("/a", "b"))
+    assert below.matrix == ("/a",)
+    assert (above.framework, above.prefer, above.channel, above.matrix) == (("jax",), "installed", "auto", ("/a", "b"))
 
 
 @pytest.mark.parametrize(
@@ -159,4 +165,4 @@ def test_nearest_folds_case_and_gives_the_written_form() -> None:
 def test_a_verb_need_not_have_every_option() -> None:
     parser = Parser(prog="x", description="")
 
-    assert options_of(parser.parse([])) == Options()
+    assert request_of(Options, parser.parse([])) == Options()

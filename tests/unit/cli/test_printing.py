@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from cudnn_resolve.cli.options import Options
+from cudnn_resolve.cli.options import Output
 from cudnn_resolve.cli.printing import emit, say, style_of, width_of
 from cudnn_resolve.errors import WorldError
 
 
 def test_a_result_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
-    emit("x\n", Options())
-    emit("y\n", Options(output="-"))
+    emit("x\n", Output())
+    emit("y\n", Output(output="-"))
 
     assert capsys.readouterr() == ("x\ny\n", "")
 
@@ -22,11 +22,11 @@ def test_a_result_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) ->
 def test_a_result_goes_to_the_file_that_was_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "out"
 
-    emit("x\n", Options(output=str(path)))
+    emit("x\n", Output(output=str(path)))
     assert path.read_text() == "x\n"
     assert capsys.readouterr() == ("", f"wrote {path}\n")
 
-    emit("y\n", Options(output=str(path), quiet=1))
+    emit("y\n", Output(output=str(path), quiet=1))
     assert path.read_text() == "y\n"
     assert capsys.readouterr() == ("", "")
 
@@ -35,20 +35,20 @@ def test_a_closed_standard_output_is_no_success(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(sys, "stdout", None)
 
     with pytest.raises(WorldError, match="closed"):
-        emit("x", Options())
+        emit("x", Output())
 
 
 @pytest.mark.parametrize(
     ("options", "least", "heard"),
     [
-        (Options(), 0, True),
-        (Options(quiet=1), 0, False),
-        (Options(), 1, False),
-        (Options(verbose=1), 1, True),
-        (Options(verbose=1), 2, False),
+        (Output(), 0, True),
+        (Output(quiet=1), 0, False),
+        (Output(), 1, False),
+        (Output(verbose=1), 1, True),
+        (Output(verbose=1), 2, False),
     ],
 )
-def test_messages_are_heard_by_who_wants_them(options: Options, least: int, heard: object, capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_are_heard_by_who_wants_them(options: Output, least: int, heard: object, capsys: pytest.CaptureFixture[str]) -> None:
     say("a\x1bb", options, least=least)
 
     assert capsys.readouterr() == ("", "a\\x1bb\n" if heard else "")
@@ -59,26 +59,26 @@ def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
 
-    assert style_of(Options()).color
-    assert not style_of(Options(color=False)).color
-    assert not style_of(Options(output="f")).color
+    assert style_of(Output()).color
+    assert not style_of(Output(color=False)).color
+    assert not style_of(Output(output="f")).color
     monkeypatch.setenv("TERM", "dumb")
-    assert not style_of(Options()).color
+    assert not style_of(Output()).color
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")
-    assert not style_of(Options()).color
+    assert not style_of(Output()).color
 
 
 def test_no_colours_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "xterm")
 
-    assert not style_of(Options()).color
+    assert not style_of(Output()).color
 
 
 @pytest.mark.parametrize(("columns", "width"), [("72", 72), ("10", 60), ("", 100), ("x", 100), ("9" * 50, 100)])
 def test_the_width_is_what_the_user_says(columns: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", columns)
 
-    assert width_of(Options()) == width
-    assert width_of(Options(output="f")) == 100
+    assert width_of(Output()) == width
+    assert width_of(Output(output="f")) == 100

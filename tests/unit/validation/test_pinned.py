@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cudnn_resolve.cli.validate_lock import Held, pinned_of
-from cudnn_resolve.cli.validate_plan import read_plan
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Driver, Facts, Packages
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.locking.model import Asked, Dependency, Lock, LockedFramework, LockedPackage, Stack, Tool
+from cudnn_resolve.operations.pinned_lock import Held, pinned_of
+from cudnn_resolve.operations.pinned_plan import read_plan
 from cudnn_resolve.validation.model import Check
 from cudnn_resolve.validation.pinned import Pinned, judge_against
 from tests.unit.validation.recordings import TENSORFLOW, TORCH, facts, recorded

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cudnn_resolve.cli.printing import say
 from cudnn_resolve.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from cudnn_resolve.cli.options import Options
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.locking.model import Lock
     from cudnn_resolve.validation.model import Validation
@@ -55,9 +53,9 @@ def held_lock(lock: str | None, record: str | None) -> Held | None:
 
 def pinned_of(held: Held, facts: Facts) -> Pinned:
     """What the lock pins for this machine and interpreter."""
-    from cudnn_resolve.cli.validate_plan import libraries_of
     from cudnn_resolve.host.tables import open_book
     from cudnn_resolve.locking.library import bundled_cudnns
+    from cudnn_resolve.operations.pinned_plan import libraries_of
     from cudnn_resolve.validation.pinned import Pinned
 
     book = open_book(())
@@ -114,8 +112,8 @@ def _applies(marker: str | None, facts: Facts) -> bool:
     return Marker(marker).evaluate(environment)
 
 
-def write_record(held: Held, validation: Validation, options: Options, python: str | None) -> None:
-    """Nothing; the lock holds a record for each card on which everything passed, or it is said why not."""
+def write_record(held: Held, validation: Validation, python: str | None) -> str:
+    """Write a record into the lock for each card on which everything passed; what was recorded, or why nothing was."""
     from cudnn_resolve.host.clock import today
     from cudnn_resolve.host.files import write_atomic
     from cudnn_resolve.locking.proof import with_record
@@ -125,10 +123,9 @@ def write_record(held: Held, validation: Validation, options: Options, python: s
     records = records_of(validation, today(), python)
     if not records:
         why = "not everything passed" if validation.status == "failed" else "nothing was computed on a GPU"
-        say(f"{held.path} is left as it is: {why}", options)
-        return
+        return f"{held.path} is left as it is: {why}"
     lock = held.lock
     for record in records:
         lock = with_record(lock, record)
     write_atomic(held.path, write(lock))
-    say(f"recorded in {held.path}: {', '.join(str(record['gpu']) for record in records)}", options)
+    return f"recorded in {held.path}: {', '.join(str(record['gpu']) for record in records)}"

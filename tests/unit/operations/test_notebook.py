@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cudnn_resolve.cli import notebook
-from cudnn_resolve.cli.notebook import imported, imported_by_kernel, imported_here, restart_note
 from cudnn_resolve.execution.model import Execution
+from cudnn_resolve.operations import notebook
+from cudnn_resolve.operations.notebook import imported, imported_by_kernel, imported_here, restart_note
 from cudnn_resolve.probe.kernel import kernel_above
 from tests.fake_host import FakeHost
 

@@ -11,27 +11,27 @@ from cudnn_resolve.requirement.model import Extra
 from cudnn_resolve.requirement.source import Direct, Offer
 
 if TYPE_CHECKING:
-    from cudnn_resolve.cli.options import Options
-    from cudnn_resolve.cli.request import Wishes
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.index.client import IndexClient
     from cudnn_resolve.index.config import Options as IndexOptions
     from cudnn_resolve.index.settings import Settings
+    from cudnn_resolve.operations.listener import Listener
+    from cudnn_resolve.operations.options import Options
+    from cudnn_resolve.operations.request import Wishes
     from cudnn_resolve.requirement.file import Reference
 
 _RULES = {"first-index": "uv", "best-match": "pip"}
 
 
-def open_packages(options: Options, wishes: Wishes, facts: Facts) -> IndexClient:
+def open_packages(options: Options, wishes: Wishes, facts: Facts, listener: Listener) -> IndexClient:
     """The indexes that the options, the files or the configuration of the target's pip or uv name."""
-    from cudnn_resolve.cli.printing import tell
     from cudnn_resolve.host.tablecache import cache_folder
     from cudnn_resolve.index.client import open_source
 
     settings = settings_of(options, wishes, facts)
 
     def progress(requests: int, received: int, what: str) -> None:
-        tell(f"{requests} requests, {received / 1e6:.1f} MB; waiting for {what}", options)
+        listener.tell(f"{requests} requests, {received / 1e6:.1f} MB; waiting for {what}")
 
     return open_source(settings, cache_folder=cache_folder(), offline=options.offline, progress=progress)
 
@@ -54,7 +54,7 @@ def _said(options: Options, wishes: Wishes) -> IndexOptions:
 
     return IndexOptions(
         index_url=options.index_url or next(of("--index-url"), None),
-        extra_index_urls=(*options.extra_index_urls, *of("--extra-index-url")),
+        extra_index_urls=(*options.extra_index_url, *of("--extra-index-url")),
         find_links=(*options.find_links, *of("--find-links")),
         no_index=any(True for _ in of("--no-index")),
         trusted_hosts=tuple(of("--trusted-host")),

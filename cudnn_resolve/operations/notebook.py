@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from cudnn_resolve.host.settings import modules
 from cudnn_resolve.planning.preload import IMPORT_NAMES
 from cudnn_resolve.probe.kernel import kernel_above
 
@@ -22,12 +22,12 @@ _BY_ITSELF = " (--restart does it by itself)"
 
 def imported_here(frameworks: Iterable[str]) -> tuple[str, ...]:
     """Those of the frameworks that this very process has imported: it keeps the old ones until it ends."""
-    return tuple(name for name in frameworks if IMPORT_NAMES.get(name, name) in sys.modules)
+    return tuple(name for name in frameworks if IMPORT_NAMES.get(name, name) in modules())
 
 
 def in_notebook() -> bool:
     """True where this process is a notebook's kernel."""
-    module = sys.modules.get("IPython")
+    module = modules().get("IPython")
     shell = getattr(module, "get_ipython", lambda: None)()
     return shell is not None and getattr(shell, "kernel", None) is not None
 
@@ -81,7 +81,7 @@ def restart_kernel(host: Host) -> bool:
     from cudnn_resolve.host.process import end_process_soon
 
     if in_notebook():
-        shell = sys.modules["IPython"].get_ipython()
+        shell = modules()["IPython"].get_ipython()
         shell.kernel.do_shutdown(restart=True)
         return True
     pid = kernel_above(host)

@@ -13,8 +13,8 @@ from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.requirement.model import Extra, Request, Target
 
 if TYPE_CHECKING:
-    from cudnn_resolve.cli.options import Options
     from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.operations.options import Options
     from cudnn_resolve.requirement.file import Line, Reference, Setting
     from cudnn_resolve.requirement.source import Direct
 
@@ -43,7 +43,7 @@ def request_of(options: Options, book: Book, wishes: Wishes, direct: Sequence[Di
     from cudnn_resolve.requirement.derive import merged, parse_target
 
     pre = options.pre or any(one.option == "--pre" for one in wishes.settings)
-    targets = [parse_target(text, book) for text in options.frameworks]
+    targets = [parse_target(text, book) for text in options.framework]
     extras = []
     for extra in wishes.extras:
         target = None if extra.constraint else _framework(extra, book)
@@ -51,7 +51,7 @@ def request_of(options: Options, book: Book, wishes: Wishes, direct: Sequence[Di
             extras.append(extra)
         else:
             targets.append(target)
-    if not targets and not options.reinstall:
+    if not targets and not options.reinstall_package:
         raise UsageError(
             "no framework is asked for",
             code="no-target",
@@ -91,19 +91,19 @@ def request_without_targets(options: Options) -> Request:
         targets=(),
         cuda=parse_limit(options.cuda, "--cuda") if options.cuda else None,
         cudnn=parse_limit(options.cudnn, "--cudnn") if options.cudnn else None,
-        prefer=options.prefer,
-        driver_policy=options.driver_policy,
+        prefer=options.prefer or "installed",
+        driver_policy=options.driver_policy or "minor",
         device=options.device or "gpu",
         strict_pins=options.strict_pins,
-        channel=options.channel,
-        variant_indexes=options.variant_indexes,
+        channel=options.channel or "auto",
+        variant_indexes=not options.no_variant_indexes,
         context=_context(options),
     )
 
 
 def wishes_of(options: Options) -> Wishes:
     """What the files of `-r`, `-c` and `--group` ask for; InputError where one cannot be read."""
-    if not (options.requirement_files or options.constraint_files or options.groups):
+    if not (options.requirement or options.constraint or options.group):
         return Wishes()
     from cudnn_resolve.requirement.file import Reference, Setting
 
@@ -141,16 +141,16 @@ def _lines(options: Options) -> Iterator[Line]:
         except ValueError as error:
             raise InputError(f"is not TOML: {error}", code="project-invalid", context=path) from None
 
-    for path in options.requirement_files:
+    for path in options.requirement:
         file, _, inside = path.partition("[") if path.endswith("]") else (path, "", "]")
         if os.path.basename(file) == "pyproject.toml":
             yield from read_project(project(file), file, [extra.strip() for extra in inside[:-1].split(",") if extra.strip()])
         else:
             yield from read_requirements(path, read)
-    for word in options.groups:
+    for word in options.group:
         where, _, name = word.rpartition(":")
         yield from read_group(project(where or "pyproject.toml"), where or "pyproject.toml", name)
-    for path in options.constraint_files:
+    for path in options.constraint:
         yield from read_requirements(path, read, constraint=True)
 
 
@@ -170,22 +170,21 @@ def _framework(extra: Extra, book: Book) -> Target | None:
 
 def _context(options: Options) -> tuple[tuple[str, str], ...]:
     """The options that describe machine and environment, for the commands that are proposed."""
-    stated = options.assumptions
     pairs = [
-        *(("--requirement", path) for path in options.requirement_files),
-        *(("--constraint", path) for path in options.constraint_files),
-        *(("--group", name) for name in options.groups),
+        *(("--requirement", path) for path in options.requirement),
+        *(("--constraint", path) for path in options.constraint),
+        *(("--group", name) for name in options.group),
         ("--facts", options.facts),
         ("--python", options.python),
-        ("--driver", stated.driver),
-        *(("--gpu", gpu) for gpu in stated.gpus),
-        ("--python-version", stated.python_version),
-        ("--platform", stated.platform),
-        ("--glibc", stated.glibc),
-        ("--os", stated.os),
+        ("--driver", options.driver),
+        *(("--gpu", gpu) for gpu in options.gpu),
+        ("--python-version", options.python_version),
+        ("--platform", options.platform),
+        ("--glibc", options.glibc),
+        ("--os", options.os),
         *(("--allow-break", name) for name in options.allow_break),
         ("--prefer", options.prefer if options.prefer != "installed" else None),
-        *(("--matrix", path) for path in options.matrices),
+        *(("--matrix", path) for path in options.matrix),
         *_index_context(options),
         ("--offline", "" if options.offline else None),
         *options.repeated,
@@ -206,8 +205,8 @@ def _settings(wishes: Wishes, options: Options) -> Iterator[tuple[str, str]]:
 
 def _index_context(options: Options) -> Iterator[tuple[str, str | None]]:
     """The options that say where packages come from, credentials left out."""
-    addresses = (("--index-url", options.index_url), *(("--extra-index-url", url) for url in options.extra_index_urls))
-    if options.index_url or options.extra_index_urls or options.find_links:
+    addresses = (("--index-url", options.index_url), *(("--extra-index-url", url) for url in options.extra_index_url))
+    if options.index_url or options.extra_index_url or options.find_links:
         from cudnn_resolve.index.address import level
 
         yield from ((name, level(url) if url else None) for name, url in addresses)

@@ -1,17 +1,17 @@
-"""What every verb needs before it can work: the project's settings, the matrix, and the facts."""
+"""What operations need before they can work: the matrix, the facts, and the question that a resolution is asked."""
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.cli.options import Options, options_of
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.facts.assume import assume
 from cudnn_resolve.facts.model import Facts, Gpu, Unknown, or_none
+from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.options import MachineOptions, Options, StatedOptions
 from cudnn_resolve.version import Capability
 
 if TYPE_CHECKING:
@@ -31,17 +31,15 @@ class Question(Struct, frozen=True, kw_only=True):
     machine: Machine
     request: Request
     source: IndexClient
-    tell: Callable[[str], None]
 
 
-def gather_question(options: Options, *, fresh: bool = False, verb: str = "plan") -> Question:
+def gather_question(options: Options, *, fresh: bool = False, verb: str = "plan", listener: Listener = NOBODY) -> Question:
     """The question behind the options, asked by a command; `fresh`: for a new environment, whatever is installed in this one.
 
     UsageError, InputError or WorldError where a part of it cannot be had.
     """
-    from cudnn_resolve.cli.packages import direct_of, open_packages
-    from cudnn_resolve.cli.printing import tell
-    from cudnn_resolve.cli.request import request_of, wishes_of
+    from cudnn_resolve.operations.packages import direct_of, open_packages
+    from cudnn_resolve.operations.request import request_of, wishes_of
     from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.requirement.model import Extra
 
@@ -49,10 +47,10 @@ def gather_question(options: Options, *, fresh: bool = False, verb: str = "plan"
     wishes = wishes_of(options)
     request_of(options, book, wishes)  # a wrong word is said at once, not after the seconds that a machine takes
     facts = gather_facts(options, book)
-    source = open_packages(options, wishes, facts)
+    source = open_packages(options, wishes, facts, listener)
     direct, extras = direct_of(wishes, source)
     if verb != "lock" and options.given is None and options.facts is None and not options.assumptions.elsewhere:
-        from cudnn_resolve.cli.constraint import configured
+        from cudnn_resolve.operations.constraint import configured
 
         extras = (*extras, *configured(source.settings.constraints, source.notes))
     anew = _reinstalled(options, facts)
@@ -71,12 +69,12 @@ def gather_question(options: Options, *, fresh: bool = False, verb: str = "plan"
         from cudnn_resolve.resolution.settle import settle
 
         source.expect(names_ahead(book, machine, settle(opened(request), machine) if machine.python is not None else request))
-    return Question(book=book, facts=facts, machine=machine, request=request, source=source, tell=lambda text: tell(text, options))
+    return Question(book=book, facts=facts, machine=machine, request=request, source=source)
 
 
 def _reinstalled(options: Options, facts: Facts) -> tuple[str, ...]:
     """The packages to be laid anew, by their normalized names; UsageError for one that is not installed."""
-    if not options.reinstall:
+    if not options.reinstall_package:
         return ()
     from packaging.utils import canonicalize_name
 
@@ -87,7 +85,7 @@ def _reinstalled(options: Options, facts: Facts) -> tuple[str, ...]:
             context="--reinstall-package",
             hint="the system's package manager lays its own packages anew; wheels go into a virtual environment",
         )
-    names: tuple[str, ...] = tuple(dict.fromkeys(canonicalize_name(one) for one in options.reinstall))
+    names: tuple[str, ...] = tuple(dict.fromkeys(canonicalize_name(one) for one in options.reinstall_package))
     installed = or_none(facts.packages.pip) or {}
     for name in names:
         if name not in installed:
@@ -100,28 +98,21 @@ def _reinstalled(options: Options, facts: Facts) -> tuple[str, ...]:
     return names
 
 
-def gather_options(args: argparse.Namespace) -> Options:
-    """The options of a command line over the `[tool.cudnn-resolve]` table of the project that it was given in."""
-    from cudnn_resolve.host.settings import read_project_settings
-
-    return options_of(args, read_project_settings("."))
-
-
-def gather_book(options: Options) -> Book:
+def gather_book(options: StatedOptions) -> Book:
     """The shipped matrix under the overlays that the options name; MatrixError where one is malformed."""
     from cudnn_resolve.host.tables import open_book
 
-    return open_book(options.matrices)
+    return open_book(options.matrix)
 
 
-def gather_facts(options: Options, book: Book) -> Facts:
+def gather_facts(options: StatedOptions, book: Book) -> Facts:
     """The facts that a plan is for: of `--facts`, of a fresh environment elsewhere, or of this machine; then what the user states.
 
     Nothing is detected where nothing of this machine counts. InputError, UsageError or WorldError where a source is wrong.
     """
     stated = options.assumptions
     if options.given is not None:
-        facts = options.given
+        facts: Facts = options.given
     elif options.facts is not None:
         facts = read_facts(options.facts)
     elif stated.elsewhere:
@@ -143,7 +134,7 @@ def read_facts(path: str) -> Facts:
     return decode(read_bounded(path, LIMIT_BYTES, "facts file"), "standard input" if path == STDIN else path)
 
 
-def detect_facts(options: Options) -> Facts:
+def detect_facts(options: MachineOptions) -> Facts:
     """The facts of this machine and of the environment of `--python`."""
     from cudnn_resolve.host.linux import LinuxHost
     from cudnn_resolve.probe.probe import detect

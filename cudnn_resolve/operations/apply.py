@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cudnn_resolve.cli.options import Options
 from cudnn_resolve.errors import ExitCode, UsageError, WorldError
 from cudnn_resolve.execution.environment import Environment, ask_environment
 from cudnn_resolve.execution.mark import read_mark, write_mark
@@ -19,6 +18,12 @@ from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.hold import alive, hold
 from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.operations import validate
+from cudnn_resolve.operations.gather import detect_facts, gather_book
+from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.options import ApplyRequest
+from cudnn_resolve.operations.plan import PlanResult, plan_of, plan_of_lock_file
+from cudnn_resolve.operations.results import Result, grown
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.run import Work
@@ -35,93 +40,111 @@ _RACE_SECONDS = 0.3
 LOCK_NAME = "pylock.toml"
 
 
-class Ways(Struct, frozen=True, kw_only=True):
-    """How an `apply` is to go about it."""
+class Interaction(Struct, frozen=True, kw_only=True):
+    """What is open while a plan is carried out: who hears of it, and who is asked."""
 
-    lock: str | None = None
-    has_targets: bool = False
-    """True where the caller himself names what he wants, and not only the project's settings."""
-    dry_run: bool = False
-    force: bool = False
-    """True: put back what a stopped `apply` replaced although others changed the environment meanwhile."""
-    installer: str = "auto"
-    trusted: bool = False
-    managed: bool = False
-    validate: bool = True
-    """True where the stack is to be seen at work on the GPU that is there."""
-    resume: bool = False
-    restart: bool = False
     reporter: Reporter = field(default_factory=Silent)
     confirm: Callable[[Plan], bool] | None = None
     """Shows a plan that changes something, and says whether it may; None = it may."""
     watch: Callable[[str], None] | None = None
-    words: tuple[str, ...] = ()
-    """The words of a command line that asks for the same."""
+    listener: Listener = NOBODY
 
 
-def apply(options: Options, ways: Ways) -> tuple[Execution | None, Plan | None]:
+class ApplyResult(Struct, Result, frozen=True, kw_only=True):
+    """What `apply` returns: what became of it, and the plan."""
+
+    execution: Execution | None = None
+    """None where there is no plan that could be carried out."""
+    plan: PlanResult | None = None
+
+    @property
+    def status(self) -> str:
+        """`done`, `nothing`, `reverted`, `broken`, `undone`, `interrupted`, `declined`, `dry-run` or `unsatisfiable`."""
+        return self.execution.status if self.execution is not None else "unsatisfiable"
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `apply --format json` prints."""
+        from cudnn_resolve.report.apply import SCHEMA, encode
+
+        plan = self.plan.to_json() if self.plan is not None else None
+        if self.execution is None:
+            return {"schema": SCHEMA, "status": "unsatisfiable", "plan": plan}
+        return encode(self.execution, plan)
+
+
+class HistoryResult(Struct, Result, frozen=True, kw_only=True):
+    """Every `apply` of an environment, the newest first."""
+
+    applies: tuple[dict[str, Any], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `apply --history --format json` prints."""
+        return {"schema": "cudnn-resolve/apply-history/1", "applies": list(self.applies)}
+
+
+DEFAULT = Interaction()
+
+
+def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyResult:
     """What became of it, and the plan; no execution where there is no plan."""
-    environment = _environment(options)
-    if ways.dry_run:
-        return _dry(options, ways, environment)
-    with _held(environment, ways) as work:
-        repaired = _repair(work, ways)
+    from cudnn_resolve.execution.recover import repair
+
+    environment = _environment(request.python)
+    if request.dry_run:
+        return _dry(request, interaction, environment)
+    with _held(environment, request, interaction) as work:
+        repaired = repair(work)
         if repaired is not None and repaired.status == "broken":
-            return repaired, None
+            return ApplyResult(execution=repaired)
         if work.shelf.marked() is None:  # what was put back took it along
-            _mark(work.shelf, environment, ways.words)
-        plan, task = _plan(options, ways)
-        if task is None:
-            return None, plan
-        return _carry_out(plan, task, work, options, ways), plan
+            _mark(work.shelf, environment, request.words)
+        plan, task = _plan(request, interaction)
+        done = _carry_out(plan, task, work, request, interaction) if task is not None else None
+        return ApplyResult(execution=done, plan=grown(PlanResult, plan))
 
 
-def _dry(options: Options, ways: Ways, environment: Environment) -> tuple[Execution | None, Plan | None]:
-    plan, task = _plan(options, ways)
+def _dry(request: ApplyRequest, interaction: Interaction, environment: Environment) -> ApplyResult:
+    plan, task = _plan(request, interaction)
     if task is None:
-        return None, plan
-    if ways.confirm is not None:
-        ways.confirm(plan)
+        return ApplyResult(plan=grown(PlanResult, plan))
+    if interaction.confirm is not None:
+        interaction.confirm(plan)
     from cudnn_resolve.execution.fetch import check_known
     from cudnn_resolve.execution.recover import interrupted
 
     notes: list[str] = []
     try:
-        check_known(task.install, task.unpinned, trusted=ways.trusted)
+        check_known(task.install, task.unpinned, trusted=request.no_hashes)
     except WorldError as error:
         notes.append(error.message)
     torn = interrupted(Shelf(environment))
     if torn is not None:
         notes.append(f"apply number {torn.id} was stopped in the middle: it would be put back first, and the plan made anew")
-    return Execution(status="dry-run" if plan.changes or torn is not None else "nothing", notes=tuple(notes)), plan
+    done = Execution(status="dry-run" if plan.changes or torn is not None else "nothing", notes=tuple(notes))
+    return ApplyResult(execution=done, plan=grown(PlanResult, plan))
 
 
-def _plan(options: Options, ways: Ways) -> tuple[Plan, Task | None]:
-    from cudnn_resolve.cli.gather import gather_book
+def _plan(request: ApplyRequest, interaction: Interaction) -> tuple[Plan, Task | None]:
     from cudnn_resolve.execution.task import task_of
 
-    path = _lock_path(options, ways)
+    path = _lock_path(request)
     if path is not None:
-        from cudnn_resolve.cli.from_lock import plan_of_lock_file
-
-        plan = plan_of_lock_file(path, options)
+        plan = plan_of_lock_file(path, request)
     else:
-        from cudnn_resolve.cli.plan import plan_of
-
-        plan = plan_of(options, "plan" if ways.dry_run else "apply")
-    return plan, task_of(plan, gather_book(options).framework_of) if plan.is_satisfiable else None
+        plan = plan_of(request, interaction.listener, "plan" if request.dry_run else "apply")
+    return plan, task_of(plan, gather_book(request).framework_of) if plan.is_satisfiable else None
 
 
-def _lock_path(options: Options, ways: Ways) -> str | None:
+def _lock_path(request: ApplyRequest) -> str | None:
     """The lock to install: the one that was named, or where nothing was, the one that lies here; None for targets.
 
     A lock that lies here wins over frameworks of the project's settings, which it was made from.
     """
-    if ways.lock is not None or ways.has_targets:
-        return ways.lock
+    if request.lock is not None or request.has_targets:
+        return request.lock
     if disk.is_regular(LOCK_NAME):
         return LOCK_NAME
-    if options.frameworks:
+    if request.framework:
         return None
     raise UsageError(
         f"nothing is asked for, and there is no {LOCK_NAME} here",
@@ -130,60 +153,59 @@ def _lock_path(options: Options, ways: Ways) -> str | None:
     )
 
 
-def _carry_out(plan: Plan, task: Task, work: Work, options: Options, ways: Ways) -> Execution:
+def _carry_out(plan: Plan, task: Task, work: Work, request: ApplyRequest, interaction: Interaction) -> Execution:
     from cudnn_resolve.execution.run import carry_out, is_done
 
     if is_done(task, work):
         return Execution(status="nothing", notes=tuple(one.message for one in plan.warnings if one.code == "lock-settings"))
-    if plan.facts.python.externally_managed and not ways.managed:
+    if plan.facts.python.externally_managed and not request.break_system_packages:
         raise _managed(work.environment)
-    if ways.confirm is not None and not ways.confirm(plan):
+    if interaction.confirm is not None and not interaction.confirm(plan):
         return Execution(status="declined", exit_code=ExitCode.NO)
 
     def verify() -> tuple[str, ...]:
-        from cudnn_resolve.cli.gather import detect_facts
         from cudnn_resolve.execution.after import differences
 
-        facts = detect_facts(options)
-        return differences(task, facts) or (seen_at_work(task, facts, options) if ways.validate else ())
+        facts = detect_facts(request)
+        return differences(task, facts) or (seen_at_work(task, facts, interaction.listener) if not request.no_validate else ())
 
-    from cudnn_resolve.cli.notebook import imported, kernel_is_near, restart_note
     from cudnn_resolve.execution.check import package_folder
+    from cudnn_resolve.operations.notebook import imported, kernel_is_near, restart, restart_note
 
     changed = (*(one.name for one in task.install if one.installed), *task.remove)
     modules = imported(work.host, dict.fromkeys((*task.frameworks, *(package_folder(name) for name in changed))))
-    with _downloads(options, plan) as download:
+    with _downloads(request, plan) as download:
         done = carry_out(task, replace(work, verify=verify, download=download, members=download.members))
     if done.status != "done":
         return done
-    return replace(done, restart=restart_note(modules, notebook=kernel_is_near(work.host)))
+    done = replace(done, restart=restart_note(modules, notebook=kernel_is_near(work.host)))
+    return restart(done, work.host) if request.restart else done
 
 
-def seen_at_work(task: Task, facts: Facts, options: Options) -> tuple[str, ...]:
+def seen_at_work(task: Task, facts: Facts, listener: Listener = NOBODY) -> tuple[str, ...]:
     """What fails of the stack at work on the GPUs of this machine, in words; nothing is tested where there is none."""
     if not or_none(facts.gpus) or not or_none(facts.driver) or not task.cudnn:
         return ()
-    from cudnn_resolve.cli.gather import gather_book
-    from cudnn_resolve.cli.validate import validation_of
+    from cudnn_resolve.host.tables import open_book
     from cudnn_resolve.validation.run import Wish
 
-    book = gather_book(options)
+    book = open_book(())
     names = dict.fromkeys(book.framework_of(name) or name for name in task.cudnn)
-    found = validation_of(options, Wish(frameworks=tuple(names)), facts)
+    found = validate.validation_of(Wish(frameworks=tuple(names)), facts, listener)
     return tuple(f"validation: {one.id}: {one.detail}" for one in found.checks if one.status == "failed")
 
 
 @contextmanager
-def _downloads(options: Options, plan: Plan) -> Iterator[_Fetching]:
-    from cudnn_resolve.cli.packages import settings_of
-    from cudnn_resolve.cli.request import wishes_of
+def _downloads(request: ApplyRequest, plan: Plan) -> Iterator[_Fetching]:
     from cudnn_resolve.index.download import Downloads
     from cudnn_resolve.index.session import IndexSession
+    from cudnn_resolve.operations.packages import settings_of
+    from cudnn_resolve.operations.request import wishes_of
 
-    settings = settings_of(options, wishes_of(options), plan.facts)
+    settings = settings_of(request, wishes_of(request), plan.facts)
     session = IndexSession(settings)
     try:
-        yield _Fetching(Downloads(session), session, offline=options.offline)
+        yield _Fetching(Downloads(session), session, offline=request.offline)
     finally:
         session.close()
 
@@ -246,11 +268,11 @@ class Stopped(Struct, frozen=True, kw_only=True):
     """The interpreter of the environment."""
 
 
-def stopped(options: Options) -> Stopped | None:
+def stopped(python: str | None = None) -> Stopped | None:
     """The `apply` that was stopped last; None where the last one came to its end."""
     from cudnn_resolve.execution.shelf import was_stopped
 
-    environment = _environment(options)
+    environment = _environment(python)
     shelf = Shelf(environment)
     stories, mark = shelf.stories(), read_mark(shelf)
     if mark is not None and mark.words and not (stories and mark.owns(stories[-1])):  # stopped before it had a journal
@@ -261,45 +283,37 @@ def stopped(options: Options) -> Stopped | None:
     return Stopped(words=tuple(begin.get("words", ())), folder=begin.get("folder", "."), python=environment.python)
 
 
-def undo(options: Options, ways: Ways, number: int | None) -> Execution:
+def undo(request: ApplyRequest, number: int | None, interaction: Interaction = DEFAULT) -> ApplyResult:
     """What became of the undo, or where nothing is to be changed, what it would put back."""
     from cudnn_resolve.execution.recover import undo as put_back
 
-    with _held(_environment(options), ways, mark=False) as work:
-        return put_back(work, number, dry_run=ways.dry_run)
+    with _held(_environment(request.python), request, interaction, mark=False) as work:
+        return ApplyResult(execution=put_back(work, number, dry_run=request.dry_run))
 
 
-def history(options: Options, ways: Ways) -> list[dict[str, Any]]:
+def history(python: str | None = None) -> HistoryResult:
     """Every `apply` of the environment, the newest first."""
     from cudnn_resolve.report.apply import history as rows
 
-    del ways
-    environment = _environment(options)
+    environment = _environment(python)
     shelf = Shelf(environment)
     stories = shelf.stories()
     found = hold(environment.scheme["purelib"])
     if found is not None:
         found.release()
-    return rows(stories, [one.id for one in stories if shelf.can_undo(one)], at_work=found is None)
+    return HistoryResult(applies=tuple(rows(stories, [one.id for one in stories if shelf.can_undo(one)], at_work=found is None)))
 
 
-def _repair(work: Work, ways: Ways) -> Execution | None:
-    from cudnn_resolve.execution.recover import repair
-
-    del ways
-    return repair(work)
-
-
-def _environment(options: Options) -> Environment:
+def _environment(python: str | None) -> Environment:
     from cudnn_resolve.probe.python import choose_python
 
     host = LinuxHost()
-    path, _ = choose_python(host, options.python)
+    path, _ = choose_python(host, python)
     return ask_environment(host, path)
 
 
 @contextmanager
-def _held(environment: Environment, ways: Ways, *, mark: bool = True) -> Iterator[Work]:
+def _held(environment: Environment, request: ApplyRequest, interaction: Interaction, *, mark: bool = True) -> Iterator[Work]:
     """With what to work, while nobody else does; WorldError where somebody is at work."""
     from cudnn_resolve.execution.run import Work
 
@@ -319,19 +333,19 @@ def _held(environment: Environment, ways: Ways, *, mark: bool = True) -> Iterato
         )
     try:
         if mark:
-            _mark(shelf, environment, ways.words)
+            _mark(shelf, environment, request.words)
         yield Work(
             host=LinuxHost(),
             environment=environment,
             shelf=shelf,
             hold=found,
-            reporter=ways.reporter,
-            watch=ways.watch,
-            words=ways.words,
-            installer=ways.installer,
-            managed=ways.managed,
-            trusted=ways.trusted,
-            force=ways.force,
+            reporter=interaction.reporter,
+            watch=interaction.watch,
+            words=request.words,
+            installer=request.installer,
+            managed=request.break_system_packages,
+            trusted=request.no_hashes,
+            force=request.force,
         )
     finally:
         if mark:  # whoever is killed leaves it

@@ -36,8 +36,8 @@ class _Reader:
 
     def read(self, path: str, base: str | None = None) -> Iterator[Extra]:
         """The limits in a file, which is named in the file `base`."""
-        from cudnn_resolve.cli.request import SIZE
         from cudnn_resolve.host.files import beside, read_bounded
+        from cudnn_resolve.operations.request import SIZE
         from cudnn_resolve.requirement.file import logical_lines
 
         place = _path_of(path)

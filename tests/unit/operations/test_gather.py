@@ -7,13 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from cudnn_resolve.cli import gather
-from cudnn_resolve.cli.options import Options
 from cudnn_resolve.errors import InputError, UsageError
-from cudnn_resolve.facts.assume import Assumptions
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Facts, Gpu, Python
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Architecture, Card
+from cudnn_resolve.operations import gather
+from cudnn_resolve.operations.options import Options, project_settings, with_settings
 from cudnn_resolve.version import Capability, CudaVersion
 
 T4 = Card(name="Tesla T4", alias=("T4",), capability=Capability(7, 5), kind="datacenter")
@@ -51,8 +50,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
 
 
 def facts(**words: Any) -> Facts:
-    stated = {name: words.pop(name) for name in list(words) if name not in ("facts", "given")}
-    return gather.gather_facts(Options(assumptions=Assumptions(**stated), **words), BOOK)
+    return gather.gather_facts(Options(**words), BOOK)
 
 
 def test_this_machine_is_asked_once(asked: list[Options]) -> None:
@@ -61,7 +59,7 @@ def test_this_machine_is_asked_once(asked: list[Options]) -> None:
 
 
 def test_a_stated_fact_lies_over_this_machine(asked: list[Options]) -> None:
-    found = facts(gpus=("T4",))
+    found = facts(gpu=("T4",))
 
     assert found.gpus == (Gpu(name="Tesla T4", compute_capability="7.5"),)
     assert found.driver == HERE.driver
@@ -69,7 +67,7 @@ def test_a_stated_fact_lies_over_this_machine(asked: list[Options]) -> None:
 
 
 def test_elsewhere_this_machine_is_not_asked(asked: list[Options]) -> None:
-    found = facts(python_version="3.11", gpus=("T4",))
+    found = facts(python_version="3.11", gpu=("T4",))
 
     assert asked == []
     assert found.driver is UNKNOWN
@@ -101,7 +99,7 @@ def test_facts_that_were_handed_in(asked: list[Options]) -> None:
     assert asked == []
 
 
-@pytest.mark.parametrize(("words", "hint"), [({"gpus": ("T5",)}, "Tesla T4"), ({"gpus": ("X",)}, "sm_89"), ({"driver": "x"}, "550")])
+@pytest.mark.parametrize(("words", "hint"), [({"gpu": ("T5",)}, "Tesla T4"), ({"gpu": ("X",)}, "sm_89"), ({"driver": "x"}, "550")])
 def test_a_wrong_word_is_said_before_the_machine_is_asked(words: dict[str, Any], hint: str, asked: list[Options]) -> None:
     with pytest.raises(UsageError) as caught:
         facts(**words)
@@ -112,23 +110,21 @@ def test_a_wrong_word_is_said_before_the_machine_is_asked(words: dict[str, Any],
 
 def test_a_capability_that_no_gpu_has() -> None:
     with pytest.raises(UsageError) as caught:
-        facts(python_version="3.11", gpus=("8.3",))
+        facts(python_version="3.11", gpu=("8.3",))
 
     assert "8.3" in caught.value.message
     assert "8.0" in (caught.value.hint or "")
 
 
 def test_a_gpu_newer_than_the_tables_is_taken() -> None:
-    assert facts(python_version="3.11", gpus=("13.0",)).gpus == (Gpu(compute_capability="13.0"),)
+    assert facts(python_version="3.11", gpu=("13.0",)).gpus == (Gpu(compute_capability="13.0"),)
 
 
 def test_settings_of_the_project_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import argparse
-
     (tmp_path / "pyproject.toml").write_text('[tool.cudnn-resolve]\nprefer = "newest"\nmatrix = ["rows"]\n')
     monkeypatch.chdir(tmp_path)
 
-    options = gather.gather_options(argparse.Namespace())
+    options = with_settings(Options(), project_settings())
 
     assert options.prefer == "newest"
-    assert options.matrices == (str(tmp_path / "rows"),)
+    assert options.matrix == (str(tmp_path / "rows"),)

@@ -1,0 +1,147 @@
+"""The functions of the package: a typed request in, a typed result out.
+
+The command line calls them and prints what they return; `import cudnn_resolve` offers them with keyword arguments. Nothing is printed
+here: a listener hears what goes on, and an interaction is asked before anything changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cudnn_resolve.errors import UsageError
+from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.options import (
+    ApplyRequest,
+    DoctorRequest,
+    LockRequest,
+    MachineOptions,
+    PlanRequest,
+    ValidateRequest,
+    WhyRequest,
+    make,
+    project_settings,
+    with_settings,
+)
+
+if TYPE_CHECKING:
+    from cudnn_resolve.operations.apply import ApplyResult, HistoryResult, Interaction, Stopped
+    from cudnn_resolve.operations.doctor import DoctorResult
+    from cudnn_resolve.operations.lock import LockCheckResult, LockResult
+    from cudnn_resolve.operations.plan import PlanResult, WhyResult
+    from cudnn_resolve.operations.results import FactsResult
+    from cudnn_resolve.operations.validate import ValidationResult
+
+O = TypeVar("O", bound=MachineOptions)  # noqa: E741 - the usual letter for options
+R = TypeVar("R", bound=Struct)
+T = TypeVar("T")
+_OPTION = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)")
+
+
+def detect(request: MachineOptions) -> FactsResult:
+    """The facts of this machine and of one environment, or those of a facts file, checked and completed."""
+    from cudnn_resolve.operations.gather import detect_facts, read_facts
+    from cudnn_resolve.operations.results import FactsResult, grown
+
+    request = with_settings(request)
+    if request.given is not None:
+        return grown(FactsResult, request.given)
+    return grown(FactsResult, detect_facts(request) if request.facts is None else read_facts(request.facts))
+
+
+def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
+    """The plan for the targets, or the one that leads to a lock."""
+    from cudnn_resolve.operations.plan import plan as operation
+
+    return operation(_settled(request), listener)
+
+
+def why(request: WhyRequest, listener: Listener = NOBODY) -> WhyResult:
+    """The chain of reasons behind one pin, or behind its absence."""
+    from cudnn_resolve.operations.plan import why as operation
+
+    return operation(_settled(request), listener)
+
+
+def lock(request: LockRequest, listener: Listener = NOBODY) -> LockResult:
+    """The lock, which is written to its file."""
+    from cudnn_resolve.operations.lock import make_lock
+
+    return make_lock(request, listener)
+
+
+def check_lock(request: LockRequest, listener: Listener = NOBODY) -> LockCheckResult:
+    """Whether the lock that is there is still the right one, and fits the machine."""
+    from cudnn_resolve.operations.lock import check_lock as operation
+
+    return operation(request, listener)
+
+
+def apply(request: ApplyRequest, interaction: Interaction | None = None) -> ApplyResult:
+    """Turn the environment into the planned one, or into that of a lock."""
+    from cudnn_resolve.operations import apply as operation
+
+    request = replace(request, words=request.again(), has_targets=request.names_targets)
+    return operation.apply(_settled(request), interaction or operation.DEFAULT)
+
+
+def undo(request: ApplyRequest, number: int | None = None, interaction: Interaction | None = None) -> ApplyResult:
+    """Put back what an `apply` changed, the last one without a number."""
+    from cudnn_resolve.operations import apply as operation
+
+    return operation.undo(with_settings(request), number, interaction or operation.DEFAULT)
+
+
+def history(python: str | None = None) -> HistoryResult:
+    """Every `apply` of an environment, the newest first."""
+    from cudnn_resolve.operations.apply import history as operation
+
+    return operation(python)
+
+
+def stopped(python: str | None = None) -> Stopped | None:
+    """The `apply` that was stopped in the middle; None where the last one came to its end."""
+    from cudnn_resolve.operations.apply import stopped as operation
+
+    return operation(python)
+
+
+def validate(request: ValidateRequest, listener: Listener = NOBODY) -> ValidationResult:
+    """The checks of the frameworks and of cuDNN at work."""
+    from cudnn_resolve.operations.validate import validate as operation
+
+    return operation(with_settings(request), listener)
+
+
+def doctor(request: DoctorRequest) -> DoctorResult:
+    """The findings of a log, of the machine, or of both together."""
+    from cudnn_resolve.operations.doctor import diagnose
+
+    return diagnose(_settled(request))
+
+
+def call(function: Callable[[R], T], kind: type[R], words: Mapping[str, Any]) -> T:
+    """Call one of these functions with keyword arguments, of which messages then speak in the place of options."""
+    try:
+        return function(make(kind, words))
+    except UsageError as error:
+        raise UsageError(
+            _as_keywords(error.message), code=error.code, context=_as_keywords(error.context), hint=_as_keywords(error.hint)
+        ) from None
+
+
+def _as_keywords(text: Any) -> Any:
+    """A message that names options, as one that names arguments; commands in backquotes stay."""
+    if text is None:
+        return None
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(part if part.startswith("`") else _OPTION.sub(lambda found: found[1].replace("-", "_"), part) for part in parts)
+
+
+def _settled(request: O) -> O:
+    """The request over the project's settings."""
+    return with_settings(request, project_settings())

@@ -1,0 +1,68 @@
+"""`doctor`: from a log, from the machine, or from both together to the findings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cudnn_resolve.diagnosis.model import Diagnosis
+from cudnn_resolve.errors import UsageError
+from cudnn_resolve.facts.model import or_none
+from cudnn_resolve.operations.gather import gather_book, gather_facts
+from cudnn_resolve.operations.options import DoctorRequest
+from cudnn_resolve.operations.results import Result, grown
+
+if TYPE_CHECKING:
+    from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.matrix.book import Book
+
+
+class DoctorResult(Diagnosis, Result, frozen=True, kw_only=True):
+    """What `doctor` returns: the findings, the most likely cause first."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `doctor --format json` prints."""
+        from cudnn_resolve.report.doctor import encode
+
+        return encode(self)
+
+
+def diagnose(request: DoctorRequest) -> DoctorResult:
+    """The findings, the most likely cause first."""
+    from cudnn_resolve.diagnosis.diagnose import diagnose as weigh
+    from cudnn_resolve.diagnosis.read import Reader
+    from cudnn_resolve.host.log import read_log
+    from cudnn_resolve.operations.request import request_without_targets
+
+    _refuse_contradictions(request)
+    book = gather_book(request)
+    reader = Reader(book.symptoms()).read(read_log(request.log)) if request.log is not None else None
+    facts = None if request.no_facts else _facts(request, book)
+    return grown(DoctorResult, weigh(reader, facts, book, request_without_targets(request)))
+
+
+def _refuse_contradictions(request: DoctorRequest) -> None:
+    if request.log is None and request.no_facts:
+        raise UsageError("--no-facts without a log leaves nothing to judge", code="usage-contradiction", hint="name a log, or `-`")
+    if request.no_facts and request.facts is not None:
+        raise UsageError(
+            "--no-facts judges the log alone, and --facts names the machine that it is of",
+            code="usage-contradiction",
+            hint="leave one of them out",
+        )
+    if request.log == "-" and request.facts == "-":
+        raise UsageError("the log and the facts cannot both come from standard input", code="usage-contradiction")
+
+
+def _facts(request: DoctorRequest, book: Book) -> Facts:
+    """The facts; of this machine with a look at wheels that share files, and at the notebook's kernel."""
+    facts = gather_facts(request, book)
+    if request.facts is not None or request.given is not None or request.assumptions.elsewhere:
+        return facts
+    from cudnn_resolve.host.linux import LinuxHost
+    from cudnn_resolve.probe.kernel import with_kernel
+    from cudnn_resolve.probe.overwritten import with_overwritten
+
+    host = LinuxHost()
+    facts = with_kernel(host, facts)
+    shared = [name for name in or_none(facts.packages.pip) or {} if book.slot(name) is not None]
+    return with_overwritten(host, facts, shared) if shared else facts

@@ -1,0 +1,28 @@
+"""Who hears of what an operation does while it does it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Listener(Protocol):
+    """Progress and notes of an operation; the command line prints them, the library drops them."""
+
+    def tell(self, text: str) -> None:
+        """What is going on just now."""
+
+    def note(self, text: str, *, least: int = 0) -> None:
+        """A message that stays; `least` is how verbose one must be to read it."""
+
+
+class Nobody:
+    """A listener that drops everything."""
+
+    def tell(self, text: str) -> None:
+        """Drop it."""
+
+    def note(self, text: str, *, least: int = 0) -> None:
+        """Drop it."""
+
+
+NOBODY = Nobody()

@@ -1,0 +1,325 @@
+"""`lock`: the request on every platform, resolved and merged into one lock; or a lock held against the present."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cudnn_resolve.errors import InputError, UsageError
+from cudnn_resolve.facts.model import Facts
+from cudnn_resolve.operations.gather import Question, gather_book, gather_facts, gather_question
+from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.lock_memory import asked_of, remembered, with_memory
+from cudnn_resolve.operations.options import LockRequest
+from cudnn_resolve.operations.plan import PlanResult
+from cudnn_resolve.operations.results import Result, grown
+
+if TYPE_CHECKING:
+    from cudnn_resolve.index.client import IndexClient
+    from cudnn_resolve.locking.change import Change
+    from cudnn_resolve.locking.difference import Difference
+    from cudnn_resolve.locking.merge import Answer
+    from cudnn_resolve.locking.model import Lock
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.planning.model import Plan
+    from cudnn_resolve.resolution.model import Resolution
+
+FILE = "pylock.toml"
+"""Where a lock is, unless the request says otherwise."""
+TOLD = frozenset(
+    {"advisory", "cuda-majors", "cudnn-majors", "driver-policy", "extra-not-installable", "from-source", "known-in-part", "left-out"}
+    | {"same-build", "older-repository", "older-toolkit", "requirements-guessed", "several-indexes"}
+)
+"""Warnings of a plan that hold for a lock, too; the others speak of the environment or of what is not known of the machine."""
+
+
+class _Answers(Struct, frozen=True, kw_only=True):
+    """The answers for all platforms, or the plan that says why there is none for one."""
+
+    question: Question
+    """That of the first platform."""
+    answers: tuple[Answer, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What should be known of the answers, in words."""
+    conflict: Plan | None = None
+
+
+class LockResult(Struct, Result, frozen=True, kw_only=True):
+    """What `lock` returns: the lock that was made, or the plan with the conflict."""
+
+    path: str
+    """`-` where none was written."""
+    lock: Lock | None = None
+    text: str = ""
+    changes: tuple[Change, ...] = ()
+    """Against the lock that was there."""
+    warnings: tuple[str, ...] = ()
+    plan: PlanResult | None = None
+    """With the conflict, where there is no lock."""
+    old: Lock | None = None
+    """The lock that was there."""
+    old_text: str | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """True where the file did not hold it yet."""
+        return self.lock is not None and self.path != "-" and self.text != self.old_text
+
+    @property
+    def status(self) -> Literal["ok", "unsatisfiable"]:
+        """`unsatisfiable` where there is a conflict."""
+        return "ok" if self.lock is not None else "unsatisfiable"
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `lock --format json` prints."""
+        from cudnn_resolve.report.lock_json import encode_conflict, encode_lock
+
+        if self.plan is not None:
+            return encode_conflict(self.plan)
+        assert self.lock is not None
+        place = (None, self.text) if self.path == "-" else (self.path, None)
+        return {**encode_lock(self.lock, self.changes, *place), "warnings": list(self.warnings)}
+
+
+class LockCheckResult(Struct, Result, frozen=True, kw_only=True):
+    """What `lock(check=True)` returns: every way in which the lock is not what it should be."""
+
+    lock: Lock
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def status(self) -> Literal["current", "outdated"]:
+        """`outdated` where there is a difference."""
+        return "outdated" if self.differences else "current"
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `lock --check --format json` prints."""
+        from cudnn_resolve.report.lock_json import encode_check
+
+        return encode_check(self.lock, self.differences)
+
+
+def make_lock(request: LockRequest, listener: Listener = NOBODY) -> LockResult:
+    """Resolve for every platform and write the lock; without one where there is no resolution."""
+    _refuse_contradictions(request)
+    path = request.output or FILE
+    old_text = None if path == "-" else _read_text(path)
+    old = _read(old_text, path) if old_text is not None else None
+    options = with_memory(request, remembered(old, path, request) if old is not None else None)
+    if old is not None:
+        _note_origin(old, path, listener)
+    upgraded = frozenset() if request.upgrade else _names(request, old, listener)
+    found = _answers(options, None if request.upgrade else old, upgraded, listener)
+    if found.conflict is not None:
+        return LockResult(path=path, plan=grown(PlanResult, found.conflict))
+    made = _merged(found, options, old, path)
+    for note in found.question.source.notes:
+        listener.note(f"note: {note}")
+    if made.is_new:
+        from cudnn_resolve.host.files import write_atomic
+
+        write_atomic(path, made.text)
+    return replace(made, old_text=old_text)
+
+
+def check_lock(request: LockRequest, listener: Listener = NOBODY) -> LockCheckResult:
+    """The lock that is there, and every way in which it is not what it should be."""
+    from cudnn_resolve.host.files import folder_of
+    from cudnn_resolve.locking.check import asked_otherwise, outdated
+    from cudnn_resolve.locking.difference import Difference
+    from cudnn_resolve.locking.fit import fit
+
+    _refuse_contradictions(request)
+    path = request.output or FILE
+    text = _read_text(path)
+    if text is None:
+        raise InputError(f"there is no lock {path}", code="lock-missing", hint="`cudnn-resolve lock` writes one")
+    lock = _read(text, path)
+    book, facts = _machines(request)
+    found: list[Difference] = []
+    options = _only_platforms(request, lock, path)
+    answers = _answers(options, lock, frozenset(), listener)
+    if answers.conflict is not None and answers.conflict.conflict is not None:
+        conflict = answers.conflict.conflict
+        because = "; ".join(f"{one.what}: {one.because}" for one in conflict.causes)
+        found.append(Difference(what="resolution", locked=f"{len(lock.packages)} packages", now=conflict.message, because=because or None))
+    else:
+        question = answers.question
+        if lock.tool is not None:
+            found += asked_otherwise(lock.tool.asked, asked_of(options, question.request, folder_of(path)))
+        found += outdated(lock, answers.answers, question.source)
+    for one in facts:
+        found += (difference for difference in fit(lock, one, book) if difference not in found)
+    return LockCheckResult(lock=lock, differences=tuple(found))
+
+
+def _refuse_contradictions(request: LockRequest) -> None:
+    """UsageError for options that contradict each other; WorldError where no lock can be read or written here."""
+    from cudnn_resolve.locking.pep751 import require
+
+    if request.check and (request.upgrade or request.upgrade_package):
+        raise UsageError(
+            "--check changes nothing, and --upgrade asks for changes", code="usage-contradiction", hint="leave one of them out"
+        )
+    if request.no_facts and not request.check:
+        hint = "to lock for another machine say --platform and --python-version"
+        raise UsageError("--no-facts belongs to --check", code="usage-contradiction", hint=hint)
+    if request.no_facts and (request.facts or request.python):
+        raise UsageError("--no-facts and --facts or --python contradict each other", code="usage-contradiction")
+    if request.check and request.output == "-":
+        raise UsageError("--check reads the lock from a file", code="usage-contradiction", hint=f"name it: -o FILE, default {FILE}")
+    require()
+
+
+def _read_text(path: str) -> str | None:
+    """The text of the lock; None where there is none."""
+    from cudnn_resolve.host.files import read_bounded
+    from cudnn_resolve.locking.read import LIMIT_BYTES
+
+    try:
+        return read_bounded(path, LIMIT_BYTES, "lock")
+    except InputError as error:
+        if error.code == "input-missing":
+            return None
+        raise
+
+
+def _read(text: str, path: str) -> Lock:
+    from cudnn_resolve.locking.read import read
+
+    return read(text, path)
+
+
+def _note_origin(old: Lock, path: str, listener: Listener) -> None:
+    for note in old.notes:
+        listener.note(note)
+    if old.tool is None:
+        listener.note(f"{path} was written by {old.created_by}; its pins are kept where they can be")
+
+
+def _names(request: LockRequest, old: Lock | None, listener: Listener) -> frozenset[str]:
+    """The packages of `--upgrade-package`; one that the lock does not have is said."""
+    from packaging.utils import canonicalize_name
+
+    names = frozenset(str(canonicalize_name(one)) for one in request.upgrade_package)
+    known = {one.name for one in old.packages} if old is not None else set()
+    for name in sorted(names - known):
+        listener.note(f"{name} is not in the lock: there is no pin of it to leave")
+    return names
+
+
+def _merged(found: _Answers, options: LockRequest, old: Lock | None, path: str) -> LockResult:
+    """The lock of the answers, with what is still known from the old one."""
+    from cudnn_resolve.host.files import folder_of
+    from cudnn_resolve.locking.change import changes, with_records
+    from cudnn_resolve.locking.merge import merge
+    from cudnn_resolve.locking.write import write
+
+    question = found.question
+    base = folder_of("." if path == "-" else path, is_folder=path == "-")
+    answers = _completed(found.answers, old, question.source)
+    matrix = "+".join(layer.version() for layer in question.book.layers)
+    made = merge(answers, asked=asked_of(options, question.request, base), matrix=matrix, base=base)
+    made = with_records(made, old)
+    return LockResult(path=path, lock=made, text=write(made), old=old, changes=changes(old, made), warnings=found.warnings)
+
+
+def _completed(answers: Sequence[Answer], old: Lock | None, source: IndexClient) -> Sequence[Answer]:
+    """The answers with sizes and hashes that the index did not give: from the old lock, and where it can be asked for them."""
+    from cudnn_resolve.locking.complete import completed, incomplete
+
+    known, lacking = incomplete(answers, old)
+    if lacking:
+        known.update(zip((one.url for one in lacking), source.completed(lacking), strict=True))
+    return completed(answers, known)
+
+
+def _only_platforms(request: LockRequest, lock: Lock, path: str) -> LockRequest:
+    """What a lock is asked when it is checked: the present request, on the platforms and the Python that it is for."""
+    below = remembered(lock, path, request)
+    if lock.tool is None:
+        return with_memory(request, below)
+    below["python-version"] = lock.tool.python
+    below.setdefault("platforms", [one.platform for one in lock.tool.stacks])
+    nothing = dict.fromkeys(("driver", "python_version", "glibc", "os", "facts", "python", "platform", "given"))
+    return with_memory(replace(request, gpu=(), platforms=(), **nothing), below)
+
+
+def _machines(request: LockRequest) -> tuple[Book, tuple[Facts, ...]]:
+    """The tables, and the facts of each machine that a lock is held against: none with `no_facts`, unless some are stated."""
+    options = with_memory(request, None)
+    book = gather_book(options)
+    stated = options.assumptions
+    if options.no_facts and not (stated.elsewhere or stated.driver or stated.gpus or stated.glibc or stated.os):
+        return book, ()
+    if options.no_facts:
+        options = replace(options, given=Facts())
+    return book, tuple(gather_facts(one, book) for one in _each(options))
+
+
+def _each(options: LockRequest) -> list[LockRequest]:
+    """The options for each platform."""
+    return [replace(options, platform=one) for one in options.platforms or (options.platform,)]
+
+
+def _answers(options: LockRequest, old: Lock | None, upgraded: frozenset[str], listener: Listener) -> _Answers:
+    """The answer for each platform; the pins of the old lock are tried first, but for those `upgraded`."""
+    from cudnn_resolve.planning.make import make_plan
+    from cudnn_resolve.resolution.opened import opened
+    from cudnn_resolve.resolution.platforms import resolve_together
+
+    one, *others = _each(options)
+    first = gather_question(one, fresh=True, verb="lock", listener=listener)
+    context = first.request.context
+    if len(options.platforms) > 1:
+        context = (*(pair for pair in context if pair[0] != "--platform"), *(("--platform", name) for name in options.platforms))
+    if options.output is not None:
+        context = (*context, ("--output", options.output))
+    first = replace(first, request=replace(first.request, context=context))
+    questions = [_fresh(each, old, upgraded) for each in (first, *(_elsewhere(first, other) for other in others))]
+    source = first.source
+    found = resolve_together(first.book, [(each.machine, opened(each.request, source, listener.tell)) for each in questions])
+    if isinstance(found, tuple):
+        number, conflict = found
+        return _Answers(question=first, conflict=make_plan(questions[number].facts, conflict, first.book, source))
+    answers = [_answer(resolution, question) for resolution, question in zip(found, questions, strict=True)]
+    told = dict.fromkeys(text for _, texts in answers for text in texts)
+    return _Answers(question=first, answers=tuple(answer for answer, _ in answers), warnings=tuple(told))
+
+
+def _elsewhere(question: Question, options: LockRequest) -> Question:
+    """The same question for another platform."""
+    from cudnn_resolve.requirement.machine import machine_of
+
+    facts = gather_facts(options, question.book)
+    return replace(question, facts=facts, machine=replace(machine_of(facts, question.book), pip={}, requires={}))
+
+
+def _fresh(question: Question, old: Lock | None, upgraded: frozenset[str]) -> Question:
+    """The question for an empty environment on a system without libraries, the pins of the old lock preferred."""
+    from cudnn_resolve.locking.select import applies
+
+    machine, request = replace(question.machine, toolkits=(), cudnn=(), apt={}), question.request
+    if machine.python is not None:  # a lock is for every patch release of its Python
+        machine = replace(machine, python_full=f"{machine.python[0]}.{machine.python[1]}")
+    if old is not None:
+        entries = (one for one in old.packages if one.version is not None and one.name not in upgraded)
+        request = replace(request, preferences={one.name: one.version or "" for one in entries if applies(one.marker, old, machine)})
+    return replace(question, machine=machine, request=request)
+
+
+def _answer(resolution: Resolution, question: Question) -> tuple[Answer, list[str]]:
+    """The answer for one platform, and what should be known of it."""
+    from cudnn_resolve.facts.assume import fresh_environment
+    from cudnn_resolve.locking.merge import Answer
+    from cudnn_resolve.locking.model import LockedEnvironment
+    from cudnn_resolve.locking.stack import stack_of
+    from cudnn_resolve.planning.make import make_plan
+
+    plan = make_plan(fresh_environment(question.facts), resolution, question.book, question.source)
+    ways = tuple(LockedEnvironment(one.kind, one.value, one.why) for one in plan.environment)
+    answer = Answer(resolution=resolution, stack=stack_of(resolution, ways, question.book))
+    return answer, [one.message for one in plan.warnings if one.code in TOLD]

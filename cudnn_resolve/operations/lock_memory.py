@@ -1,0 +1,156 @@
+"""What a lock remembers of its request: read from an old lock as settings, written into a new one."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from cudnn_resolve.errors import UsageError
+from cudnn_resolve.operations.options import LockRequest, project_settings, with_settings
+
+if TYPE_CHECKING:
+    from cudnn_resolve.locking.model import Asked, Lock
+    from cudnn_resolve.requirement.model import Extra, Request
+
+FILES = ("requirement", "constraint", "group")
+"""Options that name files."""
+_STATED = ("index-strategy", "exclude-newer", "no-binary", "only-binary")
+"""Options besides the facts that decide what comes out, and that do not depend on where this is."""
+_MACHINE = ("python-version", "platforms", "driver", "gpu", "glibc", "os")
+
+
+def with_memory(request: LockRequest, remembered: Mapping[str, Any] | None) -> LockRequest:
+    """The request over the project's settings over what an old lock remembers; UsageError where they contradict each other.
+
+    `platform` is then the first of the platforms.
+    """
+    below = {**(remembered or {}), **project_settings()}
+    if request.python or request.facts or request.given:  # a machine is named: nothing of another one is remembered
+        below = {name: value for name, value in below.items() if name not in _MACHINE}
+    platforms = request.platforms or tuple(below.pop("platforms", ()))
+    if len({one.endswith(("aarch64", "arm64")) for one in platforms}) < len(platforms):
+        raise UsageError("--platform names one architecture twice", code="usage-platform", hint="one lock holds each architecture once")
+    return replace(with_settings(request, below), platforms=platforms, platform=platforms[0] if platforms else None)
+
+
+def remembered(lock: Lock, path: str, request: LockRequest) -> dict[str, Any]:
+    """What a lock remembers of its request, as settings below those of the project.
+
+    Who names on the command line what he wants names all of it: frameworks, files and limits of the lock do not count then.
+    UsageError where the lock leads to files elsewhere.
+    """
+    if lock.tool is None:
+        return {}
+    asked = lock.tool.asked
+    out: dict[str, Any] = {
+        "driver-policy": asked.driver_policy,
+        "device": asked.device if asked.device == "cpu" else None,
+        "channel": asked.channel,
+        "strict-pins": asked.strict_pins,
+    }
+    if not (request.framework or request.requirement or request.group):
+        folder = os.path.dirname(path)
+        out.update({"framework": list(asked.said), "cuda": asked.cuda, "cudnn": asked.cudnn})
+        out.update({name: [_from(folder, value, name) for value in values] for name, values in asked.files if name in FILES})
+    for name, values in asked.stated:
+        if name in ("gpu", "no-binary", "only-binary"):
+            out[name] = list(values)
+        elif name == "platform":
+            out["platforms"] = list(values)
+        elif name in ("no-variant-indexes", "pre"):
+            out[name] = values == ("true",)
+        elif name in ("driver", "python-version", "glibc", "os", *_STATED) and values:
+            out[name] = values[0]
+    return {name: value for name, value in out.items() if value is not None}
+
+
+def _from(folder: str, value: str, name: str) -> str:
+    """A file as the lock names it, seen from here; a dependency group without a file is one of the project beside the lock.
+
+    UsageError for one that lies neither in the folder of the lock nor in the working directory: a lock comes from others, too.
+    """
+    from cudnn_resolve.host.files import folder_of
+
+    file, colon, group = value.rpartition(":") if name == "group" else (value, "", "")
+    where = os.path.join(folder, file or "pyproject.toml")
+    roots = (folder_of(os.path.join(folder, "x")), folder_of(".", is_folder=True))
+    if not any(f"{folder_of(where)}/".startswith(f"{root.rstrip('/')}/") for root in roots):
+        raise UsageError(
+            f"the lock was made with --{name} {value}, which leads out of its folder and of this one",
+            code="lock-file-outside",
+            hint=f"if that is meant, say so again: --{name} FILE",
+        )
+    return f"{where}{colon}{group}" if name == "group" else where
+
+
+def asked_of(options: LockRequest, request: Request, base: str) -> Asked:
+    """What a lock in the folder `base` remembers of its request."""
+    from cudnn_resolve.locking.model import Asked
+
+    facts: dict[str, tuple[str, ...]] = {
+        "platform": tuple(sorted(options.platforms)),
+        "python-version": _one(options.python_version),
+        "driver": _one(options.driver),
+        "gpu": options.gpu,
+        "glibc": _one(options.glibc),
+        "os": _one(options.os),
+        "index-strategy": _one(options.index_strategy),
+        "exclude-newer": _one(options.exclude_newer),
+        "no-binary": options.no_binary,
+        "only-binary": options.only_binary,
+        "pre": ("true",) if options.pre else (),
+        "no-variant-indexes": ("true",) if options.no_variant_indexes else (),
+    }
+    files = {name: tuple(_to(base, one, name) for one in getattr(options, name) if one != "-") for name in FILES}
+    return Asked(
+        targets=tuple(_said(request)),
+        said=options.framework,
+        requirements=tuple(dict.fromkeys(_required(one, request, base) for one in request.extras)),
+        files=tuple((name, values) for name, values in files.items() if values),
+        cuda=options.cuda,
+        cudnn=options.cudnn,
+        driver_policy=options.driver_policy or "minor",
+        device=options.device or "gpu",
+        channel=options.channel or "auto",
+        strict_pins=options.strict_pins,
+        stated=tuple((name, values) for name, values in facts.items() if values),
+    )
+
+
+def _said(request: Request) -> Iterator[str]:
+    """The targets as a lock remembers them, each with its marker."""
+    for target in (*request.targets, *request.conditional):
+        yield f"{target.text}; {target.marker}" if target.marker is not None else target.text
+
+
+def _required(extra: Extra, request: Request, base: str) -> str:
+    """A further requirement as a lock in the folder `base` remembers it; a project of the user's by its place, whatever its version."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    from cudnn_resolve.locking.file import path_from
+
+    direct = request.direct.get(canonicalize_name(Requirement(extra.text).name))
+    if direct is not None and not extra.constraint:
+        return f"{direct.name} @ {path_from(base, direct.folder) if direct.folder is not None else direct.url}"
+    return f"-c {extra.text}" if extra.constraint else extra.text
+
+
+def _one(value: str | None) -> tuple[str, ...]:
+    return (value,) if value else ()
+
+
+def _to(base: str, value: str, name: str) -> str:
+    """A file that an option names, as a lock in the folder `base` names it."""
+    from cudnn_resolve.host.files import folder_of
+    from cudnn_resolve.locking.file import path_from
+
+    file, colon, group = value.rpartition(":") if name == "group" else (value, "", "")
+    if name == "group" and not colon:
+        file = "pyproject.toml"
+    where = os.path.join(folder_of(file), os.path.basename(file))
+    shown = path_from(base, where)
+    return f"{shown}:{group}" if name == "group" else shown

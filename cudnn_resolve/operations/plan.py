@@ -1,0 +1,111 @@
+"""`plan` and `why`: from a request, or from a lock, to the plan; from a plan to the chain behind one pin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError
+from cudnn_resolve.operations.gather import gather_book, gather_facts, gather_question
+from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.options import Options, PlanRequest, StatedOptions, WhyRequest
+from cudnn_resolve.operations.results import Result, grown
+from cudnn_resolve.planning.model import Plan
+
+if TYPE_CHECKING:
+    from cudnn_resolve.resolution.chain import Chain
+
+
+class PlanResult(Plan, Result, frozen=True, kw_only=True):
+    """What `plan` returns: the plan, or the conflict in the place of one."""
+
+    @property
+    def status(self) -> Literal["ok", "unsatisfiable"]:
+        """`unsatisfiable` where there is a conflict."""
+        return "ok" if self.is_satisfiable else "unsatisfiable"
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `plan --format json` prints."""
+        from cudnn_resolve.facts.codec import encode
+        from cudnn_resolve.report.plan_json import encode_plan
+
+        return encode_plan(self, encode(self.facts))
+
+
+class WhyResult(Struct, Result, frozen=True, kw_only=True):
+    """What `why` returns: the chain behind a pin, and the plan that has it."""
+
+    plan: PlanResult
+    chain: Chain | None = None
+    """None where there is no plan."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `why --format json` prints."""
+        from cudnn_resolve.report.why import encode
+
+        return encode(self.chain) if self.chain is not None else self.plan.to_json()
+
+
+class LockMisfitError(CudnnResolveError):
+    """The lock is for other machines: the answer is no."""
+
+    exit_code = ExitCode.NO
+
+
+def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
+    """The plan for the targets, or the one that leads to a lock; a conflict is a plan, too."""
+    if request.lock is None:
+        return grown(PlanResult, plan_of(request, listener))
+    if request.framework or request.requirement:
+        hint = "the lock says what is installed; `cudnn-resolve lock` changes it"
+        raise UsageError("a lock and targets contradict each other", code="usage-contradiction", hint=hint)
+    return grown(PlanResult, plan_of_lock_file(request.lock, request))
+
+
+def plan_of(options: Options, listener: Listener = NOBODY, verb: str = "plan") -> Plan:
+    """The plan behind the options, as a command asks for it."""
+    from cudnn_resolve.planning.make import make_plan
+    from cudnn_resolve.resolution.resolve import resolve
+
+    asked = gather_question(options, verb=verb, listener=listener)
+    outcome = resolve(asked.book, asked.machine, asked.request, asked.source, tell=listener.tell)
+    return make_plan(asked.facts, outcome, asked.book, asked.source)
+
+
+def plan_of_lock_file(path: str, options: StatedOptions) -> Plan:
+    """The plan from the environment to a lock; InputError for a file that is none, LockMisfitError for a lock of other machines."""
+    from cudnn_resolve.host.files import folder_of, read_bounded
+    from cudnn_resolve.locking.check import unmet
+    from cudnn_resolve.locking.read import LIMIT_BYTES, read
+    from cudnn_resolve.planning.from_lock import plan_of_lock
+    from cudnn_resolve.planning.model import Warning
+
+    lock = read(read_bounded(path, LIMIT_BYTES, "lock"), path)
+    book = gather_book(options)
+    plan, misfits = plan_of_lock(lock, folder_of(path), gather_facts(options, book), book)
+    if plan is None:
+        lines = "; ".join(f"{one.what}: the lock wants {one.locked}, here is {one.now}" for one in misfits[:5])
+        raise LockMisfitError(f"{path} is not for this machine: {lines}", code="lock-misfit", hint="`cudnn-resolve lock` makes one that is")
+    if not isinstance(options, Options):
+        return plan
+    limits = {"cuda": options.cuda, "cudnn": options.cudnn}
+    warnings = (
+        Warning(
+            code="lock-settings",
+            message=f"{one.now} is asked for, and {path} holds {one.locked}: the lock counts; `cudnn-resolve lock` brings it up to date",
+        )
+        for one in unmet(lock, options.framework, limits, book)
+    )
+    return replace(plan, warnings=(*warnings, *plan.warnings))
+
+
+def why(request: WhyRequest, listener: Listener = NOBODY) -> WhyResult:
+    """The chain of reasons behind a package, and the plan; no chain where that is a conflict."""
+    from cudnn_resolve.resolution.chain import chain
+
+    found = grown(PlanResult, plan_of(request, listener))
+    if found.resolution is None:
+        return WhyResult(plan=found)
+    return WhyResult(plan=found, chain=chain(found.resolution, request.package, gather_book(request)))

@@ -1,0 +1,60 @@
+"""The manners of every result: attributes, JSON, and a drawing in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from cudnn_resolve.facts.model import Facts
+
+
+class Result:
+    """The manners of every result; `result["status"]` is that of its JSON."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `--format json` prints."""
+        raise NotImplementedError
+
+    def __getitem__(self, name: str) -> Any:
+        return self.to_json()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.to_json())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.to_json()
+
+    def keys(self) -> list[str]:
+        """The names of its JSON object, so that `dict(result)` is that object."""
+        return list(self.to_json())
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """One entry of its JSON object."""
+        return self.to_json().get(name, default)
+
+    def _repr_html_(self) -> str:
+        from cudnn_resolve.report.html import render
+
+        return render(self.to_json())
+
+
+T = TypeVar("T", bound=Struct)
+
+
+def grown(kind: type[T], value: Struct, **more: Any) -> T:
+    """The value as one of a kind that extends its own."""
+    return kind(**{name: getattr(value, name) for name in value.__struct_fields__}, **more)
+
+
+class FactsResult(Facts, Result, frozen=True, kw_only=True):
+    """What `detect` returns: the facts."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `detect --format json` prints."""
+        from cudnn_resolve.facts.codec import encode
+
+        return encode(self)

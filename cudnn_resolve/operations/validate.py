@@ -1,0 +1,121 @@
+"""`validate`: the stack at work, held against a lock or a plan where one is named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from cudnn_resolve.errors import UsageError
+from cudnn_resolve.operations.gather import detect_facts
+from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.results import Result, grown
+from cudnn_resolve.validation.model import Validation
+
+if TYPE_CHECKING:
+    from cudnn_resolve.facts.model import Facts, InstalledFramework
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.operations.options import ValidateRequest
+    from cudnn_resolve.validation.run import Known, Wish
+
+
+class ValidationResult(Validation, Result, frozen=True, kw_only=True):
+    """What `validate` returns: the checks."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `validate --format json` prints."""
+        from cudnn_resolve.report.validation_json import encode_validation
+
+        return encode_validation(self)
+
+
+def validate(request: ValidateRequest, listener: Listener = NOBODY) -> ValidationResult:
+    """What was found on this machine; what passed is written into the lock of `record`."""
+    from cudnn_resolve.operations.pinned_lock import held_lock, pinned_of, write_record
+
+    wish = wish_of(request)
+    if request.plan and (request.lock or request.record):
+        hint = "leave one of them out"
+        raise UsageError("--plan and a lock both say what must be there", code="usage-contradiction", hint=hint)
+    held = held_lock(request.lock, request.record)
+    if request.plan:
+        from cudnn_resolve.operations.pinned_plan import pinned_by_plan
+
+        wish = replace(wish, pinned=pinned_by_plan(request.plan))
+    facts = detect_facts(request)
+    if held is not None:
+        wish = replace(wish, pinned=pinned_of(held, facts))
+    found = validation_of(wish, facts, listener)
+    if held is not None and held.record:
+        listener.note(write_record(held, found, facts.python.version))
+    return grown(ValidationResult, found)
+
+
+def wish_of(request: ValidateRequest) -> Wish:
+    """What is to be tested; UsageError for a framework that nobody knows."""
+    from cudnn_resolve.validation.run import Wish
+
+    return Wish(
+        frameworks=tuple(map(_framework, request.framework)),
+        gpu=request.gpu,
+        require_gpu=request.require_gpu,
+        everything=request.full,
+    )
+
+
+def _framework(word: str) -> str:
+    """The framework that a word names, by its own name in the tables."""
+    from cudnn_resolve.host.tables import open_book
+    from cudnn_resolve.requirement.derive import parse_target
+
+    return parse_target(word, open_book(())).framework
+
+
+def validation_of(wish: Wish, facts: Facts, listener: Listener = NOBODY) -> Validation:
+    """What was found on this machine, with the causes of what failed as `doctor` sees them."""
+    from cudnn_resolve.host.linux import LinuxHost
+    from cudnn_resolve.host.tables import open_book
+    from cudnn_resolve.validation.run import validate, with_causes
+
+    book = open_book(())
+    found = validate(LinuxHost(), facts, wish, _known(book), listener.tell)
+    return with_causes(found, lambda text: explained(text, facts, book))
+
+
+def explained(text: str, facts: Facts, book: Book) -> str:
+    """The cause of a failure by its last words, and what helps; "" where they tell none."""
+    from cudnn_resolve.diagnosis.diagnose import diagnose
+    from cudnn_resolve.diagnosis.read import Reader
+
+    reader = Reader(book.symptoms()).read([text.encode("utf-8", "replace")])
+    findings = diagnose(reader, facts, book).findings
+    told = (one for one in findings if one.severity != "info" and any(line.source == "log" for line in one.evidence))
+    finding = next(told, None)
+    if finding is None:
+        return ""
+    command = next((f": `{one.command}`" if one.command else f": {one.text}" for one in finding.remedy), "")
+    return f"{finding.summary} ({finding.cause}){command}"
+
+
+def _known(book: Book) -> Known:
+    """What the matrix knows of cards and builds."""
+    from cudnn_resolve.validation.run import Known
+    from cudnn_resolve.version import Capability
+
+    return Known(
+        architecture=lambda capability: book.architecture(Capability.parse(capability)) if capability else None,
+        peak=lambda name: book.peak(name) if name else None,
+        cudnn_built=lambda installed: _cudnn_built(book, installed),
+        framework=lambda name: book.framework_of(name) or name,
+    )
+
+
+def _cudnn_built(book: Book, installed: InstalledFramework) -> str | None:
+    """What the builds of that release and package were compiled against, where they agree."""
+    name = book.framework_of(installed.name)
+    if name is None:
+        return None
+    version = installed.version.partition("+")[0]
+    builds = [one for one in book.framework(name).builds if one.version == version and one.package == installed.name and one.cudnn]
+    found = {one.cudnn.text for one in builds if one.cudnn and installed.variant in (None, one.variant)}
+    return found.pop() if len(found) == 1 else None
