@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from cudnn_resolve.errors import UsageError
-from cudnn_resolve.index import default_index as pip_default
+from cudnn_resolve.index import pip_config
 from cudnn_resolve.index.address import Login, is_local, is_remote, origin_of, path_of, shown, split_login, url_of
 from cudnn_resolve.index.filename import normalize
 from cudnn_resolve.index.pip_config import Value, read_pip_config
@@ -41,8 +41,14 @@ class Options(NamedTuple):
     only_binary: Sequence[str] = ()
 
 
+_DEFAULT = IndexAddress(url="", said_by="")
+"""Stands for pip's own index, which is looked for only where it counts."""
+
+
 class _Places(NamedTuple):
     indexes: list[IndexAddress]
+    main: int
+    """Which of them `--index-url` takes the place of."""
     find_links: list[str]
     rule: str
 
@@ -67,7 +73,7 @@ def read_settings(
     uv = read_uv_config(environ, home, directory, system)
     notes = [*pip_notes, *uv.notes]
     uses_uv = uv.says_where and not any(key in pip for key in ("index-url", "extra-index-url", "find-links", "no-index"))
-    places = _of_uv(uv, environ) if uses_uv else _of_pip(pip, notes)
+    places = _of_uv(uv, environ) if uses_uv else _of_pip(pip)
     logins: list[tuple[str, Login]] = []
     links_only = options.no_index or _no_index(pip, uv, uses_uv=uses_uv)
     indexes = _with_options(places, options, import_path, no_index=links_only)
@@ -107,24 +113,19 @@ def _constraints(pip: Mapping[str, Value], environ: Mapping[str, str]) -> Iterat
     yield from ((word, "UV_CONSTRAINT") for word in environ.get("UV_CONSTRAINT", "").split())
 
 
-def _of_pip(pip: Mapping[str, Value], notes: list[str]) -> _Places:
-    del notes
-    indexes = []
-    if "index-url" in pip:
-        indexes.append(_index(pip["index-url"].text.strip(), pip["index-url"].said_by))
-    else:
-        indexes.append(IndexAddress(url="", said_by=""))
-    if "extra-index-url" in pip:
-        indexes.extend(_index(url, pip["extra-index-url"].said_by) for url in pip["extra-index-url"].words)
-    links = pip["find-links"].words if "find-links" in pip else []
-    return _Places(indexes, links, PIP)
+def _of_pip(pip: Mapping[str, Value]) -> _Places:
+    main, extra, links = (pip.get(key) for key in ("index-url", "extra-index-url", "find-links"))
+    indexes = [_index(main.text.strip(), main.said_by) if main else _DEFAULT]
+    if extra:
+        indexes.extend(_index(url, extra.said_by) for url in extra.words)
+    return _Places(indexes, 0, links.words if links else [], PIP)
 
 
 def _of_uv(uv: UvConfig, environ: Mapping[str, str]) -> _Places:
     indexes = [_uv_index(index, environ) for index in uv.indexes if not index.is_explicit]
-    indexes.append(_uv_index(uv.default, environ) if uv.default else IndexAddress(url="", said_by=""))
+    indexes.append(_uv_index(uv.default, environ) if uv.default else _DEFAULT)
     strategy = uv.options.get("index-strategy")
-    return _Places(indexes, list(uv.find_links), _STRATEGIES.get(strategy, UV) if isinstance(strategy, str) else UV)
+    return _Places(indexes, len(indexes) - 1, list(uv.find_links), _STRATEGIES.get(strategy, UV) if isinstance(strategy, str) else UV)
 
 
 def _assigned(uv: UvConfig, environ: Mapping[str, str], notes: list[str]) -> tuple[tuple[str, IndexAddress], ...]:
@@ -163,20 +164,13 @@ def _with_options(places: _Places, options: Options, import_path: Iterable[str],
     if no_index:
         return []
     extra = [_index(url, "--extra-index-url") for url in options.extra_index_urls]
-    indexes = [*extra, *places.indexes] if places.rule == UV else [*places.indexes, *extra]
-    main = _index(options.index_url, "--index-url") if options.index_url else None
-    made = []
-    place = len(places.indexes) - 1 if places.rule == UV else 0
-    for index in indexes:
-        is_main = index is places.indexes[place]
-        if is_main and main:
-            made.append(main)
-        elif not index.url:
-            found = pip_default.default_index(import_path)
-            if found:
-                made.append(IndexAddress(url=found[0], said_by=found[1]))
-        else:
-            made.append(index)
+    configured = list(places.indexes)
+    if options.index_url:
+        configured[places.main] = _index(options.index_url, "--index-url")
+    elif configured[places.main] is _DEFAULT:
+        found = pip_config.default_index(import_path)
+        configured[places.main : places.main + 1] = [IndexAddress(url=found[0], said_by=found[1])] if found else []
+    made = [*extra, *configured] if places.rule == UV else [*configured, *extra]
     return list({one.url.rstrip("/"): one for one in reversed(made)}.values())[::-1]
 
 
@@ -193,15 +187,13 @@ def _index(text: str, said_by: str, name: str | None = None) -> IndexAddress:
 
 
 def _check(url: str, said_by: str) -> None:
-    odd = any(one.isspace() or not one.isprintable() for one in url)
     try:
         origin_of(url)
+        if any(one.isspace() or not one.isprintable() for one in url):
+            raise ValueError  # noqa: TRY301 - as for any other odd address
     except ValueError:
-        odd = True
-    if odd:
-        raise UsageError(
-            f"{shown(url)} is not the address of an index", code="index-address", context=said_by, hint="https://, http:// or file://"
-        )
+        hint = "https://, http:// or file://"
+        raise UsageError(f"{shown(url)} is not the address of an index", code="index-address", context=said_by, hint=hint) from None
 
 
 def _link(text: str, logins: list[tuple[str, Login]]) -> str:

@@ -1,4 +1,4 @@
-"""What pip of the target is configured to: its files in pip's order, then its environment variables.
+"""What the target's pip is told, by its files in pip's order and its environment variables, and the index that it asks by default.
 
 Source: pip's documentation, "Configuration", and `pip config debug` of pip 26: global, user, site, PIP_CONFIG_FILE, variables;
 in each, [install] before [global].
@@ -7,10 +7,16 @@ in each, [install] before [global].
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 _MOST_BYTES = 1 << 20
+_INDEX_MODULE = "pip/_internal/models/index.py"
+_DEFAULT_INDEX = re.compile(r"""^PyPI\s*=\s*PackageIndex\(\s*["'](https?://[^"'\s]+)["']""", re.MULTILINE)
+_WHEEL_FOLDERS = ("/usr/share/python-wheels", "/usr/share/python3-wheels")
+"""Where distributions keep the wheels of ensurepip."""
 _SECTIONS = ("global", "install")
 
 
@@ -96,3 +102,35 @@ def _parsed(text: str, path: str) -> dict[tuple[str, str], Value]:
         for key, value in parser.items(section)
         if value
     }
+
+
+def default_index(import_path: Iterable[str]) -> tuple[str, str] | None:
+    """The address of pip's default index and the file that says so; None where there is no pip.
+
+    Read from pip on the target's `import_path`, else of this interpreter, else from the wheel that the interpreter would install.
+    """
+    own = (folder for folder in sys.path if os.path.basename(folder) in ("site-packages", "dist-packages"))  # never the current folder
+    modules = ((os.path.join(folder, _INDEX_MODULE), _read) for folder in (*import_path, *own))
+    wheels = ((path, _read_in_wheel) for path in _bundled_wheels())
+    for path, read in (*modules, *wheels):
+        found = _DEFAULT_INDEX.search(read(path) or "")
+        if found:
+            return found[1].rstrip("/") + "/simple", path
+    return None
+
+
+def _bundled_wheels() -> Iterator[str]:
+    standard = os.path.join(os.path.dirname(os.__file__), "ensurepip", "_bundled")
+    for folder in (standard, *_WHEEL_FOLDERS):
+        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else ()
+        yield from (os.path.join(folder, name) for name in names if name.startswith("pip-") and name.endswith(".whl"))
+
+
+def _read_in_wheel(path: str) -> str | None:
+    import zipfile
+
+    try:
+        with zipfile.ZipFile(path) as wheel, wheel.open(_INDEX_MODULE) as stream:
+            return stream.read(_MOST_BYTES).decode("utf-8", "replace")
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile, NotImplementedError, RuntimeError):
+        return None

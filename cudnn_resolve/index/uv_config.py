@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 _MOST_BYTES = 8 << 20
@@ -44,12 +44,14 @@ class UvConfig(NamedTuple):
         return bool(self.indexes or self.default or self.find_links)
 
 
-_SCALARS = ("index-strategy", "exclude-newer", "keyring-provider", "no-index", "no-binary", "no-build")
+_TEXTS = ("index-url", "index-strategy", "exclude-newer", "keyring-provider")
+_FLAGS = ("no-index", "no-binary", "no-build")
 _LISTS = ("no-binary-package", "no-build-package", "allow-insecure-host")
+_OPTIONS = (*_TEXTS[1:], *_FLAGS)
 _TRUE = ("1", "true", "yes", "on", "y", "t")
 
 
-def read_uv_config(environ: Mapping[str, str], home: str, directory: str, system: str) -> UvConfig:  # noqa: C901 - one arm for each kind of value
+def read_uv_config(environ: Mapping[str, str], home: str, directory: str, system: str) -> UvConfig:
     """Uv's configuration as it counts in `directory`."""
     notes: list[str] = []
     tables = [_of_environment(environ), *_tables(environ, home, directory, system, notes)]
@@ -66,17 +68,13 @@ def read_uv_config(environ: Mapping[str, str], home: str, directory: str, system
             elif all(index.name is None or index.name != other.name for other in indexes):
                 indexes.append(index)
         links.extend(_beside(said_by, link) for link in _texts(table.get("find-links")))
-        for key in _SCALARS:
+        for key in _OPTIONS:
             if key in table:
                 options.setdefault(key, table[key])
         for key in _LISTS:
             options.setdefault(key, []).extend(_texts(table.get(key)))
-        sources = table.get("sources")
-        if isinstance(sources, dict):
-            for package, source in sources.items():
-                one = source[0] if isinstance(source, list) and len(source) == 1 else source
-                if isinstance(one, dict) and isinstance(one.get("index"), str) and "marker" not in one:
-                    assigned.setdefault(package, one["index"])
+        for package, index_name in _sources(table):
+            assigned.setdefault(package, index_name)
     return UvConfig(tuple(indexes), default, tuple(links), options, assigned, tuple(notes))
 
 
@@ -88,71 +86,62 @@ def _beside(file: str, place: str) -> str:
 
 
 def _of_environment(environ: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    table: dict[str, Any] = {}
-    named = []
-    for word in environ.get("UV_INDEX", "").split():
-        found = _NAMED.fullmatch(word)
-        named.append({"name": found[1], "url": found[2]} if found and "://" not in found[1] else {"url": word})
-    if environ.get("UV_DEFAULT_INDEX"):
-        found = _NAMED.fullmatch(environ["UV_DEFAULT_INDEX"])
-        url = found[2] if found and "://" not in found[1] else environ["UV_DEFAULT_INDEX"]
-        named.append({"url": url, "default": True, **({"name": found[1]} if found and "://" not in found[1] else {})})
-    if named:
-        table["index"] = named
-    for variable, key in (("UV_INDEX_URL", "index-url"), ("UV_INDEX_STRATEGY", "index-strategy"), ("UV_EXCLUDE_NEWER", "exclude-newer")):
-        if environ.get(variable):
-            table[key] = environ[variable]
-    if environ.get("UV_KEYRING_PROVIDER"):
-        table["keyring-provider"] = environ["UV_KEYRING_PROVIDER"]
-    for variable, key in (("UV_NO_INDEX", "no-index"), ("UV_NO_BINARY", "no-binary"), ("UV_NO_BUILD", "no-build")):
-        if environ.get(variable):
-            table[key] = environ[variable].lower() in _TRUE
-    table["extra-index-url"] = environ.get("UV_EXTRA_INDEX_URL", "").split()
-    table["find-links"] = [part for part in re.split(r"[,\s]+", environ.get("UV_FIND_LINKS", "")) if part]
-    for variable, key in (
-        ("UV_NO_BINARY_PACKAGE", "no-binary-package"),
-        ("UV_NO_BUILD_PACKAGE", "no-build-package"),
-        ("UV_INSECURE_HOST", "allow-insecure-host"),
-    ):
-        table[key] = environ.get(variable, "").replace(",", " ").split()
+    """The variables `UV_*` as a table of the same names."""
+
+    def of(key: str) -> str:
+        return environ.get("UV_" + key.upper().replace("-", "_"), "")
+
+    table: dict[str, Any] = {key: of(key) for key in _TEXTS if of(key)}
+    table.update({key: of(key).lower() in _TRUE for key in _FLAGS if of(key)})
+    table.update({key: of(key.removeprefix("allow-")).replace(",", " ").split() for key in _LISTS})
+    table["extra-index-url"] = of("extra-index-url").split()
+    table["find-links"] = re.split(r"[,\s]+", of("find-links").strip(", \t\n")) if of("find-links").strip() else []
+    table["index"] = [_named(word) for word in of("index").split()]
+    if of("default-index"):
+        table["index"].append({**_named(of("default-index")), "default": True})
     return "the environment (UV_*)", table
 
 
+def _named(text: str) -> dict[str, str]:
+    """An index as variables write it: `name=address`, or the address alone."""
+    found = _NAMED.fullmatch(text)
+    return {"name": found[1], "url": found[2]} if found else {"url": text}
+
+
+def _sources(table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Packages that come from one index alone, and its name."""
+    sources = table.get("sources")
+    for package, source in sources.items() if isinstance(sources, dict) else ():
+        one = source[0] if isinstance(source, list) and len(source) == 1 else source
+        if isinstance(one, dict) and isinstance(one.get("index"), str) and "marker" not in one:
+            yield package, one["index"]
+
+
 def _tables(environ: Mapping[str, str], home: str, directory: str, system: str, notes: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The nearest file of a project, then the user's, then the system's; or the one that a variable names."""
     if environ.get("UV_NO_CONFIG", "").lower() in _TRUE:
         return
-    named = environ.get("UV_CONFIG_FILE")
-    if named:
-        yield from _table(named, notes)
+    if environ.get("UV_CONFIG_FILE"):
+        yield from _table(environ["UV_CONFIG_FILE"], notes)
         return
-    yield from _of_project(directory, notes)
-    yield from _table(os.path.join(environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "uv", "uv.toml"), notes)
-    folders = environ.get("XDG_CONFIG_DIRS", "").split(":") if environ.get("XDG_CONFIG_DIRS") else [os.path.join(system, "xdg")]
-    for path in (*(os.path.join(folder, "uv", "uv.toml") for folder in folders if folder), os.path.join(system, "uv", "uv.toml")):
-        found = list(_table(path, notes))
-        if found:
-            yield from found
-            return
-
-
-def _of_project(directory: str, notes: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The nearest uv.toml or [tool.uv], upwards."""
     directory = os.path.abspath(directory)
-    while True:
-        found = list(_table(os.path.join(directory, "uv.toml"), notes)) or list(
-            _table(os.path.join(directory, "pyproject.toml"), notes, inside=True)
-        )
-        if found:
-            yield from found
-            return
-        parent = os.path.dirname(directory)
-        if parent == directory:
-            return
-        directory = parent
+    upwards = [directory]
+    while os.path.dirname(upwards[-1]) != upwards[-1]:
+        upwards.append(os.path.dirname(upwards[-1]))
+    yield from _first((os.path.join(folder, name) for folder in upwards for name in ("uv.toml", "pyproject.toml")), notes)
+    yield from _table(os.path.join(environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "uv", "uv.toml"), notes)
+    folders = (environ.get("XDG_CONFIG_DIRS") or os.path.join(system, "xdg")).split(":")
+    yield from _first((os.path.join(folder, "uv", "uv.toml") for folder in (*folders, system) if folder), notes)
 
 
-def _table(path: str, notes: list[str], *, inside: bool = False) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What one file says: uv.toml, or [tool.uv] where it is `inside` a pyproject.toml; [pip] before the rest."""
+def _first(paths: Iterable[str], notes: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    """What the first of the files says that says something."""
+    return next((found for path in paths if (found := list(_table(path, notes)))), [])
+
+
+def _table(path: str, notes: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What one file says: a uv.toml, or [tool.uv] in a pyproject.toml; [pip] before the rest."""
+    inside = os.path.basename(path) == "pyproject.toml"
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
             raw = stream.read(_MOST_BYTES)

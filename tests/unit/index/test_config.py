@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cudnn_resolve.errors import UsageError
-from cudnn_resolve.index import default_index
+from cudnn_resolve.index import pip_config
 from cudnn_resolve.index.address import Origin
 from cudnn_resolve.index.config import Options, moment, read_settings
 from cudnn_resolve.index.settings import Settings
@@ -53,20 +55,22 @@ def test_without_the_targets_pip_another_one_is_asked(home: Path) -> None:
     assert settings.url.startswith("https://")
 
 
-def test_a_pip_in_a_wheel_is_read(tmp_path: Path) -> None:
+def test_a_pip_in_a_wheel_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import zipfile
 
     path = tmp_path / "pip-99.whl"
     with zipfile.ZipFile(path, "w") as wheel:
         wheel.writestr("pip/_internal/models/index.py", f'# a line\nPyPI = PackageIndex(\n    "{A[:-6]}", file_storage_domain="x"\n)\n')
-    found = default_index.base_in_wheel(str(path))
-    assert found == A[:-6]
+    monkeypatch.setattr(pip_config, "_WHEEL_FOLDERS", (str(tmp_path),))
+    monkeypatch.setattr(sys, "path", [])
+    monkeypatch.setattr(os, "__file__", str(tmp_path / "lib" / "os.py"))
+    assert pip_config.default_index([]) == (A, str(path))
     path.write_bytes(b"no zip")
-    assert default_index.base_in_wheel(str(path)) is None
+    assert pip_config.default_index([]) is None
 
 
 def test_without_any_pip_somebody_has_to_say(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(default_index, "default_index", lambda _: None)
+    monkeypatch.setattr(pip_config, "default_index", lambda _: None)
     settings = read(home)
     assert settings.indexes == ()
     assert "--index-url" in settings.notes[0]
@@ -78,7 +82,7 @@ def test_the_directory_that_somebody_stands_in_says_nothing(tmp_path: Path, monk
     write(tmp_path / "pip/_internal/models/index.py", f'PyPI = PackageIndex("{A[:-6]}")\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = default_index.default_index([])
+    found = pip_config.default_index([])
     assert found is not None
     assert found[0] != A
 
