@@ -196,7 +196,8 @@ def _telling(rejections: Sequence[Rejection]) -> Iterator[Rejection]:
         candidate = rejection.candidate
         if candidate.kind == "framework" and rejection.about.startswith("pip:"):
             continue
-        if candidate.kind == "libraries" and candidate.channel != "pip" and len(rejections) > 1:
+        beside = candidate.kind == "libraries" and candidate.channel != "pip" and not rejection.about.startswith("installed:")
+        if beside and len(rejections) > 1:
             continue
         if candidate.name.startswith("pip:nvidia-cudnn") and rejection.about == "cudnn":
             continue

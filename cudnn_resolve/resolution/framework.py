@@ -21,6 +21,7 @@ from cudnn_resolve.resolution.package import (
     requirement_need,
 )
 from cudnn_resolve.resolution.release import Release, parse_version
+from cudnn_resolve.resolution.standing import beside_needs
 from cudnn_resolve.version import CudaVersion
 
 if TYPE_CHECKING:
@@ -410,6 +411,7 @@ def library_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
     yield _runtime_need(universe, build, who, allowed, f"cuda{apart}")
     yield from _cudnn_need(universe, build, who, allowed, f"cudnn{apart}")
     if channel != "pip":
+        yield from beside_needs(universe, build, who)
         return
     named: set[str] = set()
     wheel = universe.build_candidate(build)

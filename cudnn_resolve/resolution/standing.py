@@ -250,7 +250,8 @@ def hold_needs(universe: Universe) -> dict[str, tuple[Need, ...]]:
             out.setdefault(name_of(hold.package), []).append(_hold_need(hold, who))
             slot = universe.book.slot(hold.package)
             if hold.library and slot is not None and universe.book.owners(slot) > 1:
-                out.setdefault(f"slot:{slot}", []).append(_slot_need(slot, hold, who))
+                lives = f"{one.who} lives on {hold.package} {universe.machine.pip[hold.package]}"
+                out.setdefault(f"slot:{slot}", []).append(_slot_need(slot, hold.package, lives, who))
     return {name: tuple(needs) for name, needs in out.items()}
 
 
@@ -261,10 +262,9 @@ def _hold_need(hold: Hold, who: str) -> Need:
     return Need(name_of(hold.package), test, hold.text, hold.because, declared=hold.declared, requested_by=who)
 
 
-def _slot_need(slot: str, hold: Hold, who: str) -> Need:
-    owner = hold.package
-    text = f"{owner} alone among the packages that own the same files"
-    return Need(f"slot:{slot}", lambda other: other.payload == owner, text, hold.because, requested_by=who, payload=owner)
+def _slot_need(slot: str, owner: str, because: str, who: str) -> Need:
+    text = f"the files of {owner} to stay"
+    return Need(f"slot:{slot}", lambda other: other.payload == owner, text, because, requested_by=who, payload=owner)
 
 
 def broken_by(one: Standing, versions: Mapping[str, str]) -> str | None:
@@ -284,6 +284,20 @@ def versions_after(book: Book, found: Resolution) -> dict[str, str]:
     owned = {slot for name in pinned if (slot := book.slot(name)) is not None}
     kept = {name: version for name, version in found.machine.pip.items() if book.slot(name) not in owned}
     return {**kept, **pinned}
+
+
+def beside_needs(universe: Universe, build: Build, who: str) -> Iterator[Need]:
+    """The needs of a build on the system's libraries that looks into the wheels of its environment first: that those are of its CUDA."""
+    if build.cuda is None or build.finds == "none":
+        return
+    for one in universe.standing:
+        other = one.build.cuda if one.build is not None and one.libraries == "pip" else None
+        if other is not None and other.major != build.cuda.major:
+            because = (
+                f"{who} is built with CUDA {build.cuda} and looks into the NVIDIA wheels of its environment before the system; there it "
+                f"finds the libcurand.so.10 of CUDA {other.major}, on which {one.who} lives"
+            )
+            yield Need(f"installed:{one.framework}", lambda _: False, f"the installed {one.who} to go", because)
 
 
 def apt_needs(universe: Universe, row: CudnnBuild) -> Iterator[Need]:

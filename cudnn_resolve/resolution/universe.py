@@ -171,8 +171,8 @@ class Universe:
     def with_holds(self, needs: Iterable[Need]) -> Iterator[Need]:
         """The needs, and with each what installed frameworks need of the same package."""
         for need in needs:
-            yield need
             yield from self._holds.get(need.name, ())
+            yield need
 
     def _needs_of(self, candidate: Candidate) -> Iterator[Need]:
         if candidate.kind == "framework":

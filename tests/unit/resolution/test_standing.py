@@ -8,7 +8,7 @@ import pytest
 
 from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.report.plan import render
-from tests.worlds.load import facts, plan, request, versions, world
+from tests.worlds.load import changed, facts, plan, request, texts, versions, world
 
 BOOK = world()
 NORTH = {
@@ -25,7 +25,8 @@ def planned(*targets: str, pip: dict[str, str] | None = None, extras: tuple[str,
     parts = {name: options.pop(name) for name in ("requires", "cudnn", "cuda_toolkits") if name in options}
     packages = {"pip": NORTH if pip is None else pip, "apt": {}, "requires": parts.pop("requires", {})}
     python = {"version": options.pop("python", "3.10.9"), "path": "/env/bin/python"}
-    return plan(BOOK, facts(packages=packages, python=python, **parts), request(BOOK, *targets, extras=extras, **options))
+    book = options.pop("book", BOOK)
+    return plan(book, facts(packages=packages, python=python, **parts), request(book, *targets, extras=extras, **options))
 
 
 def codes(found: Plan) -> list[str]:
@@ -37,7 +38,7 @@ def test_a_wheel_that_takes_the_installed_cudnn_away_is_no_answer() -> None:
 
     assert found.conflict is not None
     assert "the installed north 2.0" in found.conflict.message
-    assert any("north 2.0 is built with cuDNN 9.1" in one.because for one in found.conflict.causes)
+    assert any("north 2.0 lives on nvidia-cudnn-cu12 9.1.0.70" in one.because for one in found.conflict.causes)
 
 
 def test_an_environment_of_its_own_is_the_first_way_out_and_giving_up_the_framework_the_last() -> None:
@@ -57,6 +58,14 @@ def test_the_other_cudnn_comes_from_apt_where_the_wheel_would_break_something() 
     assert found.conflict is None
     assert [one.name for one in found.apt] == ["cuda-libraries-11-8", "libcudnn8"]
     assert not [one for one in found.pip if one.name.startswith("nvidia-")]
+
+
+def test_one_that_looks_into_the_wheels_first_gets_no_other_cuda_from_the_system() -> None:
+    text = texts()["framework/south"].replace('finds = "none"', 'finds = "runpath"')
+    found = planned("south==1.1", book=changed({"framework/south": text}))
+
+    assert found.conflict is not None
+    assert any("looks into the NVIDIA wheels of its environment before the system" in one.because for one in found.conflict.causes)
 
 
 def test_a_framework_that_may_break_does_and_the_plan_says_so_first() -> None:
