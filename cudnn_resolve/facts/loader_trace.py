@@ -30,7 +30,7 @@ _LISTED = re.compile(r"\t(.+?)(?: => (.+))? \(0x[0-9a-f]+\)")
 _NOT_FOUND = re.compile(r"\t(.+) => not found")
 _NEEDED = re.compile(r"file=(.*) \[\d+\];  (?:needed|dynamically loaded) by (.*) \[\d+\]")
 _SEARCH = re.compile(r" search path=(.*)\t\t\((.*)\)")
-_REFUSED = re.compile(r"ERROR: ld\.so: object '(.*)' from \S+ cannot be preloaded \((.*)\): ignored\.")
+_REFUSED = re.compile(r"ERROR: ld\.so: object '(.*)' from \S+ cannot be preloaded(?: \((.*)\))?: ignored\.")
 _VERSION = re.compile(r".*?: (\S.*?): version `(.*)' not found \(required by (.*)\)")
 _FATAL = re.compile(r".*?: error while loading shared libraries: (.*?): (.*)")
 _TRYING = "  trying file="
@@ -139,12 +139,12 @@ def parse_trace(listed: str, told: str) -> Trace | None:
     """Parse standard output and standard error of one trace; None where no loader wrote them."""
     search = _Search(told)
     names: dict[str, str] = {}
-    missing: list[Missing] = []
+    missing: dict[str, Missing] = {}
     libraries: dict[str, Library] = {}
     for line in listed.splitlines():
         absent, there = _NOT_FOUND.fullmatch(line), _LISTED.fullmatch(line)
         if absent is not None:
-            missing.append(search.request(absent[1]).missing("is not found"))
+            missing[absent[1]] = search.in_vain(absent[1]).missing("is not found")
         elif there is not None and there[1] != "linux-vdso.so.1":
             path = there[2] or there[1]
             names[there[1]] = path
@@ -152,23 +152,23 @@ def parse_trace(listed: str, told: str) -> Trace | None:
     if _NO_NEEDS in listed:  # of a program without needs nothing is listed, whatever LD_PRELOAD brought
         names = search.mapped
         libraries = {path: search.request(name).found(path) for name, path in names.items()}
-        missing = search.unmapped
+        missing = {name: search.in_vain(name).missing("is not found") for name in search.unmapped}
     if not (libraries or missing or search.refused or search.fatal):
         return None
     return Trace(
         libraries=tuple(libraries.values()),
         names=names,
-        missing=(*missing, *search.versions),
+        missing=(*missing.values(), *search.versions),
         refused=search.refused,
         fatal=search.fatal,
     )
 
 
 class _Search:
-    """What standard error tells: the last search for each name, and the faults."""
+    """What standard error tells: the searches for each name, and the faults."""
 
     def __init__(self, told: str) -> None:
-        self._requests: dict[str, _Request] = {}
+        self._requests: dict[str, list[_Request]] = {}
         self.refused: dict[str, Missing] = {}
         self.versions: list[Missing] = []
         self.fatal: Missing | None = None
@@ -181,27 +181,34 @@ class _Search:
             elif needed is None:
                 current.note(event[1])
             else:
-                current = self._requests[needed[1]] = _Request(needed[1], needed[2])
+                current = _Request(needed[1], needed[2])
+                self._requests.setdefault(needed[1], []).append(current)
 
     def request(self, name: str) -> _Request:
-        """The search for a name."""
-        return self._requests.get(name) or _Request(name, "")
+        """The last search for a name: what is found is not searched again."""
+        return self._requests.get(name, [_Request(name, "")])[-1]
+
+    def in_vain(self, name: str) -> _Request:
+        """The first search for a name that a library needs and that is nowhere."""
+        own = self._requests.get(name, [])
+        return next(iter(own[1:] if name in self.refused else own), self.request(name))
 
     @property
     def mapped(self) -> dict[str, str]:
         """The name of each library that was mapped, and its path."""
-        return {name: one.tried[-1] if one.tried else name for name, one in self._requests.items() if one.is_mapped}
+        found = ((name, own[-1]) for name, own in self._requests.items())
+        return {name: one.tried[-1] if one.tried else name for name, one in found if one.is_mapped}
 
     @property
-    def unmapped(self) -> list[Missing]:
-        """What was asked for in vain by others than the program."""
-        return [one.missing("is not found") for name, one in self._requests.items() if not one.is_mapped and name not in self.refused]
+    def unmapped(self) -> list[str]:
+        """Names of what libraries need and did not get."""
+        return [name for name, own in self._requests.items() if not own[-1].is_mapped and name not in self.refused]
 
     def _fault(self, line: str, request: _Request) -> None:
         """Take in a line that the loader wrote to the user while it was at a request."""
         refused, version, fatal = _REFUSED.fullmatch(line), _VERSION.fullmatch(line), _FATAL.fullmatch(line)
         if refused is not None:
-            why = "is not found" if refused[2] == "cannot open shared object file" else refused[2]
+            why = "is not found" if refused[2] in (None, "cannot open shared object file") else refused[2]  # None: of an old glibc
             self.refused[refused[1]] = self.request(refused[1]).missing(why)
         elif version is not None:
             name = version[1].rpartition("/")[2]

@@ -51,6 +51,14 @@ def test_what_is_loaded_and_what_is_missing() -> None:
     assert trace.fatal is None
 
 
+def test_who_needed_it_first_is_told_of_what_is_missing() -> None:
+    again = "     77:\tfile=libnope.so [0];  needed by /opt/libb.so.1 [0]\n     77:\tfind library=libnope.so [0]; searching\n"
+    trace = parse_trace(f"{LISTED}\tlibnope.so => not found\n", TOLD + again)
+
+    assert trace is not None
+    assert [(one.name, one.by) for one in trace.missing] == [("libnope.so", "/opt/liba.so"), ("libb.so.1", "/opt/liba.so")]
+
+
 def test_directories_for_a_processor_are_those_above_them() -> None:
     told = TOLD.replace(" search path=/opt\t\t(RUNPATH from file /opt/liba.so)\n     77:\t  trying file=/opt/libb.so.1\n     77:\t", "")
     trace = parse_trace("\tlibb.so.1 => /x/glibc-hwcaps/x86-64-v3/libb.so.1 (0x00007f6e42800000)\n", told)
