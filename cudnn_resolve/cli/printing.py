@@ -101,8 +101,9 @@ def show_error(error: CudnnResolveError) -> None:
 
 
 def style_of(options: Output) -> Style:
-    """Colours for the result: only on a terminal that shows them, never in a file."""
-    return Style(options.color and options.output is None and terminal.wants_color(sys.stdout))
+    """Colours for the result: only on a terminal that shows them, never in a file; where nobody reads columns, nothing is cut."""
+    color = options.color and options.output is None and terminal.wants_color(sys.stdout)
+    return Style(color, whole=options.output is not None or not terminal.is_measured(sys.stdout))
 
 
 def width_of(options: Output) -> int:
@@ -112,7 +113,7 @@ def width_of(options: Output) -> int:
 
 def message_style(options: Output) -> Style:
     """Colours for what is drawn among the messages, on standard error."""
-    return Style(options.color and terminal.wants_color(sys.stderr))
+    return Style(options.color and terminal.wants_color(sys.stderr), whole=not terminal.is_measured(sys.stderr))
 
 
 def message_width() -> int:

@@ -27,6 +27,11 @@ def is_terminal(stream: TextIO | None) -> bool:
         return False
 
 
+def is_measured(stream: TextIO | None) -> bool:
+    """True where lines have a width to keep to: that of the terminal, or the one that COLUMNS says."""
+    return bool(os.environ.get("COLUMNS")) or is_terminal(stream)
+
+
 def width(stream: TextIO | None) -> int:
     """Columns of the terminal behind `stream`, at least 60; 100 where it is none. COLUMNS overrules."""
     stated = os.environ.get("COLUMNS", "")

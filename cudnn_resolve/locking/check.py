@@ -62,7 +62,8 @@ def unmet(lock: Lock, frameworks: Iterable[str], limits: Mapping[str, str | None
         for stack in lock.tool.stacks if limit and lock.tool is not None else ():
             found = stack.cuda if which == "cuda" else stack.cudnn
             if found is not None and not SpecifierSet(limit or "").contains(found, prereleases=True):
-                yield Difference(what=which, locked=found, now=limit or "")
+                label = {"cuda": "CUDA", "cudnn": "cuDNN"}[which]
+                yield Difference(what=which, locked=f"{label} {found}", now=f"{label} {limit}")
 
 
 def _required(asked: Asked, *, constraints: bool) -> tuple[str, ...]:

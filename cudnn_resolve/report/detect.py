@@ -12,6 +12,8 @@ from cudnn_resolve.report.text import Style, clean, shorten, table, wrap
 
 _LABEL = 12
 """Columns of the labels on the left, after the mark."""
+_ANY = 10_000
+"""Columns of a table where nothing is cut."""
 _ROWS = 6
 """Rows of a section that are shown where nobody asks for more."""
 _NAMES = {"ubuntu": "Ubuntu", "debian": "Debian", "rhel": "RHEL", "rocky": "Rocky Linux", "amzn": "Amazon Linux", "fedora": "Fedora"}
@@ -35,16 +37,17 @@ def render(facts: Facts, *, style: Style | None = None, width: int = 100, verbos
     """
     style = style or Style()
     room = width - _LABEL - 2
+    cells = _ANY if style.whole else room
     sections = [
         ("System", _system(facts)),
         ("Python", _python(facts)),
         ("Driver", _driver(facts)),
         ("GPU", _gpus(facts)),
-        ("CUDA", _toolkits(facts, room)),
-        ("cuDNN", _cudnn(facts, room)),
-        ("Frameworks", _frameworks(facts, room)),
+        ("CUDA", _toolkits(facts, cells)),
+        ("cuDNN", _cudnn(facts, cells)),
+        ("Frameworks", _frameworks(facts, cells)),
         ("Loader", _loader(facts)),
-        ("Problems", _problems(facts, room, whole=verbose)),
+        ("Problems", _problems(facts, room, whole=verbose or style.whole)),
     ]
     if verbose:
         sections.append(("Known from", [_Row(f"{clean(fact)}: {clean(how)}") for fact, how in facts.sources.items()]))
@@ -68,7 +71,7 @@ def _section(label: str, rows: Sequence[_Row], limit: int, room: int, style: Sty
     for row in rows:
         mark = style("!", "bold", "red") if row.wrong else " "
         for line in row.text.split("\n"):
-            text = shorten(line, room)
+            text = line if style.whole else shorten(line, room)
             yield f"{mark} {style(label.ljust(_LABEL), 'bold')}{style(text, 'yellow') if row.wrong else text}".rstrip()
             label, mark = "", " "
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from xml.sax.saxutils import escape, quoteattr
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from cudnn_resolve.report.text import clean
 from cudnn_resolve.validation.model import Check, Validation
@@ -15,44 +15,49 @@ def render(validation: Validation) -> str:
     """One test suite, a test case for each check; a warning passes, and its words stand in system-out."""
     count = {status: sum(check.status == status for check in validation.checks) for status in ("failed", "skipped")}
     seconds = sum(check.seconds or 0.0 for check in validation.checks)
-    numbers = f'tests="{len(validation.checks)}" failures="{count["failed"]}" errors="0" skipped="{count["skipped"]}" time="{seconds:.3f}"'
-    lines = ['<?xml version="1.0" encoding="UTF-8"?>', f"<testsuites {numbers}>", f'<testsuite name="cudnn-resolve validate" {numbers}>']
+    numbers = {
+        "tests": str(len(validation.checks)),
+        "failures": str(count["failed"]),
+        "errors": "0",
+        "skipped": str(count["skipped"]),
+        "time": f"{seconds:.3f}",
+    }
+    suites = Element("testsuites", numbers)
+    suite = SubElement(suites, "testsuite", {"name": "cudnn-resolve validate", **numbers})
     if validation.driver or validation.gpus or validation.loaded:
-        lines.append("<properties>")
-        lines += [_property(f"gpu{gpu.index}", gpu.name or "unknown") for gpu in validation.gpus]
-        lines += [_property("driver", validation.driver)] if validation.driver else []
-        lines += [_property(name, version) for name, version in (*validation.frameworks.items(), *validation.loaded.items())]
-        lines.append("</properties>")
+        properties = SubElement(suite, "properties")
+        rows = [(f"gpu{gpu.index}", gpu.name or "unknown") for gpu in validation.gpus]
+        rows += [("driver", validation.driver)] if validation.driver else []
+        for name, value in (*rows, *validation.frameworks.items(), *validation.loaded.items()):
+            SubElement(properties, "property", {"name": _line(name), "value": _line(value)})
     for check in validation.checks:
-        lines += _case(check)
-    lines += ["</testsuite>", "</testsuites>"]
-    return "\n".join(lines) + "\n"
+        _case(suite, check)
+    indent(suites, space="")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(suites, encoding="unicode")}\n'
 
 
-def _property(name: str, value: str) -> str:
-    return f"<property name={_attribute(name)} value={_attribute(value)}/>"
-
-
-def _case(check: Check) -> list[str]:
+def _case(suite: Element, check: Check) -> None:
     group, _, name = check.id.rpartition("/")
-    head = (
-        f'<testcase classname={_attribute(group.replace("/", ".") or "machine")} name={_attribute(name)} time="{check.seconds or 0.0:.6f}"'
+    case = SubElement(
+        suite,
+        "testcase",
+        {"classname": _line(group.replace("/", ".") or "machine"), "name": _line(name), "time": f"{check.seconds or 0.0:.6f}"},
     )
     if check.status == "passed":
-        return [f"{head}/>"]
-    words = _text("\n".join([f"expected: {check.expected}", f"observed: {check.observed}", check.detail, *check.output]))
-    message = _attribute(check.observed or check.detail)
-    body = {
-        "failed": f'<failure type="failed" message={message}>{words}</failure>',
-        "skipped": f"<skipped message={message}/>",
-        "warning": f"<system-out>{words}</system-out>",
-    }
-    return [f"{head}>", body[check.status], "</testcase>"]
+        return
+    message = _line(check.observed or check.detail)
+    words = "\n".join([f"expected: {check.expected}", f"observed: {check.observed}", check.detail, *check.output])
+    if check.status == "skipped":
+        SubElement(case, "skipped", {"message": message})
+    elif check.status == "failed":
+        SubElement(case, "failure", {"type": "failed", "message": message}).text = _text(words)
+    else:
+        SubElement(case, "system-out").text = _text(words)
 
 
 def _text(text: str) -> str:
-    return escape(_OUTSIDE_XML.sub("?", clean(text, lines=True)))
+    return _OUTSIDE_XML.sub("?", clean(text, lines=True))
 
 
-def _attribute(text: str) -> str:
-    return quoteattr(_OUTSIDE_XML.sub("?", clean(text)))
+def _line(text: str) -> str:
+    return _OUTSIDE_XML.sub("?", clean(text))

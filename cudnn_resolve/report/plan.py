@@ -182,7 +182,7 @@ class _Page:
                 continue
             before = len(self.lines)
             self._wrap(f"{shlex.join(step.argv)}{root}", f"  {number}. ")
-            if not self._verbose and len(self.lines) - before > _STEP_WIDTH:
+            if not (self._verbose or self._style.whole) and len(self.lines) - before > _STEP_WIDTH:
                 del self.lines[before + _STEP_WIDTH :]
                 self.lines[-1] += " …"
         self.lines.append("")

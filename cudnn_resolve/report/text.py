@@ -21,12 +21,14 @@ def clean(text: str, *, lines: bool = False) -> str:
 
 
 class Style:
-    """Colours, or none."""
+    """Colours, or none; and whether a line that is too long may be cut."""
 
-    __slots__ = ("color",)
+    __slots__ = ("color", "whole")
 
-    def __init__(self, color: bool = False) -> None:  # noqa: FBT001, FBT002 - the one thing that it holds
+    def __init__(self, color: bool = False, *, whole: bool = False) -> None:  # noqa: FBT001, FBT002 - what it is about
         self.color = color
+        self.whole = whole
+        """True where nothing is cut: what is piped is read by programs, or copied."""
 
     def __call__(self, text: str, *names: str) -> str:
         """`text` in the named styles (`bold`, `dim`, `red`, `green`, `yellow`, `cyan`); as it is where there are no colours."""

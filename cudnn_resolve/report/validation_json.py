@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
+from msgspec import to_builtins
+
+from cudnn_resolve.validation.model import Check, Validation
+
+_HERE_ONLY = ("group", "visible")
+"""Fields that only the text and the run itself need."""
 
 
 def encode_validation(validation: Validation) -> dict[str, Any]:
@@ -13,7 +18,7 @@ def encode_validation(validation: Validation) -> dict[str, Any]:
         "schema": "cudnn-resolve/validate/1",
         "status": validation.status,
         "checks": [_check(check) for check in validation.checks],
-        "gpus": [_gpu(gpu) for gpu in validation.gpus],
+        "gpus": [_told(gpu) for gpu in validation.gpus],
         "driver": validation.driver,
         "frameworks": dict(validation.frameworks),
         "loaded": dict(validation.loaded),
@@ -21,18 +26,8 @@ def encode_validation(validation: Validation) -> dict[str, Any]:
 
 
 def _check(check: Check) -> dict[str, Any]:
-    return {
-        "id": check.id,
-        "framework": check.framework,
-        "status": check.status,
-        "expected": check.expected,
-        "observed": check.observed,
-        "detail": check.detail,
-        "seconds": None if check.seconds is None else round(check.seconds, 6),
-        "gpu": check.gpu,
-        "output": list(check.output),
-    }
+    return {**_told(check), "seconds": None if check.seconds is None else round(check.seconds, 6)}
 
 
-def _gpu(gpu: VisibleGpu) -> dict[str, Any]:
-    return {"index": gpu.index, "name": gpu.name, "uuid": gpu.uuid, "compute_capability": gpu.compute_capability}
+def _told(value: object) -> dict[str, Any]:
+    return {name: one for name, one in to_builtins(value).items() if name not in _HERE_ONLY}

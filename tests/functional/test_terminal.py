@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import venv
 from pathlib import Path
 
@@ -75,3 +78,16 @@ def test_apply_shows_its_plan_before_it_asks(tmp_path: Path, columns: int, answe
     assert "\x1b[1m" in shown.raw  # it has colours
     assert shown.faults() == []
     assert shown.wide(columns) == []
+
+
+@pytest.mark.parametrize("words", [("detect", *FACTS), ("plan", *PLAN), ("matrix", "show", "torch")])
+def test_nothing_is_cut_where_nobody_reads_columns(tmp_path: Path, words: tuple[str, ...]) -> None:
+    environ = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"PYTHONPATH": str(ROOT)}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "cudnn_resolve", *words], capture_output=True, text=True, check=False, env=environ, cwd=tmp_path
+    )
+
+    assert done.stdout.strip()
+    assert "…" not in done.stdout
+    assert "no room for" not in done.stdout
