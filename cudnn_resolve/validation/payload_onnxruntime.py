@@ -14,7 +14,7 @@ import tempfile
 from cudnn_resolve.validation.payload import MOST_BYTES, Unsupported, timed
 from cudnn_resolve.validation.payload_framework import Framework as Base
 from cudnn_resolve.validation.payload_framework import kind_of, version_tuple
-from cudnn_resolve.validation.payload_load import LIBRARY, dynamic_of
+from cudnn_resolve.validation.payload_load import LIBRARY, dynamic_of, of_driver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,6 +74,16 @@ def model(nodes: "Sequence[bytes]", inputs: "Sequence[bytes]", outputs: "Sequenc
     return field(1, IR_VERSION) + field(2, "cudnn-resolve") + field(7, graph) + field(8, field(1, "") + field(2, OPSET))
 
 
+def open_all(names: "Iterable[str]") -> None:
+    """Open libraries, or raise OSError; what is missing for want of a driver alone is no fault of theirs, and told elsewhere."""
+    for name in names:
+        try:
+            ctypes.CDLL(name)
+        except OSError as error:  # noqa: PERF203 - seldom one fails
+            if not of_driver(error):
+                raise
+
+
 class Framework(Base):
     """ONNX Runtime on one device; its models have no gradients."""
 
@@ -99,14 +109,12 @@ class Framework(Base):
         # directories: what it needs is searched for as any name is.
         needed = [name for name in dynamic_of(provider)[0] if LIBRARY.match(name)]
         try:
-            for name in needed:
-                ctypes.CDLL(name)
+            open_all(needed)
         except OSError:
             if not hasattr(module, "preload_dlls"):
                 raise
             module.preload_dlls()
-            for name in needed:
-                ctypes.CDLL(name)
+            open_all(needed)
             return "onnxruntime.preload_dlls()"
         return "what its CUDA provider needs"
 

@@ -143,3 +143,18 @@ def test_a_real_framework_that_computes_wrongly_fails_in_every_class(tmp_path: P
 
     assert {check.id.partition("/")[0] for check in checks if check.status == "failed"} == {case.name for case in (*CLASSES, WIDE)}
     assert [check.id for check in checks if check.status == "passed"] == []
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("wheel", ["nvidia-cudnn-cu11==8.6.0.163", "nvidia-cudnn-cu12==9.28.0.42"])
+def test_a_real_cudnn_is_whole_without_a_driver(tmp_path: Path, capsys: pytest.CaptureFixture[str], wheel: str) -> None:
+    """The one ends the process where there is no libcuda.so, a part of the other needs libcuda.so.1."""
+    python = make_environment(THIS, tmp_path / "venv")
+    subprocess.run([sys.executable, "-m", "pip", "--python", python, "install", "-q", wheel], check=True, timeout=1200)
+
+    code = main(["validate", "--python", python, "--format", "json"])
+
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    assert {check["status"] for check in checks if check["id"].startswith("cudnn/")} <= {"passed", "skipped"}
+    assert sum(check["status"] == "passed" for check in checks) >= 2
+    assert code == 0
