@@ -1,10 +1,12 @@
-"""The plan that `validate` holds what it sees against: a file that `plan --format json` wrote."""
+"""The plan that `validate` compares with what it sees: a file that `plan --format json` wrote."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.version import CudnnVersion, DriverVersion
@@ -16,6 +18,42 @@ if TYPE_CHECKING:
 LIMIT_BYTES = 64 << 20
 _SCHEMA = "cudnn-resolve/plan/1"
 _HINT = "`cudnn-resolve plan --format json -o FILE` writes one"
+
+
+class _Package(Struct):
+    name: str
+    version: str | None = None
+    action: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.version is None and self.action != "remove":
+            raise ValueError(f"{self.name:.80} has no version")
+
+
+class _Framework(Struct):
+    name: str
+    cudnn: str | None = None
+
+    def __post_init__(self) -> None:
+        _ = CudnnVersion(self.cudnn) if self.cudnn is not None else None
+
+
+class _Stack(Struct):
+    cudnn: str | None = None
+    driver_min: str | None = None
+    frameworks: tuple[_Framework, ...] = ()
+
+    def __post_init__(self) -> None:
+        _ = CudnnVersion(self.cudnn) if self.cudnn is not None else None
+        _ = DriverVersion(self.driver_min) if self.driver_min is not None else None
+
+
+class _Plan(Struct):
+    schema: str
+    status: str | None = None
+    pip: tuple[_Package, ...] = ()
+    apt: tuple[_Package, ...] = ()
+    stack: _Stack | None = None
 
 
 def pinned_by_plan(path: str) -> Pinned:
@@ -30,29 +68,34 @@ def read_plan(text: str, where: str, book: Book) -> Pinned:
     """What a plan in JSON says; InputError where the text holds none, or one that found no stack."""
     from cudnn_resolve.validation.pinned import Pinned
 
-    plan = _parse(text, where)
-    if plan.get("status") == "unsatisfiable":
+    try:
+        plan = msgspec.json.decode(text, type=_Plan)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InputError(f"{where} is not a plan", code="plan-invalid", context=f"{error!s:.200}", hint=_HINT) from None
+    if plan.schema != _SCHEMA:
+        raise InputError(f"{where} is not a plan", code="plan-invalid", context=f'"schema" must be "{_SCHEMA}"', hint=_HINT)
+    if plan.status == "unsatisfiable":
         raise InputError(f"{where} holds no plan but why there is none", code="plan-unsatisfiable", hint="see its `conflict`")
-    if plan.get("status") != "ok":
-        raise InputError(f"{where} holds no plan", code="plan-invalid", context='"status" must be "ok"', hint=_HINT)
-    if not _rows(plan, "pip", where):
-        raise InputError(f"{where} is no plan as it is written: pip is empty", code="plan-invalid", hint=_HINT)
-    stack = plan.get("stack")
-    stack = stack if isinstance(stack, dict) else {}
-    actions = {_text(row, "name", where): row for row in _rows(plan, "pip", where)}
-    packages = {name: _text(row, "version", where) for name, row in actions.items() if row.get("action") != "remove"}
-    apt = {_text(row, "name", where): _text(row, "version", where) for row in _rows(plan, "apt", where) if row.get("action") != "remove"}
-    frameworks = [row for row in _rows(stack, "frameworks", where) if row.get("cudnn") is not None]
+    if plan.status != "ok" or not plan.pip:
+        context = '"status" must be "ok"' if plan.status != "ok" else "`pip` is empty"
+        raise InputError(f"{where} is not a plan", code="plan-invalid", context=context, hint=_HINT)
+    stack = plan.stack or _Stack()
+    packages = _kept(plan.pip)
     return Pinned(
         source="plan",
         packages=packages,
-        removed=tuple(name for name in actions if name not in packages),
-        apt=apt,
-        cudnn=_parsed(stack, "cudnn", CudnnVersion, where),
-        cudnns={_text(row, "name", where): _parsed(row, "cudnn", CudnnVersion, where) or "" for row in frameworks},
-        driver_min=_parsed(stack, "driver_min", DriverVersion, where),
+        removed=tuple(one.name for one in plan.pip if one.name not in packages),
+        apt=_kept(plan.apt),
+        cudnn=stack.cudnn,
+        cudnns={one.name: one.cudnn for one in stack.frameworks if one.cudnn is not None},
+        driver_min=stack.driver_min,
         libraries=tuple(libraries_of(packages.items(), book)),
     )
+
+
+def _kept(rows: Iterable[_Package]) -> dict[str, str]:
+    """Name to version of what is there once the plan is carried out."""
+    return {one.name: one.version for one in rows if one.version is not None and one.action != "remove"}
 
 
 def libraries_of(packages: Iterable[tuple[str, str]], book: Book) -> Iterator[PinnedLibrary]:
@@ -63,42 +106,3 @@ def libraries_of(packages: Iterable[tuple[str, str]], book: Book) -> Iterator[Pi
         component = book.component(name)
         if component is not None:
             yield PinnedLibrary(name=component.library.casefold(), package=name, version=version)
-
-
-def _parse(text: str, where: str) -> Mapping[str, Any]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        raise InputError(f"{where} is not JSON", code="plan-invalid", hint=_HINT) from None
-    if not isinstance(found, dict) or found.get("schema") != _SCHEMA:
-        raise InputError(f"{where} holds no plan", code="plan-invalid", context=f'"schema" must be "{_SCHEMA}"', hint=_HINT)
-    return found
-
-
-def _rows(table: Mapping[str, Any], name: str, where: str) -> list[dict[str, Any]]:
-    found = table.get(name, [])
-    if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
-        raise InputError(f"{where} is no plan as it is written: {name} is not a list of objects", code="plan-invalid", hint=_HINT)
-    return found
-
-
-def _parsed(row: Mapping[str, Any], name: str, parse: Callable[[str], object], where: str) -> str | None:
-    """A version that can be read, or none."""
-    found = row.get(name)
-    if found is None:
-        return None
-    try:
-        if isinstance(found, str):
-            _ = parse(found)
-            return found
-    except ValueError:
-        pass
-    message = f"{where} is no plan as it is written: {name} is not what it should be: {found!r:.80}"
-    raise InputError(message, code="plan-invalid", hint=_HINT)
-
-
-def _text(row: Mapping[str, Any], name: str, where: str) -> str:
-    found = row.get(name)
-    if not isinstance(found, str):
-        raise InputError(f"{where} is no plan as it is written: a row has no {name}", code="plan-invalid", hint=_HINT)
-    return found
