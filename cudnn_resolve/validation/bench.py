@@ -1,4 +1,4 @@
-"""Runs the children of a validation: what is asked of which interpreter, with which variables, for how long."""
+"""Start the children of a validation: which question goes to which interpreter, with which variables, for how long, how many at a time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SPEED_SECONDS = 180.0
 CARD_SECONDS = 60.0
 """For a context; without the persistence mode the driver wakes every card of the machine first."""
 MOST_RESTARTS = 3
-"""How often the rest of the cases is tried again in a new child after one ended its child."""
+"""The most further children in which the rest of the cases is tried after one ended its child."""
 PAYLOADS = frozenset({"torch", "tensorflow", "jax", "cupy", "onnxruntime", "ctranslate2", "paddle", "mxnet"})
 CHANNELS_FIRST = frozenset({"onnxruntime", "mxnet", "cupy"})
 """Frameworks for which the other layout is the exception."""
@@ -64,7 +64,7 @@ Run = tuple[tuple[Case, ...], Told]
 
 
 class Bench(Struct, frozen=True, kw_only=True):
-    """Where the children run."""
+    """Where and how children run."""
 
     host: Host
     python: str
@@ -74,19 +74,19 @@ class Bench(Struct, frozen=True, kw_only=True):
     everything: bool = False
     """Every case instead of the default ones."""
     at_once: int = 2
-    """How many children that import frameworks may run at any time."""
+    """The most children that import frameworks at a time."""
 
     def load(self, subjects: Sequence[Subject]) -> tuple[Told, ...]:
-        """What the processes hold in which each framework is alone."""
+        """Load each framework in a process of its own."""
         return tuple(gather([partial(self._loaded, (one,)) for one in subjects], self.at_once))
 
     def orders(self, subjects: Sequence[Subject]) -> tuple[tuple[tuple[Subject, Subject], Told], ...]:
-        """What the processes hold in which two frameworks are, for each pair in both orders."""
+        """Load each pair of frameworks in one process, in both orders."""
         pairs = [pair for one, two in combinations(subjects, 2) for pair in ((one, two), (two, one))]
         return tuple(zip(pairs, gather([partial(self._loaded, pair) for pair in pairs], self.at_once), strict=True))
 
     def library(self, path: str) -> Told:
-        """What a process holds that opened one libcudnn and nothing else."""
+        """Open one libcudnn and nothing else."""
         self.progress(f"loading {path}")
         question = {"payload": "payload_load", "frameworks": [], "library": path}
         return self._child(question, seconds=LOAD_SECONDS)
@@ -97,23 +97,23 @@ class Bench(Struct, frozen=True, kw_only=True):
         return self._child(question, seconds=LOAD_SECONDS * len(subjects))
 
     def card(self, gpu: VisibleGpu) -> Told:
-        """What the driver tells of a card."""
+        """Ask the driver about a card."""
         return self._child({"payload": "payload_card"}, gpu=gpu, seconds=CARD_SECONDS)
 
     def bare(self, path: str, gpu: VisibleGpu | None) -> tuple[Run, ...]:
-        """What one libcudnn computes by itself."""
+        """Compute with one libcudnn alone."""
         self.progress(f"computing with {path} alone" + _on(gpu))
         cases = _able(bare_cases(), gpu)
         return self._cases({"payload": "payload_cudnn", "library": path}, cases, gpu)
 
     def computed(self, subject: Subject, gpu: VisibleGpu | None) -> tuple[Run, ...]:
-        """What one framework computes."""
+        """Compute with one framework."""
         self.progress(f"computing with {subject.name}" + _on(gpu))
         cases = _able(cases_for(subject.module, everything=self.everything), gpu)
         return self._cases(self._question(subject), cases, gpu, **_variables(subject))
 
     def timed(self, subject: Subject, gpu: VisibleGpu | None) -> Told | None:
-        """How long one framework takes; None where nothing can be timed with it.
+        """Time one framework; None where nothing can be timed with it.
 
         Those of one card start side by side, for starting takes longest, and take their times in turn, while none of them starts.
         """
@@ -132,7 +132,7 @@ class Bench(Struct, frozen=True, kw_only=True):
         return {"payload": f"payload_{subject.module}", "device": self.device, "preload": True, **subject.question}
 
     def _cases(self, question: dict[str, Any], cases: tuple[Case, ...], gpu: VisibleGpu | None, **more: str) -> tuple[Run, ...]:
-        """All cases; those behind one that ended the child are tried in another."""
+        """Run all cases; those behind one that ended the child are tried in another."""
         found: list[Run] = []
         rest = cases
         while rest and len(found) <= MOST_RESTARTS:
@@ -147,7 +147,7 @@ class Bench(Struct, frozen=True, kw_only=True):
 
 
 def cases_for(module: str, *, everything: bool = False) -> tuple[Case, ...]:
-    """The cases that a framework is given."""
+    """Choose the cases for a framework."""
     if module == "ctranslate2":
         return encoder_cases()
     if everything:
@@ -161,7 +161,7 @@ def cases_for(module: str, *, everything: bool = False) -> tuple[Case, ...]:
 
 
 def watched(cases: Sequence[Case]) -> list[str]:
-    """One case of each class and type that must be cuDNN's work: who computed it is asked where cuDNN's log does not say.
+    """Choose one case of each class and type that must be cuDNN's work: who computed it is asked where cuDNN's log does not say.
 
     What a library has for one type it may lack for another.
     """
@@ -195,7 +195,7 @@ def _variables(subject: Subject) -> dict[str, str]:
 
 
 def processes_at_once(host: Host) -> int:
-    """How many children that import frameworks this machine has processors and memory for; two where it does not say."""
+    """Count the children with a framework for which this machine has processors and memory; two where it does not say."""
     threads, memory = (host.read_text(path) or "" for path in ("/proc/self/status", "/proc/meminfo"))
     allowed, free = _THREADS.search(threads), _FREE.search(memory)
     if allowed is None or free is None:
@@ -206,7 +206,7 @@ def processes_at_once(host: Host) -> int:
 
 
 def programs_on(looked: Told, environ: Mapping[str, str]) -> int:
-    """How many programs may be on a card at a time, by what it told of itself; one where it told nothing of its memory.
+    """Count the programs for which a card has memory; one where it told nothing of its memory.
 
     One, too, on a card that administrators keep for one process at a time, and where the user has JAX or TensorFlow take all memory.
     """

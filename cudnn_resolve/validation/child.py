@@ -1,4 +1,4 @@
-"""Runs one payload in a child of the target interpreter, and keeps what it told, how it ended and its last words."""
+"""Run one payload in a child of the target interpreter, and collect what it told, how it ended and its last lines."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NOISE = ("Unable to register cu", "TF-TRT Warning", "oneDNN custom operations",
 def run_payload(
     host: Host, python: str, question: Mapping[str, Any], *, env: Mapping[str, str], seconds: float, memory_mib: int = MEMORY_MIB
 ) -> Told:
-    """What the payload that the question names told; it may crash, hang, print without end or eat all memory, and is stopped then."""
+    """Run the payload that the question names; it may crash, hang, print without end or take all memory, and is stopped then."""
     text = program_text({**question, "memory_mib": memory_mib})
     result = host.run([python, "-c", START], timeout_seconds=seconds, env=env, input=text)
     events = tuple(_events(result.stdout))
@@ -46,7 +46,7 @@ def run_payload(
 
 
 def program_text(question: Mapping[str, Any]) -> str:
-    """What a child that runs START reads: the question, and the texts of the payloads that answer it."""
+    """Write what a child that runs START reads: the question, and the texts of the payloads that answer it."""
     parts = ["payload", question["payload"], *(f"payload_{one['module']}" for one in question.get("frameworks", ()))]
     texts: dict[str, str] = {}
     for part in parts:
@@ -65,12 +65,12 @@ def _collect(part: str, texts: dict[str, str]) -> None:
 
 @cache
 def source(part: str) -> str:
-    """The text of a payload."""
+    """Read the text of a payload."""
     return (pkgutil.get_data(__package__ or _ROOM, f"{part}.py") or b"").decode()
 
 
 def _events(text: str) -> Iterator[tuple[str, Any]]:
-    """What stands in lines of the right form; every other line is none of ours."""
+    """Read the lines that carry our mark; every other line comes from a library."""
     count = 0
     for line in text.split("\n"):
         if not line.startswith(MARK) or count == _MOST_TOLD:
@@ -100,7 +100,7 @@ def _failure(result: CommandResult, events: tuple[tuple[str, Any], ...], seconds
 
 
 def last_lines(text: str) -> tuple[str, ...]:
-    """The last lines that say something, each cut and without anything that a terminal would act on."""
+    """Keep the last lines that say something, each shortened and without control characters."""
     lines = [one_line(line) for line in text[-200_000:].splitlines() if line.strip()]
     told = [line for line in lines if not any(noise in line for noise in _NOISE)]
     return tuple(told[-_MOST_LINES:])

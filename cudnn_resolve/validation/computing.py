@@ -1,4 +1,4 @@
-"""Judges what frameworks computed: each tensor of each case against the reference, and how a case ended that gave none."""
+"""Judge what frameworks computed: each tensor of each case against the reference, and how a case ended that gave none."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAMES = {"y": "result", "dx": "gradient of the input", "dw": "gradient of the w
 
 
 def unanswered(cases: Sequence[Case], told: Told) -> tuple[Case, ...]:
-    """The cases after the one in which a child ended; empty where it came to its end, or where no case was begun."""
+    """List the cases after the one in which a child ended; none where it came to its end, or where no case was begun."""
     if not told.failure:
         return ()
     ids = [case.id for case in cases]
@@ -37,7 +37,7 @@ def unanswered(cases: Sequence[Case], told: Told) -> tuple[Case, ...]:
 
 
 def judge_case(prefix: str, framework: str | None, case: Case, told: Told, gpu: int | None) -> Check:
-    """One case: right, wrong, not possible with this framework, or the end of the child."""
+    """Judge one case: right, wrong, not possible with this framework, or the end of the child."""
     answer = cases_in(told).get(case.id)
     status, observed, detail = _judged(case, answer, told)
     return Check(
@@ -67,7 +67,7 @@ def _judged(case: Case, answer: CaseAnswer | None, told: Told) -> tuple[Status, 
 
 
 def _compared(case: Case, answer: CaseAnswer) -> tuple[Status, str, str]:
-    """Every tensor that must come out, the worst first."""
+    """Compare every tensor that must come out, and report the worst."""
     results = []
     for name, wanted in expected(case).items():
         values = getattr(answer, name)
@@ -83,7 +83,7 @@ def _compared(case: Case, answer: CaseAnswer) -> tuple[Status, str, str]:
 
 
 def _suspicion(case: Case, answer: CaseAnswer) -> str:
-    """What a wrong result looks like; "" where it looks like nothing that is known."""
+    """Name what a wrong result looks like; "" where it looks like nothing that is known."""
     if case.type != "float32":
         return ""
     if all(compare("tf32", wanted, getattr(answer, name) or ()).is_right for name, wanted in expected(case).items()):
@@ -92,7 +92,7 @@ def _suspicion(case: Case, answer: CaseAnswer) -> str:
 
 
 def judge_cases(prefix: str, framework: str | None, runs: Sequence[tuple[Sequence[Case], Told]], gpu: int | None) -> tuple[Check, ...]:
-    """All cases of one framework; what cuDNN has not in a narrow type for a rare shape is a warning where it has it for a common one."""
+    """Judge all cases of one framework; a rare shape that cuDNN lacks in a narrow type is a warning where it has the common ones."""
     checks = list(_judged_cases(prefix, framework, runs, gpu))
     asked = {f"{prefix}{case.id}": case for cases, _ in runs for case in cases}
     wide = {(case.type, case.layout): check.status for check in checks if (case := asked.get(check.id)) and case.name == WIDE.name}
@@ -106,13 +106,13 @@ def judge_cases(prefix: str, framework: str | None, runs: Sequence[tuple[Sequenc
 
 
 def _is_rare(case: Case) -> bool:
-    """A convolution in a narrow type, of an odd number of channels, for which there may be no kernel without any fault of the stack."""
+    """True for a convolution in a narrow type of an odd number of channels, for which cuDNN may have no kernel."""
     odd = any(number // case.groups % 2 for number in (case.channels, case.filters))
     return case.kind == "convolution" and case.type in NARROW and case.name != _PLAIN and odd
 
 
 def _excused(check: Check) -> Check:
-    """The check, as a warning where cuDNN has nothing for what was asked and says nothing else."""
+    """Turn the failure into a warning where cuDNN has nothing for what was asked and says nothing else."""
     words = check.observed or ""
     statuses = set(_STATUS.findall(words))
     told = statuses or any(one in words for one in _NO_ENGINE)
@@ -122,7 +122,7 @@ def _excused(check: Check) -> Check:
 
 
 def _judged_cases(prefix: str, framework: str | None, runs: Sequence[tuple[Sequence[Case], Told]], gpu: int | None) -> Iterator[Check]:
-    """Each case, which took several children where one ended before its time; each of them comes up once."""
+    """Judge each case once, though it took several children where one ended early."""
     for number, (cases, told) in enumerate(runs, 1):
         rest = unanswered(cases, told)
         here = cases[: len(cases) - len(rest)]
@@ -142,5 +142,5 @@ def _judged_cases(prefix: str, framework: str | None, runs: Sequence[tuple[Seque
 
 
 def _ending(told: Told) -> str:
-    """How a child ended, and in what."""
+    """Say how a child ended, and in which step."""
     return f"{told.failure} ({told.step})" if told.step else told.failure

@@ -1,4 +1,4 @@
-"""Judges what a process holds after a framework was imported: does it come up, with which cuDNN, and do all parts belong together."""
+"""Judge what a process holds after a framework was imported: whether it loads, with which cuDNN, and whether all parts belong together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MISSING = re.compile(r"\blib(\w+)\.so(?:\.(\d+))?[.\d]*: cannot open shared obj
 _CUDA_WHEELS = {"cublas": "cublas", "cublasLt": "cublas", "cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc", "nvJitLink": "nvjitlink"}
 """Libraries of CUDA that cuDNN needs, to the wheel that brings them."""
 _FOR_CPU = frozenset({"onnxruntime", "paddlepaddle", "tensorflow-cpu"})
-"""Packages that have a sister for GPUs."""
+"""CPU packages of which there is another one for GPUs."""
 _CUDA = {"cudart": "CUDA runtime", "cublas": "cuBLAS", "cublasLt": "cuBLASLt"}
 
 
@@ -45,7 +45,7 @@ class Cudnn(Struct, frozen=True, kw_only=True):
 
 
 class Seen(Struct, frozen=True, kw_only=True):
-    """What a child told of the libraries in its process, with everything of a wrong type left out."""
+    """What a child told of the libraries in its process."""
 
     cudnns: tuple[Cudnn, ...]
     libraries: Mapping[str, str | None]
@@ -82,7 +82,7 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 
 def seen_in(told: Told) -> Seen:
-    """What was told, as values."""
+    """Collect what a child told of the libraries in its process."""
     # A child that ended before it could ask the libraries for their versions has told their paths.
     libraries = told.last("libraries", dict[str, str | None]) or dict.fromkeys(told.last("mapped", list[str]) or ())
     return Seen(
@@ -118,12 +118,12 @@ def missing_driver(text: str, facts: Facts) -> str:
 
 
 def _skipped(check: Check, what: str) -> Check:
-    """A check that cannot be made without a driver, of which `what` is missing."""
+    """Skip a check that cannot be made without a driver, of which `what` is missing."""
     return replace(check, status="skipped", observed=f"no driver: {what} comes with it", detail="", output=())
 
 
 def judge_loading(subject: Subject, told: Told, facts: Facts, *, has_gpu: bool, is_asked: bool = False) -> tuple[Check, ...]:
-    """The checks of one framework alone in a process: import, kind of build, cuDNN, its parts, CUDA's libraries.
+    """Check one framework alone in a process: import, kind of build, cuDNN, its parts, CUDA's libraries.
 
     `is_asked`: the framework was named by whoever wants it tested, and did not just happen to be there.
     """
@@ -174,7 +174,7 @@ def _cpu_build(subject: Subject, *, has_gpu: bool, is_asked: bool) -> Check:
 
 
 def judge_order(pair: tuple[Subject, Subject], told: Told, facts: Facts) -> Check:
-    """Two frameworks in one process: the cuDNN that the first one loads must serve both, and the second must still come up."""
+    """Check two frameworks in one process: the cuDNN that the first one loads must serve both, and the second must still load."""
     seen = seen_in(told)
     first, second = pair
     id_ = f"order/{first.name} then {second.name}"
@@ -200,7 +200,7 @@ def judge_order(pair: tuple[Subject, Subject], told: Told, facts: Facts) -> Chec
 
 
 def judge_library(id_: str, told: Told, facts: Facts) -> tuple[Check, ...]:
-    """One libcudnn opened by itself: does it come up with all its parts."""
+    """Check that one libcudnn opens alone, with all its parts."""
     seen = seen_in(told)
     version = seen.cudnns[0].version if seen.cudnns else None
     if version is None:
@@ -215,7 +215,7 @@ def judge_library(id_: str, told: Told, facts: Facts) -> tuple[Check, ...]:
 
 
 def judge_cudnn(prefix: str, subjects: Sequence[Subject], told: Told, facts: Facts) -> tuple[Check, ...]:
-    """Which cuDNN answers, whether it serves each of these frameworks, and whether all its parts are of one release."""
+    """Check which cuDNN answers, that it serves each of these frameworks, and that all its parts are of one release."""
     seen = seen_in(told)
     checks = []
     for subject in subjects:
@@ -229,12 +229,12 @@ def judge_cudnn(prefix: str, subjects: Sequence[Subject], told: Told, facts: Fac
 
 
 def _loaded(told: Told) -> Told:
-    """What was told up to the last step, which is judged by itself."""
+    """Forget an end in the last step, which is judged separately."""
     return replace(told, failure="") if told.step == COMPILES else told
 
 
 def _judge_compiler(id_: str, subjects: Sequence[Subject], told: Told, facts: Facts) -> Iterator[Check]:
-    """Whether the engines that compile at run time have a compiler; most convolutions do without them, and nothing else tells of it."""
+    """Check that the engines that compile at run time have a compiler; most convolutions do without, so that nothing else shows it."""
     answer = told.last("compiler", CompilerAnswer)
     ended = bool(told.failure) and told.step == COMPILES
     if (answer is None and not ended) or len(subjects) > 1:
@@ -267,7 +267,7 @@ _WITHOUT_COMPILER = "engines of cuDNN that compile at run time (fused and attent
 
 
 def _judge_version(id_: str, subject: Subject, seen: Seen, told: Told) -> Check:
-    """Loaded against built."""
+    """Compare the cuDNN that is loaded with the one that the framework was built with."""
     said = seen.built.get(subject.module, {}).get("cudnn")
     built = _version(said if isinstance(said, str) and "." in said else None) or _version(subject.installed.cudnn_built) or _version(said)
     whole = built is not None and len(built.parts) > 1
@@ -286,7 +286,7 @@ def _judge_version(id_: str, subject: Subject, seen: Seen, told: Told) -> Check:
     if found is None:
         if told.failure:
             alone = _is_outer([name for there in seen.cudnn_directories.values() for names in there.values() for name in names])
-            return check("failed", told.ending, _PARTS_ELSEWHERE if alone else "cuDNN does not come up")
+            return check("failed", told.ending, _PARTS_ELSEWHERE if alone else "cuDNN does not load")
         return check(
             "skipped", "not loaded", "it opens cuDNN only once it uses a GPU" if subject.installed.would_load else "it uses no cuDNN"
         )
@@ -304,7 +304,7 @@ def _judge_version(id_: str, subject: Subject, seen: Seen, told: Told) -> Check:
 
 
 def _judge_parts(prefix: str, subjects: Sequence[Subject], told: Told, facts: Facts) -> Iterator[Check]:
-    """One release of all parts, from one directory, and all that a first convolution loads can be loaded."""
+    """Check that all parts are of one release, from one directory, and that what a first convolution loads can be loaded."""
     seen = seen_in(told)
     faults = list(_split(seen, facts))
     for one in seen.cudnns:
@@ -344,7 +344,7 @@ _SAME = "the same release twice"
 
 
 def _split(seen: Seen, facts: Facts) -> Iterator[str]:
-    """The directories from which one cuDNN comes where they are several, with the release of each where it is known."""
+    """Name the directories from which one cuDNN comes where they are several, with the release of each where it is known."""
     copies: dict[str, CudnnCopy] = {} if isinstance(facts.cudnn, Unknown) else {copy.path: copy for copy in facts.cudnn if copy.path}
     for there in seen.cudnn_directories.values():
         releases = {directory: copies[directory].version if directory in copies else None for directory in there}
@@ -374,7 +374,7 @@ def _is_outer(names: Sequence[str]) -> bool:
 
 
 def _without_outer(directories: dict[str, tuple[str, ...]], releases: Mapping[str, str | None]) -> dict[str, tuple[str, ...]]:
-    """The directories without those of an outer library alone, whose parts come from elsewhere by design, and are known to be no older."""
+    """Leave out directories of an outer library alone, whose parts come from elsewhere by design, and are known to be no older."""
     parts = {directory: names for directory, names in directories.items() if not _is_outer(names)}
     told = [_version(releases[directory]) for directory in parts]
     least = [_version(_release_in(names) or releases[directory]) for directory, names in directories.items() if directory not in parts]
@@ -409,7 +409,7 @@ def _is_one_release(releases: Sequence[str | None]) -> bool:
 
 
 def _remedy(directories: Mapping[str, tuple[str, ...]], facts: Facts, seen: Seen, faults: str) -> str:
-    """What to do about parts that do not belong together."""
+    """Say what to do about parts that do not belong together."""
     missing = next((one for one in _MISSING.finditer(faults) if one[1] in _CUDA_WHEELS), None)
     if missing is not None:
         suffix = f"-cu{missing[2]}" if missing[2] in ("11", "12") else ""
@@ -424,11 +424,11 @@ def _remedy(directories: Mapping[str, tuple[str, ...]], facts: Facts, seen: Seen
         return _PARTS_ELSEWHERE
     if split:
         return "cuDNN's own version call does not see the mixture, only the paths do; `cudnn-resolve detect` says which rule leads where"
-    return "a part is missing or of another release: install this copy of cuDNN anew"
+    return "a part is missing or of another release: reinstall this copy of cuDNN"
 
 
 def _judge_cuda(subject: Subject, seen: Seen) -> Iterator[Check]:
-    """CUDA's own libraries: of the major that the framework was built with, cuBLAS and cuBLASLt from one place."""
+    """Check that CUDA's libraries are of the major that the framework was built with, and cuBLAS and cuBLASLt from one place."""
     built = seen.built.get(subject.module, {}).get("cuda") or subject.installed.cuda_built
     found: dict[str, list[str]] = {}
     for path in seen.libraries:

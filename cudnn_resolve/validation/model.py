@@ -1,4 +1,4 @@
-"""What a validation is: checks, each with what was expected and what was seen, and what they come to together."""
+"""The result of a validation: checks, each with what was expected and what was observed, and their status together."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Validation(Struct, frozen=True, kw_only=True):
     gpus: tuple[VisibleGpu, ...] = ()
     driver: str | None = None
     frameworks: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Name to version of those that were tested."""
+    """Name to version of the frameworks that were tested."""
     loaded: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Library to the version that was seen loaded, `cudnn` to `9.1.0`."""
 

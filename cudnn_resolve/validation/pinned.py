@@ -1,4 +1,4 @@
-"""What was seen against what a lock or a plan says, and the record of a lock that is proven."""
+"""Compare what was seen with a lock or a plan, and make the record of a lock that passed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Pinned(Struct, frozen=True, kw_only=True):
 
 
 def judge_against(pinned: Pinned, facts: Facts, subjects: Sequence[Subject], told: Sequence[Told]) -> Iterator[Check]:
-    """Packages, driver and what every framework loads, each as the lock or the plan has it."""
+    """Compare packages, driver and what every framework loads with the lock or the plan."""
     yield _judge_packages(pinned, facts)
     if pinned.apt:
         yield _judge_apt(pinned, facts)
@@ -58,7 +58,7 @@ def judge_against(pinned: Pinned, facts: Facts, subjects: Sequence[Subject], tol
 
 
 def _judge_packages(pinned: Pinned, facts: Facts) -> Check:
-    """Every package is installed in its version, and none of those that had to go."""
+    """Check that every package is installed in its version, and none that was removed."""
     check = Check(id=f"{pinned.source}/packages", status="passed", expected=_counted(len(pinned.packages), "package", pinned.source))
     installed = facts.packages.pip
     if isinstance(installed, Unknown):
@@ -72,7 +72,7 @@ def _judge_packages(pinned: Pinned, facts: Facts) -> Check:
 
 
 def _judge_apt(pinned: Pinned, facts: Facts) -> Check:
-    """Every package of the system is installed in its version."""
+    """Check that every package of the system is installed in its version."""
     check = Check(id=f"{pinned.source}/apt", status="passed", expected=_counted(len(pinned.apt), "apt package", pinned.source))
     installed = facts.packages.apt
     if isinstance(installed, Unknown):
@@ -82,7 +82,7 @@ def _judge_apt(pinned: Pinned, facts: Facts) -> Check:
 
 
 def _differing(wanted: Mapping[str, str], installed: Mapping[str, str]) -> Iterator[str]:
-    """What is not there, or in another version."""
+    """Name what is missing or installed in another version."""
     for name, version in wanted.items():
         here = installed.get(name)
         if here is None or not same_version(here, version):
@@ -90,7 +90,7 @@ def _differing(wanted: Mapping[str, str], installed: Mapping[str, str]) -> Itera
 
 
 def _counted(count: int, name: str, source: str) -> str:
-    """How many of them there are, in words."""
+    """Count packages in words."""
     return (
         f"no {name} in the {source}"
         if count == 0
@@ -110,7 +110,7 @@ def _few(words: Sequence[str]) -> str:
 
 
 def _judge_driver(pinned: Pinned, facts: Facts) -> Iterator[Check]:
-    """The driver is new enough; nothing where there is none, or where nobody asks for one."""
+    """Check that the driver is new enough; there is no check without a driver, or where none is asked for."""
     driver = facts.driver.version if isinstance(facts.driver, Driver) else None
     if driver is None or pinned.driver_min is None:
         return
@@ -128,7 +128,7 @@ def _judge_driver(pinned: Pinned, facts: Facts) -> Iterator[Check]:
 
 
 def _judge_loaded(pinned: Pinned, subject: Subject, told: Told) -> Iterator[Check]:
-    """Every library in the process of a framework is the one that is pinned; nothing where none of them is."""
+    """Check that every library in the process of a framework is the pinned one; there is no check where none is pinned."""
     seen = seen_in(told)
     same: list[str] = []
     wrong: list[str] = []
@@ -177,7 +177,7 @@ def _cudnn_numbers(text: str | None) -> tuple[int, ...] | None:
 
 
 def records_of(validation: Validation, date: str, python: str | None) -> tuple[dict[str, object], ...]:
-    """A record for each GPU on which everything passed; none where anything failed or nothing was computed."""
+    """Make a record for each GPU on which everything passed; none where anything failed or nothing was computed."""
     if validation.status != "passed":
         return ()
     return tuple(_record(validation, gpu, date, python) for gpu in validation.gpus)

@@ -1,4 +1,4 @@
-"""The whole validation: what is tested on this machine, and what came out."""
+"""Validate an environment: load every framework, compute on every card, and collect the checks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAME_ONE = "--python names another environment; `cudnn-resolve plan -f torch` s
 
 
 class Wish(Struct, frozen=True, kw_only=True):
-    """What is to be tested."""
+    """What the user wants tested."""
 
     frameworks: tuple[str, ...] = ()
     """Names of frameworks as the matrix has them; none = all that are installed."""
@@ -36,7 +36,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     """Number of one GPU; None = every one."""
     require_gpu: bool = False
     pinned: Pinned | None = None
-    """A lock or a plan that everything must be as."""
+    """A lock or a plan to compare everything with."""
     everything: bool = False
     """Every type in every layout, instead of each class with each type once."""
 
@@ -47,25 +47,25 @@ class Known(Struct, frozen=True, kw_only=True):
     architecture: Callable[[str | None], Architecture | None] = lambda _capability: None
     peak: Callable[[str | None], Peak | None] = lambda _name: None
     framework: Callable[[str], str] = lambda name: name
-    """The framework that a distribution is."""
+    """The name of the framework in a distribution."""
     cudnn_built: Callable[[InstalledFramework], str | None] = lambda _installed: None
     """The cuDNN that a build was compiled against, which some builds tell of themselves as a bare major only."""
 
 
 def validate(host: Host, facts: Facts, wish: Wish, known: Known, progress: Progress = lambda _text: None) -> Validation:
-    """The checks of the frameworks and of cuDNN in the environment that the facts describe, judged."""
+    """Check the frameworks and cuDNN in the environment that the facts describe."""
     wanted = [one for one in subjects_of(facts) if not wish.frameworks or known.framework(one.name) in wish.frameworks]
     subjects = tuple(_completed(one, known) for one in wanted)
     gpus = tuple(one for one in gpus_of(facts) if wish.gpu is None or one.index == wish.gpu)
     python = facts.python.path or host.python
     bench = Bench(host=host, python=python, progress=progress, everything=wish.everything, at_once=processes_at_once(host))
     libraries = libraries_of(facts, subjects)
-    floor = Floor(bench=bench, subjects=subjects, libraries=libraries, known=known)
+    run = CardRun(bench=bench, subjects=subjects, libraries=libraries, known=known)
     facts = with_real_places(host, facts)
     # Every card works from the start, side by side, while it is seen what loads; times are taken behind that, of one framework
     # at a time on each card, while none loads for that card.
     quiet = Gate()
-    working = [Later(partial(floor.on_card, gpu, f"gpu{gpu.index}/" if len(gpus) > 1 else "", quiet, len(gpus))) for gpu in gpus]
+    working = [Later(partial(run.on_card, gpu, f"gpu{gpu.index}/" if len(gpus) > 1 else "", quiet, len(gpus))) for gpu in gpus]
     checks = [*_machine(facts, subjects, gpus, wish, host.environ)]
     there = {known.framework(one.name) for one in subjects}
     checks += [_not_installed(name, facts) for name in wish.frameworks if name not in there]
@@ -84,7 +84,7 @@ def validate(host: Host, facts: Facts, wish: Wish, known: Known, progress: Progr
     finally:
         quiet.give_up()
     for path, one in opened.items():
-        checks += judge_library(f"cudnn/{floor.label(path)}", one, facts)
+        checks += judge_library(f"cudnn/{run.label(path)}", one, facts)
     for later in working:
         checks += later.value()
     driver = facts.driver.version if isinstance(facts.driver, Driver) else None
@@ -98,7 +98,7 @@ def validate(host: Host, facts: Facts, wish: Wish, known: Known, progress: Progr
 
 
 def with_real_places(host: Host, facts: Facts) -> Facts:
-    """The facts in which copies of cuDNN and LD_LIBRARY_PATH stand under their real paths, too: a process knows no others."""
+    """Add the real paths of copies of cuDNN and of LD_LIBRARY_PATH to the facts: a process knows no others."""
     known = () if isinstance(facts.cudnn, Unknown) else facts.cudnn
     paths = {one.path for one in known}
     copies = [replace(one, path=real) for one in known if one.path and (real := host.realpath(one.path)) not in paths]
@@ -111,8 +111,8 @@ def with_real_places(host: Host, facts: Facts) -> Facts:
     return replace(facts, loader=replace(facts.loader, ld_library_path=tuple(places)))
 
 
-class Floor(Struct, frozen=True, kw_only=True):
-    """The work that every card does."""
+class CardRun(Struct, frozen=True, kw_only=True):
+    """What is computed on every card, with which libraries and frameworks."""
 
     bench: Bench
     subjects: tuple[Subject, ...]
@@ -120,7 +120,7 @@ class Floor(Struct, frozen=True, kw_only=True):
     known: Known
 
     def on_card(self, gpu: VisibleGpu, prefix: str, quiet: Gate, cards: int = 1) -> list[Check]:
-        """All checks of one card: the card itself, each cuDNN, each framework; time is taken once it is quiet."""
+        """Check one card: the card itself, each cuDNN, each framework; take times once nothing else loads."""
         looked = self.bench.card(gpu)
         checks = [judge_card(f"{prefix}card", looked, gpu.index)]
         if checks[0].status == "failed":
@@ -175,7 +175,7 @@ def _is_import(check: Check) -> bool:
 
 
 def _completed(subject: Subject, known: Known) -> Subject:
-    """The subject with the cuDNN that the matrix says it was built with, where it says more than the build itself."""
+    """Add the cuDNN that the matrix says a framework was built with, where it says more than the build itself."""
     own, told = subject.installed.cudnn_built, known.cudnn_built(subject.installed)
     if told is None or (own is not None and (own.count(".") > 0 or own != told.partition(".")[0])):
         return subject
@@ -183,7 +183,7 @@ def _completed(subject: Subject, known: Known) -> Subject:
 
 
 def libraries_of(facts: Facts, subjects: Sequence[Subject]) -> tuple[str, ...]:
-    """Each libcudnn that a framework would load; where there is none, each whole copy that was found."""
+    """List each libcudnn that a framework would load; where there is none, each complete copy that was found."""
     paths = [one.installed.would_load.path for one in subjects if one.installed.would_load and one.installed.would_load.path]
     if not paths and not isinstance(facts.cudnn, Unknown):
         paths = [f"{copy.path}/libcudnn.so.{copy.soname}" for copy in facts.cudnn if copy.path and copy.soname and copy.complete]
@@ -191,7 +191,7 @@ def libraries_of(facts: Facts, subjects: Sequence[Subject]) -> tuple[str, ...]:
 
 
 def _machine(facts: Facts, subjects: Sequence[Subject], gpus: Sequence[VisibleGpu], wish: Wish, environ: Mapping[str, str]) -> list[Check]:
-    """Whether there is something to test, and something to test it on."""
+    """Check that there is something to test, and something to test it on."""
     checks = []
     if not gpus:
         checks.append(
@@ -209,7 +209,7 @@ def _machine(facts: Facts, subjects: Sequence[Subject], gpus: Sequence[VisibleGp
 
 
 def _not_installed(name: str, facts: Facts) -> Check:
-    """A framework that was asked for and is not there."""
+    """Fail a framework that was asked for and is not installed."""
     return Check(
         id=f"{name}/import",
         framework=name,
@@ -237,7 +237,7 @@ def _no_gpu(facts: Facts, wish: Wish, environ: Mapping[str, str]) -> str:
 
 
 def _loaded(told: Sequence[Told]) -> dict[str, str]:
-    """Kind of library to the version that was seen; where processes differ, all versions."""
+    """Map kinds of libraries to the version that was seen; where processes differ, to all versions."""
     found: dict[str, list[str]] = {}
     for one in told:
         seen = seen_in(one)
@@ -250,7 +250,7 @@ def _loaded(told: Sequence[Told]) -> dict[str, str]:
 
 
 def with_causes(validation: Validation, explain: Callable[[str], str]) -> Validation:
-    """The validation in which what failed carries the cause that its words tell; `explain` answers "" for what it does not know.
+    """Add the cause to each failure whose words tell one; `explain` answers "" for what it does not know.
 
     Where the judge has said more than that an import failed, it has seen the cause itself.
     """
@@ -263,7 +263,7 @@ def with_causes(validation: Validation, explain: Callable[[str], str]) -> Valida
 
 
 def _with_room(checks: Sequence[Check]) -> Iterator[Check]:
-    """The checks in which what failed on a card without room says so: few of the failures that come of it speak of memory."""
+    """Mention the lack of memory in what failed on a full card: few of the failures that come of it speak of memory."""
     short = {one.gpu: one for one in checks if one.gpu is not None and one.id.endswith("card") and one.status == "warning"}
     for check in checks:
         # Too little room ends a computation; it does not make it wrong.

@@ -1,4 +1,4 @@
-"""Was it silently slow: the time of one convolution against the card's own peak and against the same work on the CPU."""
+"""Find silent slowness: compare the time of one convolution with the card's peak and with the same work on the CPU."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Pace(Struct, frozen=True, kw_only=True):
 
 
 def work_of(type_: str) -> Case:
-    """What is timed in a type."""
+    """Choose the work that is timed in a type."""
     return WORK if type_ in FIRST else WIDE_WORK
 
 
 def question(types: Sequence[Type]) -> list[dict[str, Any]]:
-    """What a payload is told of the work; against the CPU only single precision is held, which CPUs can do, too."""
+    """Describe the work to a payload; only single precision is compared with the CPU."""
     return [
         {
             "type": type_,
@@ -64,7 +64,7 @@ def question(types: Sequence[Type]) -> list[dict[str, Any]]:
 
 
 def pace_of(told: Told, architecture: Architecture | None, peak: Peak | None, *, is_slice: bool = False) -> Pace:
-    """The pace of a card by its row in the matrix; without one, in single precision, by what the driver tells of the card.
+    """Tell the peaks of a card by its row in the matrix; without one, in single precision, by what the driver tells of the card.
 
     A slice of a divided card (MIG) has the name of the whole one and a part of its multiprocessors: it is held against that part.
     """
@@ -103,7 +103,7 @@ def _causes(card: CardAnswer) -> list[str]:
 
 
 def judge_speed(id_: str, framework: str, told: Told, pace: Pace, gpu: int | None, types: Sequence[str] = FIRST) -> tuple[Check, ...]:
-    """One framework's time for the work in each of the types that it was asked for.
+    """Judge one framework's time in each of the types that it was asked for.
 
     A type other than the first that the framework does not have is left out; every other one without a time failed.
     """
@@ -125,7 +125,7 @@ def judge_speed(id_: str, framework: str, told: Told, pace: Pace, gpu: int | Non
 
 
 def _timed(blank: Check, type_: str, answer: SpeedAnswer, pace: Pace, beside: str = "") -> Check:
-    """The time of one type, judged; where others worked beside it, what is too slow says nothing, and neither does the CPU's time."""
+    """Judge the time of one type; where others worked beside it, slowness says nothing, and neither does the CPU's time."""
     seconds, cpu = _positive(answer.seconds) or 1.0, _positive(answer.cpu_seconds)
     work, peak = work_of(type_), pace.peaks.get(type_)
     rate = work.operations / seconds
@@ -159,7 +159,7 @@ _WORDS = {"float32": "single precision", "tf32": "TF32"}
 
 
 def _untimed(blank: Check, type_: str, answer: SpeedAnswer | None, told: Told) -> Check:
-    """Why there is no time."""
+    """Say why there is no time."""
     if answer is not None and answer.unsupported is not None:
         return replace(blank, status="skipped", observed=one_line(answer.unsupported))
     step = TIMING + type_
@@ -175,7 +175,7 @@ def _untimed(blank: Check, type_: str, answer: SpeedAnswer | None, told: Told) -
 
 
 def _rate(operations: float) -> str:
-    """Operations per second, `8.1 TFLOP/s`."""
+    """Write operations per second as `8.1 TFLOP/s`."""
     return f"{operations / 1e12:.3g} TFLOP/s" if operations >= 1e12 else f"{operations / 1e9:.3g} GFLOP/s"
 
 
@@ -183,7 +183,7 @@ _NO_MEMORY = "no memory of the card is left for one more program: another one ho
 
 
 def judge_card(id_: str, told: Told, gpu: int) -> Check:
-    """Whether the card can be used by a program at all, and whether there is room on it."""
+    """Check that a program can use the card, and that there is room on it."""
     card = told.last("card", CardAnswer)
     if card is None or (told.failure and not (card.memory and told.step == NVML)):  # what NVML knows of its load is not needed
         return Check(

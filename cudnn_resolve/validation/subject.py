@@ -1,4 +1,4 @@
-"""Which frameworks of an environment can be tested, by which module, and how its CUDA is told to keep to one GPU."""
+"""The frameworks and GPUs of an environment that can be tested, and the variables that keep a child to one GPU."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Subject(Struct, frozen=True, kw_only=True):
 
     @property
     def question(self) -> dict[str, Any]:
-        """What the payloads are told of it."""
+        """The part of a payload's question that describes it."""
         would_load = self.installed.would_load
         path = would_load.path if would_load else None
         soname = path.rpartition("/")[2] if path else None
@@ -52,7 +52,7 @@ class Subject(Struct, frozen=True, kw_only=True):
 
 
 def subjects_of(facts: Facts) -> tuple[Subject, ...]:
-    """The frameworks of an environment, each module once, in the order of their names."""
+    """List the frameworks of an environment, each module once, in the order of their names."""
     installed = () if isinstance(facts.frameworks, Unknown) else facts.frameworks
     packages = {} if isinstance(facts.packages.pip, Unknown) else facts.packages.pip
     plugins = sorted(match[1] for name in packages if (match := _PLUGIN.fullmatch(name)))
@@ -66,7 +66,7 @@ def subjects_of(facts: Facts) -> tuple[Subject, ...]:
 
 
 def gpus_of(facts: Facts) -> tuple[VisibleGpu, ...]:
-    """The GPUs that programs see, in the order in which they see them."""
+    """List the GPUs that programs see, in the order in which they see them."""
     gpus = () if isinstance(facts.gpus, Unknown) else tuple(gpu for gpu in facts.gpus if not gpu.hidden)
     alone = len(gpus) == 1
     return tuple(_tested(index, gpu, alone=alone) for index, gpu in enumerate(gpus))
@@ -78,6 +78,6 @@ def _tested(index: int, gpu: Gpu, *, alone: bool) -> VisibleGpu:
 
 
 def environment_of(environ: Mapping[str, str], gpu: VisibleGpu | None = None, **more: str) -> dict[str, str]:
-    """The variables of a child: the user's own, for LD_LIBRARY_PATH and the like are part of what is tested, kept to one GPU."""
+    """Make the variables of a child: the user's own, since LD_LIBRARY_PATH and the like are part of what is tested, kept to one GPU."""
     chosen = {"CUDA_VISIBLE_DEVICES": gpu.visible} if gpu is not None and gpu.visible is not None else {}
     return {**POLITE, **environ, **chosen, **more}

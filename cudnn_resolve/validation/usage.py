@@ -1,4 +1,4 @@
-"""Did cuDNN do the work: judged from its own log of calls during each case, and where that is silent, from who watched."""
+"""Judge whether cuDNN did the work: from its own log of calls during each case, and where that is silent, from a profiler."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Evidence(Struct, frozen=True, kw_only=True):
     why: str = ""
     """Why nothing was seen."""
     cut: int = 0
-    """So many names were left out."""
+    """The number of names that were left out."""
 
 
 def read_names(how: str, names: Sequence[str], why: str = "", cut: int = 0) -> Evidence:
-    """What the names of kernels, operations and calls say."""
+    """Sort the names of kernels, operations and calls into those of cuDNN and others."""
     cudnn = tuple(name for name in names if _CUDNN.search(name))
     rest = [name for name in names if name not in cudnn]
     other = tuple(name for name in rest if _OTHER.search(name) or (not cudnn and _HELPERS.search(name)))
@@ -63,7 +63,7 @@ def read_names(how: str, names: Sequence[str], why: str = "", cut: int = 0) -> E
 
 
 def evidence_of(told: Told) -> dict[str, Evidence]:
-    """What witnesses told, by the id of the case."""
+    """Map the id of each case to what a witness saw of it."""
     found = {}
     for id_, seen in told.every("witness", tuple[str, WitnessAnswer]):
         names = [one_line(name, 160) for name in seen.names[:100] if isinstance(name, str)]
@@ -96,7 +96,7 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 
 def seen_cases(runs: Sequence[tuple[Sequence[Case], Told]]) -> list[Seen]:
-    """What is known of every case that gave a result."""
+    """Collect what is known of every case that gave a result."""
     own: dict[str, Evidence] = {}
     alike: dict[tuple[str, str], Evidence] = {}
     unheard: dict[str, Evidence] = {}
@@ -128,7 +128,7 @@ def seen_cases(runs: Sequence[tuple[Sequence[Case], Told]]) -> list[Seen]:
 
 
 def judge_usage(id_: str, framework: str | None, runs: Sequence[tuple[Sequence[Case], Told]], gpu: int | None) -> Check:
-    """One check over all cases that gave a result; a right result without cuDNN is a warning where cuDNN was to be expected."""
+    """Judge all cases that gave a result together; a right result without cuDNN is a warning where cuDNN was to be expected."""
 
     def check(status: Status, observed: str, detail: str = "") -> Check:
         expected = "cuDNN's own log, a profiler or the compiled program shows that it computed"
@@ -166,7 +166,7 @@ _FAULTS = {
 
 
 def _detail(verdict: str, group: Sequence[Seen]) -> str:
-    """Who computed instead of cuDNN, or why nobody knows."""
+    """Say what computed instead of cuDNN, or why that is unknown."""
     if verdict == "unknown":
         why = _why(group)
         return f"the numbers are right, and nobody saw whose they are{f': {why}' if why else ''}"
@@ -178,7 +178,7 @@ def _detail(verdict: str, group: Sequence[Seen]) -> str:
 
 
 def _why(cases: Sequence[Seen]) -> str:
-    """Why a witness saw nothing; "" where none was asked."""
+    """Say why a witness saw nothing; "" where none was asked."""
     found = (one.evidence for one in cases if one.evidence and not one.evidence.cudnn and not one.evidence.other)
     return next(
         (
@@ -190,6 +190,6 @@ def _why(cases: Sequence[Seen]) -> str:
 
 
 def _few(names: Sequence[str]) -> str:
-    """At most four of the names."""
+    """List at most four of the names."""
     more = f" and {len(names) - 4} more" if len(names) > 4 else ""
     return f"{', '.join(names[:4])}{more}"

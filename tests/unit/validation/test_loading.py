@@ -131,7 +131,7 @@ def test_a_missing_part_is_seen_before_the_first_convolution() -> None:
     checks = judged(TORCH, recorded("torch-missing-cnn"), facts())
 
     assert statuses(checks) == {"import": "passed", "cudnn": "passed", "cudnn-parts": "failed"}
-    assert checks["cudnn-parts"].detail == "a part is missing or of another release: install this copy of cuDNN anew"
+    assert checks["cudnn-parts"].detail == "a part is missing or of another release: reinstall this copy of cuDNN"
 
 
 def test_tensorflow_takes_an_older_one_from_the_path_whole() -> None:
