@@ -1,4 +1,4 @@
-"""Looks at one GPU through the driver's own libraries: can it be used at all, how fast could it be, and who else is on it.
+"""Ask the driver's own libraries about one GPU: whether it can be used at all, how fast it could be, and who else is on it.
 
 Tells `card`, an object whose keys are left out where nobody answers. Python 3.6 grammar, standard library only.
 """
@@ -37,7 +37,7 @@ DRIVER_PROTOTYPES = {
 
 
 def function_of(library: "Any", name: str, prototypes: "dict[str, str]") -> "Any":
-    """A function of a library that takes what its prototype says and nothing else; AttributeError where the library has none."""
+    """Find a function of a library that takes what its prototype says and nothing else; AttributeError where the library has none."""
     function = getattr(library, name)
     function.argtypes = [KINDS_OF_ARGUMENTS[letter] for letter in prototypes[name]]
     return function
@@ -56,7 +56,7 @@ class Card:
         self.call("cuCtxSetCurrent", context)
 
     def ask(self, name: str, *arguments: "Any") -> int:
-        """The status of a call of the driver; AttributeError where it has no such function."""
+        """Call the driver and return the status; AttributeError where it has no such function."""
         return int(function_of(self.driver, name, DRIVER_PROTOTYPES)(*arguments))
 
     def knows(self, name: str, *arguments: "Any") -> bool:
@@ -67,7 +67,7 @@ class Card:
             return False
 
     def call(self, name: str, *arguments: "Any") -> None:
-        """Calls a function of the driver; RuntimeError where it does not succeed."""
+        """Call a function of the driver; RuntimeError where it does not succeed."""
         status = self.ask(name, *arguments)
         if status != 0:
             words = ctypes.c_char_p()
@@ -75,32 +75,32 @@ class Card:
             raise RuntimeError("{}: {} ({})".format(name, (words.value or b"error").decode("ascii", "replace"), status))
 
     def allocate(self, size: int) -> "ctypes.c_void_p":
-        """So many bytes on the card."""
+        """Allocate so many bytes on the card."""
         pointer = ctypes.c_void_p()
         self.call("cuMemAlloc_v2", ctypes.byref(pointer), max(size, 1))
         return pointer
 
     def store(self, content: bytes) -> "ctypes.c_void_p":
-        """The bytes on the card."""
+        """Copy bytes to the card."""
         pointer = self.allocate(len(content))
         self.call("cuMemcpyHtoD_v2", pointer, content, len(content))
         return pointer
 
     def fetch(self, pointer: "ctypes.c_void_p", size: int) -> bytes:
-        """Bytes from the card, once it has computed them."""
+        """Copy bytes from the card, once it has computed them."""
         self.call("cuCtxSynchronize")
         content = ctypes.create_string_buffer(size)
         self.call("cuMemcpyDtoH_v2", content, pointer, size)
         return content.raw
 
     def free(self, pointers: "Sequence[ctypes.c_void_p]") -> None:
-        """Gives memory back."""
+        """Free memory."""
         for pointer in pointers:
             self.call("cuMemFree_v2", pointer)
 
 
 def run(_question: "dict[str, Any]", tell: "Any") -> None:
-    """Tells what the first GPU is that is visible."""
+    """Tell what the first visible GPU is."""
     tell("step", "open the driver's library and make a context")
     card = Card()
     device = ctypes.c_int()
@@ -128,7 +128,7 @@ def run(_question: "dict[str, Any]", tell: "Any") -> None:
 
 
 def surroundings(digits: str) -> "dict[str, Any]":
-    """What NVML knows of the load and the clocks of the card with that UUID; nothing where there is no NVML."""
+    """Ask NVML for the load and the clocks of the card with that UUID; nothing where there is no NVML."""
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:

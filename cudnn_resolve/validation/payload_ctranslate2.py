@@ -1,4 +1,4 @@
-"""CTranslate2: how it computes what it uses cuDNN for, the two convolutions at the beginning of a speech model, which is written here.
+"""CTranslate2: compute what it uses cuDNN for, the two convolutions at the beginning of a speech model, which is written here.
 
 The model has the shape of Whisper's encoder. Its one layer adds nothing (its weights are 0), so that what comes out is the second
 convolution's result, normalized. Source of the format: CTranslate2's model_spec.py, binary version 6. Python 3.6, standard library only.
@@ -30,20 +30,20 @@ WORDS = ["<a>", "<b>", "<c>"]
 
 
 def text(words: str) -> bytes:
-    """A text as the format has it."""
+    """Write a text as the format has it."""
     content = words.encode("utf-8") + b"\0"
     return struct.pack("<H", len(content)) + content
 
 
 def variable(name: str, kind: int, shape: "Sequence[int]", numbers: "Sequence[float]") -> bytes:
-    """A named array; no shape means a single number."""
+    """Write a named array; no shape means a single number."""
     content = struct.pack("<{}{}".format(len(numbers), LETTERS[kind]), *numbers)
     head = text(name) + struct.pack("<B", len(shape)) + b"".join(struct.pack("<I", length) for length in shape)
     return head + struct.pack("<BI", kind, len(content)) + content
 
 
 def model(case: "dict[str, Any]") -> bytes:
-    """The whole model."""
+    """Write the whole model."""
     width, frames = case["filters"], case["shapes"]["y"][1]
     rows = []
 
@@ -86,7 +86,7 @@ class Framework(Base):
         self.has_cudnn = bool(cudnn_paths())
 
     def encoder(self, case: "dict[str, Any]") -> "dict[str, Any]":
-        """What comes out of the encoder."""
+        """Run the encoder."""
         kind, device = case["type"], "cpu" if self.is_cpu else "cuda"
         if kind not in self.lib.get_supported_compute_types(device):
             raise Unsupported("CTranslate2 does not compute {} on this device".format(kind))

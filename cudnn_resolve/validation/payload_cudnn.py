@@ -1,4 +1,4 @@
-"""Computes the cases with cuDNN alone, 7, 8 or 9, by the functions that all three have; no framework and no NumPy is needed.
+"""Compute the cases with cuDNN alone, 7, 8 or 9, by the functions that all three have; no framework and no NumPy is needed.
 
 A broken framework and a broken cuDNN are told apart by this. Memory of the card comes from the driver's own library. Tells `ready` once
 cuDNN has a handle. Python 3.6 grammar, standard library only.
@@ -103,18 +103,18 @@ class Bench:
         self.handle = ctypes.c_void_p()
 
     def start(self) -> None:
-        """Makes the handle, which is when cuDNN first speaks to the card."""
+        """Make the handle, which is when cuDNN first speaks to the card."""
         self.call("cudnnCreate", ctypes.byref(self.handle))
 
     def call(self, name: str, *arguments: "Any") -> None:
-        """Calls a function of cuDNN; RuntimeError where it does not succeed."""
+        """Call a function of cuDNN; RuntimeError where it does not succeed."""
         status = function_of(self.cudnn, name, PROTOTYPES)(*arguments)
         if status != 0:
             words = function_of(self.cudnn, "cudnnGetErrorString", PROTOTYPES)(status) or b"error"
             raise self.kind_of(status)("{}: {} ({})".format(name, words.decode("ascii", "replace"), status))
 
     def kind_of(self, status: int) -> "type[RuntimeError]":
-        """What a status means: a refusal, a question that cuDNN does not know, or a fault."""
+        """Tell what a status means: a refusal, a question that cuDNN does not know, or a fault."""
         if self.version >= 90000:
             if 3000 <= status < 4000 and status not in BROKEN:
                 return Refused
@@ -122,13 +122,13 @@ class Bench:
         return Refused if status in REFUSALS else Unknown if status == BAD_PARAM else RuntimeError
 
     def descriptor(self, kind: str) -> "ctypes.c_void_p":
-        """A new descriptor."""
+        """Make a descriptor."""
         made = ctypes.c_void_p()
         self.call("cudnnCreate{}Descriptor".format(kind), ctypes.byref(made))
         return made
 
     def compute(self, case: "dict[str, Any]") -> "dict[str, Any]":
-        """Result and gradients of one convolution."""
+        """Compute the result and the gradients of one convolution."""
         plain = case["type"] == "float32" and case["layout"] == "nchw"
         try:
             return self.worked(Work(self, case))
@@ -138,7 +138,7 @@ class Bench:
             raise Unsupported(str(error)) from error
 
     def worked(self, work: "Work") -> "dict[str, Any]":
-        """What the work gives, which is closed afterwards."""
+        """Do the work and free what it took."""
         try:
             answer = work.all()
         except BaseException:
@@ -166,16 +166,16 @@ class Work:
         self.pointers = []  # type: list[ctypes.c_void_p]
 
     def widened(self, shape: "Sequence[int]") -> "list[int]":
-        """A shape with at least two dimensions of space."""
+        """Give a shape at least two dimensions of space."""
         return list(shape[:2]) + [1] * self.extra + list(shape[2:])
 
     def array(self, numbers: "Sequence[int]", fill: int) -> "Any":
-        """Numbers for each dimension of space."""
+        """Make a C array of numbers for each dimension of space."""
         numbers = [fill] * self.extra + list(numbers)
         return (ctypes.c_int * len(numbers))(*numbers)
 
     def tensor(self, name: str) -> "ctypes.c_void_p":
-        """The descriptor of an input or output, its layout told by its strides."""
+        """Describe an input or output, whose strides tell its layout."""
         shape = self.shapes[name]
         strides = [0] * len(shape)
         step = 1
@@ -191,14 +191,14 @@ class Work:
         return made
 
     def filter(self) -> "ctypes.c_void_p":
-        """The descriptor of the weights."""
+        """Describe the weights."""
         shape = self.shapes["w"]
         made = self.bench.descriptor("Filter")
         self.bench.call("cudnnSetFilterNdDescriptor", made, self.type, self.format, len(shape), (ctypes.c_int * len(shape))(*shape))
         return made
 
     def described(self) -> "ctypes.c_void_p":
-        """The descriptor of the convolution."""
+        """Describe the convolution."""
         case, made = self.case, self.bench.descriptor("Convolution")
         rank = len(case["size"]) + self.extra
         compute = DOUBLE if self.type == DOUBLE else FLOAT
@@ -210,7 +210,7 @@ class Work:
         return made
 
     def all(self) -> "dict[str, Any]":
-        """All three directions."""
+        """Compute all three directions."""
         card = self.bench.card
         there = {name: self.kept(card.store(self.packed(name, tensor))) for name, tensor in (("x", "x"), ("w", "w"), ("dy", "y"))}
         x, w, y, convolution = self.descriptors["x"], self.descriptors["w"], self.descriptors["y"], self.convolution
@@ -225,7 +225,7 @@ class Work:
         return answer
 
     def first_of(self, name: str, direction: str, words: "tuple[Any, Any, Any]") -> "tuple[list[float], int]":
-        """The result of one direction by the first algorithm that cuDNN does not refuse, and which that was."""
+        """Compute one direction by the first algorithm that cuDNN does not refuse, and which that was."""
         likely = self.algorithms(direction, words[0])
         refusal = None  # type: Refused | None
         unknown = None  # type: Unknown | None
@@ -241,7 +241,7 @@ class Work:
         raise refusal or unknown or RuntimeError("cuDNN has no algorithm")
 
     def algorithms(self, direction: str, question: "Sequence[Any]") -> "list[int]":
-        """What cuDNN's heuristics would take, first those that always give the same; none where they refuse the question.
+        """Ask cuDNN's heuristics for algorithms, first those that always give the same; none where they refuse the question.
 
         Any other fault of theirs is one.
         """
@@ -257,7 +257,7 @@ class Work:
         return [int(row.algo) for row in sorted(useful, key=lambda row: row.determinism != DETERMINISTIC)]
 
     def directed(self, name: str, direction: str, algorithm: int, words: "tuple[Any, Any, Any]") -> "list[float]":
-        """The result of one direction."""
+        """Compute one direction by one algorithm."""
         question, given, target = words
         bench, tensor = self.bench, {"y": "y", "dx": "x", "dw": "w"}[name]
         size = ctypes.c_size_t()
@@ -281,18 +281,18 @@ class Work:
         return self.unpacked(content, tensor)
 
     def give_back(self, held: int) -> None:
-        """Gives back the memory that was taken since so much was held."""
+        """Free the memory that was taken since so many pointers were held."""
         taken, self.pointers[held:] = self.pointers[held:], []
         self.bench.card.free(taken)
 
     # --- numbers to bytes and back ---
 
     def length(self, tensor: str) -> int:
-        """Bytes of a tensor."""
+        """Count the bytes of a tensor."""
         return struct.calcsize(self.letter) * len(self.order(tensor))
 
     def order(self, tensor: str) -> "list[int]":
-        """For each place in memory the place in the order batch, channels, space."""
+        """Map each place in memory to the place in the order batch, channels, space."""
         shape = self.shapes[tensor]
         space = 1
         for length in shape[2:]:
@@ -303,13 +303,13 @@ class Work:
         return [(image * shape[1] + channel) * space + place for image in images for place in range(space) for channel in channels]
 
     def packed(self, name: str, tensor: str) -> bytes:
-        """The numbers of a tensor as they lie in memory."""
+        """Pack the numbers of a tensor as they lie in memory."""
         numbers = self.case[name]
         order = self.order(tensor)
         return struct.pack("<{}{}".format(len(order), self.letter), *[numbers[place] for place in order])
 
     def unpacked(self, content: bytes, tensor: str) -> "list[float]":
-        """The numbers in the order batch, channels, space."""
+        """Unpack numbers into the order batch, channels, space."""
         order = self.order(tensor)
         numbers = [0.0] * len(order)
         for place, value in zip(order, struct.unpack("<{}{}".format(len(order), self.letter), content)):
@@ -317,12 +317,12 @@ class Work:
         return numbers
 
     def kept(self, pointer: "ctypes.c_void_p") -> "ctypes.c_void_p":
-        """The pointer, whose memory is given back with the rest."""
+        """Remember a pointer, so that its memory is freed with the rest."""
         self.pointers.append(pointer)
         return pointer
 
     def close(self) -> None:
-        """Gives memory and descriptors back."""
+        """Free memory and descriptors."""
         self.bench.card.free(self.pointers)
         kinds = {"x": "Tensor", "y": "Tensor", "w": "Filter"}
         for name, made in self.descriptors.items():

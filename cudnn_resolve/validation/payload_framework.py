@@ -45,7 +45,7 @@ def rank_of(name: str) -> int:
 
 
 def cudnn_parts() -> "set[str]":
-    """The parts of cuDNN that this process holds; those that compute come with the first convolution."""
+    """List the parts of cuDNN that this process holds; those that compute come with the first convolution."""
     with open("/proc/self/maps", errors="surrogateescape") as lines:
         return {match.group(0) for line in lines for match in [PART.search(line.rstrip())] if match}
 
@@ -97,7 +97,7 @@ class Framework:
 
     @classmethod
     def built(cls, _module: "Any") -> "dict[str, Any]":
-        """What it was built with, `{"cuda": "12.4", "cudnn": "9.1.0"}`; a key is left out where it does not say."""
+        """Ask what it was built with, `{"cuda": "12.4", "cudnn": "9.1.0"}`; a key is left out where it does not say."""
         return {}
 
     @classmethod
@@ -120,7 +120,7 @@ class Framework:
         return ""
 
     def compute(self, case: "dict[str, Any]") -> "dict[str, Any]":
-        """The tensors of one case."""
+        """Compute the tensors of one case."""
         self.allow(case)
         try:
             return dict(getattr(self, case["kind"])(case))
@@ -140,7 +140,7 @@ class Framework:
             raise Unsupported(why)
 
     def shortened(self, error: Exception) -> str:
-        """The words of an error that say most."""
+        """Choose the words of an error that say most."""
         return str(error)[:200]
 
     def matmul(self, case: "dict[str, Any]") -> "dict[str, Any]":
@@ -148,20 +148,20 @@ class Framework:
         return {"y": self.listed(self.lib.matmul(self.tensor(case, "x"), self.tensor(case, "w")))}
 
     def array(self, case: "dict[str, Any]", name: str, order: "Sequence[int] | None" = None) -> "Any":
-        """One of the given tensors in NumPy, its axes in the given order."""
+        """Make one of the given tensors in NumPy, its axes in the given order."""
         array = self.numpy.array(case[name], dtype="float32").reshape(case["shapes"][name])
         return array if order is None else self.numpy.ascontiguousarray(array.transpose(order))
 
     def tensor(self, case: "dict[str, Any]", name: str, order: "Sequence[int] | None" = None) -> "Any":
-        """One of the given tensors on the device, its axes in the given order."""
+        """Put one of the given tensors on the device, its axes in the given order."""
         raise NotImplementedError
 
     def fetch(self, tensor: "Any") -> "Any":
-        """A tensor as an array of NumPy."""
+        """Bring a tensor back as an array of NumPy."""
         raise NotImplementedError
 
     def listed(self, tensor: "Any", order: "Sequence[int] | None" = None) -> "list[float]":
-        """The elements of a tensor, its axes in the given order."""
+        """List the elements of a tensor, its axes in the given order."""
         array = self.fetch(tensor)
         array = array if order is None else array.transpose(order)
         return [float(one) for one in array.astype("float64").ravel().tolist()]
@@ -171,11 +171,11 @@ class Framework:
         return evidence(self.WITNESS, self.names(case))
 
     def names(self, _case: "dict[str, Any]") -> "Iterable[str]":
-        """Names of what computes a case: here the parts of cuDNN that came with the first convolution."""
+        """Name what computes a case: here the parts of cuDNN that came with the first convolution."""
         return ["loaded " + name for name in cudnn_parts() - self.before]
 
     def speed(self, work: "dict[str, Any]") -> "dict[str, Any]":
-        """Seconds of one convolution on the device, and of a part of it on the CPU."""
+        """Time one convolution on the device, and a part of it on the CPU."""
         self.allow(work)
         cpu = work["cpu_batch"] if self.CPU_TOO else 0
         return {
@@ -184,7 +184,7 @@ class Framework:
         }
 
     def seconds(self, work: "dict[str, Any]", batch: int, *, is_cpu: bool) -> float:
-        """Seconds of one convolution of so many images."""
+        """Time one convolution of so many images."""
         raise NotImplementedError
 
 

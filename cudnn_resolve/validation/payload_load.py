@@ -88,7 +88,7 @@ def load(framework: "dict[str, Any]", tell: "Any") -> None:
 
 
 def neighbours(path: str) -> "list[str]":
-    """Libraries of CUDA in wheels beside the one that holds this libcudnn, which a framework has in the process by then."""
+    """Find the libraries of CUDA in wheels beside the one that holds this libcudnn, which a framework has in the process by then."""
     folder = os.path.join(os.path.dirname(path), "..", "..", "*", "lib")
     return [found for pattern in NEIGHBOURS for found in sorted(glob.glob(os.path.join(folder, pattern)))]
 
@@ -97,7 +97,7 @@ def neighbours(path: str) -> "list[str]":
 
 
 def mapped() -> "list[str]":
-    """Paths of the CUDA libraries that this process has mapped, links resolved."""
+    """List the paths of the CUDA libraries that this process has mapped, links resolved."""
     found = set()
     with open("/proc/self/maps", errors="surrogateescape") as lines:
         for line in lines:
@@ -108,7 +108,7 @@ def mapped() -> "list[str]":
 
 
 def cudnn_paths() -> "list[str]":
-    """Every libcudnn that the process holds, without its parts."""
+    """List every libcudnn that the process holds, without its parts."""
     return [path for path in mapped() if CUDNN.match(os.path.basename(path))]
 
 
@@ -123,7 +123,7 @@ def handle_of(path: str) -> "Any":
 
 
 def ask_cudnn(path: str, tell: "Any") -> None:
-    """Tells what cuDNN answers about itself, and makes it load the parts that a first convolution loads."""
+    """Tell what cuDNN answers about itself, and make it load the parts that a first convolution loads."""
     library = handle_of(path)
     answer = {"path": path, "checks": {}, "descriptors": {}}  # type: dict[str, Any]
     tell("step", "cudnnGetVersion()")
@@ -153,7 +153,7 @@ def ask_cudnn(path: str, tell: "Any") -> None:
 
 
 def open_engines(major: int, tell: "Any") -> "dict[str, str]":
-    """By name why an engine library, which the first convolution would load, cannot be opened; "" where it can."""
+    """Map engine libraries, which the first convolution would load, to why they cannot be opened; "" where they can."""
     graph = next((path for path in mapped() if os.path.basename(path).startswith("libcudnn_graph.so.{}".format(major))), None)
     if graph is None:
         return {}
@@ -162,7 +162,7 @@ def open_engines(major: int, tell: "Any") -> "dict[str, str]":
 
 
 def open_parts(path: str, tell: "Any") -> "dict[str, str]":
-    """By name why a part of cuDNN 8 cannot be opened; "" where it can.
+    """Map parts of cuDNN 8 to why they cannot be opened; "" where they can.
 
     Without a driver, some releases (8.5, 8.6) end the process when they open a part themselves: its initialization looks for libcuda.so
     in vain, and cuDNN takes that error for its own. A part that is open already is not initialized again.
@@ -181,7 +181,7 @@ def has_driver() -> bool:
 
 
 def why_closed(name: str, asker: str, tell: "Any") -> str:
-    """Why a library cannot be opened that another one would look for; "" where it can.
+    """Say why a library cannot be opened that another one would look for; "" where it can.
 
     It is searched for as the loader does it for cuDNN's libraries, whose RUNPATH is their own directory.
     """
@@ -198,14 +198,14 @@ def why_closed(name: str, asker: str, tell: "Any") -> str:
 
 
 def places_for(asker: str, *runpath: str) -> "list[str]":
-    """The directories in which the loader looks for what a library needs, before those of the system."""
+    """List the directories in which the loader looks for what a library needs, before those of the system."""
     home = os.path.dirname(asker)
     entries = [entry.replace("$ORIGIN", home).replace("${ORIGIN}", home) for entry in runpath or ("$ORIGIN",)]
     return [entry for entry in (*os.environ.get("LD_LIBRARY_PATH", "").split(":"), *entries) if entry]
 
 
 def found_in(places: "list[str]", name: str) -> "str | None":
-    """The first file of that name."""
+    """Find the first file of that name."""
     return next((os.path.join(place, name) for place in places if os.path.exists(os.path.join(place, name))), None)
 
 
@@ -216,7 +216,7 @@ def of_driver(error: OSError) -> bool:
 
 
 def missing_besides(path: str, seen: "set[str]") -> "str | None":
-    """What a library needs and the loader does not find, apart from libraries of the driver: it names only the first that it misses."""
+    """Say what a library needs that is missing besides libraries of the driver: the loader names only the first that it misses."""
     seen.add(path)
     needed, runpath = dynamic_of(path)
     for name in needed:
@@ -233,7 +233,7 @@ def missing_besides(path: str, seen: "set[str]") -> "str | None":
 
 
 def dynamic_of(path: str) -> "tuple[list[str], list[str]]":
-    """The names that a library needs (DT_NEEDED) and its RUNPATH, of a 64-bit little-endian ELF file."""
+    """Read the names that a library needs (DT_NEEDED) and its RUNPATH, of a 64-bit little-endian ELF file."""
     with open(path, "rb") as file:
         head = file.read(64)
         if head[:6] != b"\x7fELF\x02\x01":
@@ -264,7 +264,7 @@ def dynamic_of(path: str) -> "tuple[list[str], list[str]]":
 
 
 def size_of(library: "Any", name: str) -> "int | None":
-    """What a function without arguments returns as a size_t; None where there is no such function."""
+    """Call a function without arguments that returns as a size_t; None where there is no such function."""
     function = getattr(library, name, None)
     if function is None:
         return None
@@ -273,7 +273,7 @@ def size_of(library: "Any", name: str) -> "int | None":
 
 
 def version_of(path: str, tell: "Any") -> "str | None":
-    """What a CUDA library says of its version; None where it cannot be asked without a GPU."""
+    """Ask a CUDA library for its version; None where it cannot be asked without a GPU."""
     kind = LIBRARY.match(os.path.basename(path))
     asker = ASKERS.get(kind.group(1)) if kind else None
     if asker is None:
@@ -322,11 +322,15 @@ def by_pair(function: str) -> "Any":
     return ask
 
 
+def encoded(number: int, wide_from: int) -> str:
+    """Decode major, minor and patch; numbers from `wide_from` on have four digits behind the major, those before have three."""
+    step = 10000 if number >= wide_from else 1000
+    return dotted([number // step, number % step // 100, number % 100])
+
+
 def nccl_text(number: int) -> str:
     """The version behind NCCL's number: 2708 is 2.7.8, 22105 is 2.21.5."""
-    return dotted(
-        [number // 10000, number % 10000 // 100, number % 100] if number >= 10000 else [number // 1000, number % 1000 // 100, number % 100]
-    )
+    return encoded(number, 10000)
 
 
 def cuda_text(number: int) -> str:
@@ -336,9 +340,7 @@ def cuda_text(number: int) -> str:
 
 def cudnn_text(number: int) -> str:
     """The version behind cuDNN's number: 90100 is 9.1.0, 8904 is 8.9.4."""
-    return dotted(
-        [number // 10000, number % 10000 // 100, number % 100] if number >= 90000 else [number // 1000, number % 1000 // 100, number % 100]
-    )
+    return encoded(number, 90000)
 
 
 def dotted(numbers: "Any") -> str:
@@ -367,7 +369,7 @@ PROGRAM = b'extern "C" __global__ void one(float *x) { x[0] = 1.0f; }'
 
 
 def compile_for(path: str, tell: "Any") -> None:
-    """Tells whether libnvrtc compiles, of the CUDA that this cuDNN was built with; up to 7 it calls none."""
+    """Tell whether libnvrtc compiles, of the CUDA that this cuDNN was built with; up to 7 it calls none."""
     library = handle_of(path)
     number, cuda = size_of(library, "cudnnGetVersion"), size_of(library, "cudnnGetCudartVersion")
     if number and cuda and number >= 8000:
@@ -377,7 +379,7 @@ def compile_for(path: str, tell: "Any") -> None:
 
 
 def ask_compiler(cuda: int, cudnn: str, mapped: "Sequence[str]") -> "dict[str, Any]":
-    """How libnvrtc of that major of CUDA came for a cuDNN in that file, `why` it did not, and the `status` of a compilation."""
+    """Find libnvrtc of that major of CUDA for a cuDNN: `how` it was found, `why` it was not, and the `status` of a compilation."""
     names = NAMES.get(cuda, ("libnvrtc.so.{}".format(cuda),))
     found = {"name": names[0], "how": "", "path": "", "why": "it is nowhere that the loader looks", "status": None}  # type: dict[str, Any]
     for how, path in places(names, cudnn, mapped):
@@ -392,7 +394,7 @@ def ask_compiler(cuda: int, cudnn: str, mapped: "Sequence[str]") -> "dict[str, A
 
 
 def places(names: "Sequence[str]", cudnn: str, mapped: "Sequence[str]") -> "Iterator[tuple[str, str]]":
-    """Where libnvrtc is looked for: in the process; as the loader does it for cuDNN, whose wheels name two folders; in other wheels."""
+    """List places for libnvrtc: in the process; as the loader does it for cuDNN, whose wheels name two folders; in other wheels."""
     for path in mapped:
         if os.path.basename(path) in names or os.path.basename(path).startswith(tuple(name + "." for name in names)):
             yield "loaded", path
@@ -410,7 +412,7 @@ def places(names: "Sequence[str]", cudnn: str, mapped: "Sequence[str]") -> "Iter
 
 
 def compiled(library: "Any") -> int:
-    """The status of a compilation; 0 where it is done. For this it loads its built-in functions, which are another library."""
+    """Compile a program and return the status, 0 where it is done. Its built-in functions, which are another library, come for this."""
     program = ctypes.c_void_p()
     status = int(library.nvrtcCreateProgram(ctypes.byref(program), PROGRAM, b"one.cu", ctypes.c_int(0), None, None))
     if status == 0:
