@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
+from packaging.markers import Marker
+from packaging.pylock import Package, Pylock
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from cudnn_resolve.locking.merge import Answer, merge
-from cudnn_resolve.locking.model import Asked, Lock, LockedEnvironment
+from cudnn_resolve.locking.model import CREATED_BY, TOOL, Asked, Environment, Lock, Tool, version_of
 from cudnn_resolve.locking.stack import stack_of
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.requirement.machine import machine_of
@@ -19,8 +23,9 @@ from cudnn_resolve.resolution.tag import Target, best_file
 from tests.fake_source import Published, files, index_of
 from tests.worlds.load import facts, request, world
 
+T = TypeVar("T")
 BOOK = world()
-FOUND = (LockedEnvironment("none", "", "found by themselves"),)
+FOUND = (Environment(kind="none", value="", why="found by themselves"),)
 
 
 def answer(
@@ -47,7 +52,33 @@ def lock_of(*answers: Answer, asked: Asked | None = None, base: str = "/project"
 
 def pins(lock: Lock) -> dict[str, str | None]:
     """Name to version."""
-    return {one.name: one.version for one in lock.packages}
+    return {one.name: version_of(one) for one in lock.packages}
+
+
+def lock_with(*packages: Package, tool: Tool | None = None, **more: Any) -> Lock:
+    """A lock of these entries; `more` are fields of the PEP 751 file."""
+    return Lock(file=Pylock(lock_version=Version("1.0"), created_by=CREATED_BY, packages=list(packages), **more), tool=tool)
+
+
+def entry(name: str, version: str | None = None, *, marker: str | None = None, because: tuple[str, ...] = (), **more: Any) -> Package:
+    """An entry of a lock; `more` are its further fields."""
+    return Package(
+        name=canonicalize_name(name),
+        version=Version(version) if version is not None else None,
+        marker=Marker(marker) if marker is not None else None,
+        tool={TOOL: {"because": list(because)}} if because else None,
+        **more,
+    )
+
+
+def changed(of: T, **fields: Any) -> T:
+    """An entry or a file of a lock with other fields."""
+    return type(of)(**{**vars(of), **fields})
+
+
+def with_packages(lock: Lock, *packages: Package) -> Lock:
+    """The lock with these entries instead of its own."""
+    return replace(lock, file=changed(lock.file, packages=list(packages)))
 
 
 def pinned(*names: str, arch: str = "x86_64", of: Answer | None = None) -> Answer:

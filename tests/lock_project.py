@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cudnn_resolve.cli.main import main
+from cudnn_resolve.locking.model import version_of
 from cudnn_resolve.locking.read import read
 from tests.wheel_maker import made_wheel
 
@@ -56,7 +57,7 @@ class Project:
 
     @property
     def pins(self) -> dict[str, str | None]:
-        return {one.name: one.version for one in read(self.file.read_text("utf-8")).packages}
+        return {one.name: version_of(one) for one in read(self.file.read_text("utf-8")).packages}
 
     def differences(self, *words: str) -> list[dict[str, Any]]:
         done = self("--check", "--format", "json", *words)

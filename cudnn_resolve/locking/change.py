@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
-from cudnn_resolve.locking.model import Lock, LockedPackage, Tool
+from cudnn_resolve.locking.model import Lock, Tool, files_of, marker_text, name_of, version_of
+
+if TYPE_CHECKING:
+    from packaging.pylock import Package
 
 
 class Change(NamedTuple):
@@ -48,47 +51,39 @@ def with_records(new: Lock, old: Lock | None) -> Lock:
     return replace(new, tool=tool)
 
 
-def _by_name(lock: Lock) -> dict[str, list[LockedPackage]]:
-    out: dict[str, list[LockedPackage]] = {}
+def _by_name(lock: Lock) -> dict[str, list[Package]]:
+    out: dict[str, list[Package]] = {}
     for package in lock.packages:
         out.setdefault(package.name, []).append(package)
     return out
 
 
-def _versions(entries: list[LockedPackage] | None) -> str | None:
+def _versions(entries: list[Package] | None) -> str | None:
     """The versions of the entries of one name, `1.26.4` or `2.6.0, 2.6.0+cu126`; `local` for projects without one."""
     if not entries:
         return None
-    return ", ".join(dict.fromkeys(one.version or "local" for one in entries))
+    return ", ".join(dict.fromkeys(version_of(one) or "local" for one in entries))
 
 
-def _proof(entries: list[LockedPackage]) -> object:
+def _proof(entries: list[Package]) -> object:
     """What the entries install: digests and places, but not the addresses that files are taken from."""
     return [
-        (
-            one.marker,
-            {(file.name, file.hashes) for file in (*one.wheels, one.sdist, one.archive) if file is not None},
-            one.directory,
-            one.vcs,
-        )
+        (marker_text(one.marker), sorted((name_of(file), sorted(file.hashes.items())) for file in files_of(one)), one.directory, one.vcs)
         for one in entries
     ]
 
 
-def _replaced(old: list[LockedPackage], new: list[LockedPackage]) -> bool:
+def _replaced(old: list[Package], new: list[Package]) -> bool:
     """True where a file of one name has two contents."""
-    before = {file.name: dict(file.hashes) for one in old for file in (*one.wheels, one.sdist, one.archive) if file is not None}
-    for file in (file for one in new for file in (*one.wheels, one.sdist, one.archive) if file is not None):
-        known = before.get(file.name, {})
-        if any(known.get(name, digest) != digest for name, digest in file.hashes):
+    before = {name_of(file): file.hashes for one in old for file in files_of(one)}
+    for file in (file for one in new for file in files_of(one)):
+        known = before.get(name_of(file), {})
+        if any(known.get(name, digest) != digest for name, digest in file.hashes.items()):
             return True
     return False
 
 
-def _direction(old: list[LockedPackage], new: list[LockedPackage]) -> str:
-    try:
-        before = max(Version(one.version or "0") for one in old)
-        after = max(Version(one.version or "0") for one in new)
-    except InvalidVersion:
-        return "upgraded"
+def _direction(old: list[Package], new: list[Package]) -> str:
+    before = max(one.version or Version("0") for one in old)
+    after = max(one.version or Version("0") for one in new)
     return "downgraded" if after < before else "upgraded"

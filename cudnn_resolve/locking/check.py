@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.locking.difference import Difference
 from cudnn_resolve.locking.file import hashes_of
 from cudnn_resolve.locking.merge import Answer
+from cudnn_resolve.locking.model import Difference, files_of, name_of, version_of
 from cudnn_resolve.locking.select import applies
 from cudnn_resolve.resolution.release import parse_requirement
 from cudnn_resolve.version import DriverVersion, same_version
 
 if TYPE_CHECKING:
-    from cudnn_resolve.locking.model import Asked, Lock, LockedPackage, Stack
+    from packaging.pylock import Package
+
+    from cudnn_resolve.locking.model import Asked, Lock, Stack
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.source import File, Source
     from cudnn_resolve.resolution.model import PipPin
@@ -108,7 +110,7 @@ def outdated(lock: Lock, answers: Sequence[Answer], source: Source | None = None
 
 
 def _of_platform(lock: Lock, answer: Answer, source: Source | None) -> Iterator[Difference]:
-    locked = {one.name: one for one in lock.packages if applies(one.marker, lock, answer.resolution.machine)}
+    locked: dict[str, Package] = {one.name: one for one in lock.packages if applies(one.marker, lock, answer.resolution.machine)}
     pins = {pin.name: pin for pin in answer.resolution.pip if pin.version is not None}
     unknown = {pin.name for pin in answer.resolution.pip if pin.version is None}
     for name in sorted({*locked, *pins} - unknown):
@@ -119,19 +121,19 @@ def _of_platform(lock: Lock, answer: Answer, source: Source | None) -> Iterator[
         yield from _stack(old, answer.stack, moved)
 
 
-def _same(entry: LockedPackage | None, pin: PipPin | None) -> bool:
-    return entry is not None and pin is not None and (entry.version is None or _is_version(entry.version, pin))
+def _same(entry: Package | None, pin: PipPin | None) -> bool:
+    return entry is not None and pin is not None and (entry.version is None or _is_version(str(entry.version), pin))
 
 
-def _package(name: str, entry: LockedPackage | None, pin: PipPin | None, source: Source | None) -> Iterator[Difference]:
+def _package(name: str, entry: Package | None, pin: PipPin | None, source: Source | None) -> Iterator[Difference]:
     if entry is None:
         assert pin is not None
         yield Difference(what=name, locked="not in the lock", now=pin.version or "", because=_why(pin, None))
     elif pin is None:
-        yield Difference(what=name, locked=entry.version or "local", now="not needed")
+        yield Difference(what=name, locked=version_of(entry) or "local", now="not needed")
     elif not _same(entry, pin):
-        because = _withdrawn(name, entry, source) or _why(pin, entry.version)
-        yield Difference(what=name, locked=entry.version or "local", now=pin.version or "", because=because)
+        because = _withdrawn(name, entry, source) or _why(pin, version_of(entry))
+        yield Difference(what=name, locked=version_of(entry) or "local", now=pin.version or "", because=because)
     else:
         yield from _files(entry, pin)
 
@@ -152,11 +154,11 @@ def _refuses(text: str, version: str) -> bool:
     return requirement is not None and not requirement.specifier.contains(version, prereleases=True)
 
 
-def _withdrawn(name: str, entry: LockedPackage, source: Source | None) -> str | None:
+def _withdrawn(name: str, entry: Package, source: Source | None) -> str | None:
     """Why the locked release was taken back by its makers, in words; None where it was not."""
     listing = source.listing(name) if source is not None and entry.index is not None else None
     for offer in listing.offers if listing is not None else ():
-        if entry.version is not None and same_version(offer.version, entry.version):
+        if entry.version is not None and same_version(offer.version, str(entry.version)):
             reasons = [file.yanked for file in offer.files if file.yanked is not None]
             if reasons and len(reasons) == len(offer.files):
                 return f"{name} {entry.version} was withdrawn: {next(filter(None, reasons), 'no reason given')}"
@@ -164,22 +166,22 @@ def _withdrawn(name: str, entry: LockedPackage, source: Source | None) -> str | 
     return None
 
 
-def _files(entry: LockedPackage, pin: PipPin) -> Iterator[Difference]:
+def _files(entry: Package, pin: PipPin) -> Iterator[Difference]:
     """Files of the lock that the index now gives with other contents, does not list any more, or lists as withdrawn."""
     if pin.offer is None or entry.index is None:
         return
     now: dict[str, File] = {file.filename: file for file in pin.offer.files}
     what = f"{entry.name} {entry.version}"
     gone = []
-    for file in (*entry.wheels, *((entry.sdist,) if entry.sdist is not None else ())):
-        other = now.get(file.name)
+    for file in files_of(entry):
+        other = now.get(name_of(file))
         if other is None:
-            gone.append(file.name)
+            gone.append(name_of(file))
             continue
-        locked, here = dict(file.hashes), dict(hashes_of(other))
+        locked, here = file.hashes, hashes_of(other)
         for name in sorted({*locked} & {*here}):
             if locked[name] != here[name]:
-                because = f"{file.name} has changed on the index since it was locked"
+                because = f"{name_of(file)} has changed on the index since it was locked"
                 yield Difference(what=what, locked=f"{name} {locked[name]}", now=f"{name} {here[name]}", because=because)
                 break
     if gone:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.locking.file import hashes_of
 from cudnn_resolve.locking.merge import Answer
+from cudnn_resolve.locking.model import files_of, name_of
 from cudnn_resolve.requirement.source import Offer
 from cudnn_resolve.resolution.tag import Target, fit
 
@@ -25,7 +26,7 @@ def incomplete(answers: Iterable[Answer], old: Lock | None) -> tuple[dict[str, F
     sizes = _sizes(old) if old is not None else {}
     for file in (file for answer in answers for pin in answer.resolution.pip for file in _files(pin, answer.resolution)):
         hashes = hashes_of(file)
-        size = next((sizes[file.filename, one] for one in hashes if (file.filename, one) in sizes), None)
+        size = next((sizes[file.filename, one] for one in hashes.items() if (file.filename, one) in sizes), None)
         if file.size is None and size is not None:
             known[file.url] = file._replace(size=size)
         elif file.size is None or not hashes:
@@ -56,5 +57,5 @@ def _files(pin: PipPin, resolution: Resolution) -> Iterator[File]:
 
 def _sizes(lock: Lock) -> dict[tuple[str, tuple[str, str]], int]:
     """Name and digest to size, of the files of a lock."""
-    files = (file for package in lock.packages for file in (*package.wheels, package.sdist, package.archive) if file is not None)
-    return {(file.name, digest): file.size for file in files if file.size is not None for digest in file.hashes}
+    files = (file for package in lock.packages for file in files_of(package))
+    return {(name_of(file), digest): file.size for file in files if file.size is not None for digest in file.hashes.items()}

@@ -1,13 +1,12 @@
-"""Files of an index in the form in which a lock names them."""
+"""Files of an index as a lock names them."""
 
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from os.path import isabs, relpath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
-
-from cudnn_resolve.locking.model import LockedFile
 
 if TYPE_CHECKING:
     from cudnn_resolve.requirement.source import File
@@ -17,28 +16,27 @@ HASHES = ("sha256", "sha384", "sha512")
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.\d{1,9})?(?:Z|\+00:00)?", re.ASCII)
 
 
-def locked_file(file: File, base: str, *, by_path: bool = False) -> LockedFile:
-    """A file of an index as a lock in the folder `base` names it: one below that folder by its path, any other by its address.
+def locked_file(file: File, base: str, *, by_path: bool = False) -> dict[str, Any]:
+    """The fields of a file of an index in a lock in the folder `base`: one below that folder by its path, any other by its address.
 
     With `by_path`, every file of this machine is named by its path: uv takes archives from no `file://` address.
     """
     path = _below(file.url, base) or (_local(file.url) if by_path else None)
-    return LockedFile(
-        name=file.filename,
-        hashes=hashes_of(file),
-        url=level(file.url) if path is None else None,
-        path=path,
-        size=file.size,
-        uploaded=_utc(file.uploaded) if file.uploaded else None,
-    )
+    return {
+        "url": without_credentials(file.url) if path is None else None,
+        "path": path,
+        "size": file.size,
+        "upload_time": _utc(file.uploaded) if file.uploaded else None,
+        "hashes": hashes_of(file),
+    }
 
 
-def hashes_of(file: File) -> tuple[tuple[str, str], ...]:
+def hashes_of(file: File) -> dict[str, str]:
     """Its digests that prove something, sorted."""
-    return tuple(sorted((name, digest.lower()) for name, digest in file.hashes.items() if name in HASHES))
+    return {name: digest.lower() for name, digest in sorted(file.hashes.items()) if name in HASHES}
 
 
-def level(url: str) -> str:
+def without_credentials(url: str) -> str:
     """An address without user name, password and fragment."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, parts.query, ""))
@@ -62,7 +60,10 @@ def _local(url: str) -> str | None:
     return unquote(parts.path) if parts.scheme == "file" and parts.netloc in ("", "localhost") else None
 
 
-def _utc(text: str) -> str | None:
-    """A time of an index in the form of a lock, in whole seconds; None for text that is none."""
+def _utc(text: str) -> datetime | None:
+    """A time of an index in whole seconds; None for text that is none."""
     found = _MOMENT.fullmatch(text)
-    return f"{found[1]}T{found[2]}Z" if found else None
+    try:
+        return datetime.fromisoformat(f"{found[1]}T{found[2]}+00:00") if found else None
+    except ValueError:
+        return None

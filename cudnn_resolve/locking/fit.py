@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.facts.model import or_none
-from cudnn_resolve.locking.difference import Difference
+from cudnn_resolve.locking.model import Difference
 from cudnn_resolve.locking.select import select
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.version import Capability, DriverVersion

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from os.path import normpath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from packaging.markers import Marker
+from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.locking.because import reasons
-from cudnn_resolve.locking.file import HASHES, hashes_of, level, locked_file, path_from
-from cudnn_resolve.locking.model import Asked, Dependency, Lock, LockedDirectory, LockedFile, LockedPackage, Tool
+from cudnn_resolve.locking.file import HASHES, hashes_of, locked_file, path_from, without_credentials
+from cudnn_resolve.locking.model import CREATED_BY, TOOL, Asked, Lock, Tool
 from cudnn_resolve.locking.stack import platform_of
 from cudnn_resolve.resolution.tag import Target, fit
 
 if TYPE_CHECKING:
+    from packaging.pylock import Package, PackageWheel
+
     from cudnn_resolve.locking.model import Stack
     from cudnn_resolve.requirement.source import Direct, File
-    from cudnn_resolve.resolution.model import PipPin, Resolution
+    from cudnn_resolve.resolution.model import PipPin, Reason, Resolution
 
+_LINE = re.compile(r"^(asked for in .*):\d+$")
 _Key = tuple[str, str, str]
 """What makes an entry of its own: name, version, and the index or the address that it comes from."""
 
@@ -71,6 +76,8 @@ def merge(answers: Sequence[Answer], *, asked: Asked, matrix: str | None, base: 
 
     WorldError where a package cannot be locked: nobody knows its version or its files, or no index gives a hash of them.
     """
+    from packaging.pylock import Pylock
+
     answers = sorted(answers, key=lambda one: one.stack.platform)
     pythons = {one.resolution.machine.python for one in answers}
     assert len(pythons) == 1, "one Python minor for all platforms"
@@ -80,25 +87,24 @@ def merge(answers: Sequence[Answer], *, asked: Asked, matrix: str | None, base: 
     free = "t" if answers[0].resolution.machine.free_threaded else ""
     for answer in answers:
         refuse_open(answer.resolution)
-    packages = _Merger(answers, base).packages()
     return Lock(
-        packages=tuple(sorted(packages, key=order)),
-        requires_python=f"=={minor}.*",
-        environments=tuple(f"sys_platform == 'linux' and {machine_marker(one.stack.platform)}" for one in answers),
+        file=Pylock(
+            lock_version=Version("1.0"),
+            created_by=CREATED_BY,
+            requires_python=SpecifierSet(f"=={minor}.*"),
+            environments=[Marker(f"sys_platform == 'linux' and {_marker(one.stack.platform)}") for one in answers],
+            packages=sorted(_Merger(answers, base).packages(), key=order),
+        ),
         tool=Tool(asked=asked, python=minor + free, matrix=matrix, stacks=tuple(one.stack for one in answers)),
     )
 
 
-def order(package: LockedPackage) -> tuple[str, Version, str]:
+def order(package: Package) -> tuple[str, Version, str]:
     """Where an entry stands in a lock: by name, then version."""
-    try:
-        version = Version(package.version or "0")
-    except InvalidVersion:
-        version = Version("0")
-    return package.name, version, package.marker or ""
+    return package.name, package.version or Version("0"), str(package.marker or "")
 
 
-def machine_marker(platform: str) -> str:
+def _marker(platform: str) -> str:
     """The marker of one platform among those of Linux."""
     return f"platform_machine == '{platform.removeprefix('linux_')}'"
 
@@ -140,7 +146,7 @@ def refuse_open(resolution: Resolution) -> None:
             f"the index gives no hash of {_some([one.pin.name for one in bare])} that pip and uv accept ({' or '.join(HASHES)})"
             + (f", only {', '.join(weak)}" if weak else ""),
             code="lock-no-hash",
-            context=", ".join(dict.fromkeys(level(one.file.origin or one.file.url) for one in bare[:3] if one.file is not None)),
+            context=", ".join(dict.fromkeys(without_credentials(file.origin or file.url) for one in bare[:3] if (file := one.file))),
             hint="name an index that gives SHA-256 digests with --index-url, or a folder of wheels with --find-links",
         )
 
@@ -174,70 +180,98 @@ class _Merger:
                     self._named.setdefault(pin.name, []).append(choice.key)
                 self._choices.setdefault(choice.key, []).append(choice)
 
-    def packages(self) -> Iterator[LockedPackage]:
+    def packages(self) -> Iterator[Package]:
         """The entries of the lock."""
+        from packaging.pylock import Package, PackageSdist
+
         for (name, version, _), found in self._choices.items():
-            markers = [machine_marker(platform_of(one.resolution)) for one in found]
-            marker = None if len(found) == self._platforms else " or ".join(markers)
-            dependencies = sorted(set(self._dependencies(found)), key=lambda one: (one.name, one.version or ""))
-            because = tuple(dict.fromkeys(text for one in found for text in reasons(one.pin, one.resolution)))
+            markers = [_marker(platform_of(one.resolution)) for one in found]
+            marker = None if len(found) == self._platforms else Marker(" or ".join(markers))
+            shared: dict[str, Any] = {"name": name, "version": Version(version) if version else None, "marker": marker}
+            shared["dependencies"] = self._dependencies(found) or None
             direct = found[0].direct
             if direct is not None:
-                yield self._direct(direct, version, marker, tuple(dependencies))
+                yield self._direct(direct, shared)
                 continue
             file = found[0].file
             assert file is not None, "refused before"
             sdist = next((one.file for one in found if one.file is not None and not one.file.is_wheel), None)
-            yield LockedPackage(
-                name=name,
-                version=version,
-                marker=marker,
-                requires_python=file.requires_python,
-                dependencies=tuple(dependencies),
-                index=level(file.origin) if file.origin else None,
-                wheels=self._wheels(found),
-                sdist=locked_file(sdist, self._base) if sdist is not None else None,
-                because=because,
+            because = list(dict.fromkeys(text for one in found for text in _reasons(one.pin, one.resolution)))
+            yield Package(
+                **shared,
+                requires_python=SpecifierSet(file.requires_python) if file.requires_python else None,
+                index=without_credentials(file.origin) if file.origin else None,
+                wheels=self._wheels(found) or None,
+                sdist=PackageSdist(name=sdist.filename, **locked_file(sdist, self._base)) if sdist is not None else None,
+                tool={TOOL: {"because": because}} if because else None,
             )
 
-    def _direct(self, direct: Direct, version: str, marker: str | None, dependencies: tuple[Dependency, ...]) -> LockedPackage:
+    def _direct(self, direct: Direct, shared: Mapping[str, Any]) -> Package:
         """The entry of a package that comes from one place of the user's."""
-        folder = None
+        from packaging.pylock import Package, PackageArchive, PackageDirectory
+
+        folder, file = None, next(iter(direct.offer.files), None)
         if direct.folder is not None:
-            folder = LockedDirectory(path_from(self._base, normpath(direct.folder)), direct.editable)
-        file = next(iter(direct.offer.files), None)
-        return LockedPackage(
-            name=direct.name,
-            version=version or None,
-            marker=marker,
-            requires_python=direct.metadata.requires_python,
-            dependencies=dependencies,
-            archive=locked_file(file, self._base, by_path=True) if folder is None and file is not None else None,
+            folder = PackageDirectory(path=path_from(self._base, normpath(direct.folder)), editable=direct.editable or None)
+        requires_python = direct.metadata.requires_python
+        return Package(
+            **shared,
+            requires_python=SpecifierSet(requires_python) if requires_python else None,
+            archive=PackageArchive(**locked_file(file, self._base, by_path=True)) if folder is None and file is not None else None,
             directory=folder,
         )
 
-    def _dependencies(self, found: Sequence[_Choice]) -> Iterator[Dependency]:
+    def _dependencies(self, found: Sequence[_Choice]) -> list[dict[str, str]]:
         """Entries that this one needs, with their versions where a name alone would not tell which one is meant."""
+        named = set()
         for one in found:
             for name in one.pin.requires:
                 keys = self._named.get(name, [])
                 if len(keys) == 1:
-                    yield Dependency(name)
+                    named.add((name, ""))
                     continue
-                for key in keys:
-                    if any(choice.resolution is one.resolution for choice in self._choices[key]):
-                        yield Dependency(name, key[1] or None)
+                here = (key for key in keys if any(choice.resolution is one.resolution for choice in self._choices[key]))
+                named.update((name, version) for _, version, _ in here)
+        return [{"name": name, **({"version": version} if version else {})} for name, version in sorted(named)]
 
-    def _wheels(self, found: Sequence[_Choice]) -> tuple[LockedFile, ...]:
+    def _wheels(self, found: Sequence[_Choice]) -> list[PackageWheel]:
         """The wheels of a release that fit the Python and one of the platforms, by name; withdrawn ones only where one was chosen."""
-        out: dict[str, LockedFile] = {}
+        from packaging.pylock import PackageWheel
+
+        out: dict[str, PackageWheel] = {}
         for one in found:
             chosen, machine = one.file, one.resolution.machine
             target = Target(machine.python, machine.free_threaded, machine.arch, None)
             assert chosen is not None, "refused before"
             for file in (chosen, *(one.pin.offer.files if one.pin.offer is not None else ())):
-                if not file.is_wheel or file.origin != chosen.origin or not hashes_of(file):
+                if not file.is_wheel or file.origin != chosen.origin or file.filename in out or not hashes_of(file):
                     continue
                 if (file.yanked is None or chosen.yanked is not None) and fit((file.tag,), target).glibc is not None:
-                    out.setdefault(file.filename, locked_file(file, self._base))
-        return tuple(out[name] for name in sorted(out))
+                    out[file.filename] = PackageWheel(name=file.filename, **locked_file(file, self._base))
+        return [out[name] for name in sorted(out)]
+
+
+def _reasons(pin: PipPin, resolution: Resolution) -> Iterator[str]:
+    """Why a pin has its version; what other packages merely declare is left out, for their own metadata says it."""
+    asked = resolution.pins.get(f"framework:{pin.build.framework}") if pin.build is not None else None
+    for reason in asked.reasons if asked is not None else ():
+        yield _told(reason)
+    for reason in pin.reasons:
+        if pin.build is not None and reason.parent_name == f"framework:{pin.build.framework}":
+            continue  # that the wheel of a build is the wheel of that build
+        if not reason.obeyed or _is_declared(reason):
+            continue  # pins that are left are among the overrides
+        yield _told(reason)
+
+
+def _is_declared(reason: Reason) -> bool:
+    """True where a package requires this in so many words, or in an extra that is not installed."""
+    return reason.because.endswith(f" requires {reason.text}") or not reason.binding or reason.declared is not None
+
+
+def _told(reason: Reason) -> str:
+    """The reason without what changes without meaning, such as the number of a line in a file."""
+    because = _LINE.sub(r"\1", reason.because)
+    if because.startswith("asked for"):
+        return f"{reason.text}, {because}"
+    return f"{reason.text}: {because}"

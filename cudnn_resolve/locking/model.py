@@ -1,89 +1,32 @@
-"""What a lock holds: packages with their files, and what the program must know of them that PEP 751 has no place for."""
+"""What a lock holds: a PEP 751 file, and what the program must know that PEP 751 has no place for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import unquote, urlsplit
 
-from msgspec import Struct
+from msgspec import Meta, Struct, field
 
-SCHEMA = 1
-"""Version of the `[tool.cudnn-resolve]` table."""
+from cudnn_resolve.resolution.model import AptPin, Override
+
+if TYPE_CHECKING:
+    from packaging.markers import Marker
+    from packaging.pylock import Package, PackageArchive, PackageDirectory, PackageSdist, PackageVcs, PackageWheel, Pylock
+
+    LockedFile = PackageWheel | PackageSdist | PackageArchive
+    Source = LockedFile | PackageDirectory | PackageVcs
+
 CREATED_BY = "cudnn-resolve"
 TOOL = "cudnn-resolve"
 """Name of our table below `tool`."""
 
-
-class LockedFile(NamedTuple):
-    """One wheel, source archive or archive of a direct reference."""
-
-    name: str
-    """File name; of a wheel, its tags are in it."""
-    hashes: tuple[tuple[str, str], ...]
-    """Algorithm and hexadecimal digest, sorted; at least one."""
-    url: str | None = None
-    """Without credentials; None where `path` says it."""
-    path: str | None = None
-    """Relative to the folder of the lock, with `/`."""
-    size: int | None = None
-    """Bytes."""
-    uploaded: str | None = None
-    """ISO 8601 in UTC, `2024-02-05T23:55:32Z`."""
-    subdirectory: str | None = None
-    """Of an archive: where in it the project is."""
+DriverText = Annotated[str, Meta(pattern=r"^\d{1,6}(\.\d{1,9}){0,4}\Z")]
+CapabilityText = Annotated[str, Meta(pattern=r"^\d{1,2}\.\d[af]?\Z")]
 
 
-class LockedDirectory(NamedTuple):
-    """A project in a local folder."""
-
-    path: str
-    editable: bool = False
-    subdirectory: str | None = None
-
-
-class LockedVcs(NamedTuple):
-    """A project at one commit of a repository."""
-
-    type: str
-    commit: str
-    url: str | None = None
-    path: str | None = None
-    requested: str | None = None
-    subdirectory: str | None = None
-
-
-class Dependency(NamedTuple):
-    """Another entry of the lock that an entry needs."""
-
-    name: str
-    version: str | None = None
-    """Said only where two entries have the name."""
-
-
-class LockedPackage(Struct, frozen=True, kw_only=True):
-    """One `[[packages]]` entry; it has wheels, a source archive or both, or else exactly one direct source."""
-
-    name: str
-    """Normalized."""
-    version: str | None
-    """None where only building the project tells it."""
-    marker: str | None = None
-    """None = on every platform of the lock."""
-    requires_python: str | None = None
-    dependencies: tuple[Dependency, ...] = ()
-    index: str | None = None
-    """Address of the index that the files are listed on, without credentials."""
-    wheels: tuple[LockedFile, ...] = ()
-    sdist: LockedFile | None = None
-    archive: LockedFile | None = None
-    directory: LockedDirectory | None = None
-    vcs: LockedVcs | None = None
-    because: tuple[str, ...] = ()
-    """Why this version, where that is more than the declared requirements of the others."""
-
-
-class LockedFramework(NamedTuple):
-    """A framework of the stack, in the words of a plan."""
+class Framework(Struct, frozen=True, kw_only=True):
+    """A framework of a stack, as a lock and a plan name it."""
 
     name: str
     version: str
@@ -92,29 +35,13 @@ class LockedFramework(NamedTuple):
     cudnn_built: str | None = None
 
 
-class LockedApt(NamedTuple):
-    """An apt package that the stack needs."""
-
-    name: str
-    version: str
-    repository: str
-
-
-class LockedOverride(NamedTuple):
-    """A pin of a wheel that the lock leaves."""
-
-    package: str
-    requested_by: str
-    declared: str
-    chosen: str
-    reason: str
-
-
-class LockedEnvironment(NamedTuple):
-    """How the loader finds the libraries, in the words of a plan."""
+class Environment(Struct, frozen=True, kw_only=True):
+    """How the loader finds the libraries, as a lock and a plan say it."""
 
     kind: str
+    """`none`, `preload`, `ldconfig` or `env`."""
     value: str
+    """For `ldconfig`: the directories; for `preload`: the frameworks; empty for `none`."""
     why: str
 
 
@@ -123,20 +50,20 @@ class Stack(Struct, frozen=True, kw_only=True):
 
     platform: str
     """`linux_x86_64`."""
-    driver_min: str | None = None
+    driver_min: DriverText | None = None
     cuda: str | None = None
     cudnn: str | None = None
     cudnn_soname: int | None = None
-    compute_capabilities: tuple[str, ...] = ()
+    compute_capabilities: tuple[CapabilityText, ...] = ()
     """GPUs for which every part has machine code, `7.5`; empty = not known, or builds without CUDA."""
-    ptx_capabilities: tuple[str, ...] = ()
+    ptx_capabilities: tuple[CapabilityText, ...] = ()
     """GPUs for which some part has only PTX, which the driver compiles."""
-    ptx_driver_min: str | None = None
+    ptx_driver_min: DriverText | None = None
     """The oldest driver that may compile it."""
-    frameworks: tuple[LockedFramework, ...] = ()
-    apt: tuple[LockedApt, ...] = ()
-    overrides: tuple[LockedOverride, ...] = ()
-    environment: tuple[LockedEnvironment, ...] = ()
+    frameworks: tuple[Framework, ...] = ()
+    apt: tuple[AptPin, ...] = ()
+    overrides: tuple[Override, ...] = ()
+    environment: tuple[Environment, ...] = ()
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -148,16 +75,16 @@ class Asked(Struct, frozen=True, kw_only=True):
     """Those of them that were asked for without a file."""
     requirements: tuple[str, ...] = ()
     """Further requirements and constraints, as they were read from the files; constraints begin with `-c `."""
-    files: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Option (`requirement`, `constraint`, `group`) and the files that it named, relative to the folder of the lock."""
+    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Option (`requirement`, `constraint`, `group`) to the files that it named, relative to the folder of the lock."""
     cuda: str | None = None
     cudnn: str | None = None
-    driver_policy: str = "minor"
-    device: str = "gpu"
-    channel: str = "auto"
+    driver_policy: Literal["minor", "strict"] = "minor"
+    device: Literal["gpu", "cpu"] = "gpu"
+    channel: Literal["auto", "pip", "apt"] = "auto"
     strict_pins: bool = False
-    stated: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Further options as they were given: `("driver", ("535.104.05",))`, `("gpu", ("T4", "A100"))`, `("exclude-newer", …)`.
+    stated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Further options as they were given: `{"driver": ("535.104.05",), "gpu": ("T4", "A100"), "exclude-newer": …}`.
 
     With `platform` or `python-version` among them, nothing counted of the machine on which the lock was made.
     """
@@ -173,7 +100,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     """Version of the tables that decided."""
     stacks: tuple[Stack, ...]
     """One for each platform, in the order of their names; at least one."""
-    validation: tuple[Mapping[str, object], ...] = ()
+    validation: tuple[Mapping[str, Any], ...] = ()
     """Records of tests that passed on real machines; they speak of exactly these pins."""
 
     @property
@@ -185,15 +112,58 @@ class Tool(Struct, frozen=True, kw_only=True):
 class Lock(Struct, frozen=True, kw_only=True):
     """A whole lock."""
 
-    packages: tuple[LockedPackage, ...]
-    """By name, then version."""
-    requires_python: str | None = None
-    environments: tuple[str, ...] = ()
-    """Markers of the platforms that it is for; empty = any."""
-    default_groups: tuple[str, ...] = ()
-    """Dependency groups that are installed unasked; only locks of other programs have them."""
-    created_by: str = CREATED_BY
+    file: Pylock
+    """The PEP 751 part without our table; packages by name, then version, their wheels by file name."""
     tool: Tool | None = None
     """None for a lock of another program."""
     notes: tuple[str, ...] = ()
     """What should be known of a lock that was read, such as credentials that were left out of it."""
+
+    @property
+    def packages(self) -> Sequence[Package]:
+        """The entries of the lock."""
+        return self.file.packages
+
+
+class Difference(Struct, frozen=True, kw_only=True):
+    """One thing that is no longer as the lock has it, or not here as the lock needs it, in plain words."""
+
+    what: str
+    locked: str
+    now: str
+    because: str | None = None
+    """How that is known, or what it comes from."""
+    machine: bool = False
+    """True where the lock is not at fault, but for another machine than the one that it was held against."""
+
+
+def files_of(package: Package) -> Iterator[LockedFile]:
+    """The files of an entry: wheels, source archive, archive of a direct reference."""
+    yield from package.wheels or ()
+    yield from (one for one in (package.sdist, package.archive) if one is not None)
+
+
+def name_of(file: LockedFile) -> str:
+    """The file name, from the path or address where the lock does not say it."""
+    return getattr(file, "name", None) or path_name(file.path, file.url)
+
+
+def path_name(path: str | None, url: str | None) -> str:
+    """The last part of a path, else of an address."""
+    return (path or unquote(urlsplit(url or "").path)).replace("\\", "/").rpartition("/")[2]
+
+
+def version_of(package: Package) -> str | None:
+    """The version as a text; None where only building the project tells it."""
+    return str(package.version) if package.version is not None else None
+
+
+def because_of(package: Package) -> tuple[str, ...]:
+    """Why this version, where that is more than the declared requirements of the others."""
+    return tuple((package.tool or {}).get(TOOL, {}).get("because", ()))
+
+
+def marker_text(marker: Marker | None) -> str | None:
+    """A marker with single quotes, which TOML need not escape."""
+    text = str(marker)
+    return None if marker is None else text if "'" in text else text.replace('"', "'")

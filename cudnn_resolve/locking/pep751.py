@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.errors import InputError, WorldError
 
@@ -12,12 +12,15 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+if TYPE_CHECKING:
+    from packaging.pylock import Pylock
+
 OLDEST = "26"
 """The packaging that brought `packaging.pylock`."""
 
 
 def require() -> None:
-    """Nothing; WorldError where the packaging that is installed knows no locks."""
+    """Raise WorldError where the installed packaging does not know locks."""
     try:
         from packaging import pylock  # noqa: F401 - to see whether it is there
     except ImportError:
@@ -28,23 +31,27 @@ def require() -> None:
         ) from None
 
 
-def check(text: str, where: str) -> dict[str, Any]:
-    """The tables of a lock.
+def parse_toml(text: str, where: str) -> dict[str, Any]:
+    """The tables of a text; InputError where it is not TOML."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where} is not TOML: {shown(error)}", code="lock-invalid", context=where) from None
 
-    InputError with the dotted path of the fault where it is none; WorldError where the packaging that is installed knows no locks.
+
+def validated(raw: dict[str, Any], where: str) -> Pylock:
+    """The lock in these tables.
+
+    InputError with the dotted path of the fault where it is not valid; WorldError where the installed packaging does not know locks.
     """
     require()
     from packaging import pylock
 
     try:
-        raw = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where} is not TOML: {_shown(error)}", code="lock-invalid", context=where) from None
-    try:
-        pylock.Pylock.from_dict(raw)
+        return pylock.Pylock.from_dict(raw)
     except pylock.PylockUnsupportedVersionError as error:
         raise InputError(
-            f"{where} is a lock of a newer form: {_shown(error)}",
+            f"{where} is a lock of a newer form: {shown(error)}",
             code="lock-version",
             context=where,
             hint="a newer cudnn-resolve may read it",
@@ -54,9 +61,9 @@ def check(text: str, where: str) -> dict[str, Any]:
         raise InputError(f"the lock is not valid: {str(error.message)[:300]}", code="lock-invalid", context=place) from None
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         # What its checks let through and a constructor behind them did not expect.
-        raise InputError(f"the lock is not valid: {_shown(error)}", code="lock-invalid", context=where) from None
-    return raw
+        raise InputError(f"the lock is not valid: {shown(error)}", code="lock-invalid", context=where) from None
 
 
-def _shown(error: BaseException) -> str:
+def shown(error: BaseException) -> str:
+    """The first line of what an error says, as much of it as a message can hold."""
     return (str(error) or type(error).__name__).splitlines()[0][:300]

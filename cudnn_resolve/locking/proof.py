@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import Driver, Facts, Unknown
-from cudnn_resolve.locking.model import Lock, LockedPackage, Stack, Tool
+from cudnn_resolve.locking.model import Lock, Stack, Tool, files_of, marker_text, name_of, version_of
 from cudnn_resolve.version import CudnnVersion
+
+if TYPE_CHECKING:
+    from packaging.pylock import Package
 
 
 class Proof(Struct, frozen=True, kw_only=True):
@@ -91,12 +95,15 @@ def digest_of(lock: Lock) -> str:
     return hashlib.sha256("\n".join(rows).encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
-def _lines(package: LockedPackage) -> Iterator[str]:
-    head = f"{package.name} {package.version} {package.marker}"
-    yield f"{head} {package.directory} {package.vcs}"
-    for file in (*package.wheels, package.sdist, package.archive):
-        if file is not None:
-            yield f"{head} {file.name} {sorted(file.hashes)}"
+def _lines(package: Package) -> Iterator[str]:
+    """The words of an entry, which must never change: records of older versions would no longer count."""
+    head = f"{package.name} {package.version} {marker_text(package.marker)}"
+    place = package.directory
+    if place is not None:
+        folder = f"LockedDirectory(path={place.path!r}, editable={bool(place.editable)}, subdirectory={place.subdirectory!r})"
+    yield f"{head} {folder if place is not None else None} {package.vcs}"
+    for file in files_of(package):
+        yield f"{head} {name_of(file)} {sorted(file.hashes.items())}"
 
 
 def _stack_lines(stack: Stack) -> Iterator[str]:
@@ -121,7 +128,7 @@ def _other_frameworks(lock: Lock, record: Mapping[str, object]) -> Iterator[str]
     tested = record.get("frameworks")
     locked: dict[str, set[str]] = {}
     for one in lock.packages:
-        locked.setdefault(one.name, set()).add(_public(one.version or ""))
+        locked.setdefault(one.name, set()).add(_public(version_of(one) or ""))
     for name, version in tested.items() if isinstance(tested, Mapping) else ():
         now = locked.get(str(name))
         if now is None:

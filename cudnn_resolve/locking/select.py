@@ -1,36 +1,41 @@
-"""What one machine installs from a lock: the rules of PEP 751, asked for a machine that need not be this one."""
+"""What one machine installs from a lock: the rules of PEP 751, asked for a machine of which not everything need be known.
+
+`Pylock.select` answers for a machine whose every tag and marker is known, and stops at the first thing that does not fit; a lock is
+also held against machines whose Python or C library nobody knows, and every misfit is told with what the lock has and what is here.
+A test holds the two against each other.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from cudnn_resolve.locking.difference import Difference
-from cudnn_resolve.locking.model import LockedFile
+from cudnn_resolve.locking.model import Difference, marker_text, name_of
 from cudnn_resolve.requirement.source import File
 from cudnn_resolve.resolution.environment import marker_environment
 from cudnn_resolve.resolution.tag import Target, best_file
 
 if TYPE_CHECKING:
-    from cudnn_resolve.locking.model import Lock, LockedDirectory, LockedPackage, LockedVcs
+    from packaging.pylock import Package
+    from packaging.specifiers import SpecifierSet
+
+    from cudnn_resolve.locking.model import Lock, LockedFile, Source
     from cudnn_resolve.requirement.machine import Machine
 
 
 class Chosen(Struct, frozen=True, kw_only=True):
     """An entry of a lock and the one thing of it that a machine installs."""
 
-    package: LockedPackage
-    source: LockedFile | LockedDirectory | LockedVcs
-    """A file of `wheels`, or the `sdist`, `archive`, `directory` or `vcs` of the entry."""
+    package: Package
+    source: Source
 
     @property
     def file(self) -> LockedFile | None:
         """The file; None for a folder and for a repository."""
-        return self.source if isinstance(self.source, LockedFile) else None
+        return cast("LockedFile", self.source) if hasattr(self.source, "hashes") else None
 
 
 class Selection(Struct, frozen=True, kw_only=True):
@@ -45,9 +50,9 @@ def select(lock: Lock, machine: Machine) -> Selection:
 
     What is not known of the machine (its Python, its C library) excludes nothing.
     """
-    misfits = [*_python(lock.requires_python, machine, None), *_platform(lock, machine)]
+    misfits = [*_python(lock.file.requires_python, machine, None), *_platform(lock, machine)]
     chosen: list[Chosen] = []
-    seen: dict[str, LockedPackage] = {}
+    seen: dict[str, Package] = {}
     for package in lock.packages if not misfits else ():
         if not applies(package.marker, lock, machine):
             continue
@@ -64,13 +69,12 @@ def select(lock: Lock, machine: Machine) -> Selection:
     return Selection(chosen=tuple(sorted(chosen, key=lambda one: one.package.name)), misfits=tuple(misfits))
 
 
-def applies(marker: str | None, lock: Lock, machine: Machine) -> bool:
+def applies(marker: Marker | str | None, lock: Lock, machine: Machine) -> bool:
     """True where a marker of the lock holds on the machine; one that cannot be judged holds nowhere."""
-    if marker is None:
-        return True
-    environment = {**marker_environment(machine), "extras": frozenset(), "dependency_groups": frozenset(lock.default_groups)}
+    groups = frozenset(lock.file.default_groups or ())
+    environment = {**marker_environment(machine), "extras": frozenset(), "dependency_groups": groups}
     try:
-        return Marker(marker).evaluate(environment, context="lock_file")  # type: ignore[arg-type]
+        return marker is None or Marker(str(marker)).evaluate(environment, context="lock_file")  # type: ignore[arg-type]
     except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName):
         return False
 
@@ -81,47 +85,44 @@ def targets_for(lock: Lock, machine: Machine) -> tuple[str, ...]:
     return tuple(text.strip() for text, _, marker in said if applies(marker.strip() or None, lock, machine))
 
 
-def source_of(package: LockedPackage, machine: Machine) -> LockedFile | LockedDirectory | LockedVcs | None:
+def source_of(package: Package, machine: Machine) -> Source | None:
     """What the machine installs of an entry: the wheel that fits it best, else the source; None where nothing fits."""
     direct = package.vcs or package.directory or package.archive
     if direct is not None:
         return direct
-    wheels = {one.name: one for one in package.wheels}
+    wheels = {name_of(one): one for one in package.wheels or ()}
     target = Target(machine.python, machine.free_threaded, machine.arch, machine.glibc)
     best = best_file((File(name, "", {}) for name in wheels), target)
     return wheels[best.filename] if best is not None else package.sdist
 
 
-def _python(specifier: str | None, machine: Machine, package: LockedPackage | None) -> Iterator[Difference]:
+def _python(allowed: SpecifierSet | None, machine: Machine, package: Package | None) -> Iterator[Difference]:
     """The Python of the machine, where a specifier refuses it."""
-    if specifier is None or machine.python is None:
+    if allowed is None or machine.python is None:
         return
     full = machine.python_full or f"{machine.python[0]}.{machine.python[1]}"
-    try:
-        allowed = SpecifierSet(specifier)
-    except InvalidSpecifier:
-        return
     # Where only the minor is known, some patch release of it is enough.
     versions = [full] if full.count(".") > 1 else [f"{full}.{patch}" for patch in range(50)]
     if not any(allowed.contains(one, prereleases=True) for one in versions):
         because = f"{package.name} {package.version or ''} requires it".replace("  ", " ") if package is not None else None
-        yield Difference(what="Python", locked=specifier, now=full, because=because, machine=True)
+        yield Difference(what="Python", locked=str(allowed), now=full, because=because, machine=True)
 
 
 def _platform(lock: Lock, machine: Machine) -> Iterator[Difference]:
-    if lock.environments and not any(applies(one, lock, machine) for one in lock.environments):
+    allowed = lock.file.environments
+    if allowed and not any(applies(one, lock, machine) for one in allowed):
         stacks = lock.tool.stacks if lock.tool is not None else ()
-        locked = ", ".join(one.platform for one in stacks) or " or ".join(lock.environments)
+        locked = ", ".join(one.platform for one in stacks) or " or ".join(str(marker_text(one)) for one in allowed)
         yield Difference(what="platform", locked=locked, now=f"linux_{machine.arch}", machine=True)
 
 
-def _without_file(package: LockedPackage, machine: Machine) -> Difference:
+def _without_file(package: Package, machine: Machine) -> Difference:
     """Why an entry has no file for the machine: its C library, else its Python or its architecture."""
     what = f"{package.name} {package.version or ''}".rstrip()
-    tags = sorted({File(one.name, "", {}).tag for one in package.wheels})
+    tags = sorted({File(name_of(one), "", {}).tag for one in package.wheels or ()})
     shown = ", ".join(tags[:4]) + (f" and {len(tags) - 4} more" if len(tags) > 4 else "")
     target = Target(machine.python, machine.free_threaded, machine.arch, None)
-    if machine.glibc is not None and best_file((File(one.name, "", {}) for one in package.wheels), target) is not None:
+    if machine.glibc is not None and best_file((File(name_of(one), "", {}) for one in package.wheels or ()), target) is not None:
         now = f"glibc {machine.glibc[0]}.{machine.glibc[1]}"
         return Difference(what=what, locked=f"wheels for a newer C library: {shown}", now=now, machine=True)
     python = f"Python {machine.python_full}" if machine.python_full else "a Python that is not known"

@@ -1,22 +1,26 @@
-"""A resolution to what a lock says of its stack."""
+"""What a lock says of a stack: made of a resolution, and asked which cuDNN its frameworks load."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
-from cudnn_resolve.locking.model import LockedApt, LockedEnvironment, LockedFramework, LockedOverride, Stack
+from cudnn_resolve.locking.model import Environment, Framework, Stack
 from cudnn_resolve.requirement.machine import MachineGpu
 from cudnn_resolve.resolution.rule import code_needs, cudnn_hardware, library_needs
 from cudnn_resolve.version import CudaVersion, DriverVersion
 
 if TYPE_CHECKING:
+    from cudnn_resolve.locking.model import Lock
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.model import Need
     from cudnn_resolve.resolution.model import Resolution
     from cudnn_resolve.version import Capability
+
+
+_CUDNN_WHEELS = "nvidia-cudnn"
 
 
 def platform_of(resolution: Resolution) -> str:
@@ -24,7 +28,7 @@ def platform_of(resolution: Resolution) -> str:
     return f"linux_{resolution.machine.arch}"
 
 
-def stack_of(resolution: Resolution, environment: tuple[LockedEnvironment, ...], book: Book) -> Stack:
+def stack_of(resolution: Resolution, environment: tuple[Environment, ...], book: Book) -> Stack:
     """What the matrix decided for the platform of this resolution."""
     gpu = resolution.request.device == "gpu"
     native, ptx, driver = _capabilities(resolution, book) if gpu else ((), (), None)
@@ -38,7 +42,7 @@ def stack_of(resolution: Resolution, environment: tuple[LockedEnvironment, ...],
         ptx_capabilities=ptx,
         ptx_driver_min=driver,
         frameworks=tuple(
-            LockedFramework(
+            Framework(
                 name=build.package,
                 version=build.wheel_version,
                 variant=build.variant,
@@ -47,10 +51,8 @@ def stack_of(resolution: Resolution, environment: tuple[LockedEnvironment, ...],
             )
             for build in resolution.builds
         ),
-        apt=tuple(sorted(LockedApt(one.name, one.version, one.repository) for one in resolution.apt)),
-        overrides=tuple(
-            sorted(LockedOverride(one.package, one.requested_by, one.declared, one.chosen, one.reason) for one in resolution.overrides)
-        ),
+        apt=tuple(sorted((replace(one, because=()) for one in resolution.apt), key=astuple)),
+        overrides=tuple(sorted(resolution.overrides, key=astuple)),
         environment=environment,
     )
 
@@ -84,3 +86,25 @@ def _needs(resolution: Resolution, book: Book, capability: Capability) -> Iterat
         yield from cudnn_hardware(book, machine, resolution.cudnn_build)
     if resolution.cuda is not None:
         yield from library_needs(book, machine, CudaVersion(resolution.cuda), "the stack")
+
+
+def bundled_cudnns(lock: Lock, stack: Stack, book: Book) -> dict[str, str]:
+    """Framework of the stack to the cuDNN inside its wheel, for those that have one; of what the matrix does not know, nothing."""
+    found = ((one.name, _bundled_cudnn(lock, one, book)) for one in stack.frameworks)
+    return {name: version for name, version in found if version is not None}
+
+
+def _bundled_cudnn(lock: Lock, one: Framework, book: Book) -> str | None:
+    name = book.framework_of(one.name)
+    builds = book.framework(name).builds if name is not None else ()
+    rows = [row for row in builds if (row.package, row.wheel_version, row.variant) == (one.name, one.version, one.variant)]
+    bundled = [row for row in rows if row.delivery == "bundled"]
+    # Some releases are there both ways under one version; the wheel without libraries asks for those of NVIDIA.
+    if not bundled or (len(bundled) < len(rows) and _asks_for_cudnn(lock, one.name)):
+        return None
+    return str(bundled[0].cudnn) if bundled[0].cudnn is not None else one.cudnn_built
+
+
+def _asks_for_cudnn(lock: Lock, name: str) -> bool:
+    needs = (one for package in lock.packages if package.name == name for one in package.dependencies or ())
+    return any(str(one.get("name")).startswith(_CUDNN_WHEELS) for one in needs)

@@ -1,220 +1,150 @@
-"""The `[tool.cudnn-resolve]` table of a lock, read: every field is checked, and a fault is named by its dotted path."""
+"""The `[tool.cudnn-resolve]` table of a lock, read and written; its form is that of the structs."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import date, datetime, time
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.locking.model import (
-    SCHEMA,
-    TOOL,
-    Asked,
-    LockedApt,
-    LockedEnvironment,
-    LockedFramework,
-    LockedOverride,
-    Stack,
-    Tool,
-)
-from cudnn_resolve.version import Capability, DriverVersion
+from cudnn_resolve.locking.model import TOOL, Asked, Stack, Tool
+from cudnn_resolve.locking.pep751 import shown
 
-R = TypeVar("R", bound=NamedTuple)
-_MINOR = re.compile(r"\d{1,2}\.\d{1,3}t?", re.ASCII)
-_PLATFORM = re.compile(r"[a-z0-9]{1,20}(?:_[a-z0-9]{1,20}){1,3}", re.ASCII)
+T = TypeVar("T")
+SCHEMA = 1
+"""Version of the table."""
 _RECORDS = 1000
 _DEEPEST = 12
-_TEXTS = ("gpu", "driver", "date", "pins")
-_TABLES = ("frameworks", "loaded", "beside")
-"""What of a record we read ourselves; the rest is whoever's who wrote it."""
+
+
+class _Version(Struct):
+    schema: Annotated[int, Meta(ge=1)]
+
+
+class _Limits(Struct):
+    cuda: str | None = None
+    cudnn: str | None = None
+
+
+class _Head(Struct):
+    """What the table says beside the request and the stacks."""
+
+    python: Annotated[str, Meta(pattern=r"^\d{1,2}\.\d{1,3}t?\Z")]
+    platforms: Annotated[tuple[Annotated[str, Meta(pattern=r"^[a-z0-9]{1,20}(_[a-z0-9]{1,20}){1,3}\Z")], ...], Meta(min_length=1)]
+    matrix: str | None = None
+    limits: _Limits = field(default_factory=_Limits)
+    platform: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What differs from platform to platform: fields of `Stack`."""
+    validation: Annotated[tuple[dict[str, Any], ...], Meta(max_length=_RECORDS)] = ()
+
+
+class _Record(Struct):
+    """What we read of a record of a test; the rest belongs to whoever wrote it."""
+
+    gpu: str = ""
+    driver: str = ""
+    date: str = ""
+    pins: str = ""
+    frameworks: dict[str, str] = field(default_factory=dict)
+    loaded: dict[str, str] = field(default_factory=dict)
+    beside: dict[str, str] = field(default_factory=dict)
 
 
 def read_tool(raw: object, where: str) -> Tool:
-    """Our table of a lock; InputError with the dotted path of the first fault."""
-    table = _Table(raw, f"{where}: tool.{TOOL}")
-    schema = table.number("schema")
-    if schema is None or schema < 1:
-        raise table.fault("schema", "is missing")
+    """Our table of a lock; InputError with the dotted path of the first fault. Fields of newer versions are ignored."""
+    at = f"{where}: tool.{TOOL}"
+    schema = _convert(raw, _Version, at).schema
     if schema > SCHEMA:
         raise InputError(
             f"the lock was written by a newer cudnn-resolve (schema {schema}, known is {SCHEMA})",
             code="lock-version",
-            context=table.at,
+            context=at,
             hint="upgrade cudnn-resolve",
         )
-    platforms = table.texts("platforms")
-    if not platforms or not all(_PLATFORM.fullmatch(one) for one in platforms) or len(set(platforms)) < len(platforms):
-        raise table.fault("platforms", "is not a list of platforms such as linux_x86_64")
-    python = table.text("python")
-    if python is None or not _MINOR.fullmatch(python):
-        raise table.fault("python", "is not a Python such as 3.11")
-    limits = table.table("limits")
-    apart = table.table("platform")
+    assert isinstance(raw, dict), "it has a schema"
+    head = _convert(raw, _Head, at)
+    if len(set(head.platforms)) < len(head.platforms):
+        raise InputError("the lock is not valid: a platform stands twice", code="lock-invalid", context=f"{at}.platforms")
+    for number, record in enumerate(head.validation):
+        _check_record(record, f"{at}.validation[{number}]")
+    asked = _convert({**raw, "cuda": head.limits.cuda, "cudnn": head.limits.cudnn}, Asked, at)
     return Tool(
-        asked=Asked(
-            targets=table.texts("targets"),
-            said=table.texts("said" if "said" in table.raw else "targets"),
-            requirements=table.texts("requirements"),
-            files=table.lists("files"),
-            cuda=limits.text("cuda"),
-            cudnn=limits.text("cudnn"),
-            driver_policy=table.choice("driver_policy", ("minor", "strict")),
-            device=table.choice("device", ("gpu", "cpu")),
-            channel=table.choice("channel", ("auto", "pip", "apt")),
-            strict_pins=table.flag("strict_pins"),
-            stated=table.lists("stated"),
-        ),
-        python=python,
-        matrix=table.text("matrix"),
-        stacks=tuple(_stack(one, apart.table(one).over(table)) for one in sorted(platforms)),
-        validation=_records(table),
+        asked=asked if "said" in raw else replace(asked, said=asked.targets),
+        python=head.python,
+        matrix=head.matrix,
+        stacks=tuple(_stack(raw, one, head.platform.get(one, {}), at) for one in sorted(head.platforms)),
+        validation=head.validation,
     )
 
 
-def _stack(platform: str, table: _Table) -> Stack:
-    return Stack(
-        platform=platform,
-        driver_min=table.parsed("driver_min", DriverVersion),
-        cuda=table.text("cuda"),
-        cudnn=table.text("cudnn"),
-        cudnn_soname=table.number("cudnn_soname"),
-        compute_capabilities=table.capabilities("compute_capabilities"),
-        ptx_capabilities=table.capabilities("ptx_capabilities"),
-        ptx_driver_min=table.parsed("ptx_driver_min", DriverVersion),
-        frameworks=table.rows("frameworks", LockedFramework, optional=("cuda_built", "cudnn_built")),
-        apt=table.rows("apt", LockedApt),
-        overrides=table.rows("overrides", LockedOverride),
-        environment=table.rows("environment", LockedEnvironment),
-    )
+def _stack(shared: Mapping[str, Any], platform: str, own: Mapping[str, Any], at: str) -> Stack:
+    return _convert({**shared, **own, "platform": platform}, Stack, at, apart=(f".platform.{platform}", frozenset(own)))
 
 
-def _records(table: _Table) -> tuple[Mapping[str, object], ...]:
-    """Records of tests, kept as they are."""
-    found = table.get("validation", [])
-    if not isinstance(found, list) or len(found) > _RECORDS or not all(isinstance(one, dict) for one in found):
-        raise table.fault("validation", "is not a list of tables")
-    for number, one in enumerate(found):
-        if not _plain(one, 0):
-            raise table.fault(f"validation[{number}]", "holds what is neither text, number, truth value, list nor table")
-        for name in _TEXTS:
-            if not isinstance(one.get(name, ""), str):
-                raise table.fault(f"validation[{number}].{name}", "is no text")
-        for name in _TABLES:
-            rows = one.get(name, {})
-            if not isinstance(rows, dict) or not all(isinstance(text, str) for text in rows.values()):
-                raise table.fault(f"validation[{number}].{name}", "is no table of texts")
-    return tuple(found)
+def _convert(value: object, kind: type[T], at: str, *, apart: tuple[str, frozenset[str]] = ("", frozenset())) -> T:
+    """The value as that type; InputError with the path of the fault. `apart`: fields that stand below another table, and its place."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        message, _, path = shown(error).partition(" - at `$")
+        path = path.removesuffix("`")
+        inner = apart[0] if path.lstrip(".").partition(".")[0].partition("[")[0] in apart[1] else ""
+        message = "".join(char if char.isprintable() else "?" for char in message)
+        raise InputError(f"the lock is not valid: {message}", code="lock-invalid", context=f"{at}{inner}{path}") from None
 
 
-def _plain(value: object, depth: int) -> bool:
+def _check_record(record: Mapping[str, Any], at: str) -> None:
+    _convert(record, _Record, at)
+    if not _is_plain(record, 0):
+        message = "the lock is not valid: it holds what is neither text, number, truth value, list nor table"
+        raise InputError(message, code="lock-invalid", context=at)
+
+
+def _is_plain(value: object, depth: int) -> bool:
     if depth > _DEEPEST or isinstance(value, (datetime, date, time)):
         return False
     if isinstance(value, dict):
-        return all(_plain(one, depth + 1) for one in value.values())
+        return all(_is_plain(one, depth + 1) for one in value.values())
     if isinstance(value, list):
-        return all(_plain(one, depth + 1) for one in value)
+        return all(_is_plain(one, depth + 1) for one in value)
     return isinstance(value, (str, int, float, bool))
 
 
-class _Table:
-    """One table of the file with its place; a field that is not there is None, empty or false."""
+def tool_table(tool: Tool) -> dict[str, Any]:
+    """Our table as it is written: what all platforms share stands once."""
+    asked = msgspec.to_builtins(tool.asked)
+    limits = {"cuda": asked.pop("cuda"), "cudnn": asked.pop("cudnn")}
+    said = asked.pop("said")
+    named = {name: found for name in ("files", "stated") if (found := asked.pop(name))}
+    stacks = [_compact(msgspec.to_builtins(one)) for one in tool.stacks]
+    names = [one.pop("platform") for one in stacks]
+    shared = {key: value for key, value in stacks[0].items() if all(key in one and one[key] == value for one in stacks)}
+    apart = {name: {key: one[key] for key in one if key not in shared} for name, one in zip(names, stacks, strict=True)}
+    table = {
+        "schema": SCHEMA,
+        **asked,
+        "python": tool.python,
+        "platforms": names,
+        "limits": limits,
+        "matrix": tool.matrix,
+        **shared,
+        "platform": apart,
+    }
+    return {
+        **_compact(table),
+        **named,
+        **({"said": said} if said != asked["targets"] else {}),
+        **({"validation": [dict(one) for one in tool.validation]} if tool.validation else {}),
+    }
 
-    def __init__(self, raw: object, at: str, below: _Table | None = None) -> None:
-        self.at = at
-        self._below = below
-        if not isinstance(raw, dict):
-            raise InputError("the lock is not valid: not a table", code="lock-invalid", context=at)
-        self.raw: dict[str, Any] = raw
 
-    def over(self, other: _Table) -> _Table:
-        """The table with the fields of the other one where it has none itself."""
-        return _Table(self.raw, self.at, other)
-
-    def get(self, name: str, default: object = None) -> Any:
-        return self._home(name).raw.get(name, default)
-
-    def _home(self, name: str) -> _Table:
-        """The table that has the field: this one, or the one below."""
-        return self if self._below is None or name.partition("[")[0] in self.raw else self._below
-
-    def place(self, name: str) -> str:
-        """The dotted path of a field."""
-        return f"{self._home(name).at}.{name}"
-
-    def fault(self, name: str, message: str) -> InputError:
-        return InputError(f"the lock is not valid: {name} {message}", code="lock-invalid", context=self.place(name))
-
-    def table(self, name: str) -> _Table:
-        return _Table(self.get(name, {}), self.place(name))
-
-    def text(self, name: str) -> str | None:
-        found: str | None = self._kind(name, str, "a text")
-        return found
-
-    def parsed(self, name: str, parse: Callable[[str], object]) -> str | None:
-        """A text that can be parsed."""
-        found = self.text(name)
-        try:
-            _ = parse(found) if found is not None else None
-        except ValueError:
-            raise self.fault(name, f"is not what it should be: {found!r:.80}") from None
-        return found
-
-    def capabilities(self, name: str) -> tuple[str, ...]:
-        """A list of compute capabilities."""
-        found = self.texts(name)
-        try:
-            _ = [Capability.parse(one) for one in found]
-        except ValueError:
-            raise self.fault(name, "is not a list of compute capabilities such as 7.5") from None
-        return found
-
-    def number(self, name: str) -> int | None:
-        found = self.get(name)
-        if found is not None and (isinstance(found, bool) or not isinstance(found, int)):
-            raise self.fault(name, "is not a whole number")
-        return found
-
-    def flag(self, name: str) -> bool:
-        return bool(self._kind(name, bool, "true or false"))
-
-    def choice(self, name: str, known: tuple[str, ...]) -> str:
-        found = self.text(name)
-        if found is not None and found not in known:
-            raise self.fault(name, f"is not one of {', '.join(known)}")
-        return found or known[0]
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        found = self.get(name, [])
-        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-            raise self.fault(name, "is not a list of texts")
-        return tuple(found)
-
-    def lists(self, name: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """A table of lists of texts."""
-        found = self.table(name)
-        return tuple((one, found.texts(one)) for one in found.raw)
-
-    def rows(self, name: str, kind: Callable[..., R], optional: tuple[str, ...] = ()) -> tuple[R, ...]:
-        """The list of tables as values of a kind; further fields of a newer version are passed over."""
-        found = self.get(name, [])
-        fields: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
-        if not isinstance(found, list):
-            raise self.fault(name, "is not a list of tables")
-        out = []
-        for number, one in enumerate(found):
-            row = _Table(one, self.place(f"{name}[{number}]"))
-            values = {field: row.text(field) for field in fields}
-            lacking = next((field for field in fields if values[field] is None and field not in optional), None)
-            if lacking is not None:
-                raise row.fault(lacking, "is missing")
-            out.append(kind(**values))
-        return tuple(out)
-
-    def _kind(self, name: str, kind: type, words: str) -> Any:
-        found = self.get(name)
-        if found is not None and not isinstance(found, kind):
-            raise self.fault(name, f"is not {words}")
-        return found
+def _compact(value: Any) -> Any:
+    """The value without fields that say nothing: null, and empty lists and tables."""
+    if isinstance(value, dict):
+        found = {key: _compact(one) for key, one in value.items()}
+        return {key: one for key, one in found.items() if one is not None and one not in ([], (), {})}
+    return [_compact(one) for one in value] if isinstance(value, (list, tuple)) else value

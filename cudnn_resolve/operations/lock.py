@@ -20,9 +20,8 @@ from cudnn_resolve.operations.results import Result, grown
 if TYPE_CHECKING:
     from cudnn_resolve.index.client import IndexClient
     from cudnn_resolve.locking.change import Change
-    from cudnn_resolve.locking.difference import Difference
     from cudnn_resolve.locking.merge import Answer
-    from cudnn_resolve.locking.model import Lock
+    from cudnn_resolve.locking.model import Difference, Lock
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.planning.model import Plan
     from cudnn_resolve.resolution.model import Resolution
@@ -129,8 +128,8 @@ def check_lock(request: LockRequest, listener: Listener = NOBODY) -> LockCheckRe
     """The lock that is there, and every way in which it is not what it should be."""
     from cudnn_resolve.host.files import folder_of
     from cudnn_resolve.locking.check import asked_otherwise, outdated
-    from cudnn_resolve.locking.difference import Difference
     from cudnn_resolve.locking.fit import fit
+    from cudnn_resolve.locking.model import Difference
 
     _refuse_contradictions(request)
     path = request.output or FILE
@@ -197,7 +196,7 @@ def _note_origin(old: Lock, path: str, listener: Listener) -> None:
     for note in old.notes:
         listener.note(note)
     if old.tool is None:
-        listener.note(f"{path} was written by {old.created_by}; its pins are kept where they can be")
+        listener.note(f"{path} was written by {old.file.created_by}; its pins are kept where they can be")
 
 
 def _names(request: LockRequest, old: Lock | None, listener: Listener) -> frozenset[str]:
@@ -307,7 +306,7 @@ def _fresh(question: Question, old: Lock | None, upgraded: frozenset[str]) -> Qu
         machine = replace(machine, python_full=f"{machine.python[0]}.{machine.python[1]}")
     if old is not None:
         entries = (one for one in old.packages if one.version is not None and one.name not in upgraded)
-        request = replace(request, preferences={one.name: one.version or "" for one in entries if applies(one.marker, old, machine)})
+        request = replace(request, preferences={one.name: str(one.version) for one in entries if applies(one.marker, old, machine)})
     return replace(question, machine=machine, request=request)
 
 
@@ -315,11 +314,9 @@ def _answer(resolution: Resolution, question: Question) -> tuple[Answer, list[st
     """The answer for one platform, and what should be known of it."""
     from cudnn_resolve.facts.assume import fresh_environment
     from cudnn_resolve.locking.merge import Answer
-    from cudnn_resolve.locking.model import LockedEnvironment
     from cudnn_resolve.locking.stack import stack_of
     from cudnn_resolve.planning.make import make_plan
 
     plan = make_plan(fresh_environment(question.facts), resolution, question.book, question.source)
-    ways = tuple(LockedEnvironment(one.kind, one.value, one.why) for one in plan.environment)
-    answer = Answer(resolution=resolution, stack=stack_of(resolution, ways, question.book))
+    answer = Answer(resolution=resolution, stack=stack_of(resolution, plan.environment, question.book))
     return answer, [one.message for one in plan.warnings if one.code in TOLD]

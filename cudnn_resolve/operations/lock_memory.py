@@ -54,8 +54,8 @@ def remembered(lock: Lock, path: str, request: LockRequest) -> dict[str, Any]:
     if not (request.framework or request.requirement or request.group):
         folder = os.path.dirname(path)
         out.update({"framework": list(asked.said), "cuda": asked.cuda, "cudnn": asked.cudnn})
-        out.update({name: [_from(folder, value, name) for value in values] for name, values in asked.files if name in FILES})
-    for name, values in asked.stated:
+        out.update({name: [_from(folder, value, name) for value in values] for name, values in asked.files.items() if name in FILES})
+    for name, values in asked.stated.items():
         if name in ("gpu", "no-binary", "only-binary"):
             out[name] = list(values)
         elif name == "platform":
@@ -109,14 +109,14 @@ def asked_of(options: LockRequest, request: Request, base: str) -> Asked:
         targets=tuple(_said(request)),
         said=options.framework,
         requirements=tuple(dict.fromkeys(_required(one, request, base) for one in request.extras)),
-        files=tuple((name, values) for name, values in files.items() if values),
+        files={name: values for name, values in files.items() if values},
         cuda=options.cuda,
         cudnn=options.cudnn,
         driver_policy=options.driver_policy or "minor",
         device=options.device or "gpu",
         channel=options.channel or "auto",
         strict_pins=options.strict_pins,
-        stated=tuple((name, values) for name, values in facts.items() if values),
+        stated={name: values for name, values in facts.items() if values},
     )
 
 

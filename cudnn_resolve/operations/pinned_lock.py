@@ -9,6 +9,8 @@ from msgspec import Struct
 from cudnn_resolve.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from packaging.markers import Marker
+
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.locking.model import Lock
     from cudnn_resolve.validation.model import Validation
@@ -54,7 +56,7 @@ def held_lock(lock: str | None, record: str | None) -> Held | None:
 def pinned_of(held: Held, facts: Facts) -> Pinned:
     """What the lock pins for this machine and interpreter."""
     from cudnn_resolve.host.tables import open_book
-    from cudnn_resolve.locking.library import bundled_cudnns
+    from cudnn_resolve.locking.stack import bundled_cudnns
     from cudnn_resolve.operations.pinned_plan import libraries_of
     from cudnn_resolve.validation.pinned import Pinned
 
@@ -65,7 +67,9 @@ def pinned_of(held: Held, facts: Facts) -> Pinned:
     stack = next((one for one in stacks if one.platform == platform), stacks[0] if len(stacks) == 1 else None)
     if stack is not None and stack.cudnn is not None:
         _ = parsed_cudnn(stack.cudnn, held.path)
-    packages = {one.name: one.version for one in lock.packages if one.version is not None and _applies(one.marker, facts)}
+    packages: dict[str, str] = {
+        one.name: str(one.version) for one in lock.packages if one.version is not None and _applies(one.marker, facts)
+    }
     return Pinned(
         packages=packages,
         cudnn=stack.cudnn if stack else None,
@@ -87,12 +91,10 @@ def parsed_cudnn(text: str, where: str) -> CudnnVersion:
         raise InputError(message, code="lock-invalid", context=where) from None
 
 
-def _applies(marker: str | None, facts: Facts) -> bool:
+def _applies(marker: Marker | None, facts: Facts) -> bool:
     """True where the marker of an entry holds for the interpreter that is tested."""
     if marker is None:
         return True
-    from packaging.markers import Marker
-
     version = facts.python.version or "3.11.0"
     arch = facts.platform.arch or "x86_64"
     environment = {
@@ -109,7 +111,7 @@ def _applies(marker: str | None, facts: Facts) -> bool:
         "platform_version": "",
         "extra": "",
     }
-    return Marker(marker).evaluate(environment)
+    return marker.evaluate(environment)
 
 
 def write_record(held: Held, validation: Validation, python: str | None) -> str:

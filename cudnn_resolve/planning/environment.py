@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.facts.model import UNKNOWN, Loader
-from cudnn_resolve.planning.model import Environment
+from cudnn_resolve.locking.model import Environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,11 +11,12 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.locking.fit import fit, stack_for
-from cudnn_resolve.locking.library import bundled_cudnns
+from cudnn_resolve.locking.model import Environment, because_of, name_of
 from cudnn_resolve.locking.proof import proofs
 from cudnn_resolve.locking.select import Chosen, select, targets_for
+from cudnn_resolve.locking.stack import bundled_cudnns
 from cudnn_resolve.planning.difference import apt_actions, pip_actions
-from cudnn_resolve.planning.model import AptAction, Environment, PipAction, Plan, Proven, Stack, StackFramework, Warning
+from cudnn_resolve.planning.model import AptAction, PipAction, Plan, Proven, Stack, StackFramework, Warning
 from cudnn_resolve.planning.preload import check_frameworks
 from cudnn_resolve.planning.safe import check_apt, check_folders
 from cudnn_resolve.planning.step import steps
@@ -24,8 +25,7 @@ from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.locking.difference import Difference
-    from cudnn_resolve.locking.model import Lock, LockedEnvironment, LockedFile
+    from cudnn_resolve.locking.model import Difference, Lock, LockedFile
     from cudnn_resolve.locking.model import Stack as LockedStack
     from cudnn_resolve.matrix.book import Book
 
@@ -48,12 +48,12 @@ def plan_of_lock(lock: Lock, folder: str, facts: Facts, book: Book) -> tuple[Pla
     )
     wanted = [_wanted(one, folder) for one in selection.chosen]
     draft = Plan(
-        targets=targets_for(lock, machine) or (f"the lock of {lock.created_by}",),
+        targets=targets_for(lock, machine) or (f"the lock of {lock.file.created_by}",),
         facts=facts,
         stack=_stack(lock, stack, book) if stack is not None else None,
         pip=pip_actions(wanted, machine.pip, book, gpu=_frameworks(wanted, stack, book)),
         apt=apt_actions(_apt(stack), or_none(facts.packages.apt) or {}) if stack is not None else (),
-        environment=tuple(_environment(one) for one in stack.environment) if stack is not None else (),
+        environment=tuple(_checked(one) for one in stack.environment) if stack is not None else (),
         warnings=tuple(warnings),
         proven=tuple(
             Proven(words=one.words, record=one.record, because=one.because, is_open=one.is_open, here=one.is_of(facts))
@@ -73,9 +73,9 @@ def _wanted(chosen: Chosen, folder: str) -> PipAction:
         )
     return PipAction(
         name=package.name,
-        version=package.version,
+        version=str(package.version),
         index=package.index,
-        because=package.because or ("it is in the lock",),
+        because=because_of(package) or ("it is in the lock",),
         file=_file(file, folder, package.index),
     )
 
@@ -88,10 +88,11 @@ def _frameworks(wanted: list[PipAction], stack: LockedStack | None, book: Book) 
 
 def _file(file: LockedFile, folder: str, index: str | None) -> File:
     url = file.url or f"file://{quote(os.path.normpath(os.path.join(folder, file.path or '')))}"
-    return File(filename=file.name, url=url, hashes=dict(file.hashes), size=file.size, origin=index)
+    return File(filename=name_of(file), url=url, hashes=file.hashes, size=file.size, origin=index)
 
 
-def _environment(one: LockedEnvironment) -> Environment:
+def _checked(one: Environment) -> Environment:
+    """The environment; InputError where a tool could read it as something else."""
     if one.kind not in _KINDS:
         raise InputError(
             f"{one.kind[:80]!r} is no way in which libraries are found", code="lock-invalid", hint=f"one of {', '.join(_KINDS)}"
@@ -100,7 +101,7 @@ def _environment(one: LockedEnvironment) -> Environment:
         check_frameworks(tuple(one.value.split()))
     if one.kind == "ldconfig":
         check_folders(one.value.split(":"))
-    return Environment(kind=one.kind, value=one.value, why=one.why)
+    return one
 
 
 def _apt(stack: LockedStack) -> list[AptAction]:

@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from cudnn_resolve.locking.model import Environment, Framework
+
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.requirement.source import Direct, File
     from cudnn_resolve.resolution.model import Conflict, Override, Resolution
 
 
-class StackFramework(Struct, frozen=True, kw_only=True):
-    """A framework of the stack."""
+class StackFramework(Framework, frozen=True, kw_only=True):
+    """A framework of the stack, and what it loads."""
 
-    name: str
-    version: str
-    variant: str
-    cuda_built: str | None
-    cudnn_built: str | None
     cudnn: str | None
     """The cuDNN that it loads."""
     libraries: str
@@ -79,16 +76,6 @@ class AptAction(Struct, frozen=True, kw_only=True):
     because: tuple[str, ...] = ()
     installed: str | None = None
     """The version that is installed; None where there is none."""
-
-
-class Environment(Struct, frozen=True, kw_only=True):
-    """How the loader will find the libraries."""
-
-    kind: str
-    """`none`, `preload`, `ldconfig` or `env`."""
-    value: str
-    """For `ldconfig`: the directories; for `preload`: the frameworks; empty for `none`."""
-    why: str
 
 
 class AptRepository(Struct, frozen=True, kw_only=True):

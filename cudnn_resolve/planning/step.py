@@ -9,8 +9,9 @@ from cudnn_resolve.planning.model import AptRepository, Step
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cudnn_resolve.locking.model import Environment
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.planning.model import AptAction, Environment, PipAction, Plan
+    from cudnn_resolve.planning.model import AptAction, PipAction, Plan
     from cudnn_resolve.requirement.machine import Machine
 
 

@@ -10,8 +10,7 @@ from cudnn_resolve.report.text import Style, clean, wrap
 
 if TYPE_CHECKING:
     from cudnn_resolve.locking.change import Change
-    from cudnn_resolve.locking.difference import Difference
-    from cudnn_resolve.locking.model import Lock
+    from cudnn_resolve.locking.model import Difference, Lock
 
 _SHOWN = 12
 """Changes that are named one by one, unless more is asked for."""

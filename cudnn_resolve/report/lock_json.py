@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from msgspec import to_builtins
+
+from cudnn_resolve.locking.model import because_of, files_of, marker_text, name_of, version_of
 from cudnn_resolve.locking.proof import proofs
 
 if TYPE_CHECKING:
     from cudnn_resolve.locking.change import Change
-    from cudnn_resolve.locking.difference import Difference
-    from cudnn_resolve.locking.model import Lock, Tool
+    from cudnn_resolve.locking.model import Difference, Lock, Tool
     from cudnn_resolve.planning.model import Plan
 
 SCHEMA = "cudnn-resolve/lock/1"
@@ -28,11 +30,11 @@ def encode_lock(lock: Lock, changes: Iterable[Change], path: str | None, text: s
         "packages": [
             {
                 "name": one.name,
-                "version": one.version,
-                "marker": one.marker,
+                "version": version_of(one),
+                "marker": marker_text(one.marker),
                 "index": one.index,
-                "files": [file.name for file in (*one.wheels, one.sdist, one.archive) if file is not None],
-                "because": list(one.because),
+                "files": [name_of(file) for file in files_of(one)],
+                "because": list(because_of(one)),
             }
             for one in lock.packages
         ],
@@ -55,10 +57,10 @@ def _tool(tool: Tool) -> dict[str, Any]:
                 "cuda": one.cuda,
                 "cudnn": one.cudnn,
                 "cudnn_soname": one.cudnn_soname,
-                "frameworks": [framework._asdict() for framework in one.frameworks],
-                "apt": [package._asdict() for package in one.apt],
-                "overrides": [override._asdict() for override in one.overrides],
-                "environment": [way._asdict() for way in one.environment],
+                "frameworks": to_builtins(one.frameworks),
+                "apt": [{"name": apt.name, "version": apt.version, "repository": apt.repository} for apt in one.apt],
+                "overrides": to_builtins(one.overrides),
+                "environment": to_builtins(one.environment),
             }
             for one in tool.stacks
         ],

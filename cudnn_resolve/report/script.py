@@ -18,7 +18,8 @@ from cudnn_resolve.report.text import clean
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cudnn_resolve.planning.model import AptRepository, Environment, Plan, Step
+    from cudnn_resolve.locking.model import Environment
+    from cudnn_resolve.planning.model import AptRepository, Plan, Step
 
 _SUDO = 'SUDO=; if [ "$(id -u)" != 0 ]; then SUDO=sudo; fi'
 _MARK = "# --- what the sum above is of ---"

@@ -87,7 +87,7 @@ class AptPin(Struct, frozen=True, kw_only=True):
     name: str
     version: str
     repository: str
-    because: tuple[str, ...]
+    because: tuple[str, ...] = ()
 
 
 class Override(Struct, frozen=True, kw_only=True):

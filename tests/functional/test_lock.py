@@ -43,7 +43,7 @@ def test_it_writes_a_lock_and_says_so(project: Project) -> None:
         "setuptools": "75.0.0",
     }
     lock = read(project.file.read_text("utf-8"))
-    assert all(file.hashes and file.size and (file.path or "").startswith("wheels/") for one in lock.packages for file in one.wheels)
+    assert all(file.hashes and file.size and (file.path or "").startswith("wheels/") for one in lock.packages for file in one.wheels or ())
     assert lock.tool is not None
     assert lock.tool.stacks[0].cudnn == "9.1.0.70"
     assert stat.S_IMODE(project.file.stat().st_mode) & 0o044
@@ -171,7 +171,7 @@ def test_a_project_in_a_folder_stands_in_the_lock_as_that_folder(project: Projec
     (mine,) = (one for one in read(project.file.read_text("utf-8")).packages if one.name == "my-lib")
     assert mine.directory is not None
     assert (mine.directory.path, mine.directory.editable, mine.version) == ("lib", True, None)
-    assert [one.name for one in mine.dependencies] == ["pyyaml"]
+    assert mine.dependencies == [{"name": "pyyaml"}]
     (project.folder / "lib" / "pyproject.toml").write_text(
         '[project]\nname = "my-lib"\nversion = "0.2"\ndependencies = ["pyyaml"]\n', "utf-8"
     )
@@ -240,8 +240,8 @@ def test_without_a_python_every_platform_gets_the_same_one(project: Project) -> 
     assert done.returncode == 0, done.stdout + done.stderr
     lock = read(project.file.read_text("utf-8"))
 
-    assert lock.requires_python == "==3.11.*", "the one Python for which both have wheels"
-    assert len(lock.environments) == 2
+    assert str(lock.file.requires_python) == "==3.11.*", "the one Python for which both have wheels"
+    assert len(lock.file.environments or ()) == 2
     refused = project(*TARGET, "--device", "gpu", *both)
     assert refused.returncode == 1
     assert "aarch64" in refused.stdout
@@ -273,8 +273,8 @@ def test_who_names_what_he_wants_names_all_of_it(project: Project) -> None:
 
     assert "app" not in project.pins
     assert lock.tool is not None
-    assert (lock.tool.asked.files, lock.tool.asked.cuda) == ((), None)
-    assert lock.tool.asked.stated == (("platform", ("linux_x86_64",)), ("python-version", ("3.11",)))
+    assert (lock.tool.asked.files, lock.tool.asked.cuda) == ({}, None)
+    assert lock.tool.asked.stated == {"platform": ("linux_x86_64",), "python-version": ("3.11",)}
 
 
 @pytest.mark.parametrize("path", ["../secret.txt", "/etc/hostname", "sub/../../secret.txt"])
@@ -283,7 +283,7 @@ def test_a_lock_does_not_lead_to_files_elsewhere(project: Project, path: str) ->
     (project.folder.parent / "secret.txt").write_text("the secret\n", "utf-8")
     assert project(*TARGET, *ELSEWHERE, "-r", "requirements.txt").returncode == 0
     text = project.file.read_text("utf-8")
-    project.file.write_text(text.replace('requirement = ["requirements.txt"]', f'requirement = ["{path}"]'), "utf-8")
+    project.file.write_text(text.replace('    "requirements.txt",', f'    "{path}",'), "utf-8")
 
     for words in ((), ("--check",)):
         done = project(*words)

@@ -11,21 +11,27 @@ import subprocess
 import sys
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
+from packaging.markers import Marker
+from packaging.pylock import PackageWheel
+from packaging.specifiers import SpecifierSet
 
-from cudnn_resolve.locking.model import Asked, Dependency, Lock, LockedFile, LockedOverride, LockedPackage, Stack, Tool
+from cudnn_resolve.locking.model import Asked, Stack, Tool
 from cudnn_resolve.locking.read import read
 from cudnn_resolve.locking.write import write
+from cudnn_resolve.resolution.model import Override
+from tests.lock_maker import entry, lock_with
 from tests.wheel_maker import made_wheel
 
 pytestmark = pytest.mark.network
 
 
-def locked(path: Path, *, base: Path | None = None) -> LockedFile:
-    digest = (("sha256", sha256(path.read_bytes()).hexdigest()),)
-    where = {"path": path.relative_to(base).as_posix()} if base is not None else {"url": path.as_uri()}
-    return LockedFile(name=path.name, hashes=digest, size=path.stat().st_size, **where)
+def locked(path: Path, *, base: Path | None = None) -> PackageWheel:
+    digest = {"sha256": sha256(path.read_bytes()).hexdigest()}
+    where: dict[str, Any] = {"path": path.relative_to(base).as_posix()} if base is not None else {"url": path.as_uri()}
+    return PackageWheel(name=path.name, hashes=digest, size=path.stat().st_size, **where)
 
 
 @pytest.fixture(scope="module")
@@ -48,21 +54,15 @@ def project(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     lib = made_wheel(far, "stand_in_lib", "2.0")
     other = made_wheel(far, "stand_in_elsewhere", "1.0")
     minor = f"{sys.version_info.major}.{sys.version_info.minor}"
-    override = LockedOverride("stand-in-lib", "stand-in-app 1.0", "==1.0", "2.0", "a test")
+    override = Override(package="stand-in-lib", requested_by="stand-in-app 1.0", declared="==1.0", chosen="2.0", reason="a test")
     stack = Stack(platform="linux_x86_64", overrides=(override,) if request.param else ())
-    lock = Lock(
-        packages=(
-            LockedPackage(
-                name="stand-in-app", version="1.0", dependencies=(Dependency("stand-in-lib"),), wheels=(locked(app, base=folder),)
-            ),
-            LockedPackage(name="stand-in-elsewhere", version="1.0", marker="platform_machine == 'vax'", wheels=(locked(other),)),
-            LockedPackage(name="stand-in-lib", version="2.0", wheels=(locked(lib),), because=("the matrix knows better",)),
-        ),
-        requires_python=f"=={minor}.*",
-        environments=(
-            "sys_platform == 'linux' and platform_machine == 'vax'",
-            f"sys_platform == 'linux' and platform_machine == '{os.uname().machine}'",
-        ),
+    environments = (f"sys_platform == 'linux' and platform_machine == '{one}'" for one in ("vax", os.uname().machine))
+    lock = lock_with(
+        entry("stand-in-app", "1.0", dependencies=[{"name": "stand-in-lib"}], wheels=[locked(app, base=folder)]),
+        entry("stand-in-elsewhere", "1.0", marker="platform_machine == 'vax'", wheels=[locked(other)]),
+        entry("stand-in-lib", "2.0", wheels=[locked(lib)], because=("the matrix knows better",)),
+        requires_python=SpecifierSet(f"=={minor}.*"),
+        environments=[Marker(one) for one in environments],
         tool=Tool(asked=Asked(targets=("app",), said=("app",)), python=minor, matrix=None, stacks=(stack,)),
     )
     text = write(lock)

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from cudnn_resolve.locking.model import Asked, Lock, LockedFramework, Stack, Tool
+from cudnn_resolve.locking.model import Asked, Framework, Stack, Tool
 from cudnn_resolve.locking.proof import with_record
 from cudnn_resolve.locking.read import read
 from cudnn_resolve.locking.write import write
+from tests.lock_maker import lock_with
 
 MACHINES = Path(__file__).parents[1] / "machines"
 ARGV = [sys.executable, "-m", "cudnn_resolve"]
@@ -329,9 +330,9 @@ def test_why_without_a_package_is_a_mistake(program: Program) -> None:
 
 def test_a_plan_from_a_lock_says_that_a_wheel_brings_its_own_cudnn(program: Program) -> None:
     names = (("torch", "2.5.1+cu121", "cu121", "9.1.0.70"), ("onnxruntime-gpu", "1.18.1", "cuda12", "9"))
-    frameworks = tuple(LockedFramework(name, version, variant, cudnn_built=cudnn) for name, version, variant, cudnn in names)
+    frameworks = tuple(Framework(name=name, version=version, variant=variant, cudnn_built=cudnn) for name, version, variant, cudnn in names)
     stack = Stack(platform="linux_x86_64", cudnn="9.3.0.75", frameworks=frameworks)
-    lock = Lock(packages=(), tool=Tool(asked=Asked(), python="3.11", matrix=None, stacks=(stack,)))
+    lock = lock_with(tool=Tool(asked=Asked(), python="3.11", matrix=None, stacks=(stack,)))
     (program.cwd / "pylock.toml").write_text(write(lock), "utf-8")
     facts = {"python": {"version": "3.11.9"}, "platform": {"system": "linux", "arch": "x86_64", "glibc": "2.39"}, "packages": {"pip": {}}}
     (program.cwd / "here.json").write_text(json.dumps(facts), "utf-8")

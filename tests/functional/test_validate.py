@@ -10,11 +10,13 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from packaging.pylock import PackageWheel
+from packaging.specifiers import SpecifierSet
 
 import cudnn_resolve
 from cudnn_resolve.cli.main import main
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.locking.model import Asked, Lock, LockedFile, LockedPackage, Stack, Tool
+from cudnn_resolve.locking.model import Asked, Stack, Tool
 from cudnn_resolve.locking.read import read
 from cudnn_resolve.locking.write import write
 from cudnn_resolve.validation.bench import Bench
@@ -23,6 +25,7 @@ from cudnn_resolve.validation.computing import judge_cases
 from cudnn_resolve.validation.model import Check, VisibleGpu
 from cudnn_resolve.validation.speed import judge_card
 from tests.functional.interpreters import interpreter, interpreters, make_environment
+from tests.lock_maker import entry, lock_with
 from tests.native.convolution import GPU, computing_cudnn, working_libcuda, working_nvml
 from tests.native.cudnn import RUNPATH, build_cudnn, build_part
 from tests.native.template import compile_library
@@ -346,20 +349,20 @@ def test_a_wrong_gradient_is_not_hidden_by_a_right_result(tmp_path: Path) -> Non
 
 # --- locks ---
 
+NONE = {"sha256": "0" * 64}
+
 
 def write_lock(path: Path, *packages: tuple[str, str], cudnn: str | None = None) -> Path:
     """A lock of these packages."""
     locked = tuple(
-        LockedPackage(
-            name=name,
-            version=version,
-            wheels=(LockedFile(f"{name}-{version}-py3-none-any.whl", (("sha256", "0" * 64),), path=f"{name}.whl"),),
+        entry(
+            name, version, wheels=[PackageWheel(name=f"{name}-{version}-py3-none-any.whl", hashes={"sha256": "0" * 64}, path=f"{name}.whl")]
         )
         for name, version in packages
     )
     stack_ = Stack(platform="linux_x86_64", cudnn=cudnn)
     tool = Tool(asked=Asked(targets=("torch",)), python=THIS, matrix=None, stacks=(stack_,))
-    path.write_text(write(Lock(packages=locked, tool=tool, requires_python=f"=={THIS}.*", environments=())), "utf-8")
+    path.write_text(write(lock_with(*locked, tool=tool, requires_python=SpecifierSet(f"=={THIS}.*"))), "utf-8")
     return path
 
 
@@ -377,7 +380,7 @@ def test_what_passes_is_recorded_once_for_each_card(command: Command, stack: str
     (record,) = read_again.tool.validation
     assert (record["gpu"], record["compute_capability"]) == ("Tesla T4", "7.5")
     assert record["loaded"] == {"cudnn": "7.6.5"}
-    assert "cudnn/libcudnn.so.7/conv2d-depthwise" in record["classes"]  # type: ignore[operator]
+    assert "cudnn/libcudnn.so.7/conv2d-depthwise" in record["classes"]
     assert lock.read_text("utf-8").startswith(before.rstrip("\n").partition("[tool")[0])
 
 

@@ -15,7 +15,7 @@ from cudnn_resolve.index.statements import Statements
 from cudnn_resolve.locking.complete import completed, incomplete
 from cudnn_resolve.locking.merge import Answer
 from cudnn_resolve.requirement.source import File, Offer
-from tests.lock_maker import lock_of, pinned
+from tests.lock_maker import changed, lock_of, pinned, with_packages
 
 URL = "https://h.example/a-1-py3-none-any.whl"
 
@@ -129,7 +129,7 @@ def test_only_files_that_the_lock_will_hold_are_asked_for_and_those_of_the_old_l
 def test_a_size_of_another_file_of_the_same_name_does_not_count() -> None:
     whole = pinned("lib==1.0")
     old = lock_of(whole)
-    wheel = old.packages[0].wheels[0]._replace(hashes=(("sha256", "0" * 64),))
-    _, lacking = incomplete([without_sizes(whole)], replace(old, packages=(replace(old.packages[0], wheels=(wheel,)),)))
+    wheel = changed((old.packages[0].wheels or ())[0], hashes={"sha256": "0" * 64})
+    _, lacking = incomplete([without_sizes(whole)], with_packages(old, changed(old.packages[0], wheels=[wheel])))
 
     assert len(lacking) == 1

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cudnn_resolve.errors import InputError, WorldError
+from cudnn_resolve.locking.proof import digest_of
 from cudnn_resolve.locking.read import read
 from cudnn_resolve.locking.write import write
 from tests.lock_maker import lock_of, pinned
@@ -54,25 +56,37 @@ def test_a_lock_of_uv() -> None:
     lock = read(UV)
     app, six, tool = lock.packages
 
-    assert lock.created_by == "uv"
+    assert lock.file.created_by == "uv"
     assert lock.tool is None
     assert app.directory is not None
     assert app.directory.editable
     assert tool.vcs is not None
     assert tool.vcs.url == "ssh://git@host.example/tool.git"
-    assert six.version == "1.17"
+    assert str(six.version) == "1.17"
     assert six.sdist is not None
-    assert six.sdist.uploaded == "2024-12-04T15:35:28Z"
-    assert six.sdist.hashes[0][1].startswith("ff7033")
-    assert [one.name for one in six.wheels] == ["six-1.17.0-py2.py3-none-any.whl"]
-    assert [one.name for one in six.dependencies] == ["zlib"]
+    assert str(six.sdist.upload_time) == "2024-12-04 15:35:28+00:00"
+    assert six.sdist.hashes["sha256"].startswith("ff7033")
+    assert [one.name for one in six.wheels or ()] == ["six-1.17.0-py2.py3-none-any.whl"]
+    assert six.dependencies == [{"name": "zlib"}]
     assert not lock.notes
+
+
+def test_a_lock_of_an_older_version_is_read_and_its_records_still_count() -> None:
+    text = (Path(__file__).parents[2] / "golden" / "lock-written-before.pylock.toml").read_text("utf-8")
+    lock = read(text)
+
+    assert lock.tool is not None
+    assert lock.tool.asked.files == {"requirement": ("requirements.txt",)}
+    assert lock.tool.asked.stated == {"platform": ("linux_x86_64",), "gpu": ("T4", "A100")}
+    assert (lock.tool.asked.cuda, lock.tool.stacks[0].cuda) == (">=12", "12.4")
+    assert digest_of(lock) == "c4656f0b68708fa1b1d7c75251ee3896", "what the version that wrote it made of it"
+    assert read(write(lock)) == lock
 
 
 def test_credentials_are_left_out_and_that_is_said() -> None:
     lock = read(wheel("https://me:secret@h.example/a-1-py3-none-any.whl"))
 
-    assert lock.packages[0].wheels[0].url == "https://h.example/a-1-py3-none-any.whl"
+    assert (lock.packages[0].wheels or ())[0].url == "https://h.example/a-1-py3-none-any.whl"
     assert "packages[0].wheels[0].url had credentials" in lock.notes[0]
     assert "secret" not in lock.notes[0]
 
@@ -87,19 +101,19 @@ def test_credentials_are_left_out_and_that_is_said() -> None:
         ('lock-version = "1.0"\ncreated-by = "x"\npackages = 1', "packages", "Unexpected type"),
         (MINIMAL, "packages[0]", "Exactly one of"),
         (MINIMAL + "wheels = [{ url = 'https://h.example/a-1-py3-none-any.whl', hashes = {} }]", "packages[0].wheels[0].hashes", "hash"),
-        (wheel("ftp://h.example/a-1-py3-none-any.whl"), "packages[0].wheels[0].url", "is no address"),
-        (wheel("https:///a-1-py3-none-any.whl"), "packages[0].wheels[0].url", "is no address"),
+        (wheel("ftp://h.example/a-1-py3-none-any.whl"), "packages[0].wheels[0].url", "is not an address"),
+        (wheel("https:///a-1-py3-none-any.whl"), "packages[0].wheels[0].url", "is not an address"),
         (wheel("https://[h/a-1-py3-none-any.whl"), "pylock.toml", "not valid"),
         (
             wheel("https://h.example/a\\u001b[31m-1-py3-none-any.whl", name="a-1-py3-none-any.whl"),
             "packages[0].wheels[0].url",
-            "is no address",
+            "is not an address",
         ),
-        (wheel(digest="xyz"), "packages[0].wheels[0].hashes.sha256", "no hexadecimal digest"),
+        (wheel(digest="xyz"), "packages[0].wheels[0].hashes.sha256", "not a hexadecimal digest"),
         (wheel(name="a-1-py3-none-any/../../x.whl"), "packages[0].wheels[0]", "name"),
         (wheel("https://h.example/b-1-py3-none-any.whl"), "packages[0].wheels[0]", "not consistent"),
         (MINIMAL.replace('"a"', '"A"') + "directory = { path = '.' }", "packages[0].name", "not normalized"),
-        (MINIMAL + "directory = { path = '//share/x' }", "packages[0].directory.path", "no path"),
+        (MINIMAL + "directory = { path = '//share/x' }", "packages[0].directory.path", "not a path"),
         (
             MINIMAL + "vcs = { type = 'git', url = 'https://h.example/x', commit-id = '--upload-pack=x' }",
             "packages[0].vcs.commit-id",
@@ -111,23 +125,23 @@ def test_credentials_are_left_out_and_that_is_said() -> None:
             "packages[0].tool.cudnn-resolve.because",
             "list of texts",
         ),
-        (wheel() + "[tool]\ncudnn-resolve = 1", "tool.cudnn-resolve", "not a table"),
-        (wheel() + OURS.replace("schema = 1\n", ""), "tool.cudnn-resolve.schema", "missing"),
+        (wheel() + "[tool]\ncudnn-resolve = 1", "tool.cudnn-resolve", "Expected `object`"),
+        (wheel() + OURS.replace("schema = 1\n", ""), "tool.cudnn-resolve", "missing required field `schema`"),
         (wheel() + OURS.replace("schema = 1", "schema = 2"), "tool.cudnn-resolve", "newer cudnn-resolve"),
-        (wheel() + OURS.replace('"3.11"', '"three"'), "tool.cudnn-resolve.python", "not a Python"),
-        (wheel() + OURS.replace('["linux_x86_64"]', "[]"), "tool.cudnn-resolve.platforms", "platforms"),
-        (wheel() + OURS + "targets = [1]", "tool.cudnn-resolve.targets", "list of texts"),
-        (wheel() + OURS + "driver_min = 'new'", "tool.cudnn-resolve.driver_min", "'new'"),
-        (wheel() + OURS + "compute_capabilities = ['fast']", "tool.cudnn-resolve.compute_capabilities", "7.5"),
-        (wheel() + OURS + "cudnn_soname = true", "tool.cudnn-resolve.cudnn_soname", "whole number"),
-        (wheel() + OURS + "driver_policy = 'loose'", "tool.cudnn-resolve.driver_policy", "minor, strict"),
-        (wheel() + OURS + "strict_pins = 1", "tool.cudnn-resolve.strict_pins", "true or false"),
-        (wheel() + OURS + "apt = [{ name = 'x', version = '1' }]", "tool.cudnn-resolve.apt[0].repository", "missing"),
-        (wheel() + OURS + "overrides = 1", "tool.cudnn-resolve.overrides", "list of tables"),
-        (wheel() + OURS + "overrides = [1]", "tool.cudnn-resolve.overrides[0]", "not a table"),
-        (wheel() + OURS + "stated = { gpu = 'T4' }", "tool.cudnn-resolve.stated.gpu", "list of texts"),
+        (wheel() + OURS.replace('"3.11"', '"three"'), "tool.cudnn-resolve.python", "matching regex"),
+        (wheel() + OURS.replace('["linux_x86_64"]', "[]"), "tool.cudnn-resolve.platforms", "length >= 1"),
+        (wheel() + OURS + "targets = [1]", "tool.cudnn-resolve.targets[0]", "Expected `str`"),
+        (wheel() + OURS + "driver_min = 'new'", "tool.cudnn-resolve.driver_min", "matching regex"),
+        (wheel() + OURS + "compute_capabilities = ['fast']", "tool.cudnn-resolve.compute_capabilities[0]", "matching regex"),
+        (wheel() + OURS + "cudnn_soname = true", "tool.cudnn-resolve.cudnn_soname", "Expected `int | null`"),
+        (wheel() + OURS + "driver_policy = 'loose'", "tool.cudnn-resolve.driver_policy", "'loose'"),
+        (wheel() + OURS + "strict_pins = 1", "tool.cudnn-resolve.strict_pins", "Expected `bool`"),
+        (wheel() + OURS + "apt = [{ name = 'x', version = '1' }]", "tool.cudnn-resolve.apt[0]", "missing required field `repository`"),
+        (wheel() + OURS + "overrides = 1", "tool.cudnn-resolve.overrides", "Expected `array`"),
+        (wheel() + OURS + "overrides = [1]", "tool.cudnn-resolve.overrides[0]", "Expected `object`"),
+        (wheel() + OURS + "stated = { gpu = 'T4' }", "tool.cudnn-resolve.stated", "Expected `array`"),
         (wheel() + OURS + "validation = [{ when = 2026-01-01 }]", "tool.cudnn-resolve.validation[0]", "neither"),
-        (wheel() + OURS + "[tool.cudnn-resolve.platform]\nlinux_x86_64 = 1", "tool.cudnn-resolve.platform.linux_x86_64", "not a table"),
+        (wheel() + OURS + "[tool.cudnn-resolve.platform]\nlinux_x86_64 = 1", "tool.cudnn-resolve.platform", "Expected `object`"),
     ],
 )
 def test_a_fault_is_named_with_its_place(text: str, place: str, words: str) -> None:
@@ -143,7 +157,7 @@ def test_a_fault_is_named_with_its_place(text: str, place: str, words: str) -> N
 def test_what_only_informs_is_passed_over_where_it_makes_no_sense() -> None:
     text = wheel().replace('version = "1"', 'version = "1"\nindex = "../simple"\ndependencies = [{ version = 1 }]')
 
-    assert (read(text).packages[0].index, read(text).packages[0].dependencies) == (None, ())
+    assert (read(text).packages[0].index, read(text).packages[0].dependencies) == (None, None)
 
 
 def test_a_secret_in_a_faulty_address_is_not_repeated() -> None:

@@ -6,18 +6,20 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from packaging.pylock import Pylock
+from packaging.pylock import PackageDirectory
 from packaging.tags import compatible_tags, cpython_tags
+from packaging.version import Version
 
 from cudnn_resolve.locking.fit import fit
-from cudnn_resolve.locking.model import Lock, LockedApt, LockedDirectory
-from cudnn_resolve.locking.pep751 import check
+from cudnn_resolve.locking.model import Lock, name_of
+from cudnn_resolve.locking.pep751 import parse_toml, validated
 from cudnn_resolve.locking.read import read
 from cudnn_resolve.locking.select import select
 from cudnn_resolve.locking.write import write
 from cudnn_resolve.requirement.machine import Machine, machine_of
 from cudnn_resolve.resolution.environment import marker_environment
-from tests.lock_maker import BOOK, lock_of, pinned
+from cudnn_resolve.resolution.model import AptPin
+from tests.lock_maker import BOOK, changed, entry, lock_of, pinned, with_packages
 from tests.worlds.load import facts, gpu
 
 WHEELS = "cp311-cp311-manylinux_2_17_x86_64 cp311-cp311-manylinux_2_28_x86_64 cp39-abi3-manylinux_2_5_x86_64 py3-none-any"
@@ -38,7 +40,7 @@ def on(arch: str = "x86_64", glibc: str = "2.35") -> dict[str, Any]:
 def chosen(lock: Lock, machine: Machine) -> dict[str, str]:
     found = select(lock, machine)
     assert not found.misfits, found.misfits
-    return {one.package.name: one.file.name for one in found.chosen if one.file is not None}
+    return {one.package.name: name_of(one.file) for one in found.chosen if one.file is not None}
 
 
 def words(lock: Lock, **parts: Any) -> list[tuple[str, str, str]]:
@@ -65,7 +67,7 @@ def test_it_takes_what_packaging_takes(arch: str, glibc: tuple[int, int]) -> Non
     platforms = [f"manylinux_2_{minor}_{arch}" for minor in range(glibc[1], 4, -1)] + [f"linux_{arch}"]
     tags = [*cpython_tags((3, 11), ["cp311"], platforms), *compatible_tags((3, 11), "cp311", platforms)]
     machine = here(**on(arch, f"2.{glibc[1]}"))
-    reference = Pylock.from_dict(check(write(BOTH), "a test")).select(environment=marker_environment(machine), tags=tags)  # type: ignore[arg-type]
+    reference = validated(parse_toml(write(BOTH), "a test"), "a test").select(environment=marker_environment(machine), tags=tags)  # type: ignore[arg-type]
 
     assert {package.name: file.filename for package, file in reference} == chosen(BOTH, machine)  # type: ignore[union-attr]
 
@@ -77,11 +79,11 @@ def test_what_is_not_known_of_a_machine_excludes_nothing() -> None:
 
 def test_folders_and_source_archives_are_chosen_where_they_are_what_there_is() -> None:
     lock = lock_of(pinned("app==1.0 sdist"))
-    app = replace(lock.packages[0], name="local", version=None, sdist=None, directory=LockedDirectory(".", editable=True))
-    found = select(replace(lock, packages=(*lock.packages, app)), here()).chosen
+    app = entry("local", directory=PackageDirectory(path=".", editable=True))
+    found = select(with_packages(lock, *lock.packages, app), here()).chosen
 
-    assert [(one.package.name, one.file and one.file.name) for one in found] == [("app", "app-1.0.tar.gz"), ("local", None)]
-    assert found[1].source == LockedDirectory(".", editable=True)
+    assert [(one.package.name, one.file and name_of(one.file)) for one in found] == [("app", "app-1.0.tar.gz"), ("local", None)]
+    assert found[1].source == PackageDirectory(path=".", editable=True)
 
 
 @pytest.mark.parametrize(
@@ -139,8 +141,8 @@ def test_an_old_c_library_and_a_python_without_the_gil_are_named_with_the_packag
 
 def test_two_entries_for_one_machine_are_no_choice() -> None:
     lock = lock_of(pinned("app==1.0", "two==1.0"))
-    other = replace(lock.packages[1], version="2.0")
-    found = select(replace(lock, packages=(*lock.packages, other)), here()).misfits
+    other = changed(lock.packages[1], version=Version("2.0"))
+    found = select(with_packages(lock, *lock.packages, other), here()).misfits
 
     assert [one.what for one in found] == ["two"]
     assert "1.0 and 2.0 are both for this machine" in found[0].now
@@ -149,7 +151,7 @@ def test_two_entries_for_one_machine_are_no_choice() -> None:
 def test_apt_packages_must_be_there_in_their_version_unless_they_will_be_installed() -> None:
     lock = lock_of(pinned("app==1.0"))
     assert lock.tool is not None
-    apt = (LockedApt("libcudnn9-cuda-12", "9.1.0.70-1", "ubuntu2204"),)
+    apt = (AptPin(name="libcudnn9-cuda-12", version="9.1.0.70-1", repository="ubuntu2204"),)
     lock = replace(lock, tool=replace(lock.tool, stacks=(replace(lock.tool.stacks[0], apt=apt),)))
 
     assert words(lock) == [("apt package libcudnn9-cuda-12", "9.1.0.70-1", "not installed")]

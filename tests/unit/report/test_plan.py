@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from packaging.requirements import Requirement
 
 from cudnn_resolve.facts.codec import encode
-from cudnn_resolve.planning.model import Environment, Plan, Step
+from cudnn_resolve.locking.model import Environment
+from cudnn_resolve.planning.model import Plan, Step
 from cudnn_resolve.report import plan as text_report
 from cudnn_resolve.report import requirements, script, why
 from cudnn_resolve.report.plan_json import encode_plan

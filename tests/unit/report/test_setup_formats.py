@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Facts, Platform, Python
-from cudnn_resolve.planning.model import AptAction, AptRepository, Environment, PipAction, Plan, Step
+from cudnn_resolve.locking.model import Environment
+from cudnn_resolve.planning.model import AptAction, AptRepository, PipAction, Plan, Step
 from cudnn_resolve.report import dockerfile, html, notebook, script
 from tests.small_wheels import tree, write_wheel
 

@@ -11,11 +11,12 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Driver, Facts, Packages
 from cudnn_resolve.host.tables import open_book
-from cudnn_resolve.locking.model import Asked, Dependency, Lock, LockedFramework, LockedPackage, Stack, Tool
+from cudnn_resolve.locking.model import Asked, Framework, Stack, Tool
 from cudnn_resolve.operations.pinned_lock import Held, pinned_of
 from cudnn_resolve.operations.pinned_plan import read_plan
 from cudnn_resolve.validation.model import Check
 from cudnn_resolve.validation.pinned import Pinned, judge_against
+from tests.lock_maker import entry, lock_with
 from tests.unit.validation.recordings import TENSORFLOW, TORCH, facts, recorded
 
 WHEELS = {
@@ -99,10 +100,10 @@ def test_each_framework_may_have_a_cudnn_of_its_own() -> None:
     ids=["inside", "beside", "unknown"],
 )
 def test_a_wheel_of_a_lock_may_bring_a_cudnn_of_its_own(variant: str, needs: tuple[str, ...], status: str) -> None:
-    framework = LockedFramework("torch", "2.5.1+cu121", variant, cudnn_built="9.1.0.70")
+    framework = Framework(name="torch", version="2.5.1+cu121", variant=variant, cudnn_built="9.1.0.70")
     stack = Stack(platform="linux_x86_64", cudnn="9.3.0.75", frameworks=(framework,))
-    torch = LockedPackage(name="torch", version="2.5.1+cu121", dependencies=tuple(map(Dependency, needs)))
-    lock = Lock(packages=(torch,), tool=Tool(asked=Asked(), python="3.11", matrix=None, stacks=(stack,)))
+    torch = entry("torch", "2.5.1+cu121", dependencies=[{"name": one} for one in needs])
+    lock = lock_with(torch, tool=Tool(asked=Asked(), python="3.11", matrix=None, stacks=(stack,)))
 
     pinned = pinned_of(Held(path="x", lock=lock, record=False), Facts())
 
@@ -195,7 +196,7 @@ def test_versions_are_those_of_packages(pinned: str, here: str, status: str) -> 
 
 def test_a_lock_whose_cudnn_is_no_version() -> None:
     stack = Stack(platform="linux_x86_64", cudnn="rubbish")
-    lock = Lock(packages=(), tool=Tool(asked=Asked(), python="3.11", matrix=None, stacks=(stack,)))
+    lock = lock_with(tool=Tool(asked=Asked(), python="3.11", matrix=None, stacks=(stack,)))
 
     with pytest.raises(InputError) as caught:
         pinned_of(Held(path="pylock.toml", lock=lock, record=False), Facts())
