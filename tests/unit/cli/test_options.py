@@ -166,3 +166,11 @@ def test_a_verb_need_not_have_every_option() -> None:
     parser = Parser(prog="x", description="")
 
     assert request_of(Options, parser.parse([])) == Options()
+
+
+def test_frameworks_that_may_break_are_said_where_there_is_an_environment() -> None:
+    assert options("--allow-break", "torch", "--allow-break", "jax").allow_break == ("torch", "jax")
+    parser = Parser(prog="cudnn-resolve lock", description="")
+    add_common_options(parser, platforms=True)
+    with pytest.raises(UsageError):
+        parser.parse(("--allow-break", "torch"))

@@ -184,3 +184,10 @@ def test_an_asked_framework_that_is_installed_keeps_its_wheels_beside_one_on_the
 
     assert found.conflict is None
     assert {one.name: one.action for one in found.pip}["north"] == "keep"
+
+
+def test_a_proposed_command_repeats_what_may_break() -> None:
+    found = planned("south==9", context=(("--allow-break", "north"),))
+
+    assert found.conflict is not None
+    assert all("--allow-break north" in one.command for one in found.conflict.relaxations)
