@@ -31,14 +31,14 @@ class Origin(NamedTuple):
     port: int
 
 
-def level(url: str) -> str:
+def redacted(url: str) -> str:
     """`url` without user name, password and fragment: as it may be shown, kept and written into a lock."""
     return _USERINFO.sub(r"\1//", url.partition("#")[0])
 
 
 def shown(url: str) -> str:
-    """`url` as a message may show it: `level`, nothing secret in its query, printable, at most 300 characters."""
-    text = _UNPRINTABLE.sub(lambda found: quote(found[0].encode("utf-8", "replace")), _SECRET_QUERY.sub(r"\1...", level(url)))
+    """`url` as a message may show it: `redacted`, nothing secret in its query, printable, at most 300 characters."""
+    text = _UNPRINTABLE.sub(lambda found: quote(found[0].encode("utf-8", "replace")), _SECRET_QUERY.sub(r"\1...", redacted(url)))
     return text if len(text) <= 300 else f"{text[:200]}...{text[-97:]}"
 
 
@@ -47,7 +47,7 @@ def split_login(url: str) -> tuple[str, Login | None]:
     try:
         parts = urlsplit(url)
     except ValueError:
-        return level(url), None
+        return redacted(url), None
     userinfo, at, host = parts.netloc.rpartition("@")
     if not at:
         return url, None
@@ -104,8 +104,8 @@ def joined(base: str, link: str) -> str:
     ValueError where it means none, or a page from the network means a file of this machine.
     """
     if link.startswith(("https://", "http://")) and "[" not in link:
-        return level(link) if "@" in link or "#" in link else link
-    url = level(urljoin(base, link))
+        return redacted(link) if "@" in link or "#" in link else link
+    url = redacted(urljoin(base, link))
     urlsplit(url)  # a bracket without its other half
     if not is_remote(url) and not (url.startswith("file:") and base.startswith("file:")):
         raise ValueError("is not an address of files")
@@ -114,5 +114,5 @@ def joined(base: str, link: str) -> str:
 
 def folder_url(url: str) -> str:
     """`url` with a slash at its end, so that names can be put behind it."""
-    url = level(url)
+    url = redacted(url)
     return url if url.endswith("/") else url + "/"

@@ -14,7 +14,7 @@ LEAST_RATE = 10_000
 """Bytes a second below which an answer counts as stalled."""
 HEADER_BYTES = 1 << 20
 """What the heads of all answers to one request, with redirects and trailers, may have beside their bodies."""
-_LOOK_SECONDS = 0.05
+_LOOK_SECONDS = 0.2
 """How often a read that waits looks whether its session was closed."""
 _BUFFER = 1 << 16
 
@@ -58,7 +58,7 @@ reading = _Reading()
 class _Reader(io.RawIOBase):
     """The bytes of a socket within the bounds of the exchange.
 
-    A timeout of a socket begins anew with each byte, so that one byte now and then would hold a request for ever.
+    A timeout of a socket restarts with each byte, so that one byte now and then would hold a request for ever.
     """
 
     def __init__(self, sock: Any) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.index.session import IndexSession
 
 T = TypeVar("T")
-THREADS = 12
+THREADS = 8
 """Requests at the same time."""
 _DOWNLOADS = 4
 _OFFLINE_HINT = "--offline answers from the tables and what is in the cache"

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from cudnn_resolve.errors import IndexUnavailableError, InputError
 from cudnn_resolve.index import filename
-from cudnn_resolve.index.address import is_remote, level, path_of, shown, url_of
+from cudnn_resolve.index.address import is_remote, path_of, redacted, shown, url_of
 from cudnn_resolve.index.download import sha256_of
 from cudnn_resolve.index.reading import read_file
 from cudnn_resolve.requirement.source import File, Metadata, Offer
@@ -57,11 +57,11 @@ def _remote(client: IndexClient, url: str, wanted: str | None) -> Direct:
         with tempfile.TemporaryDirectory(prefix="cudnn-resolve-") as folder:
             hashes = {"sha256": wanted} if wanted else {}
             path = client.fetch([File(filename=file_name, url=url, hashes=hashes)], folder)[0]
-            file = File(filename=file_name, url=level(url), hashes={"sha256": sha256_of(path)}, size=os.stat(path).st_size)
+            file = File(filename=file_name, url=redacted(url), hashes={"sha256": sha256_of(path)}, size=os.stat(path).st_size)
             said = _said(path, file_name, name)
             client.keep_metadata(file, said)
     else:
-        file = File(filename=file_name, url=level(url), hashes={"sha256": wanted})
+        file = File(filename=file_name, url=redacted(url), hashes={"sha256": wanted})
         found = client.metadata(name, file._replace(url=url))
         if found is None:
             raise IndexUnavailableError(f"{shown(url)} is not in the cache, and this is offline", code="offline")

@@ -26,7 +26,7 @@ LARGEST_FILE = 64 << 30
 _LONGEST_SECONDS = 24 * 3600.0
 _PIECE = 1 << 20
 _LEAST_PROGRESS = 1 << 16
-"""Bytes after which a connection that broke off counts as progress, and tries are counted anew."""
+"""Bytes after which a connection that broke off counts as progress, and tries are counted from one again."""
 
 
 class Downloads:

@@ -69,7 +69,7 @@ def _connection_error(chain: list[BaseException], names: set[str]) -> FetchError
     broken = next((one for one in chain if isinstance(one, ConnectionError)), None)
     if broken is not None:
         return TransientError(f"the connection broke off ({type(broken).__name__})", code="index-reset")
-    garbage = next((kind.__name__ for one in chain for kind in type(one).__mro__[:-1] if kind.__module__ == "http.client"), None)
+    garbage = next((type(one).__name__ for one in chain if any(kind.__name__ == "HTTPException" for kind in type(one).__mro__)), None)
     if garbage and "IncompleteRead" not in names:
         return TransientError(f"what it answers is not HTTP ({garbage})", code="index-garbage")
     if "ProtocolError" in names:

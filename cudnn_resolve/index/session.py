@@ -27,7 +27,7 @@ from urllib3.util.retry import Retry
 from urllib3.util.ssl_ import create_urllib3_context
 
 from cudnn_resolve._version import __version__
-from cudnn_resolve.index.address import Login, is_remote, level, origin_of, shown, split_login
+from cudnn_resolve.index.address import Login, is_remote, origin_of, redacted, shown, split_login
 from cudnn_resolve.index.bounds import HEADER_BYTES, Exchange, bound, reading
 from cudnn_resolve.index.credentials import Credentials
 from cudnn_resolve.index.fetch_error import FORBIDDEN, FetchError, TransientError, fetch_error, too_large
@@ -122,7 +122,7 @@ class IndexSession:
             raise TransientError("its answer ends too early", code="index-truncated")
 
     def retried(self, once: Callable[[], T], went_on: Callable[[], bool] = lambda: False) -> T:
-        """The result of `once`, tried again after transient errors; the tries are counted anew where `went_on` says that it got further."""
+        """The result of `once`, tried again after transient errors; counting restarts where `went_on` says that it got further."""
         retry: Retry = self._retry
         while True:
             try:
@@ -164,7 +164,7 @@ class IndexSession:
         return _unpacked(body, limit) if is_packed else body
 
     def _follow(self, method: str, url: str, headers: Mapping[str, str]) -> tuple[requests.Response, str]:
-        """The answer behind all redirects, and its address; credentials are looked up anew for each address."""
+        """The answer behind all redirects, and its address; credentials are looked up for each address."""
         for hop in range(_MOST_REDIRECTS + 1):
             url, login = split_login(url)
             login = login or self._credentials.known(url, redirected=hop > 0)
@@ -219,7 +219,7 @@ class IndexSession:
             found = fetch_error(error)
             with contextlib.suppress(ValueError):
                 for proxy in self._settings.proxies_for(url).values():
-                    found.why += f" (through the proxy {level(proxy)})"
+                    found.why += f" (through the proxy {redacted(proxy)})"
                     found.hint = found.hint or "check HTTPS_PROXY and PIP_PROXY"
             raise found from None
 

@@ -56,7 +56,7 @@ class RangeFile:
         self._place = 0
 
     def seekable(self) -> bool:
-        """Yes: parts can be fetched in any order."""
+        """Whether parts can be fetched in any order: always."""
         return True
 
     def tell(self) -> int:

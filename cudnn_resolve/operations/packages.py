@@ -95,7 +95,7 @@ def _direct(reference: Reference, source: IndexClient) -> Direct:
     from packaging.utils import canonicalize_name
 
     from cudnn_resolve.host.files import absolute
-    from cudnn_resolve.index.address import is_remote, level, shown
+    from cudnn_resolve.index.address import is_remote, redacted, shown
     from cudnn_resolve.index.direct import read_direct
 
     place = reference.place
@@ -120,7 +120,7 @@ def _direct(reference: Reference, source: IndexClient) -> Direct:
     offer = read.offer if folder is None else Offer(version=read.offer.version, files=())
     return Direct(
         name=read.name,
-        url=level(file.url),
+        url=redacted(file.url),
         offer=offer,
         metadata=read.metadata,
         folder=folder,

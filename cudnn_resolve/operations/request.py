@@ -194,23 +194,23 @@ def _context(options: Options) -> tuple[tuple[str, str], ...]:
 
 def _settings(wishes: Wishes, options: Options) -> Iterator[tuple[str, str]]:
     """What files set of where packages come from, as options, credentials left out: for a command that leaves the files out."""
-    from cudnn_resolve.index.address import level
+    from cudnn_resolve.index.address import redacted
 
     said = {name for name, _ in _context(options)}
     for option, value in dict.fromkeys((one.option, one.value) for one in wishes.settings if one.option not in _OF_FILES):
         if option not in _FIRST or option not in said:
             said.add(option)
-            yield option, level(value) if option in _ADDRESSES else value
+            yield option, redacted(value) if option in _ADDRESSES else value
 
 
 def _index_context(options: Options) -> Iterator[tuple[str, str | None]]:
     """The options that say where packages come from, credentials left out."""
     addresses = (("--index-url", options.index_url), *(("--extra-index-url", url) for url in options.extra_index_url))
     if options.index_url or options.extra_index_url or options.find_links:
-        from cudnn_resolve.index.address import level
+        from cudnn_resolve.index.address import redacted
 
-        yield from ((name, level(url) if url else None) for name, url in addresses)
-        yield from (("--find-links", level(url)) for url in options.find_links)
+        yield from ((name, redacted(url) if url else None) for name, url in addresses)
+        yield from (("--find-links", redacted(url)) for url in options.find_links)
     yield "--pre", "" if options.pre else None
     yield "--index-strategy", options.index_strategy
     yield "--exclude-newer", options.exclude_newer
