@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion
 
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.resolution.model import Pin, PipPin, Reason
 from cudnn_resolve.resolution.release import Release
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cudnn_resolve.requirement.source import File, Offer
     from cudnn_resolve.resolution.universe import Universe
 
@@ -44,7 +48,7 @@ def pip_pins(pins: dict[str, Pin], universe: Universe) -> Pins:
     out = []
     for name, one in releases.items():
         if one is None:
-            out.append(PipPin(name=name, version=universe.machine.pip.get(name), index=None, reasons=reasons[name]))
+            out.append(PipPin(name=name, version=kept_version(universe, name, reasons[name]), index=None, reasons=reasons[name]))
             continue
         offer = _offer(universe, one, unreached)
         metadata = universe.shelf.metadata(one)
@@ -76,6 +80,19 @@ def _offer(universe: Universe, release: Release, unreached: dict[str, str]) -> O
 
 def _file(universe: Universe, offer: Offer | None) -> File | None:
     return universe.shelf.file(offer) if offer is not None else None
+
+
+def kept_version(universe: Universe, name: str, reasons: Iterable[Reason]) -> str | None:
+    """Return the installed version of an unlisted package; None, which leaves it to the installer, where a requirement excludes it."""
+    version = universe.machine.pip.get(name)
+    return None if version is None or any(_excludes(reason.text, version) for reason in reasons) else version
+
+
+def _excludes(requirement: str, version: str) -> bool:
+    try:
+        return not Requirement(requirement).specifier.contains(version, prereleases=True)
+    except (InvalidRequirement, InvalidVersion):
+        return False
 
 
 def _requires(reasons: dict[str, tuple[Reason, ...]]) -> dict[str, set[str]]:

@@ -10,7 +10,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from cudnn_resolve.matrix.row import Component
-from cudnn_resolve.resolution import package
+from cudnn_resolve.resolution import package, pin
+from cudnn_resolve.resolution.model import Reason
 from cudnn_resolve.resolution.universe import Universe
 from tests.worlds.load import gpu, universe, world
 
@@ -153,3 +154,13 @@ def test_files_for_another_python_another_c_library_another_architecture() -> No
 
 def test_unknown_facts_exclude_no_file() -> None:
     assert needs_of("3.0", python={}, platform={"system": "linux"}) == {}
+
+
+def test_an_installed_package_that_nobody_knows_is_left_to_the_installer_where_a_requirement_excludes_it() -> None:
+    here = universe(BOOK, "north", packages={"pip": {"left-pad": "1.3"}, "apt": {}})
+
+    def kept(requirement: str) -> str | None:
+        return pin.kept_version(here, "left-pad", [Reason(text=requirement, because="x", parent=None)])
+
+    assert kept("left-pad>=1") == kept("left-pad") == "1.3"
+    assert kept("left-pad==2.0") is None
