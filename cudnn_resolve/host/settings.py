@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.matrix.column import quote
-from cudnn_resolve.matrix.parse import decode
+from cudnn_resolve.matrix.toml import decode, quote
 
 _LARGEST_BYTES = 8 * 1024 * 1024
 

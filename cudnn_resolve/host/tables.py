@@ -11,6 +11,7 @@ import re
 import stat as modes
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
+from zlib import crc32
 
 from cudnn_resolve.errors import MatrixError, WorldError
 from cudnn_resolve.host.settings import read_project_settings
@@ -18,6 +19,7 @@ from cudnn_resolve.host.tablecache import SHIPPED, Copies, user_copies
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.place import Fault
 from cudnn_resolve.matrix.table import TABLES, Table, decode_head, decode_table, encode, table_type
+from cudnn_resolve.matrix.toml import decode
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Head
@@ -29,6 +31,7 @@ __all__ = ["DirectoryTables", "check_tables", "open_book", "read_project_setting
 
 _Path = str | os.PathLike[str]
 _T = TypeVar("_T")
+_DAY = re.compile(rb"\d{4}-\d\d-\d\d")
 
 
 def open_book(matrix_dirs: Sequence[_Path] = (), project: _Path | None = None) -> Book:
@@ -148,15 +151,13 @@ class DirectoryTables:
             copies.keep(name, self._read(name), encode(self.load(name)))
 
     def version(self) -> str:
-        """The newest day on which a source was read and a digest of every file, `2026-11-21.3f9a0c41`."""
-        from hashlib import sha256
-
-        digest, days = sha256(), {"0000-00-00"}
+        """The newest day on which a source was read and a check sum of every file, `2026-11-21.3f9a0c41`."""
+        total, newest = 0, b"0000-00-00"
         for name in sorted(self.names()):
             content = self._read(name)
-            digest.update(f"{name} {len(content)}\n".encode() + content)
-            days.update(day.decode() for day in re.findall(rb"^read = (\d{4}-\d\d-\d\d)", content, re.MULTILINE))
-        return f"{max(days)}.{digest.hexdigest()[:8]}"
+            total = crc32(content, crc32(f"{name} {len(content)}\n".encode(), total))
+            newest = max(newest, *(part[:10] for part in (b"\n" + content).split(b"\nread = ")[1:] if _DAY.match(part)), b"")
+        return f"{newest.decode()}.{total:08x}"
 
     def _listed(self) -> dict[str, str]:
         """Table name to file."""
@@ -186,7 +187,7 @@ class DirectoryTables:
         kept = self._kept(name, lambda copy: decode_table(name, copy))
         if kept is not None:
             return kept, ()
-        from cudnn_resolve.matrix.parse import compile_table, decode
+        from cudnn_resolve.matrix.parse import compile_table
 
         file = self.path(name)
         try:

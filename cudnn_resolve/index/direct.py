@@ -105,7 +105,7 @@ def _name_and_version(file_name: str, where: str) -> tuple[str, str]:
 
 def _project(path: str) -> Direct:
     """What the pyproject.toml of a folder says, as far as it is said without a build."""
-    from cudnn_resolve.matrix.parse import decode
+    from cudnn_resolve.matrix.toml import decode
 
     file = os.path.join(path, "pyproject.toml")
     try:

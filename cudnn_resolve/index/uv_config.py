@@ -149,7 +149,7 @@ def _table(path: str, notes: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         return
     if inside and b"uv" not in raw:
         return
-    from cudnn_resolve.matrix.parse import decode
+    from cudnn_resolve.matrix.toml import decode
 
     try:
         table: Any = decode(raw.decode("utf-8"))

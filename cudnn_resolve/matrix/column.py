@@ -79,12 +79,3 @@ GpuCode = Annotated[
 SINGLE = Meta(extra={"single": True}, extra_json_schema={"type": ["array", "string"]})
 """Marks a list for which one value may stand by itself."""
 Sources = Annotated[tuple[Identifier, ...], SINGLE]
-
-
-def quote(value: object) -> str:
-    """Render `value` for a message: printable ASCII, at most 60 characters."""
-    try:
-        text = ascii(value) if isinstance(value, (str, int, float)) else f"a {'table' if isinstance(value, dict) else type(value).__name__}"
-    except ValueError:  # an integer with more digits than Python prints
-        return "a huge number"
-    return text if len(text) <= 60 else f"{text[:56]}...{text[-1]}"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Bound, Build, Framework, Trap, WheelRelease
 from cudnn_resolve.version import Capability, CodeTarget, DriverVersion
+
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
 
 _INTERPRETER = re.compile(r"(?:cp|py)(\d)(\d*)(t?)")
 _WINDOWED = ("==", "~=", "===", "<", "<=")
@@ -58,6 +60,8 @@ def digest(book: Book, name: str, versions: SpecifierSet | None = None) -> Diges
 
 def version_filter(text: str) -> SpecifierSet:
     """The specifier for what a user wrote: `>=2.4,<3` itself, `2.15` everything that begins with it; InvalidSpecifier otherwise."""
+    from packaging.specifiers import SpecifierSet
+
     stripped = text.strip()
     if re.fullmatch(r"v?\d+(?:\.\d+)*", stripped):
         return SpecifierSet(f"=={stripped}.*")
@@ -66,11 +70,15 @@ def version_filter(text: str) -> SpecifierSet:
 
 def bounds_for(framework: Framework, version: str) -> tuple[Bound, ...]:
     """The bounds that hold for one version."""
+    from packaging.specifiers import SpecifierSet  # not needed for `matrix list`
+
     return tuple(one for one in framework.bounds if SpecifierSet(one.versions).contains(version, prereleases=True))
 
 
 def traps_for(book: Book, framework: Framework, version: str) -> tuple[Trap, ...]:
     """The traps of one version."""
+    from packaging.specifiers import SpecifierSet
+
     return tuple(one for one in book.traps(framework.name) if SpecifierSet(one.versions).contains(version, prereleases=True))
 
 
@@ -189,6 +197,8 @@ def _about(framework: Framework, release: WheelRelease) -> set[str]:
 
 
 def _taken(line: str, framework: Framework, versions: set[str]) -> frozenset[str]:
+    from packaging.requirements import Requirement
+
     wanted = Requirement(line)
     if wanted.name not in framework.packages or not any(one.operator in _WINDOWED for one in wanted.specifier):
         return frozenset()

@@ -1,38 +1,23 @@
-"""A table's TOML to typed rows, with every fault of the file at once, each with its place.
-
-`decode` reads TOML, `compile_table` checks every column against the type of its field in `matrix.row`.
-"""
+"""A table's TOML to typed rows, with every fault of the file at once, each with its place."""
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from msgspec import Struct
 
 from cudnn_resolve.matrix import row
-from cudnn_resolve.matrix.column import SINGLE, Day, Identifier, PackageName, Text, Version, quote
+from cudnn_resolve.matrix.column import SINGLE, Day, Identifier, PackageName, Text, Version
 from cudnn_resolve.matrix.place import Fault
 from cudnn_resolve.matrix.table import Removal, Table, table_type
+from cudnn_resolve.matrix.toml import quote
 from cudnn_resolve.matrix.value import columns_of, described, reader, required
 
 MOST_ROWS = 50000
 _BARE = r"[A-Za-z0-9_-]{1,60}"
 _Versions = Annotated[tuple[Version, ...], SINGLE]
-
-
-def decode(text: str) -> dict[str, Any]:
-    """Read TOML; ValueError, in the parser's words, where it is none."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    try:
-        return tomllib.loads(text)
-    except RecursionError:
-        raise ValueError("is nested too deeply") from None
 
 
 def compile_table(name: str, raw: Mapping[str, Any], *, file: str, overlay: bool = False) -> tuple[Table, tuple[Fault, ...]]:

@@ -15,8 +15,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import msgspec
 from msgspec import Meta, Struct
 
-from cudnn_resolve.matrix.column import LONGEST_LIST, LONGEST_TEXT, BranchNumber, Identifier, Text, quote
+from cudnn_resolve.matrix.column import LONGEST_LIST, LONGEST_TEXT, BranchNumber, Identifier, Text
 from cudnn_resolve.matrix.table import made
+from cudnn_resolve.matrix.toml import quote
 from cudnn_resolve.version import Capability, CodeTarget, Dotted
 
 _Read = Callable[[Any], Any]

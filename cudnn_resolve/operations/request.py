@@ -127,7 +127,7 @@ def _placed(setting: Setting) -> Setting:
 
 def _lines(options: Options) -> Iterator[Line]:
     from cudnn_resolve.host.files import beside, read_bounded
-    from cudnn_resolve.matrix.parse import decode
+    from cudnn_resolve.matrix.toml import decode
     from cudnn_resolve.requirement.file import read_requirements
     from cudnn_resolve.requirement.project import read_group, read_project
 

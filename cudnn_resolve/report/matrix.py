@@ -110,7 +110,8 @@ def newest_build(builds: Iterable[Build]) -> Build | None:
     from packaging.version import Version
 
     known = list(builds)
-    ranked = [(one.cuda is not None, not Version(one.version).is_prerelease, Version(one.version)) for one in known]
+    versions = {text: Version(text) for text in {one.version for one in known}}
+    ranked = [(one.cuda is not None, not versions[one.version].is_prerelease, versions[one.version]) for one in known]
     return known[ranked.index(max(ranked))] if known else None
 
 
@@ -118,7 +119,7 @@ def span(builds: Iterable[Build]) -> str:
     """`1.15.0 - 2.21.0`: the oldest and the newest final release."""
     from packaging.version import Version
 
-    every = {Version(one.version) for one in builds}
+    every = {Version(text) for text in {one.version for one in builds}}
     final = {one for one in every if not one.is_prerelease} or every
     return f"{min(final)} - {max(final)}" if final else ""
 

@@ -10,8 +10,9 @@ from typing import Any
 from cudnn_resolve.facts.codec import from_mapping
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.parse import compile_table, decode
+from cudnn_resolve.matrix.parse import compile_table
 from cudnn_resolve.matrix.table import Table
+from cudnn_resolve.matrix.toml import decode
 from cudnn_resolve.planning.make import make_plan
 from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.requirement.derive import parse_limit, parse_target

@@ -230,7 +230,7 @@ def test_a_table_is_kept_and_read_again(world: Path, cache: Copies) -> None:
 
 def test_tables_with_copies_are_not_read_as_toml(world: Path, cache: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
     DirectoryTables(world, label="w").compile(cache)
-    monkeypatch.setattr("cudnn_resolve.matrix.parse.decode", lambda _: pytest.fail("a table was read"))
+    monkeypatch.setattr("cudnn_resolve.host.tables.decode", lambda _: pytest.fail("a table was read"))
     assert tables_of(world, cache).faults() == []
 
 
@@ -276,7 +276,7 @@ def test_a_file_that_became_wrong_is_refused_in_spite_of_its_copy(world: Path, c
 
 def test_another_version_of_the_program_reads_again(world: Path, cache: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
     tables_of(world, cache).load("index")
-    monkeypatch.setattr("cudnn_resolve.matrix.parse.decode", lambda _: pytest.fail("a table was read"))
+    monkeypatch.setattr("cudnn_resolve.host.tables.decode", lambda _: pytest.fail("a table was read"))
     tables_of(world, cache).load("index")
     with pytest.raises(pytest.fail.Exception):
         tables_of(world, Copies(cache.directory, "99")).load("index")

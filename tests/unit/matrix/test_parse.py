@@ -11,8 +11,9 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudnn_resolve.matrix.parse import compile_table, decode
+from cudnn_resolve.matrix.parse import compile_table
 from cudnn_resolve.matrix.table import TABLES, decode_table, encode, plain, table_type
+from cudnn_resolve.matrix.toml import decode
 from cudnn_resolve.version import Capability
 from tests.unit.matrix.test_value import ANYTHING
 from tests.unit.matrix.toy import HEAD, WORLD

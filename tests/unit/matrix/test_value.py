@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudnn_resolve.matrix import column
-from cudnn_resolve.matrix.column import quote
 from cudnn_resolve.matrix.table import plain
+from cudnn_resolve.matrix.toml import quote
 from cudnn_resolve.matrix.value import described, reader
 from cudnn_resolve.version import Capability, CodeTarget, CudaVersion
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.parse import compile_table, decode
+from cudnn_resolve.matrix.parse import compile_table
 from cudnn_resolve.matrix.row import Head
 from cudnn_resolve.matrix.table import Table
+from cudnn_resolve.matrix.toml import decode
 
 HEAD = 'origin = "authored"\nsource.docs = {where = "https://docs.example/page", read = 2026-01-31}\n'
 HARVESTED = 'origin = "harvested"\nscript = "scripts/harvest.py"\nread = 2026-01-31\n'
