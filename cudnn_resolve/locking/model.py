@@ -108,6 +108,17 @@ class Tool(Struct, frozen=True, kw_only=True):
         """True where a pin leaves what some wheel declares: an installer that resolves again would refuse it."""
         return any(stack.overrides for stack in self.stacks)
 
+    @property
+    def preload_note(self) -> str | None:
+        """What installers of the lock leave undone for frameworks that need the preload; None where none does."""
+        values = (one.value for stack in self.stacks for one in stack.environment if one.kind == "preload")
+        names = ", ".join(dict.fromkeys(name for value in values for name in value.split()))
+        if not names:
+            return None
+        return (
+            f"installers cannot set up the loader for {names}: `cudnn-resolve apply` on this lock does; without it there is no GPU for them"
+        )
+
 
 class Lock(Struct, frozen=True, kw_only=True):
     """A whole lock."""

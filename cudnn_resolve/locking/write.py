@@ -26,7 +26,8 @@ def write(lock: Lock) -> str:
 
     text = _UNPRINTABLE.sub(_escaped, tomli_w.dumps(_document(lock)))
     validated(parse_toml(text, "the lock that was made"), "the lock that was made")
-    head = [HEADER, *([OVERRIDDEN] if lock.tool is not None and lock.tool.has_overrides else [])]
+    notes = [OVERRIDDEN if lock.tool.has_overrides else None, lock.tool.preload_note] if lock.tool is not None else []
+    head = [HEADER, *(one for one in notes if one is not None)]
     return _commented(text, head, [list(comments(one, lock.tool)) for one in lock.packages])
 
 

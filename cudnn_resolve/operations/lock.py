@@ -223,7 +223,15 @@ def _merged(found: _Answers, options: LockRequest, old: Lock | None, path: str) 
     matrix = "+".join(layer.version() for layer in question.book.layers)
     made = merge(answers, asked=asked_of(options, question.request, base), matrix=matrix, base=base)
     made = with_records(made, old)
-    return LockResult(path=path, lock=made, text=write(made), old=old, changes=changes(old, made), warnings=found.warnings)
+    return LockResult(
+        path=path, lock=made, text=write(made), old=old, changes=changes(old, made), warnings=(*found.warnings, *_preload(made))
+    )
+
+
+def _preload(lock: Lock) -> tuple[str, ...]:
+    """What an installer of the lock cannot do."""
+    note = lock.tool.preload_note if lock.tool is not None else None
+    return () if note is None else (note,)
 
 
 def _completed(answers: Sequence[Answer], old: Lock | None, source: IndexClient) -> Sequence[Answer]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from packaging.pylock import Pylock
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.locking.model import because_of, marker_text, version_of
+from cudnn_resolve.locking.model import Environment, because_of, marker_text, version_of
 from cudnn_resolve.locking.read import read
 from cudnn_resolve.locking.write import write
 from cudnn_resolve.requirement.source import Direct, File, Metadata, Offer
@@ -108,6 +108,17 @@ def test_a_comment_says_what_was_declared_and_what_was_chosen_instead() -> None:
     tool = read(text).tool
     assert tool is not None
     assert tool.stacks[0].overrides == (override,)
+
+
+def test_the_head_says_what_installers_cannot_do() -> None:
+    found = pinned("app==1.0")
+    way = Environment(kind="preload", value="onnxruntime", why="it does not look into the NVIDIA wheels")
+    lock = lock_of(replace(found, stack=replace(found.stack, environment=(way,))))
+    head = write(lock).split("lock-version")[0]
+
+    assert "# installers cannot set up the loader for onnxruntime: `cudnn-resolve apply` on this lock does" in head
+    assert read(write(lock)) == lock
+    assert "loader" not in write(lock_of(found)).split("lock-version")[0]
 
 
 def test_what_platforms_share_of_the_stack_is_said_once() -> None:
