@@ -26,6 +26,7 @@ class Published(NamedTuple):
     garbled: bool = False
     """True where its metadata cannot be read."""
     extras: tuple[str, ...] = ()
+    uploaded: str | None = None
 
 
 class FakeSource:
@@ -90,6 +91,7 @@ def files(name: str, version: str, published: Published, origin: str = ORIGIN) -
             size=1000 + len(one),
             requires_python=published.requires_python,
             yanked=published.yanked,
+            uploaded=published.uploaded,
             origin=origin,
         )
         for one in names

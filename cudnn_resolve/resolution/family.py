@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.requirement.model import Need
 from cudnn_resolve.resolution import runtime
+from cudnn_resolve.resolution.hopeless import forbidden
 from cudnn_resolve.resolution.model import Candidate, Cause, Failure
 from cudnn_resolve.resolution.solve import ROUNDS, Solved, solve
 
@@ -66,6 +67,9 @@ class Group(NamedTuple):
 
 def search(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> Solved | Failure:
     """The best consistent choice over all families, or what stood in the way."""
+    failure = forbidden(universe, needs)
+    if failure is not None:
+        return failure
     targets = universe.request.targets
     alone = not targets or (len(targets) == 1 and _wheels_major(universe) is None)
     if alone or universe.request.device == "cpu":

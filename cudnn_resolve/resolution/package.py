@@ -14,7 +14,7 @@ from cudnn_resolve.requirement.derive import VENDOR
 from cudnn_resolve.requirement.model import Need
 from cudnn_resolve.resolution import rule
 from cudnn_resolve.resolution.model import Candidate
-from cudnn_resolve.resolution.release import Release, parse_version, specifier
+from cudnn_resolve.resolution.release import SDIST, Release, parse_version, specifier
 from cudnn_resolve.resolution.tag import pythons_of
 from cudnn_resolve.version import CudaVersion
 
@@ -191,10 +191,22 @@ def file_needs(universe: Universe, release: Release, who: str) -> Iterator[Need]
         )
 
 
+def has_wheel(universe: Universe, release: Release) -> bool:
+    """True for a release with a wheel that the machine can use."""
+    if release.tags == SDIST or not release.fit.arch or _python_need(universe, release, release.package) is not None:
+        return False
+    floor, glibc = release.fit.glibc, universe.machine.glibc
+    return floor is None or glibc is None or floor <= glibc
+
+
 def _python_need(universe: Universe, release: Release, who: str) -> Need | None:
     """The need for another Python, where no file of the release or not its metadata accepts the target's."""
     machine = universe.machine
     # Some files may be for its Python and others for its architecture, and none for both.
+    if release.tags == SDIST and not release.fit.python and machine.python is not None:
+        here = ".".join(map(str, machine.python))
+        because = f"{who} has no wheel for Python {here}, and its source archive is of compiled code that is not made for it"
+        return Need("python", lambda other: other.payload is None, "another Python", because)
     if not release.fit.python or (release.fit.arch and release.fit.glibc is None):
         pythons = ", ".join(pythons_of(release.tags, machine.arch)) or "another version"
         return Need("python", lambda other: other.payload is None, f"Python {pythons}", f"{who} has wheels for these only")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from resolvelib import AbstractProvider, BaseReporter
 
 from cudnn_resolve.resolution.model import Candidate
-from cudnn_resolve.resolution.package import is_exact, name_of
+from cudnn_resolve.resolution.package import has_wheel, is_exact, name_of
 from cudnn_resolve.resolution.release import parse_requirement
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ class Provider(AbstractProvider):  # type: ignore[type-arg]
         self._answers: dict[tuple[int, int], bool] = {}
         self.some: dict[tuple[object, ...], bool] = {}
         """Whether anything is left of a package under certain needs, as far as that was asked."""
+        self.wheels: dict[tuple[object, ...], bool] = {}
+        """Whether a wheel is among what is left of a package under certain needs, as far as that was asked."""
         self._stages: dict[str, tuple[int, int, str]] = {}
         targets = sorted(universe.request.targets, key=lambda target: not universe.holds(target.framework))
         self._pinned = frozenset(_pinned(universe.request))
@@ -124,15 +126,34 @@ class Matches(Sequence[Candidate]):
         self._name = name
         self._needs = needs
         self._bad = bad
+        self._from_index = name.startswith("pip:") and provider.universe().request.source is not None
 
     def _fits(self, candidate: Candidate) -> bool:
+        if id(candidate) in self._bad or not self._accepts(candidate):
+            return False
+        universe = self._provider.universe()
+        if candidate.kind == "framework":
+            return not universe.look.met(candidate)
+        return not (self._from_index and universe.needs_wheel(candidate) and self._has_wheel())
+
+    def _accepts(self, candidate: Candidate) -> bool:
         accepts = self._provider.is_satisfied_by
-        return id(candidate) not in self._bad and all(accepts(need, candidate) for need in self._needs)
+        return all(accepts(need, candidate) for need in self._needs)
+
+    def _has_wheel(self) -> bool:
+        """True where some release that every need accepts has a wheel for the machine, whatever else came of it."""
+        key = (self._name, *map(id, self._needs))
+        answer = self._provider.wheels.get(key)
+        if answer is None:
+            universe = self._provider.universe()
+            found = (one.payload for one in universe.unordered(self._name, self._needs) if one.kind == "pip" and self._accepts(one))
+            answer = self._provider.wheels[key] = any(has_wheel(universe, release) for release in found)
+        return answer
 
     def __iter__(self) -> Iterator[Candidate]:
         universe = self._provider.universe()
         found = filter(self._fits, universe.candidates(self._name, self._needs))
-        return universe.wheels_first(found) if self._name.startswith("pip:") and universe.request.source is not None else found
+        return universe.wheels_first(found) if self._from_index else found
 
     def __bool__(self) -> bool:
         key = (self._name, self._bad, *map(id, self._needs))

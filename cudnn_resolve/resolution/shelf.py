@@ -19,6 +19,7 @@ from cudnn_resolve.resolution.accepted import accepted_hashes, with_hashes
 from cudnn_resolve.resolution.environment import marker_environment
 from cudnn_resolve.resolution.kept import Kept
 from cudnn_resolve.resolution.release import SDIST, Details, Release, declared, parse_requirement, parse_version
+from cudnn_resolve.resolution.sdist import is_compiled, is_older
 from cudnn_resolve.resolution.tag import Fit, Target, best_file, fit
 from cudnn_resolve.resolution.vendor import vendor_build
 
@@ -50,6 +51,7 @@ class Shelf:
         self._plain: dict[str, Kept[Release]] = {}
         self.vendor = cache(partial(vendor_build, book, machine))
         """The installed build of a framework where it is an image's own, by its package."""
+        self._compiled: dict[str, bool] = {}
         self._markers: dict[tuple[str, str], bool] = {}
         self._requires_of: dict[int, Metadata | None] = {}
         self._unreadable: dict[int, str] = {}
@@ -281,9 +283,8 @@ class Shelf:
             found = fit(tags, self._target)
             best = best_file(offer.files, self._target)
             if best is not None and not best.is_wheel:
-                # Compiled code that has wheels for other Pythons only will not build for this one.
-                compiled = any(tag.startswith("cp") for tag in tags)
-                tags, found = SDIST, Fit(python=found.python or not compiled, arch=True, glibc=(0, 0))
+                builds = self._builds(package, tags, best.uploaded or (row.date if row is not None else None), found)
+                tags, found = SDIST, Fit(python=builds, arch=True, glibc=(0, 0))
             floor = best.requires_python if best is not None else next((one.requires_python for one in offer.files), None)
             return Details(
                 fit=found,
@@ -361,7 +362,7 @@ class Shelf:
 
         def look() -> Details:
             found = fit(row.tags, self._target) if row.tags else Fit(python=True, arch=True, glibc=(0, 0))
-            if "sdist" in row.tags and self._too_old(package, row):
+            if "sdist" in row.tags and (self._too_old(package, row) or not self._builds(package, (), row.date, found)):
                 found = Fit(python=False, arch=True, glibc=None)
             return Details(found, row.tags, self._requires(row) or (), row.requires_python, row.yanked)
 
@@ -420,6 +421,22 @@ class Shelf:
         if not asked and index == "default":
             return True
         return offer is not None and bool(with_hashes(offer, self._hashes[build.package]).files)
+
+    def _builds(self, package: str, tags: Sequence[str], uploaded: str | None, found: Fit) -> bool:
+        """False for a source archive of compiled code that has wheels for other Pythons only, or is older than the target's."""
+        if any(tag.startswith("cp") for tag in tags) and not found.python:
+            return False
+        return not (is_older(uploaded, self._target.python) and self.is_compiled(package))
+
+    def is_compiled(self, package: str) -> bool:
+        """True for a package of compiled code, as far as the wheels of any of its releases tell."""
+        answer = self._compiled.get(package)
+        if answer is None:
+            listing, table = self._listing(package), self._book.package(package)
+            tags = (file.tag for offer in (listing.offers if listing is not None else ()) for file in offer.files)
+            rows = (tag for row in (table.releases if table is not None else ()) for tag in row.tags)
+            answer = self._compiled[package] = is_compiled(tags) or is_compiled(rows)
+        return answer
 
     def _too_old(self, package: str, row: WheelRelease) -> bool:
         """True for a source archive of compiled code that knows nothing of the target's Python.

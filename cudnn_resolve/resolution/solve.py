@@ -59,9 +59,9 @@ def solve(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> So
     try:
         return _solved(_Search(Provider(universe), notes).resolve(list(universe.with_holds(needs)), max_rounds=most), notes)
     except ResolutionImpossible as error:
-        return Failure(rejections=_rejections(notes), causes=tuple(_reasons(error.causes, None)), rounds=notes.rounds)
+        return Failure(rejections=_rejections(universe, notes), causes=tuple(_reasons(error.causes, None)), rounds=notes.rounds)
     except ResolutionTooDeep:
-        return Failure(rejections=_rejections(notes), causes=(), rounds=notes.rounds, exhausted=True)
+        return Failure(rejections=_rejections(universe, notes), causes=(), rounds=notes.rounds, exhausted=True)
     finally:
         if universe.budget is not None:
             universe.budget.left -= notes.rounds
@@ -98,9 +98,9 @@ def _wanted(state: Any) -> set[str]:
     return wanted
 
 
-def _rejections(notes: Notes) -> tuple[Rejection, ...]:
-    """What was turned down, each clash once."""
-    out: dict[tuple[int, str], Rejection] = {}
+def _rejections(universe: Universe, notes: Notes) -> tuple[Rejection, ...]:
+    """What was turned down, each clash once; what the machine forbids first."""
+    out = {(id(one.candidate), one.about): one for one in universe.look.all_met()}
     for candidate, need, before in notes.rejections:
         out.setdefault(
             (id(candidate), need.name),

@@ -26,6 +26,7 @@ from cudnn_resolve.requirement.derive import derive
 from cudnn_resolve.requirement.extra import CPU, added, fixes_build
 from cudnn_resolve.resolution import framework, package, runtime
 from cudnn_resolve.resolution.bound import bound_needs
+from cudnn_resolve.resolution.hopeless import Look
 from cudnn_resolve.resolution.kept import Kept
 from cudnn_resolve.resolution.model import Candidate
 from cudnn_resolve.resolution.release import SDIST, Release, parse_requirement, specifier
@@ -89,6 +90,8 @@ class Universe:
         self.constraints = constraints(request)
         """Package to its constraints (`-c`): the text of each, and its specifier."""
         self._facts = _facts(machine, request)
+        self.look = Look(self)
+        """What the machine forbids."""
 
     @cached_property
     def unasked(self) -> tuple[Standing, ...]:
@@ -132,6 +135,13 @@ class Universe:
             else:
                 late.append(candidate)
         yield from late
+
+    def needs_wheel(self, candidate: Candidate) -> bool:
+        """True for a candidate that would be built from source although it is of compiled code: any wheel that may be taken is better."""
+        release = candidate.payload
+        if not isinstance(release, Release) or release.build is not None or release.tags != SDIST or self._is_kept(release):
+            return False
+        return self.shelf.is_compiled(release.package)
 
     def _is_kept(self, release: Release) -> bool:
         kept = self.machine.pip.get(release.package), self.request.preferences.get(release.package)
@@ -190,6 +200,10 @@ class Universe:
             return package.package_needs(self, candidate)
         its_own = framework.build_needs if candidate.payload.build is not None else package.package_needs
         return chain(bound_needs(self, candidate.payload), its_own(self, candidate))
+
+    def fact(self, name: str) -> Candidate | None:
+        """The one candidate of a fact; None for any other package of the universe."""
+        return self._facts.get(name)
 
     def target_of(self, framework: str) -> Target | None:
         """The target that asks for a framework; None where nobody does."""
