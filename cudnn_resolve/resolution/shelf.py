@@ -20,7 +20,7 @@ from cudnn_resolve.resolution.environment import marker_environment
 from cudnn_resolve.resolution.kept import Kept
 from cudnn_resolve.resolution.release import SDIST, Details, Release, declared, parse_requirement, parse_version
 from cudnn_resolve.resolution.sdist import is_compiled, is_older
-from cudnn_resolve.resolution.tag import Fit, Target, best_file, fit
+from cudnn_resolve.resolution.tag import Fit, Target, best_file, fit, python_of, tags_of
 from cudnn_resolve.resolution.vendor import vendor_build
 
 if TYPE_CHECKING:
@@ -335,7 +335,7 @@ class Shelf:
         base = rows.get(version.public)
 
         def look() -> Details:
-            tags = _tags(extra.pythons, extra.arch, extra.glibc)
+            tags = tags_of(extra.pythons, extra.arch, extra.glibc)
             requires = declared(extra.requires, extra.requires_like, self._requires(base) if base else None)
             floor = extra.requires_python or (base.requires_python if base else None)
             return Details(fit(tags, self._target), tags, requires or (), floor, extra.yanked)
@@ -382,11 +382,11 @@ class Shelf:
 
         def look() -> Details:
             requires = declared(build.requires, build.requires_like, self._requires(row) if row else None)
-            tags = _tags(build.pythons, build.arch, build.glibc)
+            tags = tags_of(build.pythons, build.arch, build.glibc)
             if row is not None and build.index == "default":
-                tags = tuple(tag for tag in row.tags if not build.pythons or _python_of(tag) & set(build.pythons))
+                tags = tuple(tag for tag in row.tags if not build.pythons or python_of(tag) & set(build.pythons))
             if build.arch and self._machine.arch and self._machine.arch not in build.arch:
-                tags = _tags(build.pythons, build.arch, build.glibc)
+                tags = tags_of(build.pythons, build.arch, build.glibc)
             return Details(
                 fit=fit(tags, self._target),
                 tags=tags,
@@ -498,19 +498,3 @@ def _by_hand(build: Build) -> bool:
     if build.variant == VENDOR:
         return False
     return build.extra is not None or build.delivery in ("system", "none") or (build.index != "default" and "+" not in build.wheel_version)
-
-
-def _python_of(tag: str) -> set[str]:
-    """The interpreters that a tag names, `cp313t` for a free-threaded one."""
-    pythons, abis, _ = tag.split("-", 2)
-    return {f"{python}t" if abis == f"{python}t" else python for python in pythons.split(".")}
-
-
-def _tags(pythons: tuple[str, ...], arch: tuple[str, ...], glibc: str | None) -> tuple[str, ...]:
-    """Wheel tags of a build whose files nobody listed; abi3-free, one for each Python and architecture."""
-    platforms = [f"manylinux_{glibc.replace('.', '_')}_{one}" if glibc else f"linux_{one}" for one in arch or ("x86_64",)]
-    out: list[str] = []
-    for python in pythons or ("py3",):
-        abi = "none" if python.startswith("py") else python
-        out.extend(f"{python.rstrip('t')}-{abi}-{platform}" for platform in platforms)
-    return tuple(out)

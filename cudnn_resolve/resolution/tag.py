@@ -155,3 +155,19 @@ def pythons_of(tags: tuple[str, ...], arch: str) -> tuple[str, ...]:
             elif found:
                 out.add((int(found[2]), 0, ">="))
     return tuple(f"{prefix}{major}.{minor}" for major, minor, prefix in sorted(out))
+
+
+def python_of(tag: str) -> set[str]:
+    """The interpreters that a tag names, `cp313t` for a free-threaded one."""
+    pythons, abis, _ = tag.split("-", 2)
+    return {f"{python}t" if abis == f"{python}t" else python for python in pythons.split(".")}
+
+
+def tags_of(pythons: tuple[str, ...], arch: tuple[str, ...], glibc: str | None) -> tuple[str, ...]:
+    """Wheel tags of a build whose files nobody listed; abi3-free, one for each Python and architecture."""
+    platforms = [f"manylinux_{glibc.replace('.', '_')}_{one}" if glibc else f"linux_{one}" for one in arch or ("x86_64",)]
+    out: list[str] = []
+    for python in pythons or ("py3",):
+        abi = "none" if python.startswith("py") else python
+        out.extend(f"{python.rstrip('t')}-{abi}-{platform}" for platform in platforms)
+    return tuple(out)
