@@ -304,7 +304,9 @@ def start(loading: Loading, reading: Reading, *, library_path: bool = True) -> O
             fault = opened if step.required and isinstance(opened, Missing) else None
         if fault is not None:
             return Outcome(process=process, library=None, fault=fault)
-    return Outcome(process=process, library=next((one for one in process.libraries if _is_libcudnn(one.name)), None))
+    library = next((one for one in process.libraries if _is_libcudnn(one.name)), None)
+    held = {one.path: one for one in process.libraries}
+    return Outcome(process=process, library=loading.exact(library, held) if library else None)
 
 
 def _is_libcudnn(file: str) -> bool:

@@ -125,6 +125,26 @@ class Loading:
             raise CannotAskError(_why(loader, result))
         return trace
 
+    def exact(self, library: Library, others: Mapping[str, Library]) -> Library:
+        """Correct the rule of a library that was searched for.
+
+        The loader's log names a directory after whatever named it first in the process, be it LD_LIBRARY_PATH or another file's
+        RPATH. Here the places are compared in the order in which the loader searches them. `others` are the process's libraries.
+        """
+        if library.rule in (Rule.PATH, Rule.PRELOAD, Rule.CACHE):
+            return library
+        asker = library.by
+        for _ in range(0 if self.has_runpath(asker) else len(others) + 1):
+            elf = self.look(asker)
+            if isinstance(elf, Elf) and elf.runpath is None and library.where in _expanded(elf.rpath, asker):
+                return replace(library, rule=Rule.RPATH, holder=asker)
+            if asker not in others:
+                break
+            asker = others[asker].by
+        if library.where in [one.rstrip("/") for one in self._environment.ld_library_path]:
+            return replace(library, rule=Rule.LD_LIBRARY_PATH, holder="")
+        return replace(library, holder=library.by) if library.rule is Rule.RUNPATH else library
+
     def explain(self, fault: Missing) -> Missing:
         """Put a fault into words of what lies there, where something does."""
         _, program = self.start()
@@ -196,9 +216,10 @@ class Process:
         yield by.path
         if self._loading.has_runpath(by.path):
             return
-        while by.by in self._held:
-            by = self._held[by.by]
-            yield by.path
+        for _ in self._held:
+            if by.by in self._held:
+                by = self._held[by.by]
+                yield by.path
         yield program
 
     def _ask(self, program: str, names: Sequence[str]) -> _Answers:
@@ -248,8 +269,8 @@ class _TraceReader:
         path = trace.names.get(name) or next((one for one in self._libraries if self._answers_to(one, name)), None)
         if path is None:
             return _Answer()
-        library = self._libraries[path]
-        brought = tuple(self._brought(library))
+        library = self._loading.exact(self._libraries[path], self._libraries)
+        brought = tuple(library if one.path == path else one for one in self._brought(library))
         return _Answer(library=library, fault=self._fault(path, brought) if self._missing else None, brought=brought)
 
     def _answers_to(self, path: str, name: str) -> bool:
@@ -284,6 +305,12 @@ class _TraceReader:
         for one in found:
             found += {by_name[need]: None for need in self._loading.needs(one) if need in by_name and by_name[need] not in found}
         return found
+
+
+def _expanded(paths: str | None, path: str) -> list[str]:
+    """Directories of an RPATH with `$ORIGIN` replaced."""
+    origin = os.path.dirname(path)
+    return [one.replace("${ORIGIN}", origin).replace("$ORIGIN", origin).rstrip("/") for one in (paths or "").split(":")]
 
 
 def _speakable(preload: Sequence[str]) -> tuple[str, list[str]]:

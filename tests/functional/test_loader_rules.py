@@ -293,6 +293,19 @@ def test_table(case: str, tmp_path: Path, forms: tuple[Template, Template]) -> N
     assert [path.replace(f"{tmp_path}/", "") for path in check(tmp_path, world, forms)] == expected
 
 
+def test_the_rule_is_right_where_the_log_names_another(tmp_path: Path, forms: tuple[Template, Template]) -> None:
+    asker = Library("d0/liba.so", "liba.so", needed=("libb.so.1",), tag=RPATH, path="ROOT/d1")
+    world = World((asker, *TWO), library_path="ROOT/d1")
+    process = started(tmp_path, world, build(tmp_path, world, forms))
+
+    opened = process.open(str(tmp_path / "d0/liba.so"))
+    assert isinstance(opened, Opened)
+    found = process.open("libb.so.1", opened)
+
+    assert isinstance(found, Opened)
+    assert (found.rule.value, found.holder) == ("RPATH", str(tmp_path / "d0/liba.so"))
+
+
 @pytest.mark.parametrize("case", ["RPATH of what loaded the one that needs it", "a library opens by its own RUNPATH"])
 def test_paths_with_spaces(case: str, tmp_path: Path, forms: tuple[Template, Template]) -> None:
     world, expected = TABLE[case]
