@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from msgspec import to_builtins
+from cudnn_resolve.report.json import plain
 
 if TYPE_CHECKING:
     from cudnn_resolve.planning.model import PipAction, Plan
@@ -25,14 +25,14 @@ def encode_plan(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         "status": "ok" if plan.is_satisfiable else "unsatisfiable",
         "targets": list(plan.targets),
         "facts": facts,
-        "stack": to_builtins(plan.stack),
+        "stack": plain(plan.stack),
         "pip": [_pip(one) for one in plan.pip],
         "unpinned": list(plan.unpinned),
-        "apt": to_builtins(plan.apt),
-        "overrides": to_builtins(plan.overrides),
-        "environment": to_builtins(plan.environment),
+        "apt": plain(plan.apt),
+        "overrides": plain(plan.overrides),
+        "environment": plain(plan.environment),
         "steps": [_some(one, _STEP) for one in plan.steps],
-        "warnings": to_builtins(plan.warnings),
+        "warnings": plain(plan.warnings),
         "conflict": _conflict(plan.conflict) if plan.conflict else None,
         **({"proven": [_proven(one) for one in plan.proven]} if plan.proven is not None else {}),
     }
@@ -40,7 +40,7 @@ def encode_plan(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
 
 def _some(value: object, names: Iterable[str]) -> dict[str, Any]:
     """Some fields of a value."""
-    return {name: to_builtins(getattr(value, name)) for name in names}
+    return {name: plain(getattr(value, name)) for name in names}
 
 
 def _pip(action: PipAction) -> dict[str, Any]:
@@ -58,6 +58,6 @@ def _file(file: File) -> dict[str, Any]:
 def _conflict(conflict: Conflict) -> dict[str, Any]:
     return {
         "message": conflict.message,
-        "causes": to_builtins(conflict.causes),
+        "causes": plain(conflict.causes),
         "relaxations": [_some(one, _RELAXATION) for one in conflict.relaxations],
     }

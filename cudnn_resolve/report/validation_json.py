@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import to_builtins
-
+from cudnn_resolve.report.json import plain
 from cudnn_resolve.validation.model import Check, Validation
 
 _HERE_ONLY = ("group", "visible")
@@ -30,4 +29,4 @@ def _check(check: Check) -> dict[str, Any]:
 
 
 def _told(value: object) -> dict[str, Any]:
-    return {name: one for name, one in to_builtins(value).items() if name not in _HERE_ONLY}
+    return {name: one for name, one in plain(value).items() if name not in _HERE_ONLY}

@@ -153,7 +153,8 @@ def test_a_plan_has_attributes_prints_as_json_and_draws_itself() -> None:
     assert found.stack is not None
     assert found.stack.frameworks[0].version == found["stack"]["frameworks"][0]["version"]
     assert {one.name: one.version for one in found.pip}["nvidia-cudnn-cu12"] == "9.1.0.70"
-    assert json.loads(json.dumps(found.to_json()))["schema"] == "cudnn-resolve/plan/1"
+    assert json.loads(json.dumps(found.to_json())) == found.to_json()
+    assert found["schema"] == "cudnn-resolve/plan/1"
     assert "<td>nvidia-cudnn-cu12</td>" in found._repr_html_()
 
 
