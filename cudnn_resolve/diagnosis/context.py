@@ -63,6 +63,16 @@ class Context(Struct, frozen=True, kw_only=True):
         return next((version for one, version in self.frameworks if one == name), None)
 
 
+class Case(Struct, frozen=True, kw_only=True):
+    """Everything that a log shows."""
+
+    matches: tuple[Match, ...]
+    features: frozenset[str]
+    context: Context
+    book: Book
+    facts: Facts | None = None
+
+
 def context_of(matches: Iterable[Match], book: Book, facts: Facts | None = None) -> Context:
     """The context of a log, on the machine of the facts where it is known."""
     matches = list(matches)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.weigh import Suspect
 
 if TYPE_CHECKING:
+    from cudnn_resolve.diagnosis.context import Case
     from cudnn_resolve.diagnosis.model import Match
 
 _LOADED = "context-cudnn-loaded"
@@ -21,7 +22,7 @@ _UNDATED = "CUPTI"
 """It has the number of its interface, which is no release."""
 
 
-def part_loaded(found: dict[str, Suspect], case: Any) -> dict[str, Suspect]:
+def part_loaded(found: dict[str, Suspect], case: Case) -> dict[str, Suspect]:
     """The suspects with the loader's own list understood: parts of one cuDNN that come from two directories."""
     places: dict[int | None, dict[str, dict[str, Match]]] = {}
     for match in case.matches:
@@ -45,7 +46,7 @@ def part_loaded(found: dict[str, Suspect], case: Any) -> dict[str, Suspect]:
     return found
 
 
-def part_outdated(found: dict[str, Suspect], case: Any) -> dict[str, Suspect]:
+def part_outdated(found: dict[str, Suspect], case: Case) -> dict[str, Suspect]:
     """The suspects with a library that JAX calls too old although its wheel is new enough: an older copy is found first."""
     old = found.get("cuda_runtime_missing")
     match = next((one for one in old.matches if one.symptom.id == _OLDER), None) if old else None

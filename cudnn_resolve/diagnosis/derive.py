@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.context import NEWEST, OLDEST, Context, Present
+from cudnn_resolve.diagnosis.context import NEWEST, OLDEST, Case, Context, Present
 from cudnn_resolve.diagnosis.copies import part_loaded, part_outdated
 from cudnn_resolve.diagnosis.fitting import part_wheel
 from cudnn_resolve.diagnosis.model import Match
@@ -21,7 +20,6 @@ from cudnn_resolve.version import Capability
 
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.matrix.book import Book
 
 _OPENED_BY_GRAPH = ("libcudnn_engines_precompiled.so", "libcudnn_engines_runtime_compiled.so", "libcudnn_heuristic.so")
 """Parts of cuDNN 9 that libcudnn_graph opens once it is loaded itself."""
@@ -29,16 +27,6 @@ _OF_NVML = ("nvml-mismatch", "container-cli-mismatch")
 _GPU_THERE = frozenset({"gpu-named", "gpu-seen", "gpu-works", "smi-table", "driver-seen", "docker-gpus"})
 """With any of these a GPU is there, or is meant to be."""
 Suspects = dict[str, Suspect]
-
-
-class Case(Struct, frozen=True, kw_only=True):
-    """Everything that a log shows."""
-
-    matches: tuple[Match, ...]
-    features: frozenset[str]
-    context: Context
-    book: Book
-    facts: Facts | None = None
 
 
 def features_of(matches: Iterable[Match], context: Context, facts: Facts | None = None) -> frozenset[str]:

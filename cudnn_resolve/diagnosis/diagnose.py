@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.context import context_of, speaking
-from cudnn_resolve.diagnosis.derive import Case, derive, features_of
+from cudnn_resolve.diagnosis.context import Case, context_of, speaking
+from cudnn_resolve.diagnosis.derive import derive, features_of
 from cudnn_resolve.diagnosis.machine_check import diagnose_facts
 from cudnn_resolve.diagnosis.model import SEVERITIES, Diagnosis, Evidence, Finding, Match
 from cudnn_resolve.diagnosis.order import outlived

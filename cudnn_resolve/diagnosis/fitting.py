@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from cudnn_resolve.diagnosis.release import is_elsewhere, own_line, parse_file, python_tags, releases_within, wanted_of
 
 if TYPE_CHECKING:
-    from cudnn_resolve.diagnosis.derive import Case
+    from cudnn_resolve.diagnosis.context import Case
     from cudnn_resolve.diagnosis.model import Match
     from cudnn_resolve.diagnosis.weigh import Suspect
     from cudnn_resolve.facts.model import Facts, Platform

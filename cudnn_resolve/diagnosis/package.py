@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -12,6 +12,7 @@ from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.diagnosis.weigh import Suspect
 
 if TYPE_CHECKING:
+    from cudnn_resolve.diagnosis.context import Case
     from cudnn_resolve.diagnosis.model import Match
 
 _LISTED = "pip-versions-listed"
@@ -21,7 +22,7 @@ _Key = tuple[tuple[int, ...], str]
 """The numbers of a version, and its text."""
 
 
-def part_pip(found: dict[str, Suspect], case: Any) -> dict[str, Suspect]:
+def part_pip(found: dict[str, Suspect], case: Case) -> dict[str, Suspect]:
     """The suspects with pip's list of versions understood: where the wanted one lies in it."""
     for match in case.matches:
         if match.symptom.id != _LISTED:

@@ -23,7 +23,7 @@ from cudnn_resolve.host.port import which
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
-    from cudnn_resolve.execution.run import Work
+    from cudnn_resolve.execution.work import Work
     from cudnn_resolve.host.port import Host
     from cudnn_resolve.host.tool import Tooling
 

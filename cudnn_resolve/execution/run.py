@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import CudnnResolveError, IndexUnavailableError, WorldError
@@ -16,13 +16,13 @@ from cudnn_resolve.execution import payload_recover
 from cudnn_resolve.execution.aptget import require_apt
 from cudnn_resolve.execution.check import check_before, check_room, installed_outside, mib
 from cudnn_resolve.execution.exchange import Exchange, plan_exchange, take_away
-from cudnn_resolve.execution.fetch import Download, check_known, download_by_name, download_local, fetch
+from cudnn_resolve.execution.fetch import check_known, download_by_name, fetch
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.installer import choose_installer, install_wheels
 from cudnn_resolve.execution.journal import RECOVER, read_story
 from cudnn_resolve.execution.linkercache import cache_change, write_cache
 from cudnn_resolve.execution.loader import activation_change, loaded_by_preload, preload_change
-from cudnn_resolve.execution.model import EXITS, Done, Execution, Reporter, Silent, Status, Trouble
+from cudnn_resolve.execution.model import EXITS, Done, Execution, Status, Trouble
 from cudnn_resolve.execution.recover import put_all_back
 from cudnn_resolve.execution.restore import mark_environment, unmark_environment
 from cudnn_resolve.execution.system import change_system, prepare_system
@@ -30,52 +30,19 @@ from cudnn_resolve.execution.uvlock import can_lock, can_move, install_staged, m
 from cudnn_resolve.execution.wheel import check_contents
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import InterruptError, interruptible, undisturbed
-from cudnn_resolve.host.tool import Tooling
 from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.execution.journal import Journal
-    from cudnn_resolve.execution.shelf import Shelf
     from cudnn_resolve.execution.task import Task
     from cudnn_resolve.execution.wheel import Wheel
-    from cudnn_resolve.host.hold import Hold
-    from cudnn_resolve.host.port import Host
+    from cudnn_resolve.execution.work import Work
     from cudnn_resolve.planning.model import PipAction
-    from cudnn_resolve.requirement.source import Contents
 
 
 _PARALLEL = 6
 """Files that are fetched at a time."""
-
-
-class Work(Struct, frozen=True, kw_only=True):
-    """With what a task is carried out."""
-
-    host: Host
-    environment: Environment
-    shelf: Shelf
-    hold: Hold
-    words: tuple[str, ...] = ()
-    """The words of the command line that ask for it, so that it can be done again."""
-    reporter: Reporter = field(default_factory=Silent)
-    download: Download = download_local
-    verify: Callable[[], tuple[str, ...]] = tuple
-    """Looks at the environment again; the differences to what was planned, in words."""
-    watch: Callable[[str], None] | None = None
-    installer: str = "auto"
-    managed: bool = False
-    """True where an environment that the system manages may be changed."""
-    members: Callable[[Any], Contents | None] | None = None
-    """What is in a wheel that is not here yet; where it can be asked, uv may fetch by itself, into its own cache."""
-    force: bool = False
-    """True where the user has read what others did to the environment meanwhile, and wants it put back all the same."""
-    trusted: bool = False
-    """True where files that nobody knows a hash of may be installed."""
-
-    def tooling(self, journal: Journal) -> Tooling:
-        """What tools of this run have in common."""
-        return Tooling(log=journal.log, share=(self.hold.handle,), cwd=journal.folder)
 
 
 def carry_out(task: Task, work: Work) -> Execution:

@@ -18,8 +18,8 @@ from cudnn_resolve.planning.safe import APT_NAME, APT_VERSION
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.journal import Journal, Story
-    from cudnn_resolve.execution.run import Work
     from cudnn_resolve.execution.task import Task
+    from cudnn_resolve.execution.work import Work
     from cudnn_resolve.host.port import Host
     from cudnn_resolve.host.tool import Tooling
 

@@ -26,8 +26,8 @@ from cudnn_resolve.operations.plan import PlanResult, plan_of, plan_of_lock_file
 from cudnn_resolve.operations.results import Result, grown
 
 if TYPE_CHECKING:
-    from cudnn_resolve.execution.run import Work
     from cudnn_resolve.execution.task import Task
+    from cudnn_resolve.execution.work import Work
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.index.download import Downloads
     from cudnn_resolve.index.session import IndexSession
@@ -315,7 +315,7 @@ def _environment(python: str | None) -> Environment:
 @contextmanager
 def _held(environment: Environment, request: ApplyRequest, interaction: Interaction, *, mark: bool = True) -> Iterator[Work]:
     """With what to work, while nobody else does; WorldError where somebody is at work."""
-    from cudnn_resolve.execution.run import Work
+    from cudnn_resolve.execution.work import Work
 
     shelf = Shelf(environment)
     folder = environment.scheme["purelib"]

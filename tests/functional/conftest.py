@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cudnn_resolve.execution.run import Work
+from cudnn_resolve.execution.work import Work
 from tests.apply_world import ApplyWorld, work_in
 from tests.lock_project import Project
 

@@ -16,10 +16,11 @@ from cudnn_resolve.execution.debs import keep_arriving
 from cudnn_resolve.execution.environment import ask_environment
 from cudnn_resolve.execution.journal import ARRIVING, LEAVING, Story
 from cudnn_resolve.execution.recover import undo
-from cudnn_resolve.execution.run import Work, carry_out
+from cudnn_resolve.execution.run import carry_out
 from cudnn_resolve.execution.shelf import Shelf
 from cudnn_resolve.execution.system import restore_system
 from cudnn_resolve.execution.task import Task
+from cudnn_resolve.execution.work import Work
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.hold import hold
 from cudnn_resolve.host.interrupt import InterruptError
