@@ -105,7 +105,9 @@ def _refuse_unfinished_of_others(work: Work) -> None:
     """WorldError where somebody else, or another state folder, left the environment half changed."""
     path = mark_path(work.environment)
     text = disk.content(path, 1 << 12)
-    if text is not None and not work.force:
+    if text is None:
+        return  # and nothing is to be removed, which a disk that cannot be written would refuse
+    if not work.force:
         raise WorldError(
             "an apply that this user's journals do not know left the environment half changed",
             code="unfinished",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution import payload_recover
 from cudnn_resolve.execution.exchange import refuse_detour
 from cudnn_resolve.execution.journal import inside, tampered
@@ -59,7 +60,11 @@ def read_files(story: Story, shelf: Shelf, environment: Environment) -> dict[str
 
 def changed_meanwhile(story: Story, shelf: Shelf, environment: Environment) -> tuple[str, ...]:
     """Return, in words, what others did to the environment since the journal was written."""
-    return tuple(payload_recover.changed_since(story.begin, read_files(story, shelf, environment) or {}, environment.packages))
+    try:
+        files = read_files(story, shelf, environment)
+    except WorldError:
+        return ()  # what is wrong with the journal is told by those who follow it
+    return tuple(payload_recover.changed_since(story.begin, files or {}, environment.packages))
 
 
 def mark_path(environment: Environment) -> str:
@@ -75,4 +80,6 @@ def mark_environment(environment: Environment, folder: str) -> None:
 
 def unmark_environment(environment: Environment) -> None:
     """Remove that mark."""
-    disk.remove(mark_path(environment))
+    path = mark_path(environment)
+    if disk.kind(path) is not None:  # a disk that cannot be written refuses also to remove what is not there
+        disk.remove(path)

@@ -31,9 +31,8 @@ from cudnn_resolve.index.statements import Statements
 from cudnn_resolve.requirement.source import File, Listing, Metadata, Place
 
 if TYPE_CHECKING:
-    from cudnn_resolve.index.direct import Direct
     from cudnn_resolve.index.download import Told
-    from cudnn_resolve.index.links import LinkPage
+    from cudnn_resolve.index.page import LinkPage
     from cudnn_resolve.index.session import IndexSession
 
 T = TypeVar("T")
@@ -165,12 +164,6 @@ class IndexClient:
         """Keep the metadata of a file that was read by other ways."""
         self._statements.keep(file, said)
 
-    def direct(self, reference: str) -> Direct:
-        """The package that an address, a path or the folder of a project is: its name, its one offer, its metadata."""
-        from cudnn_resolve.index.direct import read_direct
-
-        return read_direct(self, reference)
-
     def _list(self, name: str, place: Place | None) -> Listing | None:
         if place is not None:
             known, page = self._of_links(place.url, name) if place.kind == "find-links" else self._of_index(place.url.rstrip("/"), name)
@@ -247,7 +240,7 @@ class IndexClient:
         known, page = self._ask(link, "")
         if page is None:
             return known, None
-        from cudnn_resolve.index.links import LinkPage
+        from cudnn_resolve.index.page import LinkPage
 
         with _local_errors(link, name):
             if link not in self._link_pages:

@@ -12,7 +12,7 @@ from cudnn_resolve.index.filename import projects_in
 from cudnn_resolve.index.page import Page, PageFile, page_of_files
 
 if TYPE_CHECKING:
-    from cudnn_resolve.index.links import LinkPage
+    from cudnn_resolve.index.page import LinkPage
 
 _MOST_PAGE_BYTES = 100 << 20
 
@@ -74,7 +74,7 @@ def _page_of_folder(path: str, names: Sequence[str], name: str) -> Page:
 
 def _link_page(path: str, base: str) -> LinkPage:
     """A page in a file; OSError where it cannot be read, ValueError where it is too large or no page."""
-    from cudnn_resolve.index.links import LinkPage
+    from cudnn_resolve.index.page import LinkPage
 
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
         body = stream.read(_MOST_PAGE_BYTES + 1)

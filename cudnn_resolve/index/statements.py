@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.index.address import is_local, path_of
 from cudnn_resolve.index.cache import Cache
-from cudnn_resolve.index.fetch_error import FetchError
 from cudnn_resolve.requirement.source import File, Metadata
 
 if TYPE_CHECKING:
     from cudnn_resolve.index.session import IndexSession
-
-_SMALL = 1 << 16
 
 
 class Statements:
@@ -71,7 +68,7 @@ class Statements:
         key = _key(file)
         size = self._sizes.get(key) or (self._cache.get("sizes", key, int) if _is_proven(file) else None)
         if size is None and not self._offline:
-            size = stated_size(self._session(), file.url)
+            size = self._session().stated_size(file.url)
             if size is not None:
                 self._keep_size(file, size)
         return size
@@ -80,18 +77,6 @@ class Statements:
         self._sizes[_key(file)] = size
         if _is_proven(file):
             self._cache.put("sizes", _key(file), size)
-
-
-def stated_size(session: IndexSession, url: str) -> int | None:
-    """The size that the server states of a file; None where it states none."""
-    try:
-        head = session.ask(url, limit=_SMALL, method="HEAD")
-    except FetchError:
-        return None
-    length = head.headers.get("Content-Length", "")
-    is_plain = head.headers.get("Content-Encoding", "identity") == "identity"
-    is_number = length.isascii() and length.isdigit() and len(length) <= 16
-    return int(length) if head.status == 200 and is_plain and is_number else None
 
 
 def _of_disk(file: File) -> File:

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
 from cudnn_resolve.index.fetch_error import FetchError
-from cudnn_resolve.index.statements import stated_size
 from cudnn_resolve.requirement.source import Contents, File
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def open_remote(session: IndexSession, file: File) -> IO[bytes] | None:
     if answer.status != 206:
         if answer.status == 200 or size:
             return None
-        length = stated_size(session, file.url)  # no part counted from the end: ask how long the file is
+        length = session.stated_size(file.url)  # no part counted from the end: ask how long the file is
         return open_remote(session, file._replace(size=length)) if length else None
     total = answer.headers.get("Content-Range", "").rpartition("/")[2].strip()
     if not (total.isascii() and total.isdigit() and len(total) < 16) or len(answer.body) > int(total):

@@ -16,9 +16,8 @@ from packaging.version import Version
 
 from cudnn_resolve.index import address, filename
 from cudnn_resolve.index.cache import FOLDER, Cache
-from cudnn_resolve.index.links import LinkPage
 from cudnn_resolve.index.metadata import MetadataError, read_fields
-from cudnn_resolve.index.page import HTML, PageError, files_of, read_page
+from cudnn_resolve.index.page import HTML, LinkPage, PageError, files_of, read_page
 from cudnn_resolve.index.pages import CachedPage
 from cudnn_resolve.index.sdist import read_archive_metadata
 from cudnn_resolve.index.wheel import TAIL_BYTES, RangeFile, WheelError, read_wheel_metadata

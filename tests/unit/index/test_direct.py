@@ -9,6 +9,7 @@ import pytest
 
 from cudnn_resolve.errors import IndexUnavailableError, InputError
 from cudnn_resolve.index.client import IndexClient, open_source
+from cudnn_resolve.index.direct import read_direct
 from tests.index_server import IndexServer, build_sdist, build_wheel, metadata_text, status
 
 
@@ -22,7 +23,7 @@ def client(index: IndexServer, tmp_path: Path) -> Iterator[IndexClient]:
 def test_an_address_without_a_hash_is_downloaded_for_one(index: IndexServer, client: IndexClient, form: str) -> None:
     made = index.add_wheel("de-mo", "1.0", requires=["other"]) if form == "whl" else index.add_sdist("de-mo", "1.0", requires=["other"])
     url = f"{index.root}/files/de-mo/{made.filename}"
-    name, offer, metadata = client.direct(url)
+    name, offer, metadata = read_direct(client, url)
     assert (name, offer.version, metadata.requires, metadata.guessed) == ("de-mo", "1.0", ("other",), None)
     (file,) = offer.files
     assert (file.url, file.hashes, file.size, file.origin) == (url, {"sha256": made.digest}, len(made.body), None)
@@ -30,7 +31,7 @@ def test_an_address_without_a_hash_is_downloaded_for_one(index: IndexServer, cli
 
 def test_an_address_with_a_hash_needs_only_parts(index: IndexServer, client: IndexClient) -> None:
     made = index.add_wheel("demo", "1.0", requires=["other"], members={"demo/data": bytes(range(256)) * 4000})
-    _, offer, metadata = client.direct(f"{index.root}/files/demo/{made.filename}#sha256={made.digest}")
+    _, offer, metadata = read_direct(client, f"{index.root}/files/demo/{made.filename}#sha256={made.digest}")
     assert metadata.requires == ("other",)
     assert offer.files[0].hashes == {"sha256": made.digest}
     assert all("range" in one.headers for one in index.asked)
@@ -41,9 +42,9 @@ def test_credentials_in_an_address_are_used_and_forgotten(index: IndexServer, cl
     made = index.add_wheel("demo", "1.0")
     url = f"{index.root}/files/demo/{made.filename}".replace("//", "//me:s3cret@", 1)
     for reference in (url, f"{url}#sha256={made.digest}"):
-        assert "s3cret" not in repr(client.direct(reference))
+        assert "s3cret" not in repr(read_direct(client, reference))
     with pytest.raises(IndexUnavailableError) as caught:
-        client.direct(url.replace("1.0", "2.0"))
+        read_direct(client, url.replace("1.0", "2.0"))
     assert "s3cret" not in str(caught.value)
 
 
@@ -51,23 +52,23 @@ def test_a_wrong_hash_and_a_missing_file(index: IndexServer, client: IndexClient
     made = index.add_sdist("demo", "1.0")
     url = f"{index.root}/files/demo/{made.filename}"
     with pytest.raises(IndexUnavailableError, match="was promised"):
-        client.direct(f"{url}#sha256={'0' * 64}")
+        read_direct(client, f"{url}#sha256={'0' * 64}")
     index.fail("/files/", status(404))
     with pytest.raises(IndexUnavailableError, match="HTTP 404"):
-        client.direct(url)
+        read_direct(client, url)
     path = tmp_path / "demo-1.0-py3-none-any.whl"
     path.write_bytes(build_wheel("demo", "1.0", metadata_text("demo", "1.0"), {}))
     with pytest.raises(InputError, match="was asked for"):
-        client.direct(f"{path}#sha256={'0' * 64}")
+        read_direct(client, f"{path}#sha256={'0' * 64}")
     with pytest.raises(InputError, match="cannot be read"):
-        client.direct(str(tmp_path / "gone-1.0-py3-none-any.whl"))
+        read_direct(client, str(tmp_path / "gone-1.0-py3-none-any.whl"))
 
 
 @pytest.mark.parametrize("form", ["path", "uri"])
 def test_a_file_on_disk(client: IndexClient, tmp_path: Path, form: str) -> None:
     path = tmp_path / "demo-1.0-py3-none-any.whl"
     path.write_bytes(build_wheel("demo", "1.0", metadata_text("demo", "1.0", requires=["other"]), {}))
-    name, offer, metadata = client.direct(str(path) if form == "path" else path.as_uri())
+    name, offer, metadata = read_direct(client, str(path) if form == "path" else path.as_uri())
     assert (name, offer.version, metadata.requires) == ("demo", "1.0", ("other",))
     assert offer.files[0].url == path.as_uri()
 
@@ -75,7 +76,7 @@ def test_a_file_on_disk(client: IndexClient, tmp_path: Path, form: str) -> None:
 @pytest.mark.parametrize("reference", ["./demo.txt", "https://host.invalid/demo.exe", "file://elsewhere/demo-1.0.tar.gz", "demo-1.0.egg"])
 def test_what_is_no_package(client: IndexClient, reference: str) -> None:
     with pytest.raises(InputError):
-        client.direct(reference)
+        read_direct(client, reference)
 
 
 def test_an_archive_whose_build_may_change_it(client: IndexClient, tmp_path: Path) -> None:
@@ -83,7 +84,7 @@ def test_an_archive_whose_build_may_change_it(client: IndexClient, tmp_path: Pat
     text = b"one\n\n[extra]\ntwo>=2\n\n[:python_version < '3']\nthree\n\n[extra:os_name == 'nt']\nfour @ https://host.invalid/f.whl\n"
     info = metadata_text("old", "1.0", form="2.1")
     path.write_bytes(build_sdist({"old-1.0/PKG-INFO": info, "old-1.0/old.egg-info/requires.txt": text, "old-1.0/setup.py": b"1/0"}))
-    metadata = client.direct(str(path)).metadata
+    metadata = read_direct(client, str(path)).metadata
     assert metadata.guessed
     assert metadata.extras == ("extra",)
     assert metadata.requires == (
@@ -106,7 +107,7 @@ Dev_Tools = ["pytest", "mypy ; os_name == 'posix'"]
 """,
         "utf-8",
     )
-    name, offer, metadata = client.direct(str(tmp_path))
+    name, offer, metadata = read_direct(client, str(tmp_path))
     assert (name, offer.version, offer.files[0].url) == ("my-app", "0.3", tmp_path.as_uri())
     assert metadata.requires_python == ">=3.10"
     assert metadata.extras == ("dev-tools",)
@@ -131,4 +132,4 @@ def test_a_project_that_says_too_little(client: IndexClient, tmp_path: Path, tex
     if text is not None:
         (tmp_path / "pyproject.toml").write_text(text, "utf-8")
     with pytest.raises(InputError, match=word):
-        client.direct(str(tmp_path))
+        read_direct(client, str(tmp_path))
