@@ -32,7 +32,7 @@ FEW = 300
 
 
 class Family(NamedTuple):
-    """The majors that builds share; None = any."""
+    """The majors that builds share; None = any, as for a build without GPU, which stands in every family."""
 
     cuda: int | None
     cudnn: int | None
@@ -62,7 +62,9 @@ class Group(NamedTuple):
 
     def takes(self, choice: Choice) -> bool:
         """True where a build may be chosen in this search."""
-        return choice.installed if self.family is None else choice.belongs(self.family, mixed=self.mixed)
+        if self.family is None:
+            return choice.installed or choice.own.cuda is None
+        return choice.belongs(self.family, mixed=self.mixed)
 
 
 def search(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> Solved | Failure:
@@ -106,7 +108,8 @@ def _choices(universe: Universe, target: Target) -> list[Choice]:
 
 def _groups(each: Sequence[Sequence[Choice]]) -> list[Group]:
     """The searches in which every target has a build: one major of each first, the newest majors first."""
-    families = sorted({choice.own for choices in each for choice in choices}, key=lambda one: (-(one.cuda or 0), -(one.cudnn or 0)))
+    owns = {choice.own for choices in each for choice in choices}
+    families = sorted({own for own in owns if own.cuda is not None} or owns, key=lambda one: (-(one.cuda or 0), -(one.cudnn or 0)))
     out = [Group(family, mixed=False) for family in families]
     if len(each) > 1:
         out += [group for family in families if (group := Group(family, mixed=True)).family and _gains(group, each)]
@@ -150,6 +153,8 @@ def _words(families: set[Family]) -> str:
 
 def _agree(one: Family, other: Family) -> bool:
     """True where builds of both could stand in one environment."""
+    if one.cuda is None or other.cuda is None:
+        return True
     return one.cuda == other.cuda and (one.cudnn == other.cudnn or one.cudnn is None or other.cudnn is None)
 
 

@@ -62,3 +62,13 @@ def test_what_is_installed_stays_although_its_majors_are_two() -> None:
 
     assert {one.name: one.action for one in found.pip}["north"] == "keep"
     assert versions(found)["nvidia-cudnn-cu12"] == "9.3.0.75"
+
+
+def test_builds_without_gpu_stand_beside_every_major() -> None:
+    south = texts()["framework/south"] + '\n[[build]]\nversion = "2.0"\nvariant = "cpu"\nsource = "made"\n'
+    wheel = texts()["wheel/south"].replace('extras = ["cuda"]', 'extras = ["cuda", "cpu"]')
+    book = changed({"framework/south": south, "wheel/south": wheel})
+    found = planned("south[cpu]", "north==2.0", book=book)
+
+    assert found.stack is not None
+    assert {one.name: one.variant for one in found.stack.frameworks} == {"south": "cpu", "north": "cu124"}
