@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def emit(text: str, options: Output) -> None:
-    """Nothing; the result stands on standard output, or whole in the file of `-o`. WorldError where that is not possible."""
+    """Print the result to standard output, or write it whole to the file of `-o`; WorldError where that is not possible."""
     clear_status()
     if options.output is not None and options.output != "-":
         from cudnn_resolve.host.files import write_atomic
@@ -28,7 +28,7 @@ def emit(text: str, options: Output) -> None:
 
 
 def say(text: str, options: Output, *, least: int = 0) -> None:
-    """Nothing; a message for the user stands on standard error, unless it is more than the user wants to hear.
+    """Print a message for the user to standard error, unless it is more than the user wants to hear.
 
     `least` is what must be asked for to see it: 0 always but under -q, 1 with -v, 2 with -vv.
     """
@@ -54,7 +54,7 @@ _STATUS: list[terminal.StatusLine] = []
 
 
 def tell(text: str, options: Output) -> None:
-    """Nothing; a terminal says on its last line what is going on, until something else is printed."""
+    """Show on the last line of a terminal what is going on, until something else is printed."""
     if options.quiet:
         return
     if not _STATUS:
@@ -85,13 +85,13 @@ def print_json(value: dict[str, Any], options: Output) -> None:
 
 
 def clear_status() -> None:
-    """Nothing; the line of `tell` is gone."""
+    """Clear the line of `tell`."""
     for line in _STATUS:
         line.clear()
 
 
 def show_error(error: CudnnResolveError) -> None:
-    """Nothing; standard error says what is wrong, where, and what to do next."""
+    """Print to standard error what is wrong, where, and what to do next."""
     if sys.stderr is None:
         return
     clear_status()

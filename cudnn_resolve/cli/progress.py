@@ -25,13 +25,13 @@ class Progress:
         self._shown = 0.0
 
     def say(self, text: str) -> None:
-        """Nothing; the line stands on standard error."""
+        """Print a line to standard error."""
         if not self._quiet:
             self._wipe()
             print(clean(text), file=sys.stderr)
 
     def begin(self, what: str, total: int | None = None) -> None:
-        """Nothing; the user sees what begins."""
+        """Show what begins."""
         self.end()
         self._what, self._total, self._count = what, total, 0
         self._began = self._shown = clock.seconds()
@@ -44,7 +44,7 @@ class Progress:
             print(clean(f"{what}{size} …"), file=sys.stderr, flush=True)
 
     def advance(self, count: int) -> None:
-        """Nothing; the user sees it, but not too often."""
+        """Show how far it is, but not too often."""
         self._count += count
         now = clock.seconds()
         if self._quiet or now - self._shown < (_TERMINAL_SECONDS if self._live else _PLAIN_SECONDS):
@@ -56,7 +56,7 @@ class Progress:
             print(f"  {self._state(now)}", file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Nothing; the line says how long it took."""
+        """Show how long it took."""
         if not self._what:
             return
         seconds = clock.seconds() - self._began

@@ -112,7 +112,7 @@ class Scanner:
         self._idle: set[bytes] = set()
 
     def forget(self, line: Line) -> None:
-        """Nothing; further lines of this shape are passed over."""
+        """Pass over further lines of this shape."""
         if len(self._idle) < _SHAPES and len(line.shape) <= _SHAPE_BYTES:
             self._idle.add(line.shape)
 

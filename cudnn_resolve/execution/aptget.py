@@ -133,7 +133,7 @@ def _pins(packages: Iterable[AptAction]) -> list[str]:
 
 
 def update(apt: Apt, tooling: Tooling) -> None:
-    """Nothing; the lists of packages are new. WorldError where a repository is not signed by a key that is known, or cannot be reached."""
+    """Update the lists of packages; WorldError where a repository cannot be reached, or is not signed by a known key."""
     result = apt.run(tooling, apt.program, "update", "-q", "-o", "APT::Update::Error-Mode=any")
     text = "\n".join(result.tail)
     if result.ok and not _UNSIGNED.search(text):
@@ -195,7 +195,7 @@ def install(apt: Apt, packages: Sequence[AptAction], held: Iterable[str], toolin
 
 
 def download(apt: Apt, packages: Sequence[AptAction], held: Iterable[str], tooling: Tooling) -> None:
-    """Nothing; every .deb lies in apt's own cache, its hash checked against the signed lists. WorldError where one cannot be had."""
+    """Fetch every .deb into apt's own cache, its hash checked against the signed lists; WorldError where one cannot be had."""
     words = ("install", "--download-only", *_OPTIONS, *_held_options(packages, held), *_down(packages))
     result = apt.run(tooling, apt.program, *words, *_pins(packages))
     if not result.ok:
@@ -279,12 +279,12 @@ def purge(apt: Apt, words: Sequence[str], names: Sequence[str], tooling: Tooling
 
 
 def mend(apt: Apt, words: Sequence[str], tooling: Tooling) -> None:
-    """Nothing; what a kill left half configured is configured."""
+    """Configure what a kill left half configured."""
     apt.run(tooling, "dpkg", *words, "--force-confold", "--configure", "-a")
 
 
 def forget_unfinished(apt: Apt, before: Iterable[str], tooling: Tooling) -> None:
-    """Nothing; what a kill left half written is gone, but for what was there before."""
+    """Remove what a kill left half written, except for what was there before."""
     gone = set(unfinished_files(apt)) - set(before)
     if gone:
         apt.run(tooling, "rm", "-f", "--", *sorted(gone))

@@ -33,7 +33,7 @@ def check_before(task: Task, host: Host, environment: Environment) -> tuple[str,
 
 
 def require_writable(environment: Environment) -> None:
-    """Nothing; WorldError where this user may not change the environment."""
+    """Reject an environment that this user may not change; raises WorldError."""
     for kind in ("purelib", "platlib", "scripts"):
         folder = environment.scheme[kind]
         if not disk.writable(folder):
@@ -87,7 +87,7 @@ def package_folder(name: str) -> str:
 
 
 def installed_outside(task: Task, installed: Mapping[str, Installed]) -> None:
-    """Nothing; WorldError where a package is to be removed that does not lie in this environment's own folders."""
+    """Reject the removal of a package outside of this environment's own folders; raises WorldError."""
     missing = [name for name in task.remove if name not in installed]
     if missing:
         raise WorldError(

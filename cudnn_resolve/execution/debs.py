@@ -21,7 +21,7 @@ RESERVE_BYTES = 32 << 20
 
 
 def keep_leaving(apt: Apt, names: Iterable[str], here: Mapping[str, str], folder: str, tooling: Tooling, *, reserve: int = 0) -> None:
-    """Nothing; the installed packages of these names lie in the folder, as far as a repository still has them and there is room.
+    """Keep the .deb files of the installed packages of these names, as far as a repository still has them and there is room.
 
     `reserve` are bytes that somebody else is about to write there.
     """
@@ -32,7 +32,7 @@ def keep_leaving(apt: Apt, names: Iterable[str], here: Mapping[str, str], folder
 
 
 def keep_arriving(apt: Apt, install: Mapping[str, str], folder: str, tooling: Tooling, *, reserve: int = 0) -> None:
-    """Nothing; packages that are about to be installed lie in the folder, linked from apt's cache, else copied where there is room.
+    """Keep the .deb files of packages that are about to be installed: linked from apt's cache, else copied where there is room.
 
     A dpkg that is killed leaves the files that it had unpacked by then in no list; it knows them again only by unpacking that package anew.
     """
@@ -70,7 +70,7 @@ def fetch_anew(apt: Apt, name: str, version: str, folder: str, tooling: Tooling)
 
 
 def _copy(apt: Apt, paths: list[str], place: str, tooling: Tooling, reserve: int) -> None:
-    """Nothing; copies of the files lie in the place, or none of them where there is no room: they are wanted, and not needed."""
+    """Copy the files, or none of them where there is no room: they are wanted, and not needed."""
     if not _fits(sum(disk.size_of(path) for path in paths), place, reserve):
         return
     if not apt.run(tooling, "cp", "--force", "--target-directory", place, "--", *paths).ok:
@@ -78,7 +78,7 @@ def _copy(apt: Apt, paths: list[str], place: str, tooling: Tooling, reserve: int
 
 
 def _fetch(apt: Apt, name: str, version: str, place: str, tooling: Tooling, reserve: int) -> None:
-    """Nothing; the package lies in the place where a repository has it and there is room, and no part of it elsewhere."""
+    """Fetch the package where a repository has it and there is room; leave no part of it behind otherwise."""
     size = aptget.download_size(apt, f"{name}={version}")
     if size is None or not _fits(size, place, reserve):
         return

@@ -116,7 +116,7 @@ def _missing_folders(paths: Iterable[str]) -> Iterable[str]:
 
 
 def take_away(exchange: Exchange, store: str) -> None:
-    """Nothing; the files that leave lie in the store under their numbers, and folders that are empty then are gone."""
+    """Move the files that leave into the store, under their numbers, and remove folders that are empty then."""
     disk.make_folder(store, 0o700)
     for number, path in enumerate(exchange.save):
         if disk.kind(path) is not None:

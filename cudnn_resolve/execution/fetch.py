@@ -35,7 +35,7 @@ class Download(Protocol):
 
 
 def check_known(packages: tuple[PipAction, ...], unpinned: tuple[str, ...] = (), *, trusted: bool) -> None:
-    """Nothing; WorldError where nobody knows which file a package is, or by which hash to know it."""
+    """Reject a package whose file, or the hash to know it by, nobody knows; raises WorldError."""
     sources = [package for package in packages if package.file is not None and not package.file.is_wheel]
     if sources:
         raise WorldError(

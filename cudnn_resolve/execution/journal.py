@@ -94,7 +94,7 @@ class Journal:
         return f"{self.folder}/{WHEELS}"
 
     def add(self, kind: str, **values: Any) -> None:
-        """Nothing; the record is on the disk when this comes back. WorldError where it cannot be."""
+        """Append a record; it is on the disk when this returns. WorldError where it cannot be written."""
         body = json.dumps({"kind": kind, "at": clock.moment(), **values}, separators=(",", ":"), sort_keys=True)
         found = next_sum(self._sum, body)
         line = f"{found} {body}\n".encode()

@@ -28,7 +28,7 @@ def cache_change(task: Task, host: Host) -> str | None:
 
 
 def write_cache(text: str, journal: Journal, tooling: Tooling) -> None:
-    """Nothing; the folders are in the linker cache. WorldError where ldconfig fails."""
+    """Put the folders into the linker cache; WorldError where ldconfig fails."""
     before = disk.content(FILE, 1 << 16)
     journal.add("cache", before=None if before is None else before.decode("utf-8", "replace"))
     journal.add("change")

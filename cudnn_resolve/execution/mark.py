@@ -33,7 +33,7 @@ class Mark(Struct, frozen=True, kw_only=True):
 
 
 def write_mark(shelf: Shelf, words: Sequence[str]) -> None:
-    """Nothing; it is written down that this process is at work, and on what."""
+    """Write down that this process is at work, and on what."""
     said = {"pid": own_pid(), "at": clock.moment(), "after": shelf.newest(), "words": list(words), "folder": disk.folder_here()}
     shelf.mark(json.dumps(said))
 

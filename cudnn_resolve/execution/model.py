@@ -64,19 +64,19 @@ class Reporter(Protocol):
     """Who is told how it goes."""
 
     def say(self, text: str) -> None:
-        """Nothing; one line for the user."""
+        """Show one line to the user."""
         ...
 
     def begin(self, what: str, total: int | None = None) -> None:
-        """Nothing; something begins that takes a while; `total` is its bytes."""
+        """Show that something begins which takes a while; `total` is its bytes."""
         ...
 
     def advance(self, count: int) -> None:
-        """Nothing; so many bytes more."""
+        """Count so many bytes more."""
         ...
 
     def end(self) -> None:
-        """Nothing; what began is over."""
+        """End what began."""
         ...
 
 
@@ -84,13 +84,13 @@ class Silent:
     """Says nothing."""
 
     def say(self, text: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def begin(self, what: str, total: int | None = None) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def advance(self, count: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def end(self) -> None:
-        """Nothing."""
+        """Do nothing."""

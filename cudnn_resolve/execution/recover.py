@@ -221,7 +221,7 @@ def changed_since(story: Story, environment: Environment) -> tuple[str, ...]:
 
 
 def _require_means(story: Story, work: Work) -> None:
-    """Nothing; WorldError where this user cannot put anything back: that is said before a part of it is."""
+    """Reject a way back that this user cannot go, before a part of it is gone; raises WorldError."""
     files = story.last("files")
     if files is not None and (files.get("save") or files.get("add")):
         require_writable(work.environment)

@@ -291,7 +291,7 @@ def _named(package: PipAction, work: Work, journal: Journal) -> PipAction:
 
 
 def check_room_for_download(total: int, folder: str) -> None:
-    """Nothing; WorldError where the files to fetch do not fit on the disk."""
+    """Reject files to fetch that do not fit on the disk; raises WorldError."""
     free = disk.free_bytes(folder)
     if total > free:
         raise WorldError(

@@ -49,7 +49,7 @@ class Shelf:
         return tuple(out)
 
     def _refuse_foreign(self) -> None:
-        """Nothing; WorldError where others than this user can change what lies here, which is then not even read."""
+        """Reject journals that others than this user can change, without reading them; raises WorldError."""
         disk.refuse_foreign(self._root)
         disk.refuse_foreign(self.folder)
 
@@ -95,7 +95,7 @@ class Shelf:
         )
 
     def drop_store(self, path: str) -> None:
-        """Nothing; the folder of saved files is gone, and the one above it where that is empty then and ours."""
+        """Remove a folder of saved files, and the one above it where that is empty then and ours."""
         if disk.kind(path) == "folder":
             disk.remove_tree(path)
         above = os.path.dirname(path)
@@ -103,7 +103,7 @@ class Shelf:
             disk.remove_empty(above)
 
     def prune(self) -> None:
-        """Nothing; wheels, packages and saved files that nobody can need any more are gone, the journals stay."""
+        """Remove wheels, packages and saved files that nobody can need any more; the journals stay."""
         stories = self.stories()
         committed = [one for one in stories if one.state == "committed"]
         for one in stories:
@@ -134,7 +134,7 @@ class Shelf:
         return ()
 
     def mark(self, text: str) -> None:
-        """Nothing; it is written down that somebody is at work, and how to call it."""
+        """Write down that somebody is at work, and how to call it."""
         disk.private_folder(self._root)
         disk.private_folder(self.folder)
         disk.write_whole(f"{self.folder}/{_MARK}", text.encode())
@@ -146,7 +146,7 @@ class Shelf:
         return None if raw is None else raw.decode("utf-8", "replace")
 
     def unmark(self) -> None:
-        """Nothing; nobody is at work any more."""
+        """Remove the mark of `mark`."""
         if disk.kind(f"{self.folder}/{_MARK}") == "file":
             disk.remove(f"{self.folder}/{_MARK}")
 

@@ -113,7 +113,7 @@ def install_staged(folder: str, environment: Environment, tooling: Tooling, envi
 
 
 def unstage(folder: str) -> None:
-    """Nothing; the folder in which uv laid out the packages is gone."""
+    """Remove the folder in which uv laid out the packages."""
     if disk.kind(f"{folder}/{STAGING}") == "folder":
         disk.remove_tree(f"{folder}/{STAGING}")
 

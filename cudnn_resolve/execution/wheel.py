@@ -85,7 +85,7 @@ def read_wheel(path: str, name: str, version: str, sha256: str, environment: Env
 
 
 def check_members(names: Iterable[str], filename: str) -> None:
-    """Nothing; WorldError where a wheel has a member that would lie outside of the environment, or far too deep in it."""
+    """Reject a wheel with a member that would lie outside of the environment, or far too deep in it; raises WorldError."""
     for name in names:
         if not is_inside(name):
             raise bad_wheel(filename, f"its member {name[:120]!r} would lie outside of the environment")
@@ -94,7 +94,7 @@ def check_members(names: Iterable[str], filename: str) -> None:
 
 
 def check_contents(found: Contents, filename: str) -> None:
-    """Nothing; WorldError where a wheel has a member, or a program, that would lie outside of the environment."""
+    """Reject a wheel with a member, or a program, that would lie outside of the environment; raises WorldError."""
     check_members(found.names, filename)
     for name in found.names:
         top, _, rest = name.partition("/")

@@ -57,7 +57,7 @@ def size_of(path: str) -> int:
 
 
 def make_folder(path: str, mode: int = 0o777) -> None:
-    """Nothing; the folder and those above it are there. WorldError where that is not possible."""
+    """Create a folder and those above it; WorldError where that is not possible."""
     try:
         os.makedirs(path, mode, exist_ok=True)
     except OSError as error:
@@ -65,13 +65,13 @@ def make_folder(path: str, mode: int = 0o777) -> None:
 
 
 def set_mode(path: str, mode: int) -> None:
-    """Nothing; the folder has these permissions again, as far as the system lets us."""
+    """Set the permissions of a folder, as far as the system lets us."""
     with contextlib.suppress(OSError):
         os.chmod(path, mode)
 
 
 def move(source: str, target: str) -> None:
-    """Nothing; what was at `source` is at `target`, in the place of what was there. Across file systems it is copied, then removed.
+    """Move `source` to `target`, replacing what is there; across file systems it is copied, then removed.
 
     WorldError where that is not possible; then `source` is still there.
     """
@@ -115,7 +115,7 @@ def _sync_file(path: str) -> None:
 
 
 def move_tree(source: str, target: str, roots: Sequence[str]) -> None:
-    """Nothing; what was in the folder `source` is in the folder `target`, among what was there; folders that are new move as they are.
+    """Move what is in the folder `source` into the folder `target`, among what is there; folders that are new move as they are.
 
     WorldError where something of another kind is in the way, or a link that leads out of the `roots`; what has been moved by then stays.
     """
@@ -163,7 +163,7 @@ def can_rename(source: str, target: str) -> bool:
 
 
 def remove(path: str) -> None:
-    """Nothing; the file or link is not there any more. WorldError where it cannot be removed."""
+    """Remove a file or link, if it is there; WorldError where it cannot be removed."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -182,7 +182,7 @@ def remove_empty(path: str) -> bool:
 
 
 def remove_tree(path: str) -> None:
-    """Nothing; the folder and all in it are gone. WorldError where that is not possible."""
+    """Remove a folder and all in it; WorldError where that is not possible."""
     try:
         shutil.rmtree(path)
     except FileNotFoundError:
@@ -234,7 +234,7 @@ def folders_below(path: str) -> Iterator[str]:
 
 
 def write_whole(path: str, content: bytes) -> None:
-    """Nothing; the file holds this content, on the disk, whole. WorldError where it cannot; then what was there is there."""
+    """Replace a file by this content, whole and synced; WorldError where it cannot be written, and what was there stays."""
     beside = f"{path}{UNFINISHED}"
     try:
         with open(beside, "wb") as file:
@@ -254,7 +254,7 @@ def write_whole(path: str, content: bytes) -> None:
 
 
 def append_synced(path: str, content: bytes) -> None:
-    """Nothing; the content stands at the end of the file, on the disk. WorldError where it cannot."""
+    """Append to a file, synced; WorldError where it cannot be written."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -268,7 +268,7 @@ def append_synced(path: str, content: bytes) -> None:
 
 
 def cut(path: str, size: int) -> None:
-    """Nothing; the file ends after `size` bytes: half a line that a kill left is gone."""
+    """Cut a file off after `size` bytes, where a kill left half a line."""
     try:
         os.truncate(path, size)
     except OSError as error:
@@ -276,7 +276,7 @@ def cut(path: str, size: int) -> None:
 
 
 def sync_folder(path: str) -> None:
-    """Nothing; names in the folder are on the disk, where the file system can say so."""
+    """Sync the names in a folder, where the file system can."""
     with contextlib.suppress(OSError):
         handle = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -324,7 +324,7 @@ def digest(path: str, algorithm: str, progress: Callable[[int], None] | None = N
 
 
 def copy_file(source: str, target: str) -> None:
-    """Nothing; `target` is a copy of the file, sharing its blocks or its content where the file system can. WorldError where it cannot."""
+    """Link `target` to the file, or copy it where the file system cannot link; WorldError where neither works."""
     try:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(target)
@@ -391,7 +391,7 @@ def private_folder(path: str) -> str:
 
 
 def refuse_foreign(path: str) -> None:
-    """Nothing; WorldError where the folder is there and others than this user can change it: what it says is not believed."""
+    """Reject a folder that others than this user can change: what it says is not believed. Raises WorldError."""
     try:
         found = os.lstat(path)
     except OSError:

@@ -63,7 +63,7 @@ def _read_file(path: str, limit_bytes: int) -> bytes | None:
 
 
 def write_atomic(path: str, text: str) -> None:
-    """Nothing; `path` then holds `text` as UTF-8, whole. A failure leaves what was there before.
+    """Write `text` to `path` as UTF-8, whole or not at all: a failure leaves what was there before.
 
     The text goes to a file beside it, which then takes its place and its permissions; a link keeps pointing to its file.
     A device or pipe (`/dev/stdout`) is written directly. WorldError (exit 3) where that is not possible.

@@ -25,7 +25,7 @@ class Hold:
         """For the programs that share it."""
 
     def release(self) -> None:
-        """Nothing; the next one may have it."""
+        """Release the lock."""
         with contextlib.suppress(OSError):
             os.close(self.handle)
 

@@ -22,21 +22,21 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Nothing; inside, SIGINT, SIGTERM and SIGHUP raise InterruptError. Only the main thread can have that; others see no change."""
+    """Raise InterruptError on SIGINT, SIGTERM and SIGHUP inside; only the main thread can have that, others see no change."""
     with _handlers(_raise):
         yield
 
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Nothing; inside, these signals have no effect, also on programs that are started here."""
+    """Ignore these signals inside, also in programs that are started there."""
     with _handlers(signal.SIG_IGN):
         yield
 
 
 @contextlib.contextmanager
 def mute() -> Iterator[None]:
-    """Nothing; inside, SIGINT ends this process at once and without a word, unless somebody else has decided what it does."""
+    """End this process at once and silently on SIGINT inside, unless somebody else has set a handler."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
@@ -49,7 +49,7 @@ def mute() -> Iterator[None]:
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """Nothing; these signals wait until this is over, so that what happens inside is known to have happened.
+    """Delay these signals until this is over, so that what happens inside is known to have happened.
 
     Blocked for this thread, and noted where another thread of ours gets one: handlers run here all the same.
     """
@@ -72,7 +72,7 @@ def held_back() -> Iterator[None]:
 
 
 def let_through() -> None:
-    """Nothing; a process that was started while signals were held back hears them."""
+    """Let a process that was started while signals were held back hear them."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 

@@ -58,14 +58,14 @@ class StatusLine:
         self._is_there = False
 
     def show(self, text: str) -> None:
-        """Nothing; the line says `text`, cut to the width of the terminal."""
+        """Show `text` on the line, cut to the width of the terminal."""
         if self._stream is not None:
             self._stream.write(f"\r\x1b[K{text[: width(self._stream) - 1]}")
             self._stream.flush()
             self._is_there = True
 
     def clear(self) -> None:
-        """Nothing; the line is gone."""
+        """Clear the line."""
         if self._stream is not None and self._is_there:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
@@ -78,14 +78,14 @@ def wants_traceback() -> bool:
 
 
 def prepare_output() -> None:
-    """Nothing; what the terminal's encoding cannot show is then written as an escape instead of failing."""
+    """Write what the terminal's encoding cannot show as an escape, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
 
 def silence(stream: TextIO | None) -> None:
-    """Nothing; what is still buffered for `stream` goes nowhere, so that the interpreter does not fail on it when it exits."""
+    """Discard what is still buffered for `stream`, so that the interpreter does not fail on it when it exits."""
     try:
         if stream is not None:
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -96,7 +96,7 @@ def silence(stream: TextIO | None) -> None:
 
 
 def drop_output() -> None:
-    """Nothing; what can still be printed of standard output is printed, and if that fails, it is given up."""
+    """Flush standard output as far as possible, and discard the rest."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

@@ -141,7 +141,7 @@ def _end(process: subprocess.Popen[bytes], keep: Callable[[bytes], object], *, o
 
 
 def _drain(process: subprocess.Popen[bytes], pipe: IO[bytes], keep: Callable[[bytes], object]) -> None:
-    """Nothing; all that the tool said is kept. A program that it left behind may hold the pipe open: nobody waits for that one."""
+    """Keep all that the tool said; a program that it left behind may hold the pipe open, and is not waited for."""
     os.set_blocking(pipe.fileno(), False)
     ended: float | None = None
     raw: bytes | None = pipe.read(1 << 20)  # what is in the buffer, too

@@ -355,6 +355,6 @@ def _held(environment: Environment, request: ApplyRequest, interaction: Interact
 
 
 def _mark(shelf: Shelf, environment: Environment, words: tuple[str, ...]) -> None:
-    """Nothing; it is written down who is at work, unless nothing can be changed there."""
+    """Write down who is at work, unless nothing can be changed there."""
     if disk.writable(environment.scheme["purelib"]):
         write_mark(shelf, words)

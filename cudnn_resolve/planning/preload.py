@@ -86,7 +86,7 @@ _FRAMEWORK = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,60}", re.ASCII)
 
 
 def check_frameworks(names: tuple[str, ...]) -> None:
-    """Nothing; InputError where one is no name of a framework: they become part of a program, and a lock comes from anywhere."""
+    """Reject what is not a framework's name: names become part of a program, and a lock may come from anywhere. Raises InputError."""
     for name in names:
         if not _FRAMEWORK.fullmatch(name):
             raise InputError(f"{name[:80]!r} is no framework that libraries could be loaded for", code="preload-invalid")
