@@ -20,10 +20,10 @@ from cudnn_resolve.errors import CudnnResolveError
 from cudnn_resolve.execution.environment import Environment, ask_environment
 from cudnn_resolve.execution.fetch import local_members
 from cudnn_resolve.execution.installed import installed_packages
+from cudnn_resolve.execution.journals import Journals
 from cudnn_resolve.execution.model import Execution
 from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import carry_out, is_done
-from cudnn_resolve.execution.shelf import Shelf
 from cudnn_resolve.execution.task import Task
 from cudnn_resolve.execution.work import Work
 from cudnn_resolve.host.hold import hold
@@ -177,7 +177,7 @@ def work_in(world: ApplyWorld, *, stop_at: int | None = None, on_record: Callabl
     return Work(
         host=LinuxHost(),
         environment=environment,
-        shelf=Shelf(environment),
+        journals=Journals(environment),
         hold=taken,
         installer=world.installer,
         members=local_members,

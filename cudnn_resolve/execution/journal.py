@@ -40,7 +40,7 @@ OPEN = ("begun", "changing", "reverting")
 """States of an `apply` that did not come to its end."""
 
 
-class Story(Struct, frozen=True, kw_only=True):
+class PastApply(Struct, frozen=True, kw_only=True):
     """One journal, read."""
 
     folder: str
@@ -110,23 +110,23 @@ class Journal:
         if self.watch is not None:
             self.watch(kind)
 
-    def story(self) -> Story:
+    def read(self) -> PastApply:
         """What it says so far."""
-        found = read_story(self.folder)
+        found = read_journal(self.folder)
         assert found is not None
         return found
 
     @classmethod
-    def resume(cls, story: Story, *, watch: Callable[[str], None] | None = None) -> Journal:
-        """The journal of a story, to be continued; half a line at its end is cut off."""
-        journal = cls(story.folder, story.id, watch=watch)
-        _, journal._sum, journal._size = read_records(_content(story.folder))
-        disk.cut(f"{story.folder}/{FILE}", journal._size)
+    def resume(cls, past: PastApply, *, watch: Callable[[str], None] | None = None) -> Journal:
+        """Continue the journal of an apply; half a line at its end is cut off."""
+        journal = cls(past.folder, past.id, watch=watch)
+        _, journal._sum, journal._size = read_records(_content(past.folder))
+        disk.cut(f"{past.folder}/{FILE}", journal._size)
         return journal
 
 
-def read_story(folder: str) -> Story | None:
-    """The story in a folder; None where no first record was finished. WorldError where somebody else wrote into it."""
+def read_journal(folder: str) -> PastApply | None:
+    """Read the journal in a folder; None where no first record was finished. WorldError where somebody else wrote into it."""
     content = _content(folder)
     records, _, size = read_records(content)
     rest = content[size:]
@@ -139,7 +139,7 @@ def read_story(folder: str) -> Story | None:
         raise tampered(folder, "it begins as none of this program does")
     if not _is_readable(first):
         raise tampered(folder, "what it says was asked for is not readable")
-    return Story(folder=folder, id=first["id"], state=state_of(records), records=tuple(records))
+    return PastApply(folder=folder, id=first["id"], state=state_of(records), records=tuple(records))
 
 
 def _is_readable(first: Mapping[str, Any]) -> bool:

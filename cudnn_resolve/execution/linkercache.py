@@ -11,7 +11,7 @@ from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.tool import Tooling, run_tool
 
 if TYPE_CHECKING:
-    from cudnn_resolve.execution.journal import Journal, Story
+    from cudnn_resolve.execution.journal import Journal, PastApply
     from cudnn_resolve.execution.task import Task
     from cudnn_resolve.host.port import Host
 
@@ -38,14 +38,14 @@ def write_cache(text: str, journal: Journal, tooling: Tooling) -> None:
         raise WorldError(f"ldconfig failed: {done.why()}", code="ldconfig", context=tooling.log)
 
 
-def restore_cache(story: Story, tooling: Tooling) -> tuple[str, ...]:
+def restore_cache(past: PastApply, tooling: Tooling) -> tuple[str, ...]:
     """What could not be put back; the file is as it was, or not there."""
-    record = story.last("cache")
+    record = past.last("cache")
     if record is None:
         return ()
     before = record.get("before")
     if before is not None and not isinstance(before, str):
-        raise tampered(story.folder, "what it says of the linker cache is not readable")
+        raise tampered(past.folder, "what it says of the linker cache is not readable")
     try:
         if before is None:
             disk.remove(FILE)

@@ -12,8 +12,8 @@ from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.hold import own_pid
 
 if TYPE_CHECKING:
-    from cudnn_resolve.execution.journal import Story
-    from cudnn_resolve.execution.shelf import Shelf
+    from cudnn_resolve.execution.journal import PastApply
+    from cudnn_resolve.execution.journals import Journals
 
 
 class Mark(Struct, frozen=True, kw_only=True):
@@ -27,21 +27,21 @@ class Mark(Struct, frozen=True, kw_only=True):
     """The words of a command line that asks for the same."""
     folder: str = "."
 
-    def owns(self, story: Story) -> bool:
+    def owns(self, past: PastApply) -> bool:
         """True where the journal is of the `apply` that left the mark."""
-        return self.after is not None and story.id > self.after
+        return self.after is not None and past.id > self.after
 
 
-def write_mark(shelf: Shelf, words: Sequence[str]) -> None:
+def write_mark(journals: Journals, words: Sequence[str]) -> None:
     """Write down that this process is at work, and on what."""
-    said = {"pid": own_pid(), "at": clock.moment(), "after": shelf.newest(), "words": list(words), "folder": disk.folder_here()}
-    shelf.mark(json.dumps(said))
+    said = {"pid": own_pid(), "at": clock.moment(), "after": journals.newest(), "words": list(words), "folder": disk.folder_here()}
+    journals.mark(json.dumps(said))
 
 
-def read_mark(shelf: Shelf) -> Mark | None:
+def read_mark(journals: Journals) -> Mark | None:
     """The mark that is there; None where there is none, or none that can be read."""
     try:
-        told = json.loads(shelf.marked() or "")
+        told = json.loads(journals.marked() or "")
         words, after = told.get("words"), told.get("after")
         return Mark(
             pid=int(told["pid"]),

@@ -10,12 +10,12 @@ from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.execution.aptget import find_apt
 from cudnn_resolve.execution.check import require_writable
 from cudnn_resolve.execution.installed import installed_packages
-from cudnn_resolve.execution.journal import ARRIVING, STAGING, Journal, Story, inside, tampered
+from cudnn_resolve.execution.journal import ARRIVING, STAGING, Journal, PastApply, inside, tampered
+from cudnn_resolve.execution.journals import Journals, find_journal
 from cudnn_resolve.execution.linkercache import restore_cache
 from cudnn_resolve.execution.mark import read_mark
 from cudnn_resolve.execution.model import EXITS, Execution, Status, Trouble
 from cudnn_resolve.execution.restore import changed_meanwhile, mark_path, put_back, read_files, unmark_environment
-from cudnn_resolve.execution.shelf import Shelf, find_story
 from cudnn_resolve.execution.system import changed_system, changes_of, restore_system
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import undisturbed
@@ -28,38 +28,38 @@ if TYPE_CHECKING:
     from cudnn_resolve.host.tool import Tooling
 
 
-def put_all_back(journal: Journal, shelf: Shelf, host: Host, tooling: Tooling, *, why: str) -> tuple[str, ...]:
+def put_all_back(journal: Journal, journals: Journals, host: Host, tooling: Tooling, *, why: str) -> tuple[str, ...]:
     """What could not be put back, in words; empty where everything is as it was before that journal."""
-    journal = Journal.resume(journal.story(), watch=journal.watch)  # a signal may have come between the disk and what it remembers
+    journal = Journal.resume(journal.read(), watch=journal.watch)  # a signal may have come between the disk and what it remembers
     with contextlib.suppress(CudnnResolveError):  # a full disk must not stop the way back, which only moves and removes
         journal.add("revert", why=why)
     left: tuple[str, ...]
     try:
-        story = journal.story()
+        past = journal.read()
     except CudnnResolveError as error:
         left = (error.message,)
     else:
         left = (
-            *_tried(lambda: put_back(story, shelf, shelf.environment)),
-            *_tried(lambda: restore_cache(story, tooling)),
-            *_tried(lambda: restore_system(story, host, tooling)),
+            *_tried(lambda: put_back(past, journals, journals.environment)),
+            *_tried(lambda: restore_cache(past, tooling)),
+            *_tried(lambda: restore_system(past, host, tooling)),
         )
-    left = (*left, *_tried(lambda: _on_disk(shelf)))
+    left = (*left, *_tried(lambda: _on_disk(journals)))
     try:
         if left:
             journal.add("left", what=list(left)[:50])
         else:
-            unmark_environment(shelf.environment)
+            unmark_environment(journals.environment)
             _close(journal)
-            shelf.tidy()
+            journals.tidy()
     except CudnnResolveError as error:
         left = (*left, *(() if left else (f"the journal cannot be closed: {error.message}",)))
     return left
 
 
-def _on_disk(shelf: Shelf) -> tuple[str, ...]:
+def _on_disk(journals: Journals) -> tuple[str, ...]:
     """Write what was put back to the disk before the journal says that it is there."""
-    disk.sync_file_systems((*shelf.environment.roots, shelf.folder))
+    disk.sync_file_systems((*journals.environment.roots, journals.folder))
     return ()
 
 
@@ -84,17 +84,17 @@ def _close(journal: Journal) -> None:
         journal.add("reverted")
 
 
-def interrupted(shelf: Shelf) -> Story | None:
+def interrupted(journals: Journals) -> PastApply | None:
     """The journal of an `apply` that was stopped in the middle of a change; None where there is none."""
-    return next((one for one in reversed(shelf.stories()) if one.is_open), None)
+    return next((one for one in reversed(journals.all()) if one.is_open), None)
 
 
-def _refuse_changed(story: Story, work: Work) -> None:
+def _refuse_changed(past: PastApply, work: Work) -> None:
     """WorldError where the environment is not the one that was left half changed: putting files back by their paths would break it."""
-    reasons = () if work.force else changed_meanwhile(story, work.shelf, work.environment)
+    reasons = () if work.force else changed_meanwhile(past, work.journals, work.environment)
     if reasons:
         raise WorldError(
-            f"apply number {story.id} was stopped in the middle, and others changed the environment since: {'; '.join(reasons)}",
+            f"apply number {past.id} was stopped in the middle, and others changed the environment since: {'; '.join(reasons)}",
             code="changed-since",
             context=work.environment.prefix,
             hint="nothing was put back; look at it, then say --force to put back what that apply replaced all the same",
@@ -119,100 +119,98 @@ def _refuse_unfinished_of_others(work: Work) -> None:
 
 def repair(work: Work) -> Execution | None:
     """What became of an `apply` that was stopped in the middle, now put back; None where there was none."""
-    story = interrupted(work.shelf)
-    if story is None:
-        for one in work.shelf.stories():
+    past = interrupted(work.journals)
+    if past is None:
+        for one in work.journals.all():
             if one.state == "begun":
                 Journal.resume(one).add("dropped", why="repair")
-        work.shelf.tidy(ended=False)
+        work.journals.tidy(ended=False)
         _refuse_unfinished_of_others(work)
         return None
-    _refuse_changed(story, work)
-    work.reporter.say(f"apply number {story.id} was stopped in the middle ({story.begin.get('at', '')}); putting things back")
-    return _put_back(story, work, why="repair")
+    _refuse_changed(past, work)
+    work.reporter.say(f"apply number {past.id} was stopped in the middle ({past.begin.get('at', '')}); putting things back")
+    return _put_back(past, work, why="repair")
 
 
 def undo(work: Work, number: int | None, *, dry_run: bool = False) -> Execution:
     """What became of the undo of an `apply`, by default of the last one that changed something; with `dry_run` what it would put back."""
     act = _foretell if dry_run else _undo
-    story = interrupted(work.shelf)
-    if story is not None and number in (None, story.id):
-        _refuse_changed(story, work)
-        return act(story, work)
-    if story is not None:
-        raise WorldError(
-            f"apply number {story.id} was stopped in the middle", code="open-apply", hint="`apply --undo` puts that back first"
-        )
-    stories = work.shelf.stories()
-    committed = [one for one in stories if one.state == "committed"]
-    if number is None and work.shelf.marked() is not None:
-        mark = read_mark(work.shelf)
+    past = interrupted(work.journals)
+    if past is not None and number in (None, past.id):
+        _refuse_changed(past, work)
+        return act(past, work)
+    if past is not None:
+        raise WorldError(f"apply number {past.id} was stopped in the middle", code="open-apply", hint="`apply --undo` puts that back first")
+    applies = work.journals.all()
+    committed = [one for one in applies if one.state == "committed"]
+    if number is None and work.journals.marked() is not None:
+        mark = read_mark(work.journals)
         if not dry_run:
-            work.shelf.unmark()
-        if mark is None or not (committed and committed[-1] is stories[-1] and mark.owns(stories[-1])):  # killed after it had committed
+            work.journals.unmark()
+        if mark is None or not (committed and committed[-1] is applies[-1] and mark.owns(applies[-1])):  # killed after it had committed
             return Execution(status="nothing", notes=("the last apply was stopped before it changed anything",))
     if number is None and not committed:
         return Execution(status="nothing")
-    chosen = committed[-1] if number is None else find_story(work.shelf, number)
+    chosen = committed[-1] if number is None else find_journal(work.journals, number)
     _refuse(chosen, committed, work)
     return act(chosen, work)
 
 
-def _undo(story: Story, work: Work) -> Execution:
-    return _put_back(story, work, why="undo")
+def _undo(past: PastApply, work: Work) -> Execution:
+    return _put_back(past, work, why="undo")
 
 
-def _foretell(story: Story, work: Work) -> Execution:
+def _foretell(past: PastApply, work: Work) -> Execution:
     """What an undo would put back, in words; nothing is changed."""
-    _require_means(story, work)
-    rows = story.begin.get("install", ())
+    _require_means(past, work)
+    rows = past.begin.get("install", ())
     back = [f"{name}=={before}" for name, _, before in rows if before]
-    back += [str(name) for name in story.begin.get("remove", ())]
+    back += [str(name) for name in past.begin.get("remove", ())]
     gone = [str(name) for name, _, before in rows if not before]
-    system = changes_of(story)
+    system = changes_of(past)
     back += [f"{name}={before} (apt)" for name, _, before in system if before]
     gone += [f"{name} (apt)" for name, _, before in system if not before]
-    told = [f"apply number {story.id} would be undone"]
+    told = [f"apply number {past.id} would be undone"]
     told += [f"{what}: {', '.join(names)}" for what, names in (("would come back", back), ("would go", gone)) if names]
-    return Execution(status="dry-run", id=story.id, notes=tuple(told))
+    return Execution(status="dry-run", id=past.id, notes=tuple(told))
 
 
-def _refuse(story: Story, committed: list[Story], work: Work) -> None:
+def _refuse(past: PastApply, committed: list[PastApply], work: Work) -> None:
     """WorldError where an undo would not lead back to what was."""
-    if story.state != "committed":
+    if past.state != "committed":
         words = {"reverted": "was put back already", "begun": "changed nothing", "dropped": "changed nothing"}
-        raise WorldError(f"apply number {story.id} {words.get(story.state, 'is not finished')}", code="cannot-undo")
-    later = [one.id for one in committed if one.id > story.id]
+        raise WorldError(f"apply number {past.id} {words.get(past.state, 'is not finished')}", code="cannot-undo")
+    later = [one.id for one in committed if one.id > past.id]
     if later:
         hint = f"undo the later ones first: `apply --undo {later[-1]}`"
-        raise WorldError(f"apply number {story.id} is not the last one", code="cannot-undo", hint=hint)
-    if not work.shelf.can_undo(story):
+        raise WorldError(f"apply number {past.id} is not the last one", code="cannot-undo", hint=hint)
+    if not work.journals.can_undo(past):
         raise WorldError(
-            f"what apply number {story.id} replaced is not kept any more", code="cannot-undo", hint="apply the old versions anew"
+            f"what apply number {past.id} replaced is not kept any more", code="cannot-undo", hint="apply the old versions anew"
         )
-    read_files(story, work.shelf, work.environment)
-    changed = changed_since(story, work.environment)
+    read_files(past, work.journals, work.environment)
+    changed = changed_since(past, work.environment)
     present = installed_packages(work.host, work.environment)
-    gone = [name for name in story.begin.get("remove", ()) if name in present]
-    system = changed_system(story, work.host)
+    gone = [name for name in past.begin.get("remove", ()) if name in present]
+    system = changed_system(past, work.host)
     if changed or gone or system:
         names = ", ".join((*changed, *gone, *system))
         where = "environment" if changed or gone else "system"
         raise WorldError(
-            f"the {where} was changed by others since apply number {story.id}: {names}",
+            f"the {where} was changed by others since apply number {past.id}: {names}",
             code="changed-since",
             hint="undo that first, or apply what you want anew",
         )
 
 
-def changed_since(story: Story, environment: Environment) -> tuple[str, ...]:
+def changed_since(past: PastApply, environment: Environment) -> tuple[str, ...]:
     """Names of packages that a committed journal installed and that are not as it left them."""
     out = []
-    for one in story.all("installed"):
+    for one in past.all("installed"):
         records, infos = one.get("records"), one.get("infos")
         if not isinstance(records, dict) or not isinstance(infos, dict):
-            raise tampered(story.folder, "what it installed is not readable")
-        inside(list(infos.values()), environment, story.folder)
+            raise tampered(past.folder, "what it installed is not readable")
+        inside(list(infos.values()), environment, past.folder)
         for name, wanted in records.items():
             path = f"{infos.get(name)}/RECORD"
             if disk.kind(path) != "file" or disk.digest(path, "sha256") != wanted:
@@ -220,20 +218,20 @@ def changed_since(story: Story, environment: Environment) -> tuple[str, ...]:
     return tuple(out)
 
 
-def _require_means(story: Story, work: Work) -> None:
+def _require_means(past: PastApply, work: Work) -> None:
     """Reject a way back that this user cannot go, before a part of it is gone; raises WorldError."""
-    files = story.last("files")
+    files = past.last("files")
     if files is not None and (files.get("save") or files.get("add")):
         require_writable(work.environment)
-    if (story.last("apt") is not None or story.last("keyring") is not None) and find_apt(work.host) is None:
+    if (past.last("apt") is not None or past.last("keyring") is not None) and find_apt(work.host) is None:
         if which(work.host, "apt-get") is None:
             raise WorldError(
-                f"apply number {story.id} changed packages of the system, and there is no apt-get any more",
+                f"apply number {past.id} changed packages of the system, and there is no apt-get any more",
                 code="no-apt",
                 hint="nothing was changed; look whether PATH has the folder of apt-get",
             )
         raise WorldError(
-            f"apply number {story.id} changed packages of the system, and putting them back needs root",
+            f"apply number {past.id} changed packages of the system, and putting them back needs root",
             code="needs-root",
             hint=f"nothing was changed; {_way_to_root(work.host)}",
         )
@@ -246,21 +244,21 @@ def _way_to_root(host: Host) -> str:
     return "run `sudo -v` first, so that sudo asks for no password meanwhile, then this again"
 
 
-def _put_back(story: Story, work: Work, *, why: str) -> Execution:
-    _require_means(story, work)
-    journal = Journal.resume(story, watch=work.watch)
+def _put_back(past: PastApply, work: Work, *, why: str) -> Execution:
+    _require_means(past, work)
+    journal = Journal.resume(past, watch=work.watch)
     with undisturbed():
-        left = put_all_back(journal, work.shelf, work.host, work.tooling(journal), why=why)
+        left = put_all_back(journal, work.journals, work.host, work.tooling(journal), why=why)
     status: Status = "broken" if left else "undone"
-    installed = tuple(f"{one[0]}=={one[2]}" for one in story.begin.get("install", ()) if one[2])
+    installed = tuple(f"{one[0]}=={one[2]}" for one in past.begin.get("install", ()) if one[2])
     trouble = Trouble(message="not everything could be put back", code="left") if left else None
     return Execution(
         status=status,
-        id=story.id,
+        id=past.id,
         installed=installed,
-        removed=tuple(str(one[0]) for one in story.begin.get("install", ()) if not one[2]),
+        removed=tuple(str(one[0]) for one in past.begin.get("install", ()) if not one[2]),
         trouble=trouble,
         left=left,
-        log=story.log,
+        log=past.log,
         exit_code=EXITS[status],
     )

@@ -21,7 +21,7 @@ from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.fetch import Download
-    from cudnn_resolve.execution.journal import Journal, Story
+    from cudnn_resolve.execution.journal import Journal, PastApply
     from cudnn_resolve.host.tool import Tooling, ToolResult
     from cudnn_resolve.planning.model import AptRepository
 
@@ -183,14 +183,14 @@ def _carry_out(one: Change, apt: Apt, folder: str, tooling: Tooling) -> None:
         raise WorldError(f"{one.path} could not be changed: {result.why()}", code="repository", context=tooling.log)
 
 
-def restore_repository(record: Mapping[str, Any], story: Story, apt: Apt, tooling: Tooling) -> list[str]:
+def restore_repository(record: Mapping[str, Any], past: PastApply, apt: Apt, tooling: Tooling) -> list[str]:
     """Remove what `make_known` wrote and put back what it replaced; return what could not be done. May be repeated."""
     left = []
     if "before" in record and record["before"] is None and "cuda-keyring" in present_packages(apt):  # a journal of version 0.1.0
         done = purge(apt, dpkg_options(apt), ("cuda-keyring",), tooling)
         left += [] if done.ok else [f"cuda-keyring could not be removed: {done.why()}"]
-    touched = _touched(record, story, apt)
-    sums = known_sums(story)
+    touched = _touched(record, past, apt)
+    sums = known_sums(past)
     for path, aside in touched.items():
         if disk.kind(f"{path}{disk.UNFINISHED}") is not None:
             apt.run(tooling, "rm", "-f", "--", f"{path}{disk.UNFINISHED}")
@@ -205,22 +205,22 @@ def restore_repository(record: Mapping[str, Any], story: Story, apt: Apt, toolin
     return left
 
 
-def changed_repository(record: Mapping[str, Any], story: Story, apt: Apt) -> list[str]:
+def changed_repository(record: Mapping[str, Any], past: PastApply, apt: Apt) -> list[str]:
     """Return lists and keys that are not as a committed journal left them."""
-    sums = known_sums(story)
-    return [path for path in _touched(record, story, apt) if path in sums and _sum(path) != sums[path]]
+    sums = known_sums(past)
+    return [path for path in _touched(record, past, apt) if path in sums and _sum(path) != sums[path]]
 
 
-def _touched(record: Mapping[str, Any], story: Story, apt: Apt) -> dict[str, str | None]:
+def _touched(record: Mapping[str, Any], past: PastApply, apt: Apt) -> dict[str, str | None]:
     """Each path that the journal names, checked, and where what was there went; None where nothing was there."""
     folders, rows, written = apt_folders(apt), record.get("moved"), record.get("written", [])
     if not isinstance(rows, list) or not isinstance(written, list):
-        raise tampered(story.folder, "what it says of lists and keys is not readable")
+        raise tampered(past.folder, "what it says of lists and keys is not readable")
     out: dict[str, str | None] = {}
     pairs = [tuple(row) if isinstance(row, list) else (row,) for row in rows] + [(path, None) for path in written]
     for pair in pairs:
         if len(pair) != 2 or not isinstance(pair[0], str) or not folders.holds(pair[0]) or not _is_aside(pair[1], pair[0]):
-            raise tampered(story.folder, "it names a list or key that is none of apt's")
+            raise tampered(past.folder, "it names a list or key that is none of apt's")
         path, aside = pair
         out[path] = out.get(path) or aside
     return out
@@ -231,9 +231,9 @@ def _is_aside(name: object, path: str) -> bool:
     return name is None or (isinstance(name, str) and name.startswith(path) and _ASIDE_NAME.fullmatch(name[len(path) :]) is not None)
 
 
-def known_sums(story: Story) -> Mapping[str, Any]:
+def known_sums(past: PastApply) -> Mapping[str, Any]:
     """SHA-256 of each touched path, as it was when all was written; empty where it did not come to that."""
-    known = story.last("known")
+    known = past.last("known")
     sums = known.get("sums") if known is not None else None
     return sums if isinstance(sums, dict) else {}
 

@@ -12,35 +12,35 @@ from cudnn_resolve.host import disk
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
-    from cudnn_resolve.execution.journal import Story
-    from cudnn_resolve.execution.shelf import Shelf
+    from cudnn_resolve.execution.journal import PastApply
+    from cudnn_resolve.execution.journals import Journals
 
 
-def put_back(story: Story, shelf: Shelf, environment: Environment) -> tuple[str, ...]:
+def put_back(past: PastApply, journals: Journals, environment: Environment) -> tuple[str, ...]:
     """Put the files of the environment back; return what could not be, in words. May be repeated after a kill."""
-    files = read_files(story, shelf, environment)
+    files = read_files(past, journals, environment)
     if files is None:
         return ()
-    finished = any(one["kind"] == "commit" for one in story.records)
+    finished = any(one["kind"] == "commit" for one in past.records)
     return tuple(payload_recover.put_back(files, environment.packages, finished=finished))
 
 
-def read_files(story: Story, shelf: Shelf, environment: Environment) -> dict[str, Any] | None:
+def read_files(past: PastApply, journals: Journals, environment: Environment) -> dict[str, Any] | None:
     """Return the `files` record of a journal, every path of it checked; None where there is none.
 
     WorldError where it names anything outside of the environment: better said before anything is begun.
     """
-    files = story.last("files")
+    files = past.last("files")
     if files is None:
         return None
     store = files.get("store")
-    if not shelf.is_store(store, story.id):
-        raise tampered(story.folder, "what it saved lies elsewhere")
-    extra = [path for one in story.all("installed") for path in inside(one.get("extra", []), environment, story.folder)]
+    if not journals.is_store(store, past.id):
+        raise tampered(past.folder, "what it saved lies elsewhere")
+    extra = [path for one in past.all("installed") for path in inside(one.get("extra", []), environment, past.folder)]
     modes, names = files.get("modes"), files.get("names")
     if not isinstance(modes, dict) or not isinstance(names, list):
-        raise tampered(story.folder, "what it says of folders is not readable")
-    paths = {name: inside(files.get(name), environment, story.folder) for name in ("save", "add", "infos", "made")}
+        raise tampered(past.folder, "what it says of folders is not readable")
+    paths = {name: inside(files.get(name), environment, past.folder) for name in ("save", "add", "infos", "made")}
     kept = {folder: mode & 0o3777 for folder, mode in modes.items() if isinstance(mode, int) and environment.holds(folder)}
     checked: set[str] = set()
     for path in (*(path for some in paths.values() for path in some), *extra, *kept):
@@ -58,13 +58,13 @@ def read_files(story: Story, shelf: Shelf, environment: Environment) -> dict[str
     }
 
 
-def changed_meanwhile(story: Story, shelf: Shelf, environment: Environment) -> tuple[str, ...]:
+def changed_meanwhile(past: PastApply, journals: Journals, environment: Environment) -> tuple[str, ...]:
     """Return, in words, what others did to the environment since the journal was written."""
     try:
-        files = read_files(story, shelf, environment)
+        files = read_files(past, journals, environment)
     except WorldError:
         return ()  # what is wrong with the journal is told by those who follow it
-    return tuple(payload_recover.changed_since(story.begin, files or {}, environment.packages))
+    return tuple(payload_recover.changed_since(past.begin, files or {}, environment.packages))
 
 
 def mark_path(environment: Environment) -> str:

@@ -19,7 +19,7 @@ from cudnn_resolve.execution.exchange import Exchange, plan_exchange, take_away
 from cudnn_resolve.execution.fetch import check_known, download_by_name, fetch
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.installer import choose_installer, install_wheels
-from cudnn_resolve.execution.journal import RECOVER, read_story
+from cudnn_resolve.execution.journal import RECOVER, read_journal
 from cudnn_resolve.execution.linkercache import cache_change, write_cache
 from cudnn_resolve.execution.loader import activation_change, loaded_by_preload, preload_change
 from cudnn_resolve.execution.model import EXITS, Done, Execution, Status, Trouble
@@ -56,7 +56,7 @@ def carry_out(task: Task, work: Work) -> Execution:
                 require_apt(task, work.host)
             check_known(task.install, task.unpinned, trusted=work.trusted)
             installer = choose_installer(work.installer, work.environment)
-            journal = work.shelf.open(watch=work.watch)
+            journal = work.journals.open(watch=work.watch)
             journal.add("begin", **_begin(task, work, journal))
             done = _change(task, work, journal, own, installer)
             return replace(done, notes=(*notes, *done.notes))
@@ -102,7 +102,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     installed = installed_packages(work.host, work.environment)
     installed_outside(task, installed)
     exchange = plan_exchange(supply.wheels, task.remove, own, installed, work.host, work.environment)
-    store = work.shelf.store_of(journal.id)
+    store = work.journals.store_of(journal.id)
     reserve = check_room(supply.wheels, exchange, store, work.environment)
     cached = cache_change(task, work.host)
     _prepare_way_back(journal, work)
@@ -127,7 +127,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     with undisturbed():
         unmark_environment(work.environment)
         journal.add("commit")
-        notes = work.shelf.tidy()
+        notes = work.journals.tidy()
     return Execution(
         status="done",
         id=journal.id,
@@ -350,23 +350,23 @@ def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution
         work.reporter.end()
         trouble = _trouble(error)
         differences = error.differences if isinstance(error, DifferenceError) else ()
-        if journal is None or read_story(journal.folder) is None:  # a signal, or a full disk, came before its first record
-            work.shelf.unmark()
+        if journal is None or read_journal(journal.folder) is None:  # a signal, or a full disk, came before its first record
+            work.journals.unmark()
             if isinstance(error, CudnnResolveError):
                 raise error
             return Execution(status="interrupted", trouble=trouble)
-        story = journal.story()
+        past = journal.read()
         log = journal.log if disk.kind(journal.log) else None
-        if story.state == "begun":
+        if past.state == "begun":
             journal.add("dropped", why="index-unavailable" if isinstance(error, IndexUnavailableError) else trouble.code)
-            work.shelf.tidy()
+            work.journals.tidy()
             if isinstance(error, IndexUnavailableError) and not error.hint:
                 error.hint = "nothing was changed; what was fetched is kept, so the same command goes on from there"
             if isinstance(error, CudnnResolveError):
                 raise error
             return Execution(status="interrupted", id=journal.id, trouble=trouble, log=log)
         work.reporter.begin("putting everything back")
-        left = put_all_back(journal, work.shelf, work.host, work.tooling(journal), why=trouble.code)
+        left = put_all_back(journal, work.journals, work.host, work.tooling(journal), why=trouble.code)
         work.reporter.end()
         status: Status = "broken" if left else "reverted"
         return Execution(

@@ -17,7 +17,7 @@ from cudnn_resolve.planning.model import AptAction
 from cudnn_resolve.planning.safe import APT_NAME, APT_VERSION
 
 if TYPE_CHECKING:
-    from cudnn_resolve.execution.journal import Journal, Story
+    from cudnn_resolve.execution.journal import Journal, PastApply
     from cudnn_resolve.execution.task import Task
     from cudnn_resolve.execution.work import Work
     from cudnn_resolve.host.port import Host
@@ -72,9 +72,9 @@ def change_system(apt: Apt, packages: tuple[AptAction, ...], journal: Journal, t
     return result.seconds
 
 
-def restore_system(story: Story, host: Host, tooling: Tooling) -> tuple[str, ...]:
+def restore_system(past: PastApply, host: Host, tooling: Tooling) -> tuple[str, ...]:
     """What of the system's packages could not be put back, in words; can be called again."""
-    record, keyring = story.last("apt"), story.last("keyring")
+    record, keyring = past.last("apt"), past.last("keyring")
     if record is None and keyring is None:
         return ()
     apt = aptget.find_apt(host)
@@ -84,19 +84,19 @@ def restore_system(story: Story, host: Host, tooling: Tooling) -> tuple[str, ...
     try:
         aptget.mend(apt, aptget.dpkg_options(apt), tooling)
         if record is not None:
-            aptget.forget_unfinished(apt, _texts(record.get("unfinished", []), story), tooling)
-            left += _restore_packages(record, story, apt, tooling)
+            aptget.forget_unfinished(apt, _texts(record.get("unfinished", []), past), tooling)
+            left += _restore_packages(record, past, apt, tooling)
         if keyring is not None:
-            left += restore_repository(keyring, story, apt, tooling)
+            left += restore_repository(keyring, past, apt, tooling)
     except CudnnResolveError as error:
         left.append(error.message)
     return tuple(left)
 
 
-def _restore_packages(record: Mapping[str, Any], story: Story, apt: Apt, tooling: Tooling) -> list[str]:
-    before = _before(record, story)
-    held = [name for name in _texts(record.get("held"), story) if APT_NAME.fullmatch(name)]
-    left = _unpack_again(record, story, apt, tooling)
+def _restore_packages(record: Mapping[str, Any], past: PastApply, apt: Apt, tooling: Tooling) -> list[str]:
+    before = _before(record, past)
+    held = [name for name in _texts(record.get("held"), past) if APT_NAME.fullmatch(name)]
+    left = _unpack_again(record, past, apt, tooling)
     here = aptget.installed_versions(apt)
     present = aptget.present_packages(apt)
     new = [name for name, version in before.items() if version is None and name in present]
@@ -106,8 +106,8 @@ def _restore_packages(record: Mapping[str, Any], story: Story, apt: Apt, tooling
     if names and (new or old or set(names) & set(aptget.held_packages(apt)) - set(held)):
         apt.run(tooling, "apt-mark", "unhold", *names)
     if old:
-        kept = deb_files({one.name: one.version for one in old}, f"{story.folder}/{LEAVING}").values()
-        debs = [f"{story.folder}/{LEAVING}/{name}" for name in kept if is_as_kept(record, story.folder, f"{LEAVING}/{name}")]
+        kept = deb_files({one.name: one.version for one in old}, f"{past.folder}/{LEAVING}").values()
+        debs = [f"{past.folder}/{LEAVING}/{name}" for name in kept if is_as_kept(record, past.folder, f"{LEAVING}/{name}")]
         words = ("dpkg", *aptget.dpkg_options(apt), "--force-confold", "-i", *debs) if len(debs) == len(old) else ()
         done = apt.run(tooling, *words) if words else aptget.install(apt, old, (), tooling)
         if not done.ok:
@@ -121,7 +121,7 @@ def _restore_packages(record: Mapping[str, Any], story: Story, apt: Apt, tooling
     wrong = [name for name, version in before.items() if here.get(name) != version or (version is None and name in present)]
     if wrong and not left:
         left.append(f"packages of the system that are not as they were: {', '.join(wrong)}")
-    automatic = set(_texts(record.get("automatic", []), story)) - set(aptget.automatic_packages(apt))
+    automatic = set(_texts(record.get("automatic", []), past)) - set(aptget.automatic_packages(apt))
     for mark, marked in (("auto", automatic), ("hold", held)):
         again = [name for name in sorted(marked) if before.get(name)]
         if again:
@@ -129,15 +129,15 @@ def _restore_packages(record: Mapping[str, Any], story: Story, apt: Apt, tooling
     return left
 
 
-def _unpack_again(record: Mapping[str, Any], story: Story, apt: Apt, tooling: Tooling) -> list[str]:
+def _unpack_again(record: Mapping[str, Any], past: PastApply, apt: Apt, tooling: Tooling) -> list[str]:
     """What of these packages dpkg cannot be told again, of which it, killed, had left files in no list: they are not at hand any more."""
     left = []
     torn = aptget.half_installed(apt)
-    arriving = {name: version for name, (version, _) in _changes(record, story).items() if name in torn}
+    arriving = {name: version for name, (version, _) in _changes(record, past).items() if name in torn}
     for name, version in arriving.items():  # one at a time: each that can be is
-        kept = [f"{ARRIVING}/{one}" for one in deb_files({name: version}, f"{story.folder}/{ARRIVING}").values()]
-        intact = [f"{story.folder}/{one}" for one in kept if is_as_kept(record, story.folder, one)]
-        path = intact[0] if intact else fetch_anew(apt, name, version, story.folder, tooling)
+        kept = [f"{ARRIVING}/{one}" for one in deb_files({name: version}, f"{past.folder}/{ARRIVING}").values()]
+        intact = [f"{past.folder}/{one}" for one in kept if is_as_kept(record, past.folder, one)]
+        path = intact[0] if intact else fetch_anew(apt, name, version, past.folder, tooling)
         if path is not None:
             aptget.unpack(apt, aptget.dpkg_options(apt), (path,), tooling)
         elif kept:
@@ -149,53 +149,53 @@ def _swapped(what: str) -> str:
     return f"{what}: the file that was kept of it is not as it was, and dpkg did not get it: files of the package may be left"
 
 
-def _before(record: Mapping[str, Any], story: Story) -> dict[str, str | None]:
+def _before(record: Mapping[str, Any], past: PastApply) -> dict[str, str | None]:
     """Each package that was touched with the version that was there, None for none."""
-    return {name: before for name, (_, before) in _changes(record, story).items()}
+    return {name: before for name, (_, before) in _changes(record, past).items()}
 
 
-def _changes(record: Mapping[str, Any], story: Story) -> dict[str, tuple[str, str | None]]:
+def _changes(record: Mapping[str, Any], past: PastApply) -> dict[str, tuple[str, str | None]]:
     """Each package that was touched with the version that was to come and the one that was there; everything of it looked at."""
     out: dict[str, tuple[str, str | None]] = {}
     rows = record.get("packages")
     along = record.get("along")
     if not isinstance(rows, list) or not isinstance(along, dict):
-        raise tampered(story.folder, "what it says of apt is not readable")
+        raise tampered(past.folder, "what it says of apt is not readable")
     found = [tuple(row) for row in rows if isinstance(row, list) and len(row) == 3]
     found += [(name, *row) for name, row in along.items() if isinstance(row, list) and len(row) == 2]
     for name, version, before in found:
         if not isinstance(name, str) or not APT_NAME.fullmatch(name):
-            raise tampered(story.folder, "a name of a package in it is none")
+            raise tampered(past.folder, "a name of a package in it is none")
         for one in (version, *(() if before is None else (before,))):
             if not isinstance(one, str) or not APT_VERSION.fullmatch(one):
-                raise tampered(story.folder, "a version of a package in it is none")
+                raise tampered(past.folder, "a version of a package in it is none")
         out[name] = (version, before)
     return out
 
 
-def changed_system(story: Story, host: Host) -> tuple[str, ...]:
+def changed_system(past: PastApply, host: Host) -> tuple[str, ...]:
     """Packages, lists and keys of the system that are not as a committed journal left them; empty where nobody can say."""
-    record, keyring = story.last("apt"), story.last("keyring")
+    record, keyring = past.last("apt"), past.last("keyring")
     apt = aptget.find_apt(host) if record is not None or keyring is not None else None
     if apt is None:
         return ()
     out = []
     if record is not None:
         here = aptget.installed_versions(apt)
-        out += [name for name, (version, _) in _changes(record, story).items() if here.get(name) != version]
+        out += [name for name, (version, _) in _changes(record, past).items() if here.get(name) != version]
     if keyring is not None:
-        out += changed_repository(keyring, story, apt)
+        out += changed_repository(keyring, past, apt)
     return tuple(out)
 
 
-def changes_of(story: Story) -> list[tuple[str, str, str | None]]:
+def changes_of(past: PastApply) -> list[tuple[str, str, str | None]]:
     """Name, new and old version of each package of the system that a journal changed; WorldError where it is not readable."""
-    record = story.last("apt")
-    changes = _changes(record, story) if record is not None else {}
+    record = past.last("apt")
+    changes = _changes(record, past) if record is not None else {}
     return [(name, version, before) for name, (version, before) in changes.items() if version != before]
 
 
-def _texts(value: object, story: Story) -> list[str]:
+def _texts(value: object, past: PastApply) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise tampered(story.folder, "a list in it is none")
+        raise tampered(past.folder, "a list in it is none")
     return list(value)

@@ -14,7 +14,7 @@ from cudnn_resolve.host.tool import Tooling
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.execution.journal import Journal
-    from cudnn_resolve.execution.shelf import Shelf
+    from cudnn_resolve.execution.journals import Journals
     from cudnn_resolve.host.hold import Hold
     from cudnn_resolve.host.port import Host
     from cudnn_resolve.requirement.source import Contents
@@ -25,7 +25,7 @@ class Work(Struct, frozen=True, kw_only=True):
 
     host: Host
     environment: Environment
-    shelf: Shelf
+    journals: Journals
     hold: Hold
     words: tuple[str, ...] = ()
     """The words of the command line that ask for it, so that it can be done again."""

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import ExitCode, UsageError, WorldError
 from cudnn_resolve.execution.environment import Environment, ask_environment
+from cudnn_resolve.execution.journals import Journals
 from cudnn_resolve.execution.mark import read_mark, write_mark
 from cudnn_resolve.execution.model import Execution, Reporter, Silent
-from cudnn_resolve.execution.shelf import Shelf
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.hold import alive, hold
@@ -96,8 +96,8 @@ def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyRes
         repaired = repair(work)
         if repaired is not None and repaired.status == "broken":
             return ApplyResult(execution=repaired)
-        if work.shelf.marked() is None:  # what was put back took it along
-            _mark(work.shelf, environment, request.words)
+        if work.journals.marked() is None:  # what was put back took it along
+            _mark(work.journals, environment, request.words)
         plan, task = _plan(request, interaction)
         done = _carry_out(plan, task, work, request, interaction) if task is not None else None
         return ApplyResult(execution=done, plan=grown(PlanResult, plan))
@@ -117,7 +117,7 @@ def _dry(request: ApplyRequest, interaction: Interaction, environment: Environme
         check_known(task.install, task.unpinned, trusted=request.no_hashes)
     except WorldError as error:
         notes.append(error.message)
-    torn = interrupted(Shelf(environment))
+    torn = interrupted(Journals(environment))
     if torn is not None:
         notes.append(f"apply number {torn.id} was stopped in the middle: it would be put back first, and the plan made anew")
     done = Execution(status="dry-run" if plan.changes or torn is not None else "nothing", notes=tuple(notes))
@@ -270,16 +270,16 @@ class Stopped(Struct, frozen=True, kw_only=True):
 
 def stopped(python: str | None = None) -> Stopped | None:
     """The `apply` that was stopped last; None where the last one came to its end."""
-    from cudnn_resolve.execution.shelf import was_stopped
+    from cudnn_resolve.execution.journals import was_stopped
 
     environment = _environment(python)
-    shelf = Shelf(environment)
-    stories, mark = shelf.stories(), read_mark(shelf)
-    if mark is not None and mark.words and not (stories and mark.owns(stories[-1])):  # stopped before it had a journal
+    journals = Journals(environment)
+    applies, mark = journals.all(), read_mark(journals)
+    if mark is not None and mark.words and not (applies and mark.owns(applies[-1])):  # stopped before it had a journal
         return Stopped(words=mark.words, folder=mark.folder, python=environment.python)
-    if not stories or not was_stopped(stories[-1]):
+    if not applies or not was_stopped(applies[-1]):
         return None
-    begin = stories[-1].begin
+    begin = applies[-1].begin
     return Stopped(words=tuple(begin.get("words", ())), folder=begin.get("folder", "."), python=environment.python)
 
 
@@ -296,12 +296,12 @@ def history(python: str | None = None) -> HistoryResult:
     from cudnn_resolve.report.apply import history as rows
 
     environment = _environment(python)
-    shelf = Shelf(environment)
-    stories = shelf.stories()
+    journals = Journals(environment)
+    applies = journals.all()
     found = hold(environment.scheme["purelib"])
     if found is not None:
         found.release()
-    return HistoryResult(applies=tuple(rows(stories, [one.id for one in stories if shelf.can_undo(one)], at_work=found is None)))
+    return HistoryResult(applies=tuple(rows(applies, [one.id for one in applies if journals.can_undo(one)], at_work=found is None)))
 
 
 def _environment(python: str | None) -> Environment:
@@ -317,13 +317,13 @@ def _held(environment: Environment, request: ApplyRequest, interaction: Interact
     """With what to work, while nobody else does; WorldError where somebody is at work."""
     from cudnn_resolve.execution.work import Work
 
-    shelf = Shelf(environment)
+    journals = Journals(environment)
     folder = environment.scheme["purelib"]
-    told = read_mark(shelf)
+    told = read_mark(journals)
     orphaned = told is not None and not alive(told.pid)
     found = hold(folder, wait_seconds=_ORPHAN_SECONDS if orphaned else _RACE_SECONDS)
     if found is None:
-        told = read_mark(shelf)
+        told = read_mark(journals)
         who = f" (process {told.pid}, since {told.at})" if told is not None else ""
         raise WorldError(
             f"another apply is at work on {environment.prefix}{who}",
@@ -333,11 +333,11 @@ def _held(environment: Environment, request: ApplyRequest, interaction: Interact
         )
     try:
         if mark:
-            _mark(shelf, environment, request.words)
+            _mark(journals, environment, request.words)
         yield Work(
             host=LinuxHost(),
             environment=environment,
-            shelf=shelf,
+            journals=journals,
             hold=found,
             reporter=interaction.reporter,
             watch=interaction.watch,
@@ -350,11 +350,11 @@ def _held(environment: Environment, request: ApplyRequest, interaction: Interact
     finally:
         if mark:  # whoever is killed leaves it
             with suppress(WorldError):
-                shelf.unmark()
+                journals.unmark()
         found.release()
 
 
-def _mark(shelf: Shelf, environment: Environment, words: tuple[str, ...]) -> None:
+def _mark(journals: Journals, environment: Environment, words: tuple[str, ...]) -> None:
     """Write down who is at work, unless nothing can be changed there."""
     if disk.writable(environment.scheme["purelib"]):
-        write_mark(shelf, words)
+        write_mark(journals, words)

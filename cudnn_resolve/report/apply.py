@@ -12,7 +12,7 @@ from cudnn_resolve.report.text import Style, clean, wrap
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cudnn_resolve.execution.journal import Story
+    from cudnn_resolve.execution.journal import PastApply
     from cudnn_resolve.execution.model import Execution
 
 SCHEMA = "cudnn-resolve/apply/1"
@@ -102,13 +102,13 @@ def encode(done: Execution, plan: Mapping[str, Any] | None = None) -> dict[str, 
     }
 
 
-def history(stories: Sequence[Story], undoable: Sequence[int], *, at_work: bool = False) -> list[dict[str, Any]]:
+def history(applies: Sequence[PastApply], undoable: Sequence[int], *, at_work: bool = False) -> list[dict[str, Any]]:
     """Every `apply` of an environment, the newest first; `at_work`: the newest one is not over."""
     return [
         {
             "id": one.id,
             "at": str(one.begin.get("at", "")),
-            "state": "at work" if at_work and one is stories[-1] and one.state in OPEN else _state(one),
+            "state": "at work" if at_work and one is applies[-1] and one.state in OPEN else _state(one),
             "targets": list(one.begin.get("targets", [])),
             "changes": [
                 *(_change(row) for row in one.begin.get("install", [])),
@@ -118,21 +118,21 @@ def history(stories: Sequence[Story], undoable: Sequence[int], *, at_work: bool 
             "can_undo": one.id in undoable,
             "log": one.log,
         }
-        for one in reversed(stories)
+        for one in reversed(applies)
     ]
 
 
-def _state(story: Story) -> str:
+def _state(past: PastApply) -> str:
     """The state in a user's words."""
-    last = story.last("revert")
-    if story.state == "reverted" and last is not None and last.get("why") == "undo":
+    last = past.last("revert")
+    if past.state == "reverted" and last is not None and last.get("why") == "undo":
         return "undone"
-    return {"begun": "interrupted", "changing": "interrupted", "dropped": "failed before a change"}.get(story.state, story.state)
+    return {"begun": "interrupted", "changing": "interrupted", "dropped": "failed before a change"}.get(past.state, past.state)
 
 
-def _system(story: Story) -> Iterator[tuple[str, str, str | None]]:
+def _system(past: PastApply) -> Iterator[tuple[str, str, str | None]]:
     """Name, new and old version of the system's packages that it changed, as far as that is readable."""
-    record = story.last("apt") or {}
+    record = past.last("apt") or {}
     rows, along = record.get("packages"), record.get("along")
     found = [tuple(row) for row in rows if isinstance(row, list)] if isinstance(rows, list) else []
     found += [(name, *row) for name, row in along.items() if isinstance(row, list)] if isinstance(along, dict) else []

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution import recover
 from cudnn_resolve.execution.journal import Journal
+from cudnn_resolve.execution.journals import Journals
 from cudnn_resolve.execution.mark import write_mark
 from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import carry_out
-from cudnn_resolve.execution.shelf import Shelf
 from cudnn_resolve.execution.task import Task
 from cudnn_resolve.execution.work import Work
 from cudnn_resolve.host import clock, disk
@@ -76,7 +76,7 @@ def test_two_applies_are_undone_one_after_the_other(world: ApplyWorld, work: Wor
             undo(work, None)
     assert undo(work, 2).status == "undone"
     assert world.former() == between
-    work.shelf.mark("a third one, that is killed before it has a journal")
+    work.journals.mark("a third one, that is killed before it has a journal")
     assert repair(work) is None
     assert undo(work, None).status == "nothing"
     assert undo(work, None).id == 1
@@ -179,7 +179,7 @@ def test_a_clock_that_jumps_changes_nothing_of_what_is_done(world: ApplyWorld, w
     done = carry_out(world.task(work.environment), work)
 
     assert (done.status, done.id) == ("done", 3)
-    assert [one.id for one in work.shelf.stories()] == [1, 2, 3]
+    assert [one.id for one in work.journals.all()] == [1, 2, 3]
     assert (undo(work, None).left, world.former() == middle) == ((), True)
     assert (undo(work, None).left, world.former() == former) == ((), True)
 
@@ -250,13 +250,13 @@ def test_a_signal_before_the_first_record_is_no_bug(world: ApplyWorld, work: Wor
 
 def test_what_cannot_be_cleaned_up_afterwards_is_a_note(world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     former = world.former()
-    write_mark(work.shelf, ())
-    monkeypatch.setattr(Shelf, "unmark", Mock())  # as by a kill that came just then
+    write_mark(work.journals, ())
+    monkeypatch.setattr(Journals, "unmark", Mock())  # as by a kill that came just then
 
-    monkeypatch.setattr(Shelf, "prune", Mock(side_effect=WorldError("busy", code="system")))
+    monkeypatch.setattr(Journals, "prune", Mock(side_effect=WorldError("busy", code="system")))
     done = carry_out(world.task(work.environment), work)
 
-    assert (done.status, [story.state for story in work.shelf.stories()]) == ("done", ["committed"])
+    assert (done.status, [past.state for past in work.journals.all()]) == ("done", ["committed"])
     assert any("busy" in note for note in done.notes)
     assert (undo(work, None).status, world.former()) == ("undone", former)
 
@@ -346,15 +346,15 @@ def test_a_journal_with_right_sums_and_paths_elsewhere_is_not_followed(work: Wor
         monkeypatch.setattr(recover, part, Mock(side_effect=said))
     victim = tmp_path / "victim.txt"
     victim.write_text("mine")
-    journal = work.shelf.open()
+    journal = work.journals.open()
     begin = {"schema": 1, "id": 1, "prefix": work.environment.prefix, "install": [], "remove": []}
     journal.add("begin", **begin)
-    store = work.shelf.store_of(1)
+    store = work.journals.store_of(1)
     journal.add("files", store=store, save=[], add=[str(victim)], infos=[], made=[], modes={}, names=[])
     journal.add("commit")
     with pytest.raises(WorldError, match="outside of the environment"):
         undo(work, None)
-    assert journal.story().state == "committed", "a refusal is no beginning of an undo"
+    assert journal.read().state == "committed", "a refusal is no beginning of an undo"
     journal.add("change")
 
     done = repair(work)
@@ -372,8 +372,8 @@ def test_saved_files_are_kept_for_the_last_three(world: ApplyWorld, work: Work) 
     for _ in range(5):
         carry_out(one, work)
 
-    shelf = Shelf(work.environment)
-    assert [story.id for story in shelf.stories() if shelf.can_undo(story)] == [3, 4, 5]
+    journals = Journals(work.environment)
+    assert [past.id for past in journals.all() if journals.can_undo(past)] == [3, 4, 5]
     with pytest.raises(WorldError, match="not the last one"):
         undo(work, 1)
     assert set(NEW) >= {"torch"}

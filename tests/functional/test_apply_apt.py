@@ -14,10 +14,10 @@ from cudnn_resolve.execution import aptget, debs
 from cudnn_resolve.execution.aptget import rpm_name
 from cudnn_resolve.execution.debs import keep_arriving
 from cudnn_resolve.execution.environment import ask_environment
-from cudnn_resolve.execution.journal import ARRIVING, LEAVING, Story
+from cudnn_resolve.execution.journal import ARRIVING, LEAVING, PastApply
+from cudnn_resolve.execution.journals import Journals
 from cudnn_resolve.execution.recover import undo
 from cudnn_resolve.execution.run import carry_out
-from cudnn_resolve.execution.shelf import Shelf
 from cudnn_resolve.execution.system import restore_system
 from cudnn_resolve.execution.task import Task
 from cudnn_resolve.execution.work import Work
@@ -63,7 +63,7 @@ def work_on(world: AptWorld, tmp_path: Path) -> Work:
     environment = ask_environment(host, sys.executable)
     taken = hold(str(tmp_path))
     assert taken is not None
-    return Work(host=host, environment=environment, shelf=Shelf(environment, str(tmp_path / "state")), hold=taken)
+    return Work(host=host, environment=environment, journals=Journals(environment, str(tmp_path / "state")), hold=taken)
 
 
 def task_for(*pairs: tuple[str, str], repositories: tuple[AptRepository, ...] = ()) -> Task:
@@ -439,9 +439,9 @@ def test_a_journal_whose_words_for_apt_are_none_is_not_followed(world: AptWorld,
         ("apt", {"packages": [["libcudnn8", "--purge", None]], "along": {}, "held": []}),
         ("apt", {"packages": [], "along": 5, "held": []}),
     ):
-        story = Story(folder=str(tmp_path), id=1, state="changing", records=({"kind": kind, **said},))
+        past = PastApply(folder=str(tmp_path), id=1, state="changing", records=({"kind": kind, **said},))
 
-        left = restore_system(story, LinuxHost(environ=world.environ), Tooling(log=str(tmp_path / "log.txt")))
+        left = restore_system(past, LinuxHost(environ=world.environ), Tooling(log=str(tmp_path / "log.txt")))
 
         assert ["not as it was written" in one for one in left] == [True], (said, left)
     assert (world.files(), world.installed()) == before

@@ -164,7 +164,7 @@ def test_files_are_not_moved_where_folders_hand_on_their_group(world: ApplyWorld
 
 
 def test_what_a_killed_apply_had_laid_out_is_gone_after_a_repair(work: Work) -> None:
-    journal = work.shelf.open()
+    journal = work.journals.open()
     journal.add("begin", schema=1, id=1, prefix=work.environment.prefix)
     staging = Path(journal.folder) / "staging"
     staging.mkdir()

@@ -13,8 +13,8 @@ from cudnn_resolve.cli.options import request_of
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.execution.environment import ask_environment
 from cudnn_resolve.execution.journal import Journal
+from cudnn_resolve.execution.journals import Journals
 from cudnn_resolve.execution.mark import write_mark
-from cudnn_resolve.execution.shelf import Shelf
 from cudnn_resolve.execution.task import Task
 from cudnn_resolve.facts.model import Driver, Facts, Gpu
 from cudnn_resolve.host.linux import LinuxHost
@@ -94,7 +94,7 @@ def test_what_was_stopped_before_it_had_a_journal_is_resumed_and_not_an_earlier_
     environment = ask_environment(LinuxHost(), sys.executable)
     monkeypatch.setattr(operation, "_environment", lambda _: environment)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    shelf = Shelf(environment)
+    journals = Journals(environment)
 
     def words() -> tuple[str, ...] | None:
         found = stopped()
@@ -102,16 +102,16 @@ def test_what_was_stopped_before_it_had_a_journal_is_resumed_and_not_an_earlier_
 
     assert words() is None
     for name in ("first", "third"):
-        write_mark(shelf, ["planning", name])
+        write_mark(journals, ["planning", name])
         assert words() == ("planning", name)
-        journal = shelf.open()
+        journal = journals.open()
         journal.add("begin", schema=1, id=journal.id, prefix=environment.prefix, words=[name])
         assert words() == (name,)
-        shelf.unmark()
+        journals.unmark()
         journal.add("dropped", why="interrupted")
         assert words() == (name,)
-    write_mark(shelf, ["fourth"])
-    shelf.open().add("begin", schema=1, id=3, prefix=environment.prefix, words=["fourth"])
-    for one in shelf.stories()[-1:]:
+    write_mark(journals, ["fourth"])
+    journals.open().add("begin", schema=1, id=3, prefix=environment.prefix, words=["fourth"])
+    for one in journals.all()[-1:]:
         Journal.resume(one).add("commit")
     assert words() is None

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.environment import Environment
-from cudnn_resolve.execution.journal import FILE, Journal, inside, read_story
-from cudnn_resolve.execution.shelf import Shelf
+from cudnn_resolve.execution.journal import FILE, Journal, inside, read_journal
+from cudnn_resolve.execution.journals import Journals
 
 BEGIN = {"schema": 1, "id": 1, "prefix": "/env", "install": [], "remove": []}
 
@@ -39,14 +39,14 @@ def test_a_kill_at_any_byte_leaves_the_records_that_were_whole(content: bytes, f
     cut = data.draw(st.integers(0, len(content)))
     (folder / FILE).write_bytes(content[:cut])
 
-    story = read_story(str(folder))
+    past = read_journal(str(folder))
 
     whole = content[:cut].count(b"\n")
-    assert (len(story.records) if story else 0) == whole
-    if story is not None:
-        journal = Journal.resume(story)
+    assert (len(past.records) if past else 0) == whole
+    if past is not None:
+        journal = Journal.resume(past)
         journal.add("revert")
-        again = read_story(str(folder))
+        again = read_journal(str(folder))
         assert again is not None
         assert [one["kind"] for one in again.records] == [*["begin", "files", "change"][:whole], "revert"]
 
@@ -58,10 +58,10 @@ def test_a_byte_that_somebody_changed_is_seen_or_ends_the_story(content: bytes, 
     (folder / FILE).write_bytes(content[:at] + bytes([value]) + content[at + 1 :])
 
     try:
-        story = read_story(str(folder))
+        past = read_journal(str(folder))
     except WorldError:
         return
-    assert story is None or len(story.records) < 3
+    assert past is None or len(past.records) < 3
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ def test_the_state_is_that_of_the_last_word(tmp_path: Path, kinds: tuple[str, ..
     for kind in kinds:
         journal.add(kind)
 
-    story = journal.story()
+    past = journal.read()
 
-    assert story.state == state
-    assert story.is_open == (state in ("changing", "reverting", "broken"))
+    assert past.state == state
+    assert past.is_open == (state in ("changing", "reverting", "broken"))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_beginning_that_nobody_can_read_is_refused(tmp_path: Path, said: dict[
     journal.add("begin", **{**BEGIN, **said})
 
     with pytest.raises(WorldError, match="not as it was written"):
-        journal.story()
+        journal.read()
 
 
 def environment() -> Environment:
@@ -148,14 +148,14 @@ def test_what_is_held_lies_inside(text: str) -> None:
 
 @pytest.mark.parametrize("which", ["cudnn-resolve", "environments/*"])
 def test_a_folder_that_others_can_change_is_not_read(tmp_path: Path, which: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    shelf = Shelf(environment(), str(tmp_path / "cudnn-resolve"))
-    shelf.mark("x")
-    shelf.open().add("begin", **BEGIN)
-    assert len(shelf.stories()) == 1
+    journals = Journals(environment(), str(tmp_path / "cudnn-resolve"))
+    journals.mark("x")
+    journals.open().add("begin", **BEGIN)
+    assert len(journals.all()) == 1
     folder = next(tmp_path.glob(which if which == "cudnn-resolve" else f"cudnn-resolve/{which}"))
 
     folder.chmod(0o775)
-    for read in (shelf.stories, shelf.marked):
+    for read in (journals.all, journals.marked):
         with pytest.raises(WorldError, match="not a folder of this user alone") as refused:
             read()
         assert f"chmod go-w {folder}" in (refused.value.hint or "")
@@ -163,7 +163,7 @@ def test_a_folder_that_others_can_change_is_not_read(tmp_path: Path, which: str,
     folder.chmod(0o700)
     monkeypatch.setattr("os.geteuid", lambda: 12345)
     with pytest.raises(WorldError, match="not a folder of this user alone"):
-        shelf.stories()
+        journals.all()
 
 
 @pytest.mark.parametrize("value", [None, "x", [1], {"a": 1}])

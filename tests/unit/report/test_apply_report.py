@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cudnn_resolve.errors import ExitCode
-from cudnn_resolve.execution.journal import Story
+from cudnn_resolve.execution.journal import PastApply
 from cudnn_resolve.execution.model import Done, Execution, Trouble
 from cudnn_resolve.report.apply import encode, history, render, render_history
 
@@ -70,10 +70,10 @@ def test_history() -> None:
     begin = {"kind": "begin", "at": "2026-11-21T12:00:00Z", "targets": ["torch"], "remove": ["old"]}
     install = [["torch", "2.6.0", None], ["numpy", "2.0.0", "1.26.4"]]
     apt = {"kind": "apt", "packages": [["libcudnn9-cuda-12", "9.3.0.75-1", None], ["same", "1", "1"]], "along": {"cudart": ["2", "1"]}}
-    stories = [Story(folder="/j/000001", id=1, state="committed", records=({**begin, "install": install}, apt))]
-    stories.append(Story(folder="/j/000002", id=2, state="changing", records=({**begin, "install": []},)))
+    applies = [PastApply(folder="/j/000001", id=1, state="committed", records=({**begin, "install": install}, apt))]
+    applies.append(PastApply(folder="/j/000002", id=2, state="changing", records=({**begin, "install": []},)))
 
-    rows = history(stories, [1])
+    rows = history(applies, [1])
 
     assert [(row["id"], row["state"], row["can_undo"]) for row in rows] == [(2, "interrupted", False), (1, "committed", True)]
     assert rows[1]["changes"] == [
@@ -83,8 +83,8 @@ def test_history() -> None:
         "+ libcudnn9-cuda-12 9.3.0.75-1 (apt)",
         "cudart 1 -> 2 (apt)",
     ]
-    assert history(stories, [1], at_work=True)[0]["state"] == "at work"
-    undone = Story(folder="/j/000001", id=1, state="reverted", records=({**begin}, {"kind": "revert", "why": "undo"}))
+    assert history(applies, [1], at_work=True)[0]["state"] == "at work"
+    undone = PastApply(folder="/j/000001", id=1, state="reverted", records=({**begin}, {"kind": "revert", "why": "undo"}))
     assert [row["state"] for row in history([undone], [])] == ["undone"]
-    assert "cannot be undone" in render_history(history(stories, []))
+    assert "cannot be undone" in render_history(history(applies, []))
     assert render_history([]) == "no apply has been carried out in this environment\n"

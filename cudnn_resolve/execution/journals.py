@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
-from cudnn_resolve.execution.journal import ARRIVING, FILE, LEAVING, STAGING, WHEELS, Journal, Story, read_story
+from cudnn_resolve.execution.journal import ARRIVING, FILE, LEAVING, STAGING, WHEELS, Journal, PastApply, read_journal
 from cudnn_resolve.host import disk
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _MARK_BYTES = 1 << 20
 _FETCH_AGAIN = ("interrupted", "index-unavailable")
 
 
-class Shelf:
+class Journals:
     """Where the journals of one environment stand, oldest first."""
 
     def __init__(self, environment: Environment, root: str | None = None) -> None:
@@ -33,19 +33,19 @@ class Shelf:
         self._key = f"{os.path.basename(real)}-{key}"
         self.folder = f"{self._root}/environments/{self._key}"
 
-    def stories(self) -> tuple[Story, ...]:
+    def all(self) -> tuple[PastApply, ...]:
         """Every journal, oldest first; WorldError where one was tampered with, or could have been by anybody."""
         self._refuse_foreign()
         out = []
         for name in sorted(disk.names_in(self.folder)):
             if name.isascii() and name.isdigit():
-                story = read_story(f"{self.folder}/{name}")
-                if story is not None:
-                    if story.id != int(name) or story.begin.get("prefix") != self.environment.prefix:
+                past = read_journal(f"{self.folder}/{name}")
+                if past is not None:
+                    if past.id != int(name) or past.begin.get("prefix") != self.environment.prefix:
                         from cudnn_resolve.execution.journal import tampered
 
-                        raise tampered(story.folder, "it is of another environment")
-                    out.append(story)
+                        raise tampered(past.folder, "it is of another environment")
+                    out.append(past)
         return tuple(out)
 
     def _refuse_foreign(self) -> None:
@@ -104,12 +104,12 @@ class Shelf:
 
     def prune(self) -> None:
         """Remove wheels, packages and saved files that nobody can need any more; the journals stay."""
-        stories = self.stories()
-        committed = [one for one in stories if one.state == "committed"]
-        for one in stories:
+        applies = self.all()
+        committed = [one for one in applies if one.state == "committed"]
+        for one in applies:
             if one.is_open:
                 continue
-            awaited = one is stories[-1] and (was_stopped(one) or keeps_fetched(one))
+            awaited = one is applies[-1] and (was_stopped(one) or keeps_fetched(one))
             if disk.kind(f"{one.folder}/{WHEELS}") == "folder" and not awaited:
                 disk.remove_tree(f"{one.folder}/{WHEELS}")
             files = one.last("files")
@@ -150,13 +150,11 @@ class Shelf:
         if disk.kind(f"{self.folder}/{_MARK}") == "file":
             disk.remove(f"{self.folder}/{_MARK}")
 
-    def can_undo(self, story: Story) -> bool:
+    def can_undo(self, past: PastApply) -> bool:
         """True where a committed journal still has what it saved."""
-        files = story.last("files")
-        return story.state == "committed" and (
-            files is None
-            or not files.get("save")
-            or (self.is_store(files.get("store"), story.id) and disk.kind(files["store"]) == "folder")
+        files = past.last("files")
+        return past.state == "committed" and (
+            files is None or not files.get("save") or (self.is_store(files.get("store"), past.id) and disk.kind(files["store"]) == "folder")
         )
 
     def exists(self) -> bool:
@@ -164,25 +162,25 @@ class Shelf:
         return any(disk.kind(f"{self.folder}/{name}/{FILE}") == "file" for name in disk.names_in(self.folder))
 
 
-def was_stopped(story: Story) -> bool:
+def was_stopped(past: PastApply) -> bool:
     """True for an `apply` that was killed or interrupted, also where it has been put back since: it may be resumed."""
-    last = story.last("revert") or story.last("dropped")
+    last = past.last("revert") or past.last("dropped")
     return (
-        story.state == "begun"
-        or story.is_open
-        or (story.state in ("reverted", "dropped") and last is not None and last.get("why") in ("repair", "interrupted"))
+        past.state == "begun"
+        or past.is_open
+        or (past.state in ("reverted", "dropped") and last is not None and last.get("why") in ("repair", "interrupted"))
     )
 
 
-def keeps_fetched(story: Story) -> bool:
+def keeps_fetched(past: PastApply) -> bool:
     """True for an `apply` that the network or a user ended before it changed anything: the next one need not fetch those files again."""
-    last = story.last("dropped")
-    return story.state == "dropped" and last is not None and str(last.get("why")) in _FETCH_AGAIN
+    last = past.last("dropped")
+    return past.state == "dropped" and last is not None and str(last.get("why")) in _FETCH_AGAIN
 
 
-def find_story(shelf: Shelf, number: int) -> Story:
+def find_journal(journals: Journals, number: int) -> PastApply:
     """The journal of that number; WorldError where there is none."""
-    for one in shelf.stories():
+    for one in journals.all():
         if one.id == number:
             return one
     raise WorldError(f"there is no apply number {number} of this environment", code="no-such-apply", hint="`apply --history` lists them")
