@@ -106,6 +106,7 @@ def merged(targets: Iterable[Target]) -> tuple[Target, ...]:
             extras=tuple(sorted({*old.extras, *target.extras})),
             origin=old.origin if target.origin is not None else None,
             hashes=(*old.hashes, *target.hashes),
+            parts=(*(old.parts or (old,)), *(target.parts or (target,))),
         )
     return tuple(out.values())
 

@@ -34,6 +34,8 @@ class Target(Struct, frozen=True, kw_only=True):
     """`sha256:…` of the files that alone are accepted; empty where none is said."""
     pre: bool = False
     """True where pre-releases count."""
+    parts: tuple[Target, ...] = ()
+    """The targets that it was merged from; empty for one that was asked for once."""
 
 
 class Extra(Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from cudnn_resolve.resolution.condition import Condition, conditions
 from cudnn_resolve.resolution.family import apart, search
 from cudnn_resolve.resolution.model import Cause, Conflict, Failure, Rejection
 from cudnn_resolve.resolution.opened import OpenRequest, closed, opened
-from cudnn_resolve.resolution.relaxation import relaxations
+from cudnn_resolve.resolution.relaxation import contradicts, relaxations
 from cudnn_resolve.resolution.release import parse_requirement, parse_version
 from cudnn_resolve.resolution.resolve import PYTHONS
 from cudnn_resolve.resolution.settle import settle
@@ -114,10 +114,18 @@ def _unknown(book: Book, request: Request) -> str | None:
         if not any(accepts(target, build, book) for build in book.framework(target.framework).builds):
             if target.extras and any(accepts(replace(target, extras=()), build, book) for build in book.framework(target.framework).builds):
                 return f"there is no release of {target.framework} that is {target.text}: {_without_extra(book, target)}"
+            if contradicts(book, target):
+                return f"{_listed(target.parts)} contradict each other: no release of {target.framework} meets both"
             known = [version for build in book.framework(target.framework).builds if (version := parse_version(build.version)) is not None]
             newest = f"; the newest that the tables know is {max(known)}" if known else ""
             return f"there is no release of {target.framework} that is {target.text}{newest}"
     return None
+
+
+def _listed(parts: Sequence[Target]) -> str:
+    """`torch==2.6.0 and torch==2.5.0 (requirements.txt:3)`, each once."""
+    words = (part.text if part.origin is None else f"{part.text} ({part.origin})" for part in parts)
+    return " and ".join(dict.fromkeys(words))
 
 
 def _without_extra(book: Book, target: Target) -> str:

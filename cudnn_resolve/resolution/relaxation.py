@@ -37,6 +37,7 @@ def relaxations(book: Book, machine: Machine, request: OpenRequest, core: frozen
         *_fresh(book, machine, request, core),
         *_broken(book, machine, request, core),
         *_options(book, machine, request, core),
+        *_one_of_two(book, machine, request),
         *_versions(book, machine, request, core),
         *_without_extras(book, machine, request, core),
         *_extras(book, machine, request, core),
@@ -148,13 +149,39 @@ def wanted_version(book: Book, target: Target) -> str | None:
     return named[0] if named else None
 
 
+def contradicts(book: Book, target: Target) -> bool:
+    """True for a target that was asked for more than once, in ways that no build meets together though each has one."""
+
+    def is_met(one: Target) -> bool:
+        return any(accepts(one, build, book) for build in book.framework(target.framework).builds)
+
+    return len(target.parts) > 1 and not is_met(target) and all(map(is_met, target.parts))
+
+
+def _one_of_two(book: Book, machine: Machine, request: OpenRequest) -> Iterator[Relaxation]:
+    """One of the wishes for a framework that contradict each other."""
+    for target in (one for one in request.targets if contradicts(book, one)):
+        for part in target.parts:
+            others = [one for one in target.parts if one.text != part.text]
+            lines = [one for one in others if one.origin is not None]
+            found = None
+            if len(lines) < 2:  # a change is one line of a file, or of the command
+                changed = replace(request, targets=tuple(part if one is target else one for one in request.targets))
+                found = attempt(book, machine, changed)
+            if isinstance(found, Resolution):
+                change = f"{part.text} without {' and '.join(dict.fromkeys(one.text for one in others))}"
+                if lines:
+                    change = f"edit {lines[0].origin}: without `{lines[0].text}`"
+                yield Relaxation(change=change, result=result(found), command=command(changed), distance=0)
+
+
 def _versions(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:
     """The nearest newer and the nearest older release of each target."""
     for target in request.targets:
         if f"target:{target.framework}" not in core:
             continue
         wanted = wanted_version(book, target)
-        if wanted is None or not target.specifier:
+        if wanted is None or not target.specifier or contradicts(book, target):
             continue
         wanted = wanted.partition("+")[0]  # `<` and `>` take no local part
         for operator, word in ((">", "newer"), ("<", "older")):
