@@ -166,7 +166,9 @@ def file_needs(universe: Universe, release: Release, who: str) -> Iterator[Need]
         because = f"no file of {who} could be found whose hash is one of those given" if hashed else f"{who} is not on the configured index"
         yield Need("index", lambda _: False, f"{release.package}=={release.text} to be there", because)
     if not release.fit.arch:
-        yield Need("arch", lambda other: other.payload is None, "another architecture", f"{who} has no wheel for {universe.machine.arch}")
+        for_linux = any("linux" in tag for tag in release.tags)
+        wanted, here = ("another architecture", universe.machine.arch) if for_linux else ("another system", "Linux")
+        yield Need("arch", lambda other: other.payload is None, wanted, f"{who} has no wheel for {here}")
     need = _python_need(universe, release, who)
     if need is not None:
         yield need

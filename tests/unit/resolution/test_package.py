@@ -12,8 +12,10 @@ from packaging.version import Version
 from cudnn_resolve.matrix.row import Component
 from cudnn_resolve.resolution import package, pin
 from cudnn_resolve.resolution.model import Reason
+from cudnn_resolve.resolution.opened import opened
 from cudnn_resolve.resolution.universe import Universe
-from tests.worlds.load import gpu, universe, world
+from tests.fake_source import FakeSource, Published
+from tests.worlds.load import gpu, machine, request, universe, world
 
 BOOK = world()
 
@@ -150,6 +152,15 @@ def test_files_for_another_python_another_c_library_another_architecture() -> No
     assert needs_of("3.0", platform={**plain, "glibc": "2.17"}) == {"glibc": "glibc >= 2.28"}
     assert needs_of("2.0", platform={**plain, "glibc": "2.17"}) == {}
     assert "arch" in needs_of("2.0", platform={**plain, "arch": "aarch64"})
+
+
+def test_a_release_for_another_system_is_not_blamed_on_the_architecture() -> None:
+    tags = ("py3-none-win_amd64",)
+    source = FakeSource({"lib": {"1.0": Published((), tags)}})
+    here = Universe(BOOK, machine(BOOK), opened(request(BOOK, "north"), source))
+    needs = {need.name: need for need in package.file_needs(here, next(iter(here.shelf.releases("lib"))), "lib 1.0")}
+
+    assert (needs["arch"].text, needs["arch"].because) == ("another system", "lib 1.0 has no wheel for Linux")
 
 
 def test_unknown_facts_exclude_no_file() -> None:
