@@ -140,17 +140,6 @@ class IndexSession:
                 if self._closed.wait(retry.get_backoff_time() if asked is None else asked):
                     raise
 
-    def stated_size(self, url: str) -> int | None:
-        """Return the size that the server states of a file, in bytes; None where it states none."""
-        try:
-            head = self.ask(url, limit=1 << 16, method="HEAD")
-        except FetchError:
-            return None
-        length = head.headers.get("Content-Length", "")
-        is_plain = head.headers.get("Content-Encoding", "identity") == "identity"
-        is_number = length.isascii() and length.isdigit() and len(length) <= 16
-        return int(length) if head.status == 200 and is_plain and is_number else None
-
     def close(self) -> None:
         """End the connections; requests on the way fail at once."""
         self._closed.set()

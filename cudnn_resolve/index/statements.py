@@ -68,7 +68,9 @@ class Statements:
         key = _key(file)
         size = self._sizes.get(key) or (self._cache.get("sizes", key, int) if _is_proven(file) else None)
         if size is None and not self._offline:
-            size = self._session().stated_size(file.url)
+            from cudnn_resolve.index.wheel import stated_size
+
+            size = stated_size(self._session(), file.url)
             if size is not None:
                 self._keep_size(file, size)
         return size

@@ -104,7 +104,7 @@ def open_remote(session: IndexSession, file: File) -> IO[bytes] | None:
     if answer.status != 206:
         if answer.status == 200 or size:
             return None
-        length = session.stated_size(file.url)  # no part counted from the end: ask how long the file is
+        length = stated_size(session, file.url)  # no part counted from the end: ask how long the file is
         return open_remote(session, file._replace(size=length)) if length else None
     total = answer.headers.get("Content-Range", "").rpartition("/")[2].strip()
     if not (total.isascii() and total.isdigit() and len(total) < 16) or len(answer.body) > int(total):
@@ -182,3 +182,15 @@ def _archive(stream: IO[bytes]) -> Iterator[zipfile.ZipFile]:
         if error.errno != errno.EINVAL:
             raise
         raise WheelError("is no zip file: it points outside itself") from None
+
+
+def stated_size(session: IndexSession, url: str) -> int | None:
+    """Return the size that the server states of a file, in bytes; None where it states none."""
+    try:
+        head = session.ask(url, limit=1 << 16, method="HEAD")
+    except FetchError:
+        return None
+    length = head.headers.get("Content-Length", "")
+    is_plain = head.headers.get("Content-Encoding", "identity") == "identity"
+    is_number = length.isascii() and length.isdigit() and len(length) <= 16
+    return int(length) if head.status == 200 and is_plain and is_number else None
