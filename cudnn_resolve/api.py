@@ -57,6 +57,9 @@ def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
     """The plan for the targets, or the one that leads to a lock."""
     from cudnn_resolve.operations.plan import plan as operation
 
+    if request.lock is not None and (request.framework or request.requirement):  # those of the project's settings are no contradiction
+        hint = "the lock says what is installed; `cudnn-resolve lock` changes it"
+        raise UsageError("a lock and targets contradict each other", code="usage-contradiction", hint=hint)
     return operation(_settled(request), listener)
 
 

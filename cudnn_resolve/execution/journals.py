@@ -168,7 +168,7 @@ def was_stopped(past: PastApply) -> bool:
     return (
         past.state == "begun"
         or past.is_open
-        or (past.state in ("reverted", "dropped") and last is not None and last.get("why") in ("repair", "interrupted"))
+        or (past.state in ("reverted", "dropped") and last is not None and last.get("why") in ("repair", "interrupted", "recover.py"))
     )
 
 

@@ -95,13 +95,15 @@ def identity_of(prefix: str) -> "dict[str, Any]":
     return found
 
 
+def is_another(begin: "Mapping[str, Any]") -> bool:
+    """Return whether the environment was made again since: what an apply took from the former one has no place in it."""
+    before = begin.get("identity")
+    return isinstance(before, dict) and before != identity_of(str(begin.get("prefix")))
+
+
 def changed_since(begin: "Mapping[str, Any]", files: "Mapping[str, Any]", folders: "Sequence[str]") -> "list[str]":
     """Return, in words, what others did to the environment since the journal was written; `folders` are those of its packages."""
     out = []
-    before = begin.get("identity")
-    if isinstance(before, dict) and before != identity_of(str(begin.get("prefix"))):
-        out.append("{} is another environment than the one that was being changed: it was made again".format(begin.get("prefix")))
-        return out
     touched = [*(row[0] for row in begin.get("install", []) if row), *begin.get("remove", [])]
     names = {_normalized(str(one)) for one in touched}
     saved = {os.path.dirname(path) for path in files.get("save", [])}
@@ -357,12 +359,11 @@ def _system_words(records: "Sequence[Mapping[str, Any]]") -> "Iterator[str]":
 
 def _is_held(folders: "Sequence[str]") -> bool:
     """Take the lock that an apply takes, until this process ends; return whether somebody else has it."""
-    for folder in folders[:1]:
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            return error.errno in (errno.EWOULDBLOCK, errno.EACCES)
+    try:
+        handle = os.open(folders[0], os.O_RDONLY)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (OSError, IndexError) as error:
+        return getattr(error, "errno", None) in (errno.EWOULDBLOCK, errno.EACCES)
     return False
 
 
@@ -374,8 +375,11 @@ def _end(code: int, *lines: str) -> int:
 def main(words: "Sequence[str]") -> int:
     """Put back what the journal beside this file was changing."""
     folder = os.path.dirname(os.path.realpath(__file__))
-    with open(os.path.join(folder, JOURNAL), "rb") as file:
-        content = file.read()
+    try:
+        with open(os.path.join(folder, JOURNAL), "rb") as file:
+            content = file.read()
+    except OSError as error:
+        return _end(1, "the journal in {} cannot be read: {}".format(folder, error.strerror))
     records, before, size = read_records(content)
     if b"\n" in content[size:] or not records or records[0]["kind"] != "begin":
         return _end(1, "the journal in {} is not as it was written; nothing was changed".format(folder))
@@ -387,13 +391,17 @@ def main(words: "Sequence[str]") -> int:
         files = checked(records, begin.get("roots", []), folder)
     except (ValueError, KeyError, TypeError) as error:
         return _end(1, "the journal in {} is not as it was written: {}; nothing was changed".format(folder, error))
+    if is_another(begin):
+        what = "{} is another environment than the one that was being changed: it was made again".format(begin.get("prefix"))
+        return _end(1, what, "nothing of that apply has a place in it; `cudnn-resolve apply --force ...` forgets it")
     reasons = changed_since(begin, files or {}, folders)
     if reasons and "--force" not in words:
         return _end(1, "refused, nothing was changed:", *reasons, "look at it; with --force everything is put back all the same")
     if _is_held(folders):
         return _end(1, "somebody is changing {} right now; nothing was done".format(begin.get("prefix")))
-    os.truncate(os.path.join(folder, JOURNAL), size)
-    before = _append(folder, before, "revert", why="recover.py")
+    with contextlib.suppress(OSError):  # a full disk must not stop the way back, which only moves and removes
+        os.truncate(os.path.join(folder, JOURNAL), size)
+        before = _append(folder, before, "revert", why="recover.py")
     left = [] if files is None else put_back(files, folders, finished=any(one["kind"] == "commit" for one in records))
     os.sync()
     return _finish(folder, before, records, left)
@@ -404,8 +412,8 @@ def _finish(folder: str, before: str, records: "Sequence[Mapping[str, Any]]", le
     if left:
         _append(folder, before, "left", what=left[:50])
         return _end(5, "could not be put back:", *left)
-    for one in begin.get("packages", []):
-        _try(left, os.unlink, os.path.join(one, MARK))
+    for path in (*(os.path.join(one, MARK) for one in begin.get("packages", [])), os.path.join(os.path.dirname(folder), "at-work")):
+        _try(left, os.unlink, path)
     system = list(_system_words(records))
     if system:
         print("The files of {} are as they were; the packages of the system are not.".format(begin.get("prefix")))

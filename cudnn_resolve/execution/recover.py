@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
+from cudnn_resolve.execution import payload_recover
 from cudnn_resolve.execution.aptget import find_apt
 from cudnn_resolve.execution.check import require_writable
 from cudnn_resolve.execution.installed import installed_packages
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.work import Work
     from cudnn_resolve.host.port import Host
     from cudnn_resolve.host.tool import Tooling
+
+
+_WAY_BACK = re.compile(r"^python3 /[\w./@%+=:,~-]+/recover\.py$", re.MULTILINE | re.ASCII)
+"""The command in a mark; anybody who may write into the environment may have written another one."""
 
 
 def put_all_back(journal: Journal, journals: Journals, host: Host, tooling: Tooling, *, why: str) -> tuple[str, ...]:
@@ -91,6 +97,13 @@ def interrupted(journals: Journals) -> PastApply | None:
 
 def _refuse_changed(past: PastApply, work: Work) -> None:
     """WorldError where the environment is not the one that was left half changed: putting files back by their paths would break it."""
+    if payload_recover.is_another(past.begin):
+        raise WorldError(
+            f"apply number {past.id} was stopped in the middle, in an environment that was made again since at {work.environment.prefix}",
+            code="changed-since",
+            context=work.environment.prefix,
+            hint="nothing was put back, since nothing of it has a place here; `apply --force ...` forgets that apply and goes on",
+        )
     reasons = () if work.force else changed_meanwhile(past, work.journals, work.environment)
     if reasons:
         raise WorldError(
@@ -108,11 +121,12 @@ def _refuse_unfinished_of_others(work: Work) -> None:
     if text is None:
         return  # and nothing is to be removed, which a disk that cannot be written would refuse
     if not work.force:
+        command = _WAY_BACK.search(text.decode("utf-8", "replace"))
         raise WorldError(
             "an apply that this user's journals do not know left the environment half changed",
             code="unfinished",
             context=path,
-            hint=f"{text.decode('utf-8', 'replace').strip().splitlines()[-1]} puts it back; with --force it is taken as it is",
+            hint=(f"`{command[0]}` puts it back; " if command else "") + "with --force the environment is taken as it is",
         )
     disk.remove(path)
 
@@ -126,6 +140,10 @@ def repair(work: Work) -> Execution | None:
                 Journal.resume(one).add("dropped", why="repair")
         work.journals.tidy(ended=False)
         _refuse_unfinished_of_others(work)
+        return None
+    if work.force and payload_recover.is_another(past.begin):
+        Journal.resume(past).add("dropped", why="another-environment")
+        work.journals.tidy(ended=False)
         return None
     _refuse_changed(past, work)
     work.reporter.say(f"apply number {past.id} was stopped in the middle ({past.begin.get('at', '')}); putting things back")
@@ -141,6 +159,7 @@ def undo(work: Work, number: int | None, *, dry_run: bool = False) -> Execution:
         return act(past, work)
     if past is not None:
         raise WorldError(f"apply number {past.id} was stopped in the middle", code="open-apply", hint="`apply --undo` puts that back first")
+    _refuse_unfinished_of_others(work)
     applies = work.journals.all()
     committed = [one for one in applies if one.state == "committed"]
     if number is None and work.journals.marked() is not None:

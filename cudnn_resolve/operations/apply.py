@@ -111,6 +111,7 @@ def _dry(request: ApplyRequest, interaction: Interaction, environment: Environme
         interaction.confirm(plan)
     from cudnn_resolve.execution.fetch import check_known
     from cudnn_resolve.execution.recover import interrupted
+    from cudnn_resolve.execution.restore import mark_path
 
     notes: list[str] = []
     try:
@@ -120,6 +121,10 @@ def _dry(request: ApplyRequest, interaction: Interaction, environment: Environme
     torn = interrupted(Journals(environment))
     if torn is not None:
         notes.append(f"apply number {torn.id} was stopped in the middle: it would be put back first, and the plan made anew")
+    elif disk.kind(mark_path(environment)) is not None:
+        notes.append(
+            f"an apply that this user's journals do not know left the environment half changed: {mark_path(environment)} says more"
+        )
     done = Execution(status="dry-run" if plan.changes or torn is not None else "nothing", notes=tuple(notes))
     return ApplyResult(execution=done, plan=grown(PlanResult, plan))
 

@@ -128,6 +128,13 @@ class LockRequest(Options, frozen=True, kw_only=True):
         return (*((("--upgrade", ""),) if self.upgrade else ()), *(("--upgrade-package", name) for name in self.upgrade_package))
 
 
+def _written(value: object) -> object:
+    """A value as a journal may hold it: an address without its login, which belongs in netrc, a keyring or pip's configuration."""
+    from cudnn_resolve.requirement.file import without_login
+
+    return without_login(value) if isinstance(value, str) else value
+
+
 class ApplyRequest(Options, frozen=True, kw_only=True):
     """What `apply` is asked."""
 
@@ -158,7 +165,9 @@ class ApplyRequest(Options, frozen=True, kw_only=True):
             if name in ("lock", "has_targets", "dry_run", "force", "restart", "words", "given") or value is None or value is False:
                 continue
             option = "--" + name.replace("_", "-")
-            words += [option] if value is True else [f"{option}={one}" for one in (value if isinstance(value, tuple) else [value])]
+            words += (
+                [option] if value is True else [f"{option}={_written(one)}" for one in (value if isinstance(value, tuple) else [value])]
+            )
         return (*words, *([self.lock] if self.lock else []))
 
 

