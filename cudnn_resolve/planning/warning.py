@@ -150,7 +150,7 @@ def _shadowed(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
 
 def _cuda_majors(resolution: Resolution) -> Iterator[Warning]:
     """Frameworks of one environment that live on different CUDA majors: what is installed already, and one beside it."""
-    beside = [one.build for one in resolution.unasked if one.build is not None and one.works and not one.may_break]
+    beside = [one.build for one in resolution.unasked if one.build is not None and one.works]
     builds = [build for build in (*resolution.builds, *beside) if build.cuda is not None]
     asked = {build.cuda.major for build in resolution.builds if build.cuda is not None}
     if asked and len(asked | {build.cuda.major for build in builds if build.cuda is not None}) > 1:

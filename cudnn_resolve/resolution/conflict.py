@@ -220,7 +220,8 @@ def _subject(rejection: Rejection) -> str:
         return str(build.package)
     kind = candidate.name.partition(":")[0]
     if kind == "framework":
-        return str(candidate.payload.package)
+        # What is installed stands in the way of every distribution of a framework alike.
+        return str(candidate.payload.framework if rejection.about.startswith("installed:") else candidate.payload.package)
     if kind == "libraries":
         target = candidate.payload
         return f"{target.package} with its CUDA libraries from {candidate.channel}"

@@ -257,6 +257,8 @@ def _machine_needs(universe: Universe, build: Build, who: str) -> Iterator[Need]
         yield rule.at_least(build.driver, f"{who}: its documentation asks for it")
     yield from rule.card_driver_needs(book, machine)
     yield from rule.code_needs(book, machine, build, who)
+    if not runtime.is_installed(universe, build):
+        yield from beside_needs(universe, build, who)
     if build.delivery == "bundled":
         need = rule.driver_need(book, build.cuda, universe.request.driver_policy, who)
         if need is not None:
@@ -411,7 +413,6 @@ def library_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
     yield _runtime_need(universe, build, who, allowed, f"cuda{apart}")
     yield from _cudnn_need(universe, build, who, allowed, f"cudnn{apart}")
     if channel != "pip":
-        yield from beside_needs(universe, build, who)
         return
     named: set[str] = set()
     wheel = universe.build_candidate(build)

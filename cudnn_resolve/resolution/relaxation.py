@@ -15,7 +15,7 @@ from cudnn_resolve.resolution import resolve
 from cudnn_resolve.resolution.model import Failure, Relaxation, Resolution
 from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.resolution.resolve import PYTHONS
-from cudnn_resolve.resolution.standing import broken_by, versions_after
+from cudnn_resolve.resolution.standing import broken_by, is_apart, versions_after
 from cudnn_resolve.version import CudaVersion, DriverVersion
 
 if TYPE_CHECKING:
@@ -323,7 +323,7 @@ def _broken(book: Book, machine: Machine, request: OpenRequest, core: frozenset[
         if not isinstance(found, Resolution):
             continue
         after = versions_after(book, found)
-        gone = [one for one in found.unasked if one.may_break and broken_by(one, after) is not None]
+        gone = [one for one in found.unasked if one.may_break and (broken_by(one, after) is not None or is_apart(one, found.builds))]
         more = [word for one in gone for word in ("--allow-break", one.framework)]
         who = " and ".join(one.who for one in gone)
         yield Relaxation(

@@ -7,7 +7,7 @@ that cannot load as it is holds nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -286,18 +286,21 @@ def versions_after(book: Book, found: Resolution) -> dict[str, str]:
     return {**kept, **pinned}
 
 
+def is_apart(one: Standing, builds: Iterable[Build]) -> bool:
+    """True for an installed framework of another CUDA major than one of these builds."""
+    own = one.build.cuda if one.build is not None else None
+    return own is not None and any(build.cuda is not None and build.cuda.major != own.major for build in builds)
+
+
 def beside_needs(universe: Universe, build: Build, who: str) -> Iterator[Need]:
-    """The needs of a build on the system's libraries that looks into the wheels of its environment first: that those are of its CUDA."""
-    if build.cuda is None or build.finds == "none":
-        return
+    """The needs of a new build that installed frameworks are of its CUDA major, as frameworks are that are asked for together."""
     for one in universe.standing:
-        other = one.build.cuda if one.build is not None and one.libraries == "pip" else None
-        if other is not None and other.major != build.cuda.major:
-            because = (
-                f"{who} is built with CUDA {build.cuda} and looks into the NVIDIA wheels of its environment before the system; there it "
-                f"finds the libcurand.so.10 of CUDA {other.major}, on which {one.who} lives"
-            )
-            yield Need(f"installed:{one.framework}", lambda _: False, f"the installed {one.who} to go", because)
+        if one.build is None or not is_apart(one, (build,)):
+            continue
+        because = (
+            f"{who} is built with CUDA {build.cuda}, {one.who} with CUDA {one.build.cuda}; frameworks of one environment share one major"
+        )
+        yield Need(f"installed:{one.framework}", lambda _: False, f"the installed {one.who} to go", because)
 
 
 def apt_needs(universe: Universe, row: CudnnBuild) -> Iterator[Need]:

@@ -21,6 +21,11 @@ NORTH = {
 """An environment in which north 2.0 works."""
 
 
+OF_CUDA_12 = texts()["framework/south"].replace('cuda = "11.2"\ncudnn = "8.1"', 'cuda = "12.2"\ncudnn = "8.9"')
+BESIDE = changed({"framework/south": OF_CUDA_12})
+"""The world whose south 1.1 has the CUDA of north 2.0, but an older cuDNN."""
+
+
 def planned(*targets: str, pip: dict[str, str] | None = None, extras: tuple[str, ...] = (), **options: Any) -> Plan:
     parts = {name: options.pop(name) for name in ("requires", "cudnn", "cuda_toolkits") if name in options}
     packages = {"pip": NORTH if pip is None else pip, "apt": {}, "requires": parts.pop("requires", {})}
@@ -34,11 +39,11 @@ def codes(found: Plan) -> list[str]:
 
 
 def test_a_wheel_that_takes_the_installed_cudnn_away_is_no_answer() -> None:
-    found = planned("south==1.1", channel="pip")
+    found = planned("south==1.1", book=BESIDE, channel="pip")
 
     assert found.conflict is not None
     assert "the installed north 2.0" in found.conflict.message
-    assert any("north 2.0 lives on nvidia-cudnn-cu12 9.1.0.70" in one.because for one in found.conflict.causes)
+    assert any("north 2.0 is built with cuDNN 9.1" in one.because for one in found.conflict.causes)
 
 
 def test_an_environment_of_its_own_is_the_first_way_out_and_giving_up_the_framework_the_last() -> None:
@@ -53,19 +58,38 @@ def test_an_environment_of_its_own_is_the_first_way_out_and_giving_up_the_framew
 
 
 def test_the_other_cudnn_comes_from_apt_where_the_wheel_would_break_something() -> None:
-    found = planned("south==1.1")
+    found = planned("south==1.1", book=BESIDE)
 
     assert found.conflict is None
-    assert [one.name for one in found.apt] == ["cuda-libraries-11-8", "libcudnn8"]
+    assert [one.name for one in found.apt] == ["cuda-libraries-12-4", "libcudnn8"]
     assert not [one for one in found.pip if one.name.startswith("nvidia-")]
 
 
-def test_one_that_looks_into_the_wheels_first_gets_no_other_cuda_from_the_system() -> None:
-    text = texts()["framework/south"].replace('finds = "none"', 'finds = "runpath"')
-    found = planned("south==1.1", book=changed({"framework/south": text}))
+SYSTEM: dict[str, Any] = {
+    "cuda_toolkits": [{"version": "12.4", "path": "/usr/local/cuda", "source": "other"}],
+    "cudnn": [{"version": "9.3.0.75", "soname": 9, "cuda": "12", "path": "/usr/lib/x86_64-linux-gnu", "source": "apt", "complete": True}],
+}
+ON_THE_SYSTEM = {"north": "2.0", "numpy": "1.26.4"}
+
+
+@pytest.mark.parametrize("channel", ["auto", "pip", "apt"])
+@pytest.mark.parametrize(("pip", "parts"), [(NORTH, {}), (ON_THE_SYSTEM, SYSTEM)])
+def test_another_cuda_major_beside_an_installed_framework_is_no_answer(channel: str, pip: dict[str, str], parts: dict[str, Any]) -> None:
+    found = planned("south==1.1", pip=pip, channel=channel, **parts)
 
     assert found.conflict is not None
-    assert any("looks into the NVIDIA wheels of its environment before the system" in one.because for one in found.conflict.causes)
+    assert any("frameworks of one environment share one major" in one.because for one in found.conflict.causes)
+    assert found.conflict.relaxations[-1].command.endswith("--allow-break north")
+
+
+def test_an_installed_framework_of_another_cuda_major_is_in_nobodys_way() -> None:
+    pip = {**NORTH, "south": "1.1", "nvidia-cuda-runtime-cu11": "11.8.89"}
+    toolkit = {"version": "11.2", "path": "/usr/local/cuda-11.2", "source": "other"}
+    cudnn = {"version": "8.1.0.77", "soname": 8, "cuda": "11", "path": "/usr/lib/x86_64-linux-gnu", "source": "apt", "complete": True}
+    found = planned("south==1.1", pip=pip, cuda_toolkits=[toolkit], cudnn=[cudnn])
+
+    assert found.conflict is None
+    assert not found.changes
 
 
 def test_a_framework_that_may_break_does_and_the_plan_says_so_first() -> None:
@@ -77,9 +101,9 @@ def test_a_framework_that_may_break_does_and_the_plan_says_so_first() -> None:
 
 
 def test_what_may_break_is_kept_where_it_can_be() -> None:
-    found = planned("south==1.1", allow_break=frozenset({"north"}))
+    found = planned("south==1.1", book=BESIDE, allow_break=frozenset({"north"}))
 
-    assert [one.name for one in found.apt] == ["cuda-libraries-11-8", "libcudnn8"]
+    assert [one.name for one in found.apt] == ["cuda-libraries-12-4", "libcudnn8"]
     assert "breaks-framework" not in codes(found)
 
 
@@ -108,7 +132,7 @@ def test_a_framework_that_cannot_be_loaded_holds_nothing() -> None:
 
 
 def test_two_cuda_majors_in_one_environment_are_told_first() -> None:
-    assert codes(planned("south==1.1"))[0] == "cuda-majors"
+    assert codes(planned("south==1.1", allow_break=frozenset({"north"}), pip=ON_THE_SYSTEM, **SYSTEM))[0] == "cuda-majors"
 
 
 @pytest.mark.parametrize(
@@ -150,10 +174,6 @@ def test_a_framework_that_a_line_of_the_project_moves_holds_nothing() -> None:
 
 
 IMAGE = "2.0a0+ecf3bae40a.nv25.1"
-SYSTEM: dict[str, Any] = {
-    "cuda_toolkits": [{"version": "12.4", "path": "/usr/local/cuda", "source": "other"}],
-    "cudnn": [{"version": "9.3.0.75", "soname": 9, "cuda": "12", "path": "/usr/lib/x86_64-linux-gnu", "source": "apt", "complete": True}],
-}
 
 
 @pytest.mark.parametrize("target", ["north", "north==2.0", "north>=2.0,<3", f"north=={IMAGE}"])
