@@ -21,7 +21,7 @@ from cudnn_resolve.cli.options import (
     request_of,
 )
 from cudnn_resolve.cli.parser import Parser
-from cudnn_resolve.cli.printing import emit, print_json, say, style_of, width_of
+from cudnn_resolve.cli.printing import emit, print_json, remark_lines, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.operations.options import DoctorRequest
 
@@ -107,7 +107,7 @@ def fix(diagnosis: Diagnosis, args: argparse.Namespace, output: Output, done: se
     """The exit code of `apply` for the first remedy that it can carry out and that was not; 1 with what to type where there is none."""
     from cudnn_resolve.cli import apply
 
-    command = next((one for one in _plans(diagnosis) if one not in done), None)
+    command = next((one for one in _plans(diagnosis) if one not in done and _tables(one) <= set(getattr(args, "matrix", None) or ())), None)
     if command is None:
         say("nothing of this can be carried out by `apply`; what helps is:", output)
         for one in (remedy.command for finding in _errors(diagnosis) for remedy in finding.remedy if remedy.command):
@@ -159,6 +159,13 @@ def _words(command: str) -> list[str]:
         return []
 
 
+def _tables(command: str) -> set[str]:
+    """The tables that a remedy names: those that the user did not name himself are not carried out, wherever the remedy comes from."""
+    words = _words(command)
+    after = (words[place + 1] for place, word in enumerate(words[:-1]) if word == "--matrix")
+    return {*after, *(word.partition("=")[2] for word in words if word.startswith("--matrix="))}
+
+
 def _is_plan(words: list[str]) -> bool:
     return words[:2] == ["cudnn-resolve", "apply"] and "FRAMEWORK" not in words
 
@@ -169,6 +176,7 @@ def _print(diagnosis: DoctorResult, output: Output) -> None:
     if output.format == "json":
         print_json(diagnosis.to_json(), output)
     elif output.format == "markdown":
-        emit(report.markdown(diagnosis), output)
+        emit(report.markdown(diagnosis) + "".join(f"\n{remark}\n" for remark in diagnosis.overlays), output)
     else:
-        emit(report.render(diagnosis, style=style_of(output), width=width_of(output)), output)
+        text = report.render(diagnosis, style=style_of(output), width=width_of(output))
+        emit(text + remark_lines(diagnosis.overlays, width_of(output)), output)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cudnn_resolve import api
 from cudnn_resolve.cli.options import Output, add_common_options, output_of, request_of
 from cudnn_resolve.cli.plan import print_plan
-from cudnn_resolve.cli.printing import Messages, emit, print_json, say, style_of, width_of
+from cudnn_resolve.cli.printing import Messages, emit, print_json, remark_lines, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.operations.options import LockRequest
 
@@ -67,7 +67,8 @@ def _check(request: LockRequest, output: Output) -> int:
         from cudnn_resolve.report.lock import render_check
 
         path = request.output or "pylock.toml"
-        emit(render_check(found.lock, found.differences, path, style=style_of(output), width=width_of(output)), output)
+        text = render_check(found.lock, found.differences, path, style=style_of(output), width=width_of(output))
+        emit(text + remark_lines(found.overlays, width_of(output)), output)
     return ExitCode.NO if found.differences else ExitCode.OK
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.cli.options import Output, add_output_options, output_of, request_of
-from cudnn_resolve.cli.printing import emit, print_json, style_of, width_of
+from cudnn_resolve.cli.printing import emit, print_json, remark_lines, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.operations.gather import gather_book
 from cudnn_resolve.operations.options import StatedOptions, project_settings, with_settings
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
 
 _EXAMPLES = """\
   cudnn-resolve matrix list
@@ -53,8 +56,8 @@ def _check(options: StatedOptions, output: Output) -> int:
     from cudnn_resolve.report.matrix import render_faults
     from cudnn_resolve.report.matrix_json import faults_json
 
-    faults = check_tables(options.matrix)
-    _print(output, render_faults(faults, ", ".join(("matrices", *options.matrix))), lambda: faults_json(faults))
+    faults = check_tables(options.matrix, options.project_matrix)
+    _print(output, render_faults(faults, ", ".join(("matrices", *options.project_matrix, *options.matrix))), lambda: faults_json(faults))
     return ExitCode.NO if faults else ExitCode.OK
 
 
@@ -63,7 +66,7 @@ def _list(options: StatedOptions, output: Output) -> None:
     from cudnn_resolve.report.matrix_json import list_json
 
     book = gather_book(options)
-    _print(output, render_list(book, style=style_of(output), width=width_of(output)), lambda: list_json(book))
+    _print(output, render_list(book, style=style_of(output), width=width_of(output)), lambda: {**list_json(book), **_overlays(book)})
 
 
 def _show(options: StatedOptions, output: Output, name: str | None, which: str | None) -> None:
@@ -73,7 +76,11 @@ def _show(options: StatedOptions, output: Output, name: str | None, which: str |
     from cudnn_resolve.cli.matrix_show import show_framework, show_stack
 
     answer = show_stack(book, name, which, output) or show_framework(book, name, which, output)
-    _print(output, answer[0], lambda: answer[1])
+    _print(output, answer[0] + remark_lines(book.remarks, width_of(output)), lambda: {**answer[1], **_overlays(book)})
+
+
+def _overlays(book: Book) -> dict[str, Any]:
+    return {"overlays": list(book.remarks)} if book.remarks else {}
 
 
 def _print(output: Output, text: str, value: Callable[[], dict[str, Any]]) -> None:

@@ -33,6 +33,10 @@ def run(args: argparse.Namespace) -> int:
     plan = api.plan(request_of(PlanRequest, args), Messages(output))
     for note in plan.notes:
         say(f"note: {note}", output)
+    if output.format not in ("text", "json"):
+        for one in plan.warnings:
+            if one.code == "overlay":
+                say(f"note: {one.message}", output)
     if output.format in ("text", "json"):
         print_plan(plan, output)
     elif plan.is_satisfiable:

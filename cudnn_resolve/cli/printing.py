@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.host import terminal
-from cudnn_resolve.report.text import Style, clean, wrap_message
+from cudnn_resolve.report.text import Style, clean, wrap, wrap_message
 
 if TYPE_CHECKING:
     from cudnn_resolve.cli.options import Output
@@ -25,6 +26,11 @@ def emit(text: str, options: Output) -> None:
     if sys.stdout is None:
         raise WorldError("standard output is closed: there is nowhere to print to", code="output-closed", hint="-o FILE writes to a file")
     sys.stdout.write(text)
+
+
+def remark_lines(remarks: Sequence[str], width: int) -> str:
+    """The active overlays below an answer."""
+    return "".join(f"{line}\n" for remark in remarks for line in wrap(clean(remark), width=width, first="! "))
 
 
 def say(text: str, options: Output, *, least: int = 0) -> None:

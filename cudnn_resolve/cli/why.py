@@ -7,7 +7,7 @@ import argparse
 from cudnn_resolve import api
 from cudnn_resolve.cli.options import add_common_options, output_of, request_of
 from cudnn_resolve.cli.plan import print_plan
-from cudnn_resolve.cli.printing import Messages, emit, print_json, say, style_of, width_of
+from cudnn_resolve.cli.printing import Messages, emit, print_json, remark_lines, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import WhyRequest
 
@@ -33,5 +33,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         from cudnn_resolve.report.why import render
 
-        emit(render(found.chain, style=style_of(output), width=width_of(output)), output)
+        text = render(found.chain, style=style_of(output), width=width_of(output))
+        emit(text + remark_lines(found.overlays, width_of(output)), output)
     return ExitCode.OK

@@ -1,7 +1,8 @@
 """The tables on disk: where they are, read and checked once, then from a compiled copy.
 
 The shipped tables are the `_matrices` directory of the installed package, or in a checkout its top-level `matrices/`. Overlays
-have the same layout and come from `--matrix DIR` and from the `[tool.cudnn-resolve]` table of the user's pyproject.toml.
+have the same layout and come from `--matrix DIR` and from the `[tool.cudnn-resolve]` table of the user's pyproject.toml. Whoever fetches a
+project runs commands in its folder, so the overlay of a project may not change what leads to root: `ROOT_FOLDER`.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 from zlib import crc32
 
+from msgspec.structs import replace
+
 from cudnn_resolve.errors import MatrixError, WorldError
-from cudnn_resolve.host.settings import read_project_settings
 from cudnn_resolve.host.tablecache import SHIPPED, Copies, user_copies
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.place import Fault
+from cudnn_resolve.matrix.row import AptPackage, CudnnBuild
 from cudnn_resolve.matrix.table import TABLES, Table, decode_head, decode_table, encode, table_type
 from cudnn_resolve.matrix.toml import decode
 
@@ -27,27 +30,26 @@ if TYPE_CHECKING:
 LARGEST_FILE_BYTES = 32 * 1024 * 1024
 """No table comes near; a file beyond is refused before it is read."""
 
-__all__ = ["DirectoryTables", "check_tables", "open_book", "read_project_settings", "shipped_directory"]
+ROOT_FOLDER = "apt/"
+"""Tables whose rows lead to root: repositories, their keys, and packages of the system."""
 
 _Path = str | os.PathLike[str]
 _T = TypeVar("_T")
 _DAY = re.compile(rb"\d{4}-\d\d-\d\d")
 
 
-def open_book(matrix_dirs: Sequence[_Path] = (), project: _Path | None = None) -> Book:
-    """The book of the shipped tables under the overlays of the project around `project` and then those of `matrix_dirs`.
+def open_book(matrix_dirs: Sequence[_Path] = (), project_dirs: Sequence[str] = ()) -> Book:
+    """The book of the shipped tables under the overlays that a project's settings name and then those of `matrix_dirs`.
 
     Overlays are read and checked whole, so MatrixError names every fault of them; a shipped table is checked when it is first
-    needed. InputError where the project's settings cannot be read, WorldError where the shipped tables are not there.
+    needed. WorldError where the shipped tables are not there.
     """
-    named: Sequence[str] = read_project_settings(project).get("matrix", ()) if project is not None else ()
-    overlays = [*named, *(os.fspath(one) for one in matrix_dirs)]
     shipped = shipped_directory()
     compiled = os.path.join(os.path.dirname(shipped), SHIPPED)
     base = DirectoryTables(
         shipped, label="matrices", copies=lambda _: Copies(compiled) if os.path.isdir(compiled) else user_copies(shipped)
     )
-    layers = [DirectoryTables(path, label=path, copies=user_copies, overlay=True) for path in overlays]
+    layers = _overlays(matrix_dirs, project_dirs, user_copies)
     book = Book(base, *layers)
     if layers:
         faults = [fault for layer in layers for fault in layer.faults()]
@@ -60,14 +62,22 @@ def open_book(matrix_dirs: Sequence[_Path] = (), project: _Path | None = None) -
     return book
 
 
-def check_tables(matrix_dirs: Sequence[_Path] = ()) -> tuple[Fault, ...]:
+def check_tables(matrix_dirs: Sequence[_Path] = (), project_dirs: Sequence[str] = ()) -> tuple[Fault, ...]:
     """Every fault of the shipped tables and of the overlays; the laws are asked only where every table can be read."""
     from cudnn_resolve.matrix.law import check
 
-    layers = [DirectoryTables(shipped_directory(), label="matrices")]
-    layers += [DirectoryTables(path, label=os.fspath(path), overlay=True) for path in matrix_dirs]
+    layers = [DirectoryTables(shipped_directory(), label="matrices"), *_overlays(matrix_dirs, project_dirs)]
     faults = [fault for layer in layers for fault in layer.faults()]
     return tuple(faults) if faults else check(Book(*layers))
+
+
+def _overlays(
+    matrix_dirs: Sequence[_Path], project_dirs: Sequence[str], copies: Callable[[str], Copies | None] | None = None
+) -> list[DirectoryTables]:
+    return [
+        *(DirectoryTables(path, label=path, copies=copies, overlay=True, of_project=True) for path in project_dirs),
+        *(DirectoryTables(path, label=os.fspath(path), copies=copies, overlay=True) for path in matrix_dirs),
+    ]
 
 
 def shipped_directory() -> str:
@@ -89,20 +99,38 @@ def shipped_directory() -> str:
 class DirectoryTables:
     """The tables of one directory, each read when it is asked for; `label` stands for the directory in messages.
 
-    `overlay` relaxes what a table must hold, see `parse.compile_table`. `copies` gives the compiled copies for the directory; without them
-    every table is compiled each time.
+    `overlay` relaxes what a table must hold, see `parse.compile_table`; an overlay `of_project` has no tables of `ROOT_FOLDER`. `copies`
+    gives the compiled copies for the directory; without them every table is compiled each time.
     """
 
     def __init__(
-        self, directory: _Path, *, label: str, copies: Callable[[str], Copies | None] | None = None, overlay: bool = False
+        self,
+        directory: _Path,
+        *,
+        label: str,
+        copies: Callable[[str], Copies | None] | None = None,
+        overlay: bool = False,
+        of_project: bool = False,
     ) -> None:
         self.directory = os.path.abspath(os.fspath(directory))
         self.label = printable(label)
         self._copies = copies(self.directory) if copies is not None else None
         self._overlay = overlay
+        self._of_project = of_project
+        self._ignored: list[str] = []
         self._files: dict[str, str] | None = None
         self._stray: list[Fault] = []
         self._loaded: dict[str, Table] = {}
+
+    @property
+    def remark(self) -> str:
+        """Where the rows come from, as every answer says it; empty for the shipped tables."""
+        if not self._overlay:
+            return ""
+        if not self._of_project:
+            return f"rows of {self.label} count over the shipped tables (--matrix)"
+        left = f"; what leads to root there is ignored ({', '.join(self._ignored)}): only --matrix can name it" if self._ignored else ""
+        return f"rows of {self.label} count over the shipped tables for plans made in this folder, since pyproject.toml names it{left}"
 
     def names(self) -> Sequence[str]:
         """Every table of which there is a file; MatrixError where the directory cannot be listed."""
@@ -119,7 +147,7 @@ class DirectoryTables:
             found, faults = self._compile(name)
             if faults:
                 raise _refusal(faults, self.label)
-            self._loaded[name] = found
+            found = self._loaded[name] = self._without_root(name, found)
         return found
 
     def head(self, name: str) -> Head | None:
@@ -142,8 +170,18 @@ class DirectoryTables:
                 compiled, faults = self._compile(name)
                 found.extend(faults)
                 if not faults:
-                    self._loaded[name] = compiled
+                    self._loaded[name] = self._without_root(name, compiled)
         return found
+
+    def _without_root(self, name: str, table: Table) -> Table:
+        """Take the apt packages out of a project's rows of cuDNN."""
+        if not self._of_project or name != "cudnn/release":
+            return table
+        rows: tuple[CudnnBuild, ...] = getattr(table, "build")  # noqa: B009 - a field of this kind of table
+        bare = tuple(replace(one, apt=AptPackage(), apt_basis=None) for one in rows)
+        if bare != rows:
+            self._ignored.append(f"apt packages of {name}.toml")
+        return replace(table, build=bare)
 
     def compile(self, copies: Copies) -> None:
         """Write a copy of every table, as a wheel carries them; MatrixError where one is malformed."""
@@ -165,7 +203,9 @@ class DirectoryTables:
             files = {}
             try:
                 for name, path in _toml_files(self.directory):
-                    if table_type(name) is not None:
+                    if self._of_project and name.startswith(ROOT_FOLDER):
+                        self._ignored.append(f"{printable(name)}.toml")
+                    elif table_type(name) is not None:
                         files[name] = path
                     else:
                         self._stray.append(Fault(file=f"{self.label}/{printable(name)}.toml", place="", message=_no_table()))

@@ -44,6 +44,10 @@ class Tables(Protocol):
     def version(self) -> str:
         """A short text that changes with the content of any table."""
 
+    @property
+    def remark(self) -> str:
+        """Where the rows come from, as every answer says it; empty for the shipped tables."""
+
 
 class Book:
     """Every question about the tables; `layers` are the shipped tables and then the overlays, the last one on top."""
@@ -293,6 +297,11 @@ class Book:
     def version(self) -> str:
         """A short text that changes with any table: for a lock to say which tables it was made from. Reads every file."""
         return "+".join(layer.version() for layer in self.layers)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The active overlays, in words: whoever reads an answer must see whose rows it rests on."""
+        return tuple(layer.remark for layer in self.layers if layer.names() and layer.remark)
 
     # -- rows ------------------------------------------------------------------------------------------------------------------
 

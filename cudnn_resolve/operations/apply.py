@@ -162,7 +162,7 @@ def _carry_out(plan: Plan, task: Task, work: Work, request: ApplyRequest, intera
     from cudnn_resolve.execution.run import carry_out, is_done
 
     if is_done(task, work):
-        return Execution(status="nothing", notes=tuple(one.message for one in plan.warnings if one.code == "lock-settings"))
+        return Execution(status="nothing", notes=tuple(one.message for one in plan.warnings if one.code in ("lock-settings", "overlay")))
     if plan.facts.python.externally_managed and not request.break_system_packages:
         raise _managed(work.environment)
     if interaction.confirm is not None and not interaction.confirm(plan):

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 class DoctorResult(Diagnosis, Result, frozen=True, kw_only=True):
     """What `doctor` returns: the findings, the most likely cause first."""
 
+    overlays: tuple[str, ...] = ()
+    """Tables that lie over the shipped ones, in words."""
+
     def to_json(self) -> dict[str, Any]:
         """The object that `doctor --format json` prints."""
         from cudnn_resolve.report.doctor import encode
 
-        return encode(self)
+        return {**encode(self), **({"overlays": list(self.overlays)} if self.overlays else {})}
 
 
 def diagnose(request: DoctorRequest) -> DoctorResult:
@@ -37,7 +40,7 @@ def diagnose(request: DoctorRequest) -> DoctorResult:
     book = gather_book(request)
     reader = Reader(book.symptoms()).read(read_log(request.log)) if request.log is not None else None
     facts = None if request.no_facts else _facts(request, book)
-    return grown(DoctorResult, weigh(reader, facts, book, request_without_targets(request)))
+    return grown(DoctorResult, weigh(reader, facts, book, request_without_targets(request)), overlays=book.remarks)
 
 
 def _refuse_contradictions(request: DoctorRequest) -> None:

@@ -102,7 +102,7 @@ def gather_book(options: StatedOptions) -> Book:
     """The shipped matrix under the overlays that the options name; MatrixError where one is malformed."""
     from cudnn_resolve.host.tables import open_book
 
-    return open_book(options.matrix)
+    return open_book(options.matrix, options.project_matrix)
 
 
 def gather_facts(options: StatedOptions, book: Book) -> Facts:

@@ -30,7 +30,7 @@ FILE = "pylock.toml"
 """Where a lock is, unless the request says otherwise."""
 TOLD = frozenset(
     {"advisory", "cuda-majors", "cudnn-majors", "driver-policy", "extra-not-installable", "from-source", "known-in-part", "left-out"}
-    | {"same-build", "older-repository", "older-toolkit", "requirements-guessed", "several-indexes"}
+    | {"overlay", "same-build", "older-repository", "older-toolkit", "requirements-guessed", "several-indexes"}
 )
 """Warnings of a plan that hold for a lock, too; the others speak of the environment or of what is not known of the machine."""
 
@@ -88,6 +88,8 @@ class LockCheckResult(Struct, Result, frozen=True, kw_only=True):
 
     lock: Lock
     differences: tuple[Difference, ...] = ()
+    overlays: tuple[str, ...] = ()
+    """Tables that lie over the shipped ones, in words."""
 
     @property
     def status(self) -> Literal["current", "outdated"]:
@@ -98,7 +100,7 @@ class LockCheckResult(Struct, Result, frozen=True, kw_only=True):
         """The object that `lock --check --format json` prints."""
         from cudnn_resolve.report.lock_json import encode_check
 
-        return encode_check(self.lock, self.differences)
+        return {**encode_check(self.lock, self.differences), **({"overlays": list(self.overlays)} if self.overlays else {})}
 
 
 def make_lock(request: LockRequest, listener: Listener = NOBODY) -> LockResult:
@@ -152,7 +154,7 @@ def check_lock(request: LockRequest, listener: Listener = NOBODY) -> LockCheckRe
         found += outdated(lock, answers.answers, question.source)
     for one in facts:
         found += (difference for difference in fit(lock, one, book) if difference not in found)
-    return LockCheckResult(lock=lock, differences=tuple(found))
+    return LockCheckResult(lock=lock, differences=tuple(found), overlays=book.remarks)
 
 
 def _refuse_contradictions(request: LockRequest) -> None:

@@ -41,6 +41,8 @@ class StatedOptions(MachineOptions, frozen=True, kw_only=True):
     os: str | None = None
     matrix: tuple[str, ...] = ()
     """Folders with further or changed rows, the last one on top."""
+    project_matrix: tuple[str, ...] = ()
+    """Such folders below those, which the project's settings name: no option, and no part of it leads to root."""
 
     @property
     def assumptions(self) -> Assumptions:
@@ -135,6 +137,10 @@ def _written(value: object) -> object:
     return without_login(value) if isinstance(value, str) else value
 
 
+_OF_ONE_RUN = ("lock", "has_targets", "dry_run", "force", "restart", "words", "given", "project_matrix")
+"""Fields of `ApplyRequest` that a later run finds out or is told by itself."""
+
+
 class ApplyRequest(Options, frozen=True, kw_only=True):
     """What `apply` is asked."""
 
@@ -162,7 +168,7 @@ class ApplyRequest(Options, frozen=True, kw_only=True):
         words: list[str] = []
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if name in ("lock", "has_targets", "dry_run", "force", "restart", "words", "given") or value is None or value is False:
+            if name in _OF_ONE_RUN or value is None or value is False:
                 continue
             option = "--" + name.replace("_", "-")
             words += (
@@ -255,11 +261,13 @@ def _facts(value: Any) -> Any:
 def with_settings(request: O, settings: Mapping[str, Any] | None = None) -> O:
     """The request over the project's settings (`[tool.cudnn-resolve]`), its limits and times in one form.
 
-    A list that was said replaces the settings' list, but folders of `matrix` lie on top of theirs. UsageError where options contradict
-    each other or cannot be.
+    A list that was said replaces the settings' list; the settings' `matrix` becomes `project_matrix`, below what was said. UsageError
+    where options contradict each other or cannot be.
     """
     _refuse_contradictions(request)
     below = {name.replace("-", "_"): value for name, value in (settings or {}).items()}
+    if "matrix" in below:
+        below["project_matrix"] = below.pop("matrix")
     changed: dict[str, Any] = {}
     for name in request.__struct_fields__:
         if name in below and not getattr(request, name):
@@ -268,8 +276,6 @@ def with_settings(request: O, settings: Mapping[str, Any] | None = None) -> O:
     changed |= {name: _specifier(f"--{name}", said[name]) for name in ("cuda", "cudnn") if said.get(name) is not None}
     if said.get("exclude_newer") is not None:
         changed["exclude_newer"] = _time("--exclude-newer", said["exclude_newer"])
-    if below.get("matrix") and said["matrix"] is not None and "matrix" not in changed:
-        changed["matrix"] = (*below["matrix"], *said["matrix"])
     for name in ("python", "facts", "output"):
         _path("-o" if name == "output" else f"--{name}", said.get(name))
     return replace(request, **changed)

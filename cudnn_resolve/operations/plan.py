@@ -45,7 +45,14 @@ class WhyResult(Struct, Result, frozen=True, kw_only=True):
         """The object that `why --format json` prints."""
         from cudnn_resolve.report.why import encode
 
-        return encode(self.chain) if self.chain is not None else self.plan.to_json()
+        if self.chain is None:
+            return self.plan.to_json()
+        return {**encode(self.chain), **({"overlays": list(self.overlays)} if self.overlays else {})}
+
+    @property
+    def overlays(self) -> tuple[str, ...]:
+        """Tables that lie over the shipped ones, in words."""
+        return tuple(one.message for one in self.plan.warnings if one.code == "overlay")
 
 
 class LockMisfitError(CudnnResolveError):

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from cudnn_resolve.planning.difference import apt_actions, pip_actions
 from cudnn_resolve.planning.environment import environment
 from cudnn_resolve.planning.model import AptAction, PipAction, Plan, Stack, StackFramework
+from cudnn_resolve.planning.origin import overlay_warnings
 from cudnn_resolve.planning.step import steps
 from cudnn_resolve.planning.warning import warnings
 from cudnn_resolve.resolution.model import Conflict, Resolution
@@ -33,7 +34,7 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: 
     targets = (*(target.text for target in outcome.request.targets), *(f"{name} anew" for name in sorted(outcome.request.anew)))
     notes = tuple(source.notes) if source is not None else ()
     if isinstance(outcome, Conflict):
-        return Plan(targets=targets, facts=facts, conflict=outcome, notes=notes)
+        return Plan(targets=targets, facts=facts, conflict=outcome, notes=notes, warnings=overlay_warnings(book))
     pip = pip_actions(
         [_wanted(pin, pin.version, book) for pin in outcome.pip if pin.version is not None],
         outcome.machine.pip,
@@ -55,7 +56,7 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: 
         overrides=outcome.overrides,
         environment=environment(outcome, facts),
         sources=_sources(outcome),
-        warnings=warnings(replace(outcome, request=opened(outcome.request, source)), facts, book, pip, apt),
+        warnings=(*overlay_warnings(book), *warnings(replace(outcome, request=opened(outcome.request, source)), facts, book, pip, apt)),
         notes=notes,
         resolution=outcome,
     )

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from cudnn_resolve.resolution.model import Resolution
 
 
+def overlay_warnings(book: Book) -> tuple[Warning, ...]:
+    """The tables that lie over the shipped ones: whose rows an answer rests on is said in it."""
+    return tuple(Warning(code="overlay", message=remark) for remark in book.remarks)
+
+
 def origin_warnings(resolution: Resolution, book: Book, pip: tuple[PipAction, ...]) -> Iterator[Warning]:
     """Variants whose index does not answer, names that several indexes serve, source archives whose requirements may not be all."""
     changed = {one.name for one in pip if one.action not in ("keep", "remove")}

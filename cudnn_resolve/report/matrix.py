@@ -85,6 +85,8 @@ def render_list(book: Book, *, style: Style | None = None, width: int = 100) -> 
     page.title("Tables")
     page.table(("table", "rows", "from", "to"), _table_rows(book))
     page.title(f"Version {book.version}")
+    for remark in book.remarks:
+        page.say(remark, "! ")
     page.say("`cudnn-resolve matrix show NAME` shows a framework, or `cudnn`, `cuda`, `driver` or `gpu`.")
     return page.text()
 

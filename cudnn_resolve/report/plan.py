@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _SIGNS = {"install": "+", "upgrade": "^", "downgrade": "v", "remove": "-", "keep": "="}
 _COLORS = {"install": "green", "upgrade": "cyan", "downgrade": "yellow", "remove": "red"}
-_FIRST = ("breaks-framework", "cuda-majors", "cudnn-majors")
+_FIRST = ("overlay", "breaks-framework", "cuda-majors", "cudnn-majors")
 """Warnings that stand above the plan."""
 _STEP_WIDTH = 3
 """Lines of a command that are shown where nobody asks for more."""

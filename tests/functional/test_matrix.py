@@ -176,7 +176,7 @@ def test_hostile_words_stay_words(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_check(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert text(capsys, "check") == "matrices: every row is well formed and every law holds\n"
-    monkeypatch.setattr("cudnn_resolve.host.tables.check_tables", lambda _: ())  # once is enough: it takes seconds
+    monkeypatch.setattr("cudnn_resolve.host.tables.check_tables", lambda *_: ())  # once is enough: it takes seconds
     assert value(capsys, "check") == {"schema": "cudnn-resolve/matrix/1", "status": "ok", "faults": []}
 
 
@@ -214,6 +214,9 @@ def test_an_overlay_is_seen_in_every_answer(capsys: pytest.CaptureFixture[str], 
     (tmp_path / "pyproject.toml").write_text('[tool.cudnn-resolve]\nmatrix = ["over"]\n')
     assert value(capsys, "show", "house")["builds"][0]["requires"] == ["numpy<2"]
     assert "over1" not in text(capsys, "show", "house", "1")
+    assert value(capsys, "list")["overlays"] == value(capsys, "show", "house")["overlays"]
+    for words in (("list",), ("show", "house"), ("show", "cudnn", "9.3")):
+        assert "pyproject.toml names it" in text(capsys, *words).replace("\n  ", " ").replace("\n", " ")
 
 
 def test_output_to_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cudnn_resolve.errors import ExitCode, MatrixError
+from cudnn_resolve.host.settings import read_project_settings
 from cudnn_resolve.host.tablecache import Copies, cache_folder, user_copies
 from cudnn_resolve.host.tables import DirectoryTables, check_tables, open_book, printable, shipped_directory
 from tests.unit.matrix.toy import HEAD, WORLD
@@ -138,11 +139,32 @@ def test_the_project_brings_overlays_below_those_of_the_command_line(tmp_path: P
     write(tmp_path / "tables", index=INDEX)
     (tmp_path / "pyproject.toml").write_text('[tool.cudnn-resolve]\nmatrix = ["tables"]\n')
     (tmp_path / "src").mkdir()
-    assert open_book(project=tmp_path / "src").index("mine").url == "https://mine.example/simple"
+    named = read_project_settings(tmp_path / "src")["matrix"]
+    assert open_book((), named).index("mine").url == "https://mine.example/simple"
     over = write(tmp_path / "over", index=INDEX.replace("mine.example", "over.example"))
-    assert open_book([over], project=tmp_path / "src").index("mine").url == "https://over.example/simple"
-    with pytest.raises(KeyError):
-        open_book(project=tmp_path.parent).index("mine")
+    assert open_book([over], named).index("mine").url == "https://over.example/simple"
+    assert not read_project_settings(tmp_path.parent)
+
+
+def test_the_overlay_of_a_project_does_not_lead_to_root(tmp_path: Path) -> None:
+    repository = next(one for one in open_book().repositories() if one.os == "ubuntu22.04" and one.arch == "x86_64")
+    build = open_book().cudnn_builds()[-1]
+    write(
+        tmp_path,
+        apt__repository='[source.x]\nwhere = "here"\nread = "2026-01-01"\n[[repository]]\nos = "ubuntu22.04"\nname = "ubuntu2204"\n'
+        'arch = "x86_64"\nurl = "https://mirror.example/"\nsource = ["x"]\n',
+        cudnn__release=f'[source.x]\nwhere = "here"\nread = "2026-01-01"\n[[build]]\nversion = "{build.version}"\n'
+        f'cuda_major = {build.cuda_major}\nsoname = {build.soname}\nsource = ["x"]\napt = {{package = "house", version = "1"}}\n',
+    )
+    named = open_book([tmp_path])
+    assert named.repository("ubuntu22.04", "x86_64").url == "https://mirror.example/"  # type: ignore[union-attr]
+    assert {one.apt_package for one in named.cudnn_builds()} >= {"house"}
+    assert named.remarks == (f"rows of {tmp_path} count over the shipped tables (--matrix)",)
+    of_project = open_book((), [str(tmp_path)])
+    assert of_project.repository("ubuntu22.04", "x86_64") == repository
+    assert "house" not in {one.apt_package for one in of_project.cudnn_builds()}
+    assert of_project.remarks[0].startswith(f"rows of {tmp_path} count over the shipped tables for plans made in this folder")
+    assert "what leads to root there is ignored (apt/repository.toml, apt packages of cudnn/release.toml)" in of_project.remarks[0]
 
 
 def test_a_broken_overlay_is_refused_whole(tmp_path: Path) -> None:

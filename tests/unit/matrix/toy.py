@@ -277,6 +277,7 @@ class TextTables:
     def __init__(self, texts: Mapping[str, str], *, label: str = "toy", overlay: bool = False) -> None:
         self._texts, self._label, self._overlay = dict(texts), label, overlay
         self.loaded: list[str] = []
+        self.remark = ""
 
     def names(self) -> Sequence[str]:
         return tuple(self._texts)

@@ -127,4 +127,4 @@ def test_settings_of_the_project_are_read(tmp_path: Path, monkeypatch: pytest.Mo
     options = with_settings(Options(), project_settings())
 
     assert options.prefer == "newest"
-    assert options.matrix == (str(tmp_path / "rows"),)
+    assert options.project_matrix == (str(tmp_path / "rows"),)
