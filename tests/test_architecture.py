@@ -264,10 +264,7 @@ def test_package_keeps(law: Callable[[Source], Iterator[str]]) -> None:
     assert not faults, "\n".join(faults)
 
 
-KNOWN_CIRCLES = (
-    frozenset({"bound", "framework", "hopeless", "model", "package", "provider", "runtime", "solve", "standing", "universe"}),
-    frozenset({"conflict", "relaxation", "resolve"}),
-)
+KNOWN_CIRCLES = (frozenset({"bound", "framework", "hopeless", "model", "package", "provider", "runtime", "solve", "standing", "universe"}),)
 """Circles inside `resolution` that still wait for one class for each kind of package; none may be added, and what is gone goes here."""
 
 

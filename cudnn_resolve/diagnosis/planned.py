@@ -84,9 +84,9 @@ def _plan(targets: list[str], facts: Facts, book: Book, wishes: Request | None) 
     from cudnn_resolve.requirement.derive import parse_target
     from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.requirement.model import Request
+    from cudnn_resolve.resolution.attempt import attempt
     from cudnn_resolve.resolution.conflict import explain
     from cudnn_resolve.resolution.model import Resolution
-    from cudnn_resolve.resolution.resolve import attempt
     from cudnn_resolve.resolution.universe import Budget
 
     try:

@@ -15,7 +15,7 @@ from packaging.markers import InvalidMarker, Marker, UndefinedComparison, Undefi
 
 from cudnn_resolve.locking.model import Difference, marker_text, name_of
 from cudnn_resolve.requirement.source import File
-from cudnn_resolve.resolution.environment import marker_environment
+from cudnn_resolve.resolution.marker import marker_environment
 from cudnn_resolve.resolution.tag import Target, best_file
 
 if TYPE_CHECKING:

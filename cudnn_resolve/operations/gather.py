@@ -65,8 +65,8 @@ def gather_question(options: Options, *, fresh: bool = False, verb: str = "plan"
         machine = replace(machine, pip={}, requires={})
     if not options.offline:
         from cudnn_resolve.resolution.ahead import names_ahead
+        from cudnn_resolve.resolution.marker import settle
         from cudnn_resolve.resolution.opened import opened
-        from cudnn_resolve.resolution.settle import settle
 
         source.expect(names_ahead(book, machine, settle(opened(request), machine) if machine.python is not None else request))
     return Question(book=book, facts=facts, machine=machine, request=request, source=source)

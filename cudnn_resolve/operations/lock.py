@@ -278,7 +278,7 @@ def _answers(options: LockRequest, old: Lock | None, upgraded: frozenset[str], l
     """The answer for each platform; the pins of the old lock are tried first, but for those `upgraded`."""
     from cudnn_resolve.planning.make import make_plan
     from cudnn_resolve.resolution.opened import opened
-    from cudnn_resolve.resolution.platforms import resolve_together
+    from cudnn_resolve.resolution.resolve import resolve_together
 
     one, *others = _each(options)
     first = gather_question(one, fresh=True, verb="lock", listener=listener)

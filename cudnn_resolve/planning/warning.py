@@ -12,11 +12,11 @@ from packaging.version import InvalidVersion, Version
 from cudnn_resolve.facts.model import UNKNOWN, Facts
 from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.planning.origin import origin_warnings
+from cudnn_resolve.resolution.assemble import loaded_cudnn
 from cudnn_resolve.resolution.framework import extras_of, is_vague
 from cudnn_resolve.resolution.opened import opened
 from cudnn_resolve.resolution.package import abi_range
 from cudnn_resolve.resolution.release import Release
-from cudnn_resolve.resolution.resolve import loaded_cudnn
 from cudnn_resolve.resolution.shelf import Shelf, shelf_of
 from cudnn_resolve.resolution.standing import broken_by, versions_after
 from cudnn_resolve.version import CudaVersion, CudnnVersion

@@ -63,7 +63,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
     targets: tuple[Target, ...]
     conditional: tuple[Target, ...] = ()
-    """Targets with a marker, which count where it holds; see `resolution.settle`."""
+    """Targets with a marker, which count where it holds; see `resolution.marker`."""
     absent: tuple[Target, ...] = ()
     """Targets whose marker does not hold on the machine that the request was settled for."""
     extras: tuple[Extra, ...] = ()

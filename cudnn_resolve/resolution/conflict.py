@@ -11,14 +11,14 @@ from packaging.version import Version
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.requirement.extra import fits
+from cudnn_resolve.resolution.attempt import PYTHONS
 from cudnn_resolve.resolution.condition import Condition, conditions
 from cudnn_resolve.resolution.family import apart, search
+from cudnn_resolve.resolution.marker import settle
 from cudnn_resolve.resolution.model import Cause, Conflict, Failure, Rejection
 from cudnn_resolve.resolution.opened import OpenRequest, closed, opened
 from cudnn_resolve.resolution.relaxation import contradicts, relaxations
 from cudnn_resolve.resolution.release import parse_requirement, parse_version
-from cudnn_resolve.resolution.resolve import PYTHONS
-from cudnn_resolve.resolution.settle import settle
 from cudnn_resolve.resolution.solve import describe
 from cudnn_resolve.resolution.universe import Universe
 

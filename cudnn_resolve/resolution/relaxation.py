@@ -11,10 +11,9 @@ from packaging.specifiers import SpecifierSet
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.requirement.derive import accepts
-from cudnn_resolve.resolution import resolve
+from cudnn_resolve.resolution.attempt import PYTHONS, attempt
 from cudnn_resolve.resolution.model import Failure, Relaxation, Resolution
 from cudnn_resolve.resolution.release import parse_version
-from cudnn_resolve.resolution.resolve import PYTHONS
 from cudnn_resolve.resolution.standing import broken_by, is_apart, versions_after
 from cudnn_resolve.version import CudaVersion, DriverVersion
 
@@ -53,9 +52,9 @@ def relaxations(book: Book, machine: Machine, request: OpenRequest, core: frozen
     return tuple(dict.fromkeys(found))[:MOST]
 
 
-def attempt(book: Book, machine: Machine, request: OpenRequest, near: dict[str, str] | None = None) -> Resolution | Failure:
-    """A bounded try of a changed request."""
-    return resolve.attempt(book, machine, request, near, ROUNDS)
+def _tried(book: Book, machine: Machine, request: OpenRequest, near: dict[str, str] | None = None) -> Resolution | Failure:
+    """Try a changed request for a bounded number of steps."""
+    return attempt(book, machine, request, near, ROUNDS)
 
 
 def command(request: Request, targets: tuple[str, ...] | None = None, *, change: dict[str, str | None] | None = None) -> str:
@@ -131,7 +130,7 @@ def _options(book: Book, machine: Machine, request: OpenRequest, core: frozenset
         text = f"CUDA libraries not from {request.channel} only"
         changes.append(("channel", text, replace(request, channel="auto"), {"--channel": None}))
     for number, (_, text, changed, options) in enumerate(changes):
-        found = attempt(book, machine, changed)
+        found = _tried(book, machine, changed)
         if isinstance(found, Resolution):
             yield Relaxation(change=text, result=result(found), command=command(request, change=options), distance=number // 4)
 
@@ -167,7 +166,7 @@ def _one_of_two(book: Book, machine: Machine, request: OpenRequest) -> Iterator[
             found = None
             if len(lines) < 2:  # a change is one line of a file, or of the command
                 changed = replace(request, targets=tuple(part if one is target else one for one in request.targets))
-                found = attempt(book, machine, changed)
+                found = _tried(book, machine, changed)
             if isinstance(found, Resolution):
                 change = f"{part.text} without {' and '.join(dict.fromkeys(one.text for one in others))}"
                 if lines:
@@ -187,7 +186,7 @@ def _versions(book: Book, machine: Machine, request: OpenRequest, core: frozense
         for operator, word in ((">", "newer"), ("<", "older")):
             other = replace(target, specifier=SpecifierSet(f"{operator}{wanted}"), text=f"{target.framework}{operator}{wanted}")
             changed = replace(request, targets=tuple(other if one is target else one for one in request.targets))
-            found = attempt(book, machine, changed, near={target.framework: wanted})
+            found = _tried(book, machine, changed, near={target.framework: wanted})
             if not isinstance(found, Resolution):
                 continue
             build = found.builds[request.targets.index(target)]
@@ -209,7 +208,7 @@ def _without_extras(book: Book, machine: Machine, request: OpenRequest, core: fr
             continue
         text = f"{target.package or target.framework}{target.specifier}"
         changed = replace(request, targets=tuple(replace(one, extras=(), text=text) if one is target else one for one in request.targets))
-        found = attempt(book, machine, changed)
+        found = _tried(book, machine, changed)
         if isinstance(found, Resolution):
             where = f"edit {target.origin}: " if target.origin is not None else ""
             yield Relaxation(change=f"{where}{text} instead of {target.text}", result=result(found), command=command(changed), distance=1)
@@ -246,7 +245,7 @@ def _pythons(book: Book, machine: Machine, request: OpenRequest, core: frozenset
 def _elsewhere(book: Book, machine: Machine, request: OpenRequest) -> Resolution | Failure | None:
     """A try on a machine where other targets may be asked for; None where none is."""
     try:
-        return attempt(book, machine, request.unsettled or request)
+        return _tried(book, machine, request.unsettled or request)
     except UsageError:
         return None
 
@@ -259,7 +258,7 @@ def _separate(book: Book, machine: Machine, request: OpenRequest) -> Iterator[Re
         rest = replace(request, targets=tuple(one for one in request.targets if one is not target))
         constraints = tuple(one for one in request.extras if one.constraint)
         alone = replace(request, targets=(replace(target, origin=None, hashes=()),), extras=constraints, unsettled=None)
-        first, second = attempt(book, machine, rest), attempt(book, replace(machine, pip={}, requires={}), alone)
+        first, second = _tried(book, machine, rest), _tried(book, replace(machine, pip={}, requires={}), alone)
         if isinstance(first, Resolution) and isinstance(second, Resolution):
             what = f"{target.text} in an environment of its own: two {'locks' if request.verb == 'lock' else 'plans'} instead of one"
             yield Relaxation(
@@ -319,7 +318,7 @@ def _broken(book: Book, machine: Machine, request: OpenRequest, core: frozenset[
     there = _in_the_way(machine, book, core)
     every = [name for name in book.frameworks() if any(one in machine.pip for one in book.framework(name).packages)] if there else ()
     for names in (there, every) if there else ():
-        found = attempt(book, machine, replace(request, allow_break=request.allow_break.union(names)))
+        found = _tried(book, machine, replace(request, allow_break=request.allow_break.union(names)))
         if not isinstance(found, Resolution):
             continue
         after = versions_after(book, found)
@@ -349,7 +348,7 @@ def _gpus(book: Book, machine: Machine, request: OpenRequest, core: frozenset[st
         return
     for number, gpu in enumerate(machine.gpus):
         others = tuple(one for one in machine.gpus if one is not gpu)
-        found = attempt(book, replace(machine, gpus=others), request)
+        found = _tried(book, replace(machine, gpus=others), request)
         if f"gpu:{number}" in core and isinstance(found, Resolution):
             named = " and ".join(one.label for one in others)
             yield Relaxation(
@@ -371,7 +370,7 @@ def _drivers(book: Book, machine: Machine, request: OpenRequest, core: frozenset
     for word, candidates in (("newer", newer), ("older", _of_last_branches(book, machine, older))):
         for driver in candidates:
             changed = replace(machine, driver=driver, native_cuda=book.native_cuda(driver))
-            found = attempt(book, changed, request)
+            found = _tried(book, changed, request)
             if not isinstance(found, Resolution):
                 continue
             what = f"driver {driver} or newer" if word == "newer" else f"a driver of branch R{driver.major}"
@@ -401,7 +400,7 @@ def _extras(book: Book, machine: Machine, request: OpenRequest, core: frozenset[
         if f"extra:{extra.text}" not in core:
             continue
         rest = tuple(one for one in request.extras if one is not extra)
-        found = attempt(book, machine, replace(request, extras=rest))
+        found = _tried(book, machine, replace(request, extras=rest))
         if isinstance(found, Resolution):
             yield Relaxation(
                 change=f"edit {extra.origin}: without `{extra.text}`",
@@ -432,7 +431,7 @@ def _glibc(book: Book, machine: Machine, request: OpenRequest, core: frozenset[s
     """A newer distribution."""
     if "glibc" not in core:
         return
-    found = attempt(book, replace(machine, glibc=None), request)
+    found = _tried(book, replace(machine, glibc=None), request)
     if isinstance(found, Resolution) and "glibc" in found.pins:
         needed = max((reason.text.rpartition(" ")[2] for reason in found.pins["glibc"].reasons), key=DriverVersion)
         yield Relaxation(
@@ -445,7 +444,7 @@ def _glibc(book: Book, machine: Machine, request: OpenRequest, core: frozenset[s
 
 def _cpu(book: Book, machine: Machine, request: OpenRequest) -> list[Relaxation]:
     """No GPU at all, said as such."""
-    found = attempt(book, machine, replace(request, device="cpu", cuda=None, cudnn=None))
+    found = _tried(book, machine, replace(request, device="cpu", cuda=None, cudnn=None))
     if request.device == "cpu" or isinstance(found, Failure):
         return []
     text = "--device cpu: builds without GPU"

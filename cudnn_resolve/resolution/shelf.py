@@ -16,8 +16,8 @@ from cudnn_resolve.requirement.derive import VENDOR
 from cudnn_resolve.requirement.extra import named_extras
 from cudnn_resolve.requirement.source import Metadata, Offer, Place
 from cudnn_resolve.resolution.accepted import accepted_hashes, with_hashes
-from cudnn_resolve.resolution.environment import marker_environment
 from cudnn_resolve.resolution.kept import Kept
+from cudnn_resolve.resolution.marker import marker_environment
 from cudnn_resolve.resolution.release import SDIST, Details, Release, declared, parse_requirement, parse_version
 from cudnn_resolve.resolution.sdist import is_compiled, is_older
 from cudnn_resolve.resolution.tag import Fit, Target, best_file, fit, python_of, tags_of

@@ -12,9 +12,9 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from cudnn_resolve.requirement.machine import machine_of
+from cudnn_resolve.resolution.attempt import attempt
 from cudnn_resolve.resolution.model import Failure, Resolution
 from cudnn_resolve.resolution.opened import opened
-from cudnn_resolve.resolution.resolve import attempt
 from tests.fake_source import FakeSource, Published, index_of
 from tests.worlds.load import facts, request, world
 

@@ -17,7 +17,7 @@ from cudnn_resolve.locking.read import read
 from cudnn_resolve.locking.select import select
 from cudnn_resolve.locking.write import write
 from cudnn_resolve.requirement.machine import Machine, machine_of
-from cudnn_resolve.resolution.environment import marker_environment
+from cudnn_resolve.resolution.marker import marker_environment
 from cudnn_resolve.resolution.model import AptPin
 from tests.lock_maker import BOOK, changed, entry, lock_of, pinned, with_packages
 from tests.worlds.load import facts, gpu

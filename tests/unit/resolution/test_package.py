@@ -10,7 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from cudnn_resolve.matrix.row import Component
-from cudnn_resolve.resolution import package, pin
+from cudnn_resolve.resolution import assemble, package
 from cudnn_resolve.resolution.model import Reason
 from cudnn_resolve.resolution.opened import opened
 from cudnn_resolve.resolution.universe import Universe
@@ -171,7 +171,7 @@ def test_an_installed_package_that_nobody_knows_is_left_to_the_installer_where_a
     here = universe(BOOK, "north", packages={"pip": {"left-pad": "1.3"}, "apt": {}})
 
     def kept(requirement: str) -> str | None:
-        return pin.kept_version(here, "left-pad", [Reason(text=requirement, because="x", parent=None)])
+        return assemble.kept_version(here, "left-pad", [Reason(text=requirement, because="x", parent=None)])
 
     assert kept("left-pad>=1") == kept("left-pad") == "1.3"
     assert kept("left-pad==2.0") is None

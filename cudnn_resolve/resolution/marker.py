@@ -1,4 +1,4 @@
-"""Targets with markers to those that hold on one machine."""
+"""Markers of requirements (PEP 508) on the target machine: its variables, and the targets that hold there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from packaging.markers import Marker, UndefinedComparison, UndefinedEnvironmentN
 
 from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.requirement.derive import merged
-from cudnn_resolve.resolution.environment import marker_environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +19,27 @@ if TYPE_CHECKING:
 
 NO_TARGET = "no-target"
 """Code of the error where no target is for a machine."""
+
+
+def marker_environment(machine: Machine) -> dict[str, str]:
+    """PEP 508 variables of the target, not of the interpreter that runs this."""
+    major, minor = machine.python or (3, 11)
+    full = machine.python_full or f"{major}.{minor}.0"
+    if full.count(".") < 2:
+        full = f"{major}.{minor}.0"
+    return {
+        "implementation_name": "cpython",
+        "implementation_version": full,
+        "os_name": "posix",
+        "platform_machine": machine.arch or "x86_64",
+        "platform_python_implementation": "CPython",
+        "platform_release": "",
+        "platform_system": "Linux",
+        "platform_version": "",
+        "python_full_version": full,
+        "python_version": f"{major}.{minor}",
+        "sys_platform": "linux",
+    }
 
 
 def settle(request: OpenRequest, machine: Machine) -> OpenRequest:

@@ -1,0 +1,291 @@
+"""A solve to its resolution: the stack, the pip packages with the files that carry them, the apt packages, what was overridden."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion
+
+from cudnn_resolve.errors import IndexUnavailableError
+from cudnn_resolve.resolution.bound import with_bounds
+from cudnn_resolve.resolution.model import AptPin, Candidate, Channel, Override, Pin, PipPin, Reason, Resolution
+from cudnn_resolve.resolution.opened import closed
+from cudnn_resolve.resolution.release import Release
+from cudnn_resolve.resolution.rule import LIBRARIES
+from cudnn_resolve.resolution.runtime import Runtime, repositories
+from cudnn_resolve.version import DriverVersion
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.row import AptPattern, Build, CudnnBuild
+    from cudnn_resolve.requirement.source import File, Offer
+    from cudnn_resolve.resolution.solve import Solved
+    from cudnn_resolve.resolution.universe import Universe
+
+
+def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Resolution:
+    """The resolution behind a solve."""
+    pins = with_bounds(universe, solved.pins)
+    builds = tuple(pins[f"framework:{target.framework}"].candidate.payload for target in universe.request.targets)
+    runtime: Runtime | None = _shared(pins, "cuda")
+    cudnn: CudnnBuild | None = _shared(pins, "cudnn")
+    cudnn_text, soname = _cudnn(cudnn, builds)
+    minimum, why = driver_minimum(pins)
+    pip = pip_pins(pins, universe)
+    return Resolution(
+        request=closed(universe.request),
+        machine=universe.machine,
+        pins=pins,
+        builds=builds,
+        pip=pip.pins,
+        apt=_apt_pins(universe, pins),
+        overrides=tuple(_overrides(universe, pins)),
+        cuda=_cuda_line(universe, pins, runtime, builds),
+        cudnn=cudnn_text,
+        cudnn_soname=soname,
+        cudnn_build=cudnn,
+        channels=_channels(pins, builds),
+        driver_min=minimum,
+        driver_because=why,
+        unasked=universe.unasked,
+        dropped=tuple(dropped),
+        rounds=solved.rounds,
+        unreached=pip.unreached,
+        guessed=pip.guessed,
+    )
+
+
+def _shared(pins: dict[str, Pin], name: str) -> Any:
+    """What the frameworks share, else what an installed one lives on."""
+    pin = pins.get(name) or pins.get(f"{name}:system")
+    return pin.candidate.payload if pin is not None else None
+
+
+def loaded_cudnn(resolution: Resolution, build: Build) -> str | None:
+    """The cuDNN that a build of the resolution loads."""
+    if build.cudnn is None:
+        return None
+    channel = resolution.channels.get(build.framework)
+    if channel == "bundled":
+        return str(build.cudnn)
+    own = resolution.pins.get("cudnn:system") if channel in ("system", "apt") else None
+    return own.candidate.version if own is not None else resolution.cudnn
+
+
+def _cudnn(chosen: CudnnBuild | None, builds: tuple[Build, ...]) -> tuple[str | None, int | None]:
+    """The cuDNN of the stack: the shared one, else the newest that a wheel bundles."""
+    if chosen is not None:
+        return str(chosen.version), chosen.soname
+    bundled = [build.cudnn for build in builds if build.delivery == "bundled" and build.cudnn is not None]
+    if not bundled:
+        return None, None
+    newest = max(bundled)
+    return str(newest), newest.major
+
+
+def _cuda_line(universe: Universe, pins: dict[str, Pin], runtime: Runtime | None, builds: tuple[Build, ...]) -> str | None:
+    """The CUDA of the stack: that of the runtime library itself where it is a wheel, else the chosen line, else what is bundled."""
+    for pin in pins.values():
+        release = pin.candidate.payload
+        if isinstance(release, Release) and not pin.candidate.extras:
+            component = universe.book.component(release.package)
+            if component is not None and component.library == "cudart":
+                cuda = universe.book.cuda_of(release.package, release.text)
+                if cuda is not None:
+                    return cuda.line
+    if runtime is not None:
+        return runtime.line
+    bundled = [build.cuda for build in builds if build.cuda is not None]
+    return max(bundled).line if bundled else None
+
+
+def driver_minimum(pins: dict[str, Pin]) -> tuple[str | None, str | None]:
+    """The oldest driver that every need accepts, and the need that decides it."""
+    best: DriverVersion | None = None
+    why: str | None = None
+    for reason in pins["driver"].reasons if "driver" in pins else ():
+        if not reason.text.startswith("driver >= "):
+            continue
+        version = DriverVersion(reason.text.removeprefix("driver >= "))
+        if best is None or version > best:
+            best, why = version, reason.because
+    return (str(best) if best else None), why
+
+
+def _channels(pins: dict[str, Pin], builds: tuple[Build, ...]) -> dict[str, Channel]:
+    out: dict[str, Channel] = {}
+    for build in builds:
+        chosen = pins.get(f"libraries:{build.framework}")
+        if build.delivery == "bundled":
+            out[build.framework] = "bundled"
+        elif chosen is not None and chosen.candidate.payload is build and chosen.candidate.channel:
+            out[build.framework] = chosen.candidate.channel
+        elif build.cuda is not None:
+            out[build.framework] = "pip"
+    return out
+
+
+def _overrides(universe: Universe, pins: dict[str, Pin]) -> list[Override]:
+    out: dict[tuple[str, str, str], Override] = {}
+    for pin in pins.values():
+        candidate: Candidate = pin.candidate
+        if candidate.kind != "pip":
+            continue
+        why = [reason for reason in pin.reasons if reason.obeyed]
+        for reason in pin.reasons:
+            if reason.obeyed or not reason.binding or reason.declared is None:
+                continue
+            package, by = candidate.payload.package, reason.requested_by or reason.parent or "?"
+            others = [one for one in why if one.text != reason.text]
+            others.sort(key=lambda one: one.parent_name == reason.parent_name)
+            wanted = next((one.because for one in others), None)
+            text = f"read as {reason.text.removeprefix(package)}, which is what the ABI promises"
+            if universe.book.component(package) is None:
+                text = f"nobody asks for {by}, and no answer keeps this pin of it"
+            one = Override(
+                package=package,
+                requested_by=by,
+                declared=reason.declared,
+                chosen=candidate.version,
+                reason=f"{text}; {wanted}" if wanted else text,
+            )
+            out.setdefault((package, by, reason.declared), one)
+    return list(out.values())
+
+
+def _is_pinned(pattern: AptPattern) -> bool:
+    """True for the package of all runtime libraries, and for one whose name several CUDA lines share, so that apt would take the newest."""
+    shared = "{major}" not in pattern.name and "*" not in pattern.version
+    return pattern.library == "libraries" or (shared and pattern.library in LIBRARIES)
+
+
+def _apt_pins(universe: Universe, pins: dict[str, Pin]) -> tuple[AptPin, ...]:
+    out: list[AptPin] = []
+    for apart in ("", ":system"):
+        cuda, cudnn = pins.get(f"cuda{apart}"), pins.get(f"cudnn{apart}")
+        if cuda is not None and cuda.candidate.channel == "apt":
+            out += _apt_cuda(universe, cuda)
+        if cudnn is not None and cuda is not None and cudnn.candidate.channel == "apt":
+            build: CudnnBuild = cudnn.candidate.payload
+            repository = cuda.candidate.payload.repository or next(iter(repositories(universe)), "")
+            because = _because(cudnn)
+            out.append(AptPin(name=build.apt_package or "", version=build.apt_version or "", repository=repository, because=because))
+    return tuple(out)
+
+
+def _apt_cuda(universe: Universe, pin: Pin) -> Iterator[AptPin]:
+    runtime: Runtime = pin.candidate.payload
+    for pattern in universe.book.apt_patterns():
+        last = pattern.last
+        if not pattern.first <= runtime.cuda or (last is not None and runtime.cuda > last) or not _is_pinned(pattern):
+            continue
+        fields = {"major": runtime.cuda.major, "minor": runtime.cuda.minor, "release": runtime.releases[-1]}
+        yield AptPin(
+            name=pattern.name.format(**fields),
+            version=pattern.version.format(**fields),
+            repository=runtime.repository or "",
+            because=_because(pin),
+        )
+
+
+def _because(pin: Pin) -> tuple[str, ...]:
+    return tuple(f"{reason.text}: {reason.because}" for reason in pin.reasons)
+
+
+class Pins(Struct, frozen=True, kw_only=True):
+    """All pip packages of a solve."""
+
+    pins: tuple[PipPin, ...]
+    unreached: dict[str, str]
+    """Package to why its files could not be listed: the index that the matrix names for its variant does not answer."""
+    guessed: dict[str, str]
+    """Package to why its requirements may not be all: a source archive whose build could add some."""
+
+
+def pip_pins(pins: dict[str, Pin], universe: Universe) -> Pins:
+    """The pip packages of a solve: the stack first, then the rest by name."""
+    reasons: dict[str, tuple[Reason, ...]] = {}
+    releases: dict[str, Release | None] = {}
+    for pin in pins.values():
+        candidate = pin.candidate
+        if candidate.kind == "unlisted":
+            releases.setdefault(str(candidate.payload), None)
+            reasons.setdefault(str(candidate.payload), pin.reasons)
+        elif candidate.kind == "pip":
+            release: Release = candidate.payload
+            releases[release.package] = release
+            reasons[release.package] = (*reasons.get(release.package, ()), *pin.reasons)
+    unreached: dict[str, str] = {}
+    guessed: dict[str, str] = {}
+    requires = _requires(reasons)
+    out = []
+    for name, one in releases.items():
+        if one is None:
+            out.append(PipPin(name=name, version=kept_version(universe, name, reasons[name]), index=None, reasons=reasons[name]))
+            continue
+        offer = _offer(universe, one, unreached)
+        metadata = universe.shelf.metadata(one)
+        if metadata is not None and metadata.guessed is not None:
+            guessed[name] = metadata.guessed
+        out.append(
+            PipPin(
+                name=name,
+                version=one.text,
+                index=None if one.index == "default" else one.index,
+                reasons=reasons[name],
+                build=one.build,
+                offer=offer,
+                file=_file(universe, offer),
+                requires=tuple(sorted(requires.get(name, ()))),
+                direct=universe.request.direct.get(name),
+            )
+        )
+    return Pins(pins=tuple(sorted(out, key=lambda pin: _rank(pin, universe))), unreached=unreached, guessed=guessed)
+
+
+def _offer(universe: Universe, release: Release, unreached: dict[str, str]) -> Offer | None:
+    try:
+        return universe.shelf.offer(release)
+    except IndexUnavailableError as error:
+        unreached[release.package] = error.message
+        return None
+
+
+def _file(universe: Universe, offer: Offer | None) -> File | None:
+    return universe.shelf.file(offer) if offer is not None else None
+
+
+def kept_version(universe: Universe, name: str, reasons: Iterable[Reason]) -> str | None:
+    """Return the installed version of an unlisted package; None, which leaves it to the installer, where a requirement excludes it."""
+    version = universe.machine.pip.get(name)
+    return None if version is None or any(_excludes(reason.text, version) for reason in reasons) else version
+
+
+def _excludes(requirement: str, version: str) -> bool:
+    try:
+        return not Requirement(requirement).specifier.contains(version, prereleases=True)
+    except (InvalidRequirement, InvalidVersion):
+        return False
+
+
+def _requires(reasons: dict[str, tuple[Reason, ...]]) -> dict[str, set[str]]:
+    """Package to the packages that it requires, told by the reasons of those."""
+    out: dict[str, set[str]] = {}
+    for name, all_of in reasons.items():
+        for reason in all_of:
+            parent = (reason.parent_name or "").removeprefix("pip:").partition("[")[0]
+            if parent in reasons and parent != name:
+                out.setdefault(parent, set()).add(name)
+    return out
+
+
+def _rank(pin: PipPin, universe: Universe) -> tuple[int, str]:
+    """The stack first: frameworks, cuDNN, CUDA libraries; then the rest."""
+    if pin.build is not None:
+        return 0, pin.name
+    component = universe.book.component(pin.name)
+    if component is not None:
+        return (1 if component.library == "cudnn" else 2), pin.name
+    return 3, pin.name

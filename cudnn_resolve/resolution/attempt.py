@@ -1,0 +1,183 @@
+"""One try of a request on a machine: the forms and Pythons in which it is tried, each by a search of its own.
+
+`docs/architecture.md` names these runs of the solver with their reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+from packaging.specifiers import SpecifierSet
+
+from cudnn_resolve.errors import UsageError
+from cudnn_resolve.resolution.assemble import assemble
+from cudnn_resolve.resolution.family import search
+from cudnn_resolve.resolution.marker import settle
+from cudnn_resolve.resolution.model import Failure, Resolution
+from cudnn_resolve.resolution.opened import OpenRequest, opened
+from cudnn_resolve.resolution.provider import is_late
+from cudnn_resolve.resolution.solve import ROUNDS, Solved
+from cudnn_resolve.resolution.universe import Budget, Universe
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.requirement.machine import Machine
+    from cudnn_resolve.requirement.model import Request
+    from cudnn_resolve.resolution.model import Reason
+
+PYTHONS = ((3, 12), (3, 11), (3, 13), (3, 10), (3, 14), (3, 9), (3, 8), (3, 7), (3, 6))
+"""Pythons to try where nobody says which one is meant: those with most wheels first."""
+
+CLOSED_ROUNDS = 2000
+"""Steps of the first search offline, which takes only what the cache knows whole; one that finds an answer takes a few hundred."""
+
+
+def attempt(
+    book: Book,
+    machine: Machine,
+    request: Request,
+    near: dict[str, str] | None = None,
+    rounds: int = ROUNDS,
+    *,
+    budget: Budget | None = None,
+) -> Resolution | Failure:
+    """The resolution, or the failure without its explanation.
+
+    Installed packages that are built for one version of a framework move along; one for which no release fits is left behind
+    and named. Where the Python is unknown, each one is tried. `rounds` bounds each search for it, `budget` all of them together.
+
+    An answer that leaves every installed framework as it is comes first; then one that leaves pins of theirs which they can do without;
+    and only then one that breaks those which the user gives up.
+    """
+    request = opened(request)
+    *first, last = _by_care(book, machine, request)
+    for one in first:
+        found = _attempt_once(book, machine, one, near, min(rounds, CLOSED_ROUNDS), budget)
+        if isinstance(found, Resolution):
+            return found
+    return _attempt_once(book, machine, last, near, rounds, budget)
+
+
+def _by_care(book: Book, machine: Machine, request: OpenRequest) -> Iterator[OpenRequest]:
+    """The request as it is to be tried, the most careful form first."""
+    packages = {name for one in book.frameworks() for name in book.head(f"framework/{one}").get("packages", ())}
+    asked = {name for target in request.targets for name in book.framework(target.framework).packages}
+    if any(name in machine.pip for name in packages - asked):
+        for allowed in dict.fromkeys((frozenset[str](), request.allow_break)):
+            yield replace(request, allow_break=allowed, careful=True)
+            yield replace(request, allow_break=allowed)
+    else:
+        yield request
+
+
+def _attempt_once(
+    book: Book, machine: Machine, request: OpenRequest, near: dict[str, str] | None, rounds: int, budget: Budget | None
+) -> Resolution | Failure:
+    offline = request.source is not None and request.source.offline
+    first = min(rounds, CLOSED_ROUNDS) if offline else rounds
+    make = partial(_universe, book, near, budget)
+    found = _on_some_python(machine, request, first, partial(make, closed=offline))
+    return _on_some_python(machine, request, rounds, partial(make, closed=False)) if offline and isinstance(found, Failure) else found
+
+
+def _universe(
+    book: Book, near: dict[str, str] | None, budget: Budget | None, machine: Machine, request: OpenRequest, *, closed: bool
+) -> Universe:
+    made = Universe(book, machine, request, near=near, closed=closed)
+    made.budget = budget
+    return made
+
+
+def _on_some_python(
+    machine: Machine, request: OpenRequest, rounds: int, make: Callable[[Machine, OpenRequest], Universe]
+) -> Resolution | Failure:
+    """The answer on the machine's Python, or on the first that has one where that is unknown."""
+    if machine.python is not None:
+        return _attempt(make(machine, settle(request, machine)), rounds)
+    failure: Failure | None = None
+    refusal: UsageError | None = None
+    for python in PYTHONS:
+        one = replace(machine, python=python, python_full=f"{python[0]}.{python[1]}")
+        try:
+            settled = settle(request, one)
+        except UsageError as error:
+            refusal = refusal or error
+            continue
+        found = _attempt(make(one, settled), rounds)
+        if isinstance(found, Resolution):
+            return found
+        failure = failure or found
+    if failure is None:
+        assert refusal is not None
+        raise refusal
+    return failure
+
+
+def _attempt(universe: Universe, rounds: int) -> Resolution | Failure:
+    book, machine, request = universe.book, universe.machine, universe.request
+    companions = installed_companions(book, machine, request)
+    found = search(universe, universe.root_needs(companions), rounds)
+    if isinstance(found, Solved):
+        return assemble(*with_wishes(universe, found, companions, rounds), ())
+    if not companions:
+        return found
+    alone = search(universe, universe.root_needs(()), rounds)
+    if isinstance(alone, Failure):
+        return alone
+    kept: list[str] = []
+    best = alone
+    for name in companions:
+        with_ = search(universe, universe.root_needs([*kept, name]), rounds)
+        if isinstance(with_, Solved):
+            kept.append(name)
+            best = with_
+    return assemble(*with_wishes(universe, best, kept, rounds), tuple(name for name in companions if name not in kept))
+
+
+def installed_companions(book: Book, machine: Machine, request: Request) -> tuple[str, ...]:
+    """Installed packages that must move with one of the targets."""
+    out: list[str] = []
+    for target in request.targets:
+        for name in book.framework(target.framework).companions:
+            if name in machine.pip and name not in out and book.package(name) is not None:
+                out.append(name)
+    return tuple(out)
+
+
+def with_wishes(universe: Universe, found: Solved, companions: Sequence[str], rounds: int) -> tuple[Universe, Solved]:
+    """The answer, or another one with the same frameworks that leaves fewer of the wheels' own pins; and the universe that it is of.
+
+    A release of a library is chosen before the packages around the stack are, so that a pin of theirs may be left although the
+    library could have been that release.
+    """
+    wishes: dict[str, list[SpecifierSet]] = {}
+    for package, reason in _left(found):
+        kind, _, rest = (reason.parent_name or "").partition(":")
+        if kind == "pip" and is_late(universe.book, rest.partition("[")[0]):
+            wishes.setdefault(package, []).append(SpecifierSet(reason.declared or ""))
+    if not wishes:
+        return universe, found
+    other = Universe(universe.book, universe.machine, universe.request, near=universe.near, wishes=wishes, closed=universe.closed)
+    other.budget = universe.budget
+    answer = search(other, other.root_needs(companions), rounds)
+    better = isinstance(answer, Solved) and _frameworks(answer) == _frameworks(found) and _count(answer) < _count(found)
+    return (other, answer) if better and isinstance(answer, Solved) else (universe, found)
+
+
+def _left(found: Solved) -> Iterator[tuple[str, Reason]]:
+    """Pins that an answer leaves, each with the package that it is about."""
+    for name, pin in found.pins.items():
+        for reason in pin.reasons:
+            if not reason.obeyed:
+                yield name.partition(":")[2].partition("[")[0], reason
+
+
+def _count(found: Solved) -> int:
+    return len({(package, reason.declared, reason.parent) for package, reason in _left(found)})
+
+
+def _frameworks(found: Solved) -> dict[str, str]:
+    return {name: pin.candidate.version for name, pin in found.pins.items() if name.startswith("framework:")}
