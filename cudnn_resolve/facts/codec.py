@@ -173,6 +173,8 @@ def from_mapping(found: Mapping[str, Any], where: str = "the facts") -> Facts:
     faults = _schema_faults(stated.get("schema"))
     try:
         file = FactsFile() if faults else msgspec.convert(stated, FactsFile)
+    except UnicodeEncodeError:
+        raise _half_a_character(where) from None
     except (msgspec.ValidationError, RecursionError) as error:
         faults = tuple(_faults(stated, FactsFile)) or (str(error),)
     else:
@@ -242,9 +244,18 @@ def _parse(text: str, where: str) -> dict[str, Any]:
         raise FactsError(f"{where} is not JSON as facts are written: {error}") from None
     except ValueError:
         raise FactsError(f"{where} holds a number with thousands of digits") from None
+    if "\\ud" in text.lower():
+        try:
+            json.dumps(found, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise _half_a_character(where) from None
     if not isinstance(found, dict):
         raise FactsError(f"{where} holds no facts: expected an object, found {_kind_of(found)}")
     return found
+
+
+def _half_a_character(where: str) -> FactsError:
+    return FactsError(f"{where} holds half a character, which no text has (a lone surrogate, \\ud800 to \\udfff)")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ OLDEST = "26"
 
 def require() -> None:
     """Raise WorldError where the installed packaging does not know locks."""
+    logging.getLogger("packaging.pylock").addHandler(logging.NullHandler())  # what it warns of is a note of `read`
     try:
         from packaging import pylock  # noqa: F401 - to see whether it is there
     except ImportError:

@@ -42,8 +42,13 @@ def read(text: str, where: str = "pylock.toml") -> Lock:
     return Lock(
         file=validated({**raw, "packages": order}, where),
         tool=read_tool(ours, where) if ours is not None else None,
-        notes=tuple(cleaner.notes()),
+        notes=(*_of_version(raw["lock-version"], where), *cleaner.notes()),
     )
+
+
+def _of_version(version: str, where: str) -> Iterator[str]:
+    if Version(version) > Version("1.0"):
+        yield f"{where} is a lock of the form {version[:20]}, of which 1.0 is known here: what that adds is not read"
 
 
 class _Cleaner:

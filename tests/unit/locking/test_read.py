@@ -203,3 +203,9 @@ def test_an_old_packaging_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(WorldError, match="needs packaging 26 or newer") as caught:
         read(MINIMAL)
     assert "pip install -U packaging" in (caught.value.hint or "")
+
+
+def test_a_lock_of_a_newer_form_is_read_and_says_so() -> None:
+    lock = read('lock-version = "1.1"\ncreated-by = "x"\npackages = []\n')
+
+    assert lock.notes == ("pylock.toml is a lock of the form 1.1, of which 1.0 is known here: what that adds is not read",)

@@ -1,0 +1,483 @@
+#!/usr/bin/env python3
+"""Feed one door of the program with valid inputs that were mutated, until the time is up.
+
+usage: fuzz.py {lock,facts,requirements,matrix,logs,cli} [--minutes N] [--count N] [--seed S]
+
+Inputs are trees, lines or words that the program accepts, with one to three places changed, so that most pass the first check and reach
+what stands behind it. Each must end in an answer or in an error of the program's own (message and code): a traceback, ten seconds of
+processor time, 500 MB of memory, or a value that does not survive being written and read again is a finding. It is printed with its
+seed, by which `--seed S --count 1` makes it again. Ends with 1 where anything was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import io
+import json
+import os
+import random
+import re
+import resource
+import shlex
+import signal
+import string
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+HERE = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(HERE))
+
+from cudnn_resolve.cli.main import main  # noqa: E402
+from cudnn_resolve.cli.parser import Parser  # noqa: E402
+from cudnn_resolve.diagnosis.diagnose import diagnose  # noqa: E402
+from cudnn_resolve.diagnosis.read import Reader  # noqa: E402
+from cudnn_resolve.errors import CudnnResolveError  # noqa: E402
+from cudnn_resolve.facts.codec import decode, encode  # noqa: E402
+from cudnn_resolve.host.tables import open_book  # noqa: E402
+from cudnn_resolve.locking.read import read as read_lock  # noqa: E402
+from cudnn_resolve.locking.write import write as write_lock  # noqa: E402
+from cudnn_resolve.planning.from_lock import plan_of_lock  # noqa: E402
+from cudnn_resolve.report.doctor import encode as doctor_json  # noqa: E402
+from cudnn_resolve.report.doctor import markdown, render  # noqa: E402
+from cudnn_resolve.report.text import Style  # noqa: E402
+from cudnn_resolve.requirement.file import read_requirements  # noqa: E402
+from cudnn_resolve.requirement.machine import machine_of  # noqa: E402
+
+SECONDS = 10
+MOST_BYTES = 500 << 20
+BOOK = open_book()
+SAMPLES: list[str] = [str(sample) for symptom in BOOK.symptoms() for sample in symptom.sample]
+MACHINES = [json.loads(path.read_text("utf-8")) for path in sorted((HERE / "tests/machines").glob("*.json"))]
+LOCKS = [path.read_text("utf-8") for path in sorted((HERE / "tests/golden").glob("*.pylock.toml"))]
+TABLES = sorted(path for path in (HERE / "matrices").rglob("*.toml") if path.stat().st_size < 400_000)
+ODD: tuple[str, ...] = (
+    "\0",
+    "\x1b[31m",
+    "\x1b]0;x\x07",
+    "\r\n",
+    "\u2028",
+    "\ud800",
+    "é",
+    "中",
+    "🙂",
+    "{{",
+    "%s",
+    "$(id)",
+    *"{}%$`'\"\\|;#[]<>=!~@,/ \n\t\r",
+)
+WORDS: tuple[str, ...] = (
+    *ODD,
+    *(
+        "libcudnn.so.8",
+        "8904",
+        "(9, 1, 0)",
+        "sm_120",
+        "9" * 20,
+        "9" * 400,
+        "-1",
+        "0x",
+        "1e999",
+        "..",
+        "nan",
+        "a" * 5000,
+        "../" * 40 + "etc/passwd",
+    ),
+    *(
+        "1.0",
+        "2.6.0+cu124",
+        "2.0.dev0",
+        "1!2.0",
+        ">=1,<2",
+        "==1.*",
+        "===x",
+        "~=2.2",
+        "cp311",
+        "py3-none-any",
+        "linux_x86_64",
+        "manylinux_2_99_x86_64",
+    ),
+    *(
+        "torch",
+        "jax[cuda12]",
+        "nvidia-cudnn-cu12",
+        "https://user:secret@host.example/x-1.0-py3-none-any.whl",
+        "file:///dev/zero",
+        "git+https://x",
+    ),
+    *("python_version < '3.9'", "extra == 'x'", "platform_machine == 'x86_64' and " * 60 + "'1' == '1'", "2024-01-01", "0" * 64),
+)
+REQUIREMENTS = (
+    *("torch==2.6.0", "numpy<2", "jax[cuda12]>=0.4", "transformers==4.36.2", "pandas; python_version >= '3.9'", "--pre", "-c limits.txt"),
+    *("demo @ https://host.example/demo-1.0-py3-none-any.whl#sha256=" + "0" * 64, "./here", "-e .", "--hash=sha256:" + "a" * 64, "# words"),
+    *(
+        "numpy==1.26.4 \\",
+        "    --hash=sha256:" + "a" * 64,
+        "--extra-index-url https://user:pw@host.example/simple",
+        "-r more.txt",
+        "Flask[async]~=2.2",
+    ),
+)
+MACHINE = ("--python-version", "3.11", "--driver", "550.54.15", "--gpu", "T4", "--os", "ubuntu22.04", "--glibc", "2.35")
+
+
+class TooLongError(BaseException):
+    """An input that took too much time; nothing may catch it on the way."""
+
+
+class Chance(random.Random):
+    """What changes an input; made again from its seed."""
+
+    def text(self) -> str:
+        """A word of the trade, an odd character, a sample of a message, or letters."""
+        kind = self.random()
+        if kind < 0.6:
+            return self.choice(WORDS)
+        return self.choice(SAMPLES) if kind < 0.75 else "".join(self.choices(string.printable, k=self.randrange(60)))
+
+    def mangled(self, text: str) -> str:
+        """A text with a piece cut, doubled, replaced or pumped up."""
+        at, end = sorted((self.randrange(len(text) + 1), self.randrange(len(text) + 1)))
+        how = self.randrange(6)
+        if how == 0:
+            text = text[:at] + text[end:]
+        elif how == 1:
+            text = text[:at] + text[at:end] * self.choice((2, 3, 200)) + text[end:]
+        elif how == 2:
+            text = text[:at] + self.text() + text[end:]
+        elif how == 3:
+            text = "".join(self.choice("0123456789") if one.isdigit() else one for one in text)
+        elif how == 4:
+            text = text[:at] + self.choice(ODD) * self.choice((1, 50)) + text[at:]
+        else:
+            text = self.text()
+        return text[:60_000]
+
+    def changed(self, tree: Any) -> Any:
+        """The tree with one to three values, at any depth, removed, repeated, moved or replaced."""
+        for _ in range(self.choice((1, 1, 1, 1, 2, 3))):
+            self._change(tree)
+        return tree
+
+    def _change(self, tree: Any) -> None:
+        while True:
+            keys = list(tree) if isinstance(tree, dict) else list(range(len(tree)))
+            if not keys:
+                return
+            key = self.choice(keys)
+            if isinstance(tree[key], dict | list) and self.random() < 0.85:
+                tree = tree[key]
+                continue
+            break
+        how = self.random()
+        if how < 0.12:
+            del tree[key]
+        elif how < 0.2 and isinstance(tree, list):
+            tree.extend([tree[key]] * self.choice((1, 2, 300)))
+        elif how < 0.28:
+            tree[key] = tree[self.choice(keys)]
+        elif how < 0.32 and isinstance(tree, dict):
+            tree[self.text()] = tree.pop(key)
+        elif how < 0.75 and isinstance(tree[key], str):
+            tree[key] = self.mangled(tree[key])[:3000]
+        elif how < 0.85 and isinstance(tree[key], int | float):
+            tree[key] = self.choice((0, -1, 1, 10**6, 2**31, 2**63, 10**20, 0.5, not tree[key]))
+        else:
+            tree[key] = self.choice([None, True, -1, 10**20, 1.5, "", [], {}, [[]], {"a": []}, self.text()])
+
+
+def run(*words: str) -> str:
+    """What the program prints for a command line; AssertionError where it fails in an unforeseen way."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(words)
+        gc.unfreeze()  # `main` is for a process of its own
+        gc.collect()
+    said = err.getvalue()
+    assert "internal error" not in said, f"{shlex.join(words)}: {said}"
+    assert "s3cr3t" not in said + out.getvalue(), f"{shlex.join(words)}: a password is shown"
+    assert code in (0, 1, 2, 3), f"{shlex.join(words)}: exit code {code}"
+    return out.getvalue()
+
+
+def written(name: str, text: str | bytes) -> str:
+    """The path of a file with this content, in the folder of the run."""
+    raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_bytes(raw)
+    return name
+
+
+def fuzz_lock(chance: Chance) -> None:
+    """A lock: read, written and read again, planned for a machine, checked."""
+    text = chance.choice(LOCKS)
+    text = tomli_w.dumps(_toml(chance.changed(tomllib.loads(text)))) if chance.random() < 0.9 else chance.mangled(text)
+    lock = read_lock(text)
+    again = read_lock(write_lock(lock))
+    assert [(one.name, one.version) for one in again.packages] == [(one.name, one.version) for one in lock.packages]
+    plan_of_lock(lock, "/project", decode(json.dumps(chance.choice(MACHINES))), BOOK)
+    if chance.random() < 0.1:
+        run("plan", written("pylock.toml", text), "--facts", written("facts.json", json.dumps(chance.choice(MACHINES))))
+        run("lock", "--check", "--offline", "--no-facts")
+
+
+def fuzz_facts(chance: Chance) -> None:
+    """The facts of a machine: read, written and read again, judged, planned for."""
+    tree = chance.changed(json.loads(json.dumps(chance.choice(MACHINES))))
+    text = json.dumps(tree) if chance.random() < 0.9 else chance.mangled(json.dumps(tree))
+    facts = decode(text)
+    assert decode(json.dumps(encode(facts))) == facts
+    machine_of(facts, BOOK)
+    _shown(diagnose(None, facts, BOOK))
+    if chance.random() < 0.05:
+        path = written("facts.json", text)
+        run(
+            "plan",
+            "-f",
+            chance.choice(("torch", "tensorflow", "jax")),
+            "--facts",
+            path,
+            "--offline",
+            *chance.choice(((), ("--format", "json"))),
+        )
+
+
+def fuzz_requirements(chance: Chance) -> None:
+    """A requirements file: read, and now and then planned with."""
+    lines = [chance.mangled(line) if chance.random() < 0.3 else line for line in chance.choices(REQUIREMENTS, k=chance.randrange(8))]
+    text = chance.choice(("\n", "\n", "\r\n", "\\\n")).join(lines)
+    list(read_requirements("r.txt", lambda path, _: (path, text if path == "r.txt" else "numpy<2\n")))
+    if chance.random() < 0.1:
+        written("more.txt", "numpy<2\n")
+        written("limits.txt", "numpy>1\n")
+        run("plan", "-f", "torch", "-r", written("r.txt", text), *MACHINE, "--offline", "--format", chance.choice(("text", "json")))
+
+
+def fuzz_matrix(chance: Chance) -> None:
+    """An overlay with some rows of a shipped table: refused with an explanation, or used."""
+    source = chance.choice(TABLES)
+    table = tomllib.loads(source.read_text("utf-8"))
+    for name, rows in table.items():
+        if isinstance(rows, list):
+            table[name] = [chance.choice(rows)] if rows else []
+    chance.changed(table[chance.choice([name for name, rows in table.items() if isinstance(rows, dict | list) and rows])])
+    text = tomli_w.dumps(_toml(table)) if chance.random() < 0.9 else chance.mangled(tomli_w.dumps(_toml(table)))
+    name = str(source.relative_to(HERE / "matrices"))
+    written(f"over/{name}", text)
+    try:
+        book = open_book(("over",))
+        if name.startswith("symptom/"):
+            sample = "\n".join(chance.choices(SAMPLES, k=3))
+            _shown(diagnose(Reader(book.symptoms()).read([sample.encode("utf-8", "replace")]), None, book))
+        for verb in chance.sample(
+            (("list",), ("show", "torch"), ("show", "cudnn", "9"), ("show", "gpu", "T4"), ("check",)), k=chance.random() < 0.1
+        ):
+            run("matrix", *verb, "--matrix", "over")
+        if chance.random() < 0.03:
+            run("plan", "-f", "torch", *MACHINE, "--offline", "--matrix", "over")
+    finally:
+        Path(f"over/{name}").unlink()
+
+
+def fuzz_logs(chance: Chance) -> None:
+    """A log of mangled messages, in any encoding and in pieces of any size, with the facts of a machine or without."""
+    lines = [chance.mangled(one) if chance.random() < 0.6 else one for one in chance.choices(SAMPLES, k=chance.randrange(12))]
+    raw = chance.choice(("\n", "\r\n", "\r", "")).join(lines).encode(chance.choice(("utf-8", "utf-8", "utf-16", "latin-1")), "replace")
+    raw = chance.choice((b"", b"", b"\0" * 5000)) + raw + chance.choice((b"", b"", chance.randbytes(400)))
+    size = chance.choice((1, 7, 64, 4096, 1 << 20)) if len(raw) < 5000 else 4096
+    reader = Reader(BOOK.symptoms()).read(raw[at : at + size] for at in range(0, len(raw), size))
+    facts = None
+    if chance.random() < 0.4:
+        with contextlib.suppress(CudnnResolveError):
+            facts = decode(json.dumps(chance.changed(json.loads(json.dumps(chance.choice(MACHINES))))))
+    _shown(diagnose(reader, facts, BOOK))
+    if chance.random() < 0.1:
+        run("doctor", written("log", raw), "--no-facts", "--format", chance.choice(("text", "json", "markdown")))
+
+
+def fuzz_cli(chance: Chance) -> None:
+    """A command line: options that a verb has, with values that they take or nearly take."""
+    verb = chance.choice(("plan", "plan", "why", "lock", "doctor", "matrix"))
+    words = [verb, *_arguments(verb, chance), *_stated(verb, chance)]
+    if chance.random() < 0.5:
+        at = chance.randrange(1, len(words) + 1)
+        words[at : at + 1] = [chance.mangled(words[at])] if at < len(words) else [chance.text()]
+    written("pylock.toml", LOCKS[0])
+    written("log", "\n".join(SAMPLES[:20]))
+    written("r.txt", "numpy<2\n")
+    run(*words, *{"matrix": (), "doctor": ("--no-facts",)}.get(verb, ("--offline", *MACHINE)))
+
+
+def _arguments(verb: str, chance: Chance) -> list[str]:
+    """What a verb takes besides options."""
+    if verb == "matrix":
+        names = ("torch", "cudnn", "gpu", "driver", "cuda", "2.6", "T4", "550")
+        return [chance.choice(("list", "show", "show", "show")), *chance.sample(names, k=chance.randrange(3))]
+    if verb == "why":
+        return [chance.choice(("numpy", "cuda", "torch", chance.text()))]
+    if verb == "doctor":
+        return ["log"]
+    return (
+        ["pylock.toml"]
+        if verb == "plan" and chance.random() < 0.2
+        else ["-f", chance.choice(("torch==2.6.0", "tensorflow", "jax[cuda12]"))]
+    )
+
+
+def _stated(verb: str, chance: Chance) -> list[str]:
+    """Some of its options, with values."""
+    words = []
+    for option, action in chance.sample(sorted(_options(verb).items()), k=chance.randrange(5)):
+        words.append(option)
+        if action.nargs != 0:
+            words.append(chance.choice(list(action.choices) if action.choices else _values(option)))
+    return words
+
+
+def _options(verb: str) -> Mapping[str, argparse.Action]:
+    from importlib import import_module
+
+    parser = Parser(prog="fuzz", description="")
+    import_module(f"cudnn_resolve.cli.{verb}").add_arguments(parser)
+    left_out = {"--fix", "--yes", "-y", "--python", "--output", "-o"}  # they change something, or ask this machine
+    actions = parser._actions  # noqa: SLF001 - nothing public lists them
+    return {name: action for action in actions for name in action.option_strings if name not in left_out}
+
+
+def _values(option: str) -> tuple[str, ...]:
+    """Values that an option may well have."""
+    known = {
+        "--gpu": ("T4", "sm_90", "A100", "9.0"),
+        "--driver": ("550.54.15", "535", "five", "999.99"),
+        "--python-version": ("3.11", "3.6", "2.7", "3.99"),
+        "--platform": ("linux_x86_64", "linux_aarch64", "win_amd64", "manylinux_2_28_x86_64"),
+        "--glibc": ("2.35", "2.0", "2.12", "3"),
+        "--os": ("ubuntu22.04", "ubunut22.04", "rocky9", "debian12"),
+        "--cuda": ("12.4", ">=12,<13", "<11", ">=12 <13"),
+        "--cudnn": ("9", "9.1", "8.9.7.29", "<"),
+        "--index-url": ("https://user:s3cr3t@host.invalid/simple", "ftp://x", "/nowhere"),
+        "--exclude-newer": ("2024-01-01", "1999-01-01", "soon", "2024-13-01"),
+        "--facts": ("facts.json", "-", "/dev/null"),
+        "-r": ("r.txt", "/dev/null", "."),
+    }
+    return (*known.get(option, ()), *WORDS)
+
+
+def _toml(value: Any) -> Any:
+    """A tree without what TOML cannot write."""
+    if isinstance(value, dict):
+        return {str(key).encode("utf-8", "replace").decode(): _toml(one) for key, one in value.items() if one is not None}
+    if isinstance(value, list):
+        return [_toml(one) for one in value if one is not None]
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+def _shown(diagnosis: Any) -> None:
+    """Draw the findings; AssertionError where a terminal escape comes through, or a word of the input that a shell would run."""
+    json.dumps(doctor_json(diagnosis))
+    for text in (render(diagnosis, style=Style(), width=80), markdown(diagnosis)):
+        assert "\x1b" not in text
+        assert "\0" not in text
+    for command in (one.command for finding in diagnosis.findings for one in finding.remedy if one.command):
+        shlex.split(command)
+        bare = re.sub(r"'[^']*'", "", command.replace("'\"'\"'", ""))  # how shlex writes a quote within quotes
+        assert "$(id)" not in bare, command
+        assert "`" not in bare, command
+
+
+TARGETS: dict[str, Callable[[Chance], None]] = {
+    "lock": fuzz_lock,
+    "facts": fuzz_facts,
+    "requirements": fuzz_requirements,
+    "matrix": fuzz_matrix,
+    "logs": fuzz_logs,
+    "cli": fuzz_cli,
+}
+
+
+def one_input(target: str, seed: int) -> str | None:
+    """Feed one input; the finding in lines, None where it was borne, and "refused" where the program refused it."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        TARGETS[target](Chance(seed))
+    except CudnnResolveError as error:
+        return "refused" if error.message and error.code else f"an error without a message or a code: {error!r}"
+    except (Exception, TooLongError):  # noqa: BLE001 - whatever it is, it is what is looked for
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        return traceback.format_exc()
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10
+    return f"{grown >> 20} MB of memory" if grown > MOST_BYTES else None
+
+
+@contextlib.contextmanager
+def in_folder() -> Iterator[None]:
+    """A folder of its own, with a home in it, and time that runs out."""
+
+    def too_long(*_: object) -> None:
+        raise TooLongError(f"more than {SECONDS} seconds")
+
+    here, home = os.getcwd(), {name: os.environ.get(name) for name in ("HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME")}
+    handler = signal.signal(signal.SIGPROF, too_long)
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
+        os.chdir(folder)
+        os.environ.update({"HOME": folder, "XDG_CACHE_HOME": f"{folder}/cache", "XDG_STATE_HOME": f"{folder}/state"})
+        try:
+            yield
+        finally:
+            os.chdir(here)
+            signal.signal(signal.SIGPROF, handler)
+            for name, value in home.items():
+                os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def command_line() -> int:
+    """1 where an input was not borne."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("target", choices=TARGETS)
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--count", type=int, default=None, help="stop after so many inputs")
+    parser.add_argument("--seed", type=int, default=None, help="the first input; each one has a number of its own")
+    args = parser.parse_args()
+    seed = args.seed if args.seed is not None else time.time_ns() % 10**9 * 1000
+    end = time.monotonic() + args.minutes * 60
+    count: Counter[str] = Counter()
+    bad: Counter[str] = Counter()
+    with in_folder():
+        while time.monotonic() < end and sum(count.values()) != args.count:
+            found = one_input(args.target, seed)
+            count["refused" if found == "refused" else "found" if found else "accepted"] += 1
+            if found and found != "refused":
+                lines = found.strip().splitlines()
+                where = next((line.strip() for line in reversed(lines) if line.startswith("  File")), "")
+                kind = f"{where}: {lines[-1][:160]}"
+                bad[kind] += 1
+                if bad[kind] == 1:
+                    print(f"--- {args.target} --seed {seed} --count 1\n" + "\n".join(lines[-14:]), flush=True)
+            seed += 1
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    print(
+        f"{args.target}: {sum(count.values())} inputs, {count['accepted']} accepted, {count['refused']} refused, "
+        f"{sum(bad.values())} findings of {len(bad)} kinds; {peak} MB at most"
+    )
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(command_line())
