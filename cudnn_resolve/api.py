@@ -24,9 +24,8 @@ from cudnn_resolve.operations.options import (
     ValidateRequest,
     WhyRequest,
     make,
-    project_settings,
-    with_settings,
 )
+from cudnn_resolve.operations.settings import project_settings, this_machine, with_settings
 
 if TYPE_CHECKING:
     from cudnn_resolve.operations.apply import ApplyResult, HistoryResult, Interaction, Stopped
@@ -47,7 +46,7 @@ def detect(request: MachineOptions) -> FactsResult:
     from cudnn_resolve.operations.gather import detect_facts, read_facts
     from cudnn_resolve.operations.results import FactsResult, grown
 
-    request = with_settings(request)
+    request = _here(request)
     if request.given is not None:
         return grown(FactsResult, request.given)
     return grown(FactsResult, detect_facts(request) if request.facts is None else read_facts(request.facts))
@@ -89,42 +88,42 @@ def apply(request: ApplyRequest, interaction: Interaction | None = None) -> Appl
     from cudnn_resolve.operations import apply as operation
 
     request = replace(request, words=request.again(), has_targets=request.names_targets)
-    return operation.apply(_settled(request), interaction or operation.DEFAULT)
+    return operation.apply(_here(request), interaction or operation.DEFAULT)
 
 
 def undo(request: ApplyRequest, number: int | None = None, interaction: Interaction | None = None) -> ApplyResult:
     """Put back what an `apply` changed, the last one without a number."""
     from cudnn_resolve.operations import apply as operation
 
-    return operation.undo(with_settings(request), number, interaction or operation.DEFAULT)
+    return operation.undo(_here(request), number, interaction or operation.DEFAULT)
 
 
 def history(python: str | None = None) -> HistoryResult:
     """Every `apply` of an environment, the newest first."""
     from cudnn_resolve.operations.apply import history as operation
 
-    return operation(python)
+    return operation(python or _python())
 
 
 def stopped(python: str | None = None) -> Stopped | None:
     """The `apply` that was stopped in the middle; None where the last one came to its end."""
     from cudnn_resolve.operations.apply import stopped as operation
 
-    return operation(python)
+    return operation(python or _python())
 
 
 def validate(request: ValidateRequest, listener: Listener = NOBODY) -> ValidationResult:
     """The checks of the frameworks and of cuDNN at work."""
     from cudnn_resolve.operations.validate import validate as operation
 
-    return operation(with_settings(request), listener)
+    return operation(with_settings(request, {"python": request.python or _python()}), listener)
 
 
 def doctor(request: DoctorRequest) -> DoctorResult:
     """The findings of a log, of the machine, or of both together."""
     from cudnn_resolve.operations.doctor import diagnose
 
-    return diagnose(_settled(request))
+    return diagnose(_here(request))
 
 
 def call(function: Callable[[R], T], kind: type[R], words: Mapping[str, Any]) -> T:
@@ -148,3 +147,14 @@ def _as_keywords(text: Any) -> Any:
 def _settled(request: O) -> O:
     """The request over the project's settings."""
     return with_settings(request, project_settings())
+
+
+def _python() -> str | None:
+    """The interpreter that the project's settings name."""
+    found: str | None = project_settings().get("python")
+    return found
+
+
+def _here(request: O) -> O:
+    """The request over those of the project's settings that do not speak of another machine."""
+    return with_settings(request, this_machine(project_settings()))

@@ -17,7 +17,8 @@ from cudnn_resolve.locking.model import Asked, Lock
 from cudnn_resolve.locking.stack import stack_of
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.gather import Question, gather_question
-from cudnn_resolve.operations.options import Options, project_settings, with_settings
+from cudnn_resolve.operations.options import Options
+from cudnn_resolve.operations.settings import project_settings, with_settings
 from cudnn_resolve.planning.from_lock import plan_of_lock
 from cudnn_resolve.planning.make import make_plan
 from cudnn_resolve.planning.model import Plan

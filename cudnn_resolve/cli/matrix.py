@@ -10,7 +10,8 @@ from cudnn_resolve.cli.options import Output, add_output_options, output_of, req
 from cudnn_resolve.cli.printing import emit, print_json, remark_lines, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.operations.gather import gather_book
-from cudnn_resolve.operations.options import StatedOptions, project_settings, with_settings
+from cudnn_resolve.operations.options import StatedOptions
+from cudnn_resolve.operations.settings import project_settings, with_settings
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book

@@ -1,4 +1,4 @@
-"""The user's defaults: the `[tool.cudnn-resolve]` table of the pyproject.toml in or above the working directory."""
+"""Where the user's defaults stand: pyproject.toml files, and the environment variables of this process."""
 
 from __future__ import annotations
 
@@ -8,37 +8,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.matrix.toml import decode, quote
+from cudnn_resolve.matrix.toml import decode
 
 _LARGEST_BYTES = 8 * 1024 * 1024
 
-TEXTS = ("cuda", "cudnn", "index-url", "exclude-newer")
-LISTS = ("matrix", "framework", "extra-index-url", "find-links", "no-binary", "only-binary")
-FLAGS = ("pre", "strict-pins", "offline", "no-variant-indexes")
-CHOICES = {
-    "channel": ("pip", "apt", "auto"),
-    "driver-policy": ("minor", "strict"),
-    "prefer": ("installed", "newest"),
-    "device": ("gpu", "cpu"),
-    "index-strategy": ("first-index", "best-match"),
-}
 
+def project_table(start: str | os.PathLike[str]) -> tuple[str, dict[str, Any]] | None:
+    """The `[tool.cudnn-resolve]` table of the nearest pyproject.toml from `start` upwards that has one, after the path of that file.
 
-def read_project_settings(start: str | os.PathLike[str]) -> dict[str, Any]:
-    """The table's keys and values, checked; empty where no pyproject.toml from `start` upwards has one.
-
-    `matrix` comes back as absolute paths, read relative to that file, and `path` is the file itself. InputError names every wrong
-    key at once. A pyproject.toml that does not speak of this program is not read further, whatever its state.
+    None where no file has it; InputError where it is not a table. A file that does not mention this program is passed over, whatever
+    its state.
     """
     directory = os.path.abspath(os.fspath(start))
     while True:
         path = os.path.join(directory, "pyproject.toml")
         found = _table(path)
         if found is not None:
-            return {**_checked(found, path), "path": path}
+            return path, found
         parent = os.path.dirname(directory)
         if parent == directory:
-            return {}
+            return None
         directory = parent
 
 
@@ -68,30 +57,3 @@ def _table(path: str) -> dict[str, Any] | None:
     if found is not None and not isinstance(found, dict):
         raise InputError("[tool.cudnn-resolve] is not a table", code="settings-invalid", context=path)
     return found
-
-
-def _checked(found: dict[str, Any], path: str) -> dict[str, Any]:
-    faults = [f"{key}: {message}" for key, value in found.items() if (message := _fault(key, value))]
-    if faults:
-        raise InputError("; ".join(faults), code="settings-invalid", context=f"{path}: [tool.cudnn-resolve]")
-    if "matrix" in found:
-        base = os.path.dirname(path)
-        return {**found, "matrix": [os.path.join(base, os.path.expanduser(one)) for one in found["matrix"]]}
-    return found
-
-
-def _fault(key: str, value: object) -> str | None:
-    """What is wrong with one setting, None where nothing is."""
-    if key in CHOICES:
-        return None if value in CHOICES[key] else f"{quote(value)} is not one of {', '.join(CHOICES[key])}"
-    if key in LISTS:
-        good = isinstance(value, list) and all(isinstance(one, str) and one and "\0" not in one for one in value)
-        return None if good else f"{quote(value)} is not a list of texts"
-    if key in TEXTS:
-        return None if isinstance(value, str) and value else f"{quote(value)} is not a text"
-    if key in FLAGS:
-        return None if isinstance(value, bool) else f"{quote(value)} is not true or false"
-    import difflib
-
-    near = difflib.get_close_matches(key[:60], [*CHOICES, *LISTS, *TEXTS, *FLAGS], n=1)
-    return "is not a setting" + (f"; did you mean {near[0]}?" if near else "")

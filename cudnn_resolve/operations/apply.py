@@ -149,7 +149,7 @@ def _lock_path(request: ApplyRequest) -> str | None:
         return request.lock
     if disk.is_regular(LOCK_NAME):
         return LOCK_NAME
-    if request.framework:
+    if request.names_targets:
         return None
     raise UsageError(
         f"nothing is asked for, and there is no {LOCK_NAME} here",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import UsageError
-from cudnn_resolve.operations.options import LockRequest, project_settings, with_settings
+from cudnn_resolve.operations.options import LockRequest
+from cudnn_resolve.operations.settings import MACHINE, project_settings, with_settings
 
 if TYPE_CHECKING:
     from cudnn_resolve.locking.model import Asked, Lock
@@ -19,7 +20,6 @@ FILES = ("requirement", "constraint", "group")
 """Options that name files."""
 _STATED = ("index-strategy", "exclude-newer", "no-binary", "only-binary")
 """Options besides the facts that decide what comes out, and that do not depend on where this is."""
-_MACHINE = ("python-version", "platforms", "driver", "gpu", "glibc", "os")
 
 
 def with_memory(request: LockRequest, remembered: Mapping[str, Any] | None) -> LockRequest:
@@ -27,13 +27,20 @@ def with_memory(request: LockRequest, remembered: Mapping[str, Any] | None) -> L
 
     `platform` is then the first of the platforms.
     """
-    below = {**(remembered or {}), **project_settings()}
-    if request.python or request.facts or request.given:  # a machine is named: nothing of another one is remembered
-        below = {name: value for name, value in below.items() if name not in _MACHINE}
-    platforms = request.platforms or tuple(below.pop("platforms", ()))
+    own, old = project_settings(), remembered or {}
+    if "python" in own or "facts" in own:  # a machine is named: nothing of another one is remembered
+        old = {name: value for name, value in old.items() if name not in MACHINE}
+    below = {**old, **own}
+    named = below.pop("platform", below.pop("platforms", ()))
+    platforms = request.platforms or (() if request.python or request.facts or request.given else _several(named))
     if len({one.endswith(("aarch64", "arm64")) for one in platforms}) < len(platforms):
         raise UsageError("--platform names one architecture twice", code="usage-platform", hint="one lock holds each architecture once")
-    return replace(with_settings(request, below), platforms=platforms, platform=platforms[0] if platforms else None)
+    request = replace(request, platforms=platforms, platform=platforms[0] if platforms else None)
+    return with_settings(request, below)
+
+
+def _several(platforms: str | Iterable[str]) -> tuple[str, ...]:
+    return (platforms,) if isinstance(platforms, str) else tuple(platforms)
 
 
 def remembered(lock: Lock, path: str, request: LockRequest) -> dict[str, Any]:

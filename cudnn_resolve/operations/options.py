@@ -258,22 +258,10 @@ def _facts(value: Any) -> Any:
     return from_mapping(value.to_json() if hasattr(value, "to_json") else value, "the object given as `facts`")
 
 
-def with_settings(request: O, settings: Mapping[str, Any] | None = None) -> O:
-    """The request over the project's settings (`[tool.cudnn-resolve]`), its limits and times in one form.
-
-    A list that was said replaces the settings' list; the settings' `matrix` becomes `project_matrix`, below what was said. UsageError
-    where options contradict each other or cannot be.
-    """
-    _refuse_contradictions(request)
-    below = {name.replace("-", "_"): value for name, value in (settings or {}).items()}
-    if "matrix" in below:
-        below["project_matrix"] = below.pop("matrix")
-    changed: dict[str, Any] = {}
-    for name in request.__struct_fields__:
-        if name in below and not getattr(request, name):
-            changed[name] = tuple(below[name]) if isinstance(below[name], list) else below[name]
-    said = {name: changed.get(name, getattr(request, name)) for name in request.__struct_fields__}
-    changed |= {name: _specifier(f"--{name}", said[name]) for name in ("cuda", "cudnn") if said.get(name) is not None}
+def normalized(request: O) -> O:
+    """The request with its limits and times in one form; UsageError for one that cannot be."""
+    said = {name: getattr(request, name) for name in request.__struct_fields__}
+    changed: dict[str, Any] = {name: _specifier(f"--{name}", said[name]) for name in ("cuda", "cudnn") if said.get(name) is not None}
     if said.get("exclude_newer") is not None:
         changed["exclude_newer"] = _time("--exclude-newer", said["exclude_newer"])
     for name in ("python", "facts", "output"):
@@ -281,19 +269,8 @@ def with_settings(request: O, settings: Mapping[str, Any] | None = None) -> O:
     return replace(request, **changed)
 
 
-def project_settings() -> Mapping[str, Any]:
-    """The `[tool.cudnn-resolve]` table of the project that this is called in."""
-    from cudnn_resolve.host.settings import read_project_settings
-
-    return read_project_settings(".")
-
-
-def _refuse_contradictions(request: MachineOptions) -> None:
-    for one, other, why, hint in _contradictions(request):
-        raise UsageError(f"{one} and {other} contradict each other: {why}", code="usage-contradiction", hint=hint)
-
-
-def _contradictions(request: MachineOptions) -> Iterator[tuple[str, str, str, str]]:
+def contradictions(request: MachineOptions) -> Iterator[tuple[str, str, str, str]]:
+    """Pairs of options that contradict each other, why, and what to do."""
     hint = "leave one of them out"
     if request.facts and request.python:
         yield "--facts", "--python", "a facts file describes its own interpreter", f"{hint}, or say --python-version X.Y"

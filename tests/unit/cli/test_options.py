@@ -11,7 +11,8 @@ from cudnn_resolve.cli.options import Output, add_common_options, output_of, req
 from cudnn_resolve.cli.parser import Parser, nearest
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.facts.assume import Assumptions
-from cudnn_resolve.operations.options import Options, with_settings
+from cudnn_resolve.operations.options import Options
+from cudnn_resolve.operations.settings import with_settings
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -85,8 +86,7 @@ def test_settings_lie_below_the_command_line() -> None:
         "channel": "apt",
         "index-url": "I",
         "offline": True,
-        "matrix": ["/a"],
-        "path": "/pyproject.toml",
+        "project-matrix": ["/a"],
     }
 
     below = options(settings=settings)
@@ -94,8 +94,9 @@ def test_settings_lie_below_the_command_line() -> None:
 
     assert (below.framework, below.cuda, below.prefer, below.driver_policy) == (("torch",), "==12.*", "newest", "strict")
     assert (below.device, below.strict_pins, below.channel, below.index_url, below.offline) == ("cpu", True, "apt", "I", True)
-    assert below.matrix == ("/a",)
-    assert (above.framework, above.prefer, above.channel, above.matrix) == (("jax",), "installed", "auto", ("/a", "b"))
+    assert (below.project_matrix, below.matrix) == (("/a",), ())
+    assert (above.framework, above.prefer, above.channel) == (("jax",), "installed", "auto")
+    assert (above.project_matrix, above.matrix) == (("/a",), ("b",))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cudnn_resolve.errors import ExitCode, MatrixError
-from cudnn_resolve.host.settings import read_project_settings
+from cudnn_resolve.operations.settings import project_settings
 from cudnn_resolve.host.tablecache import Copies, cache_folder, user_copies
 from cudnn_resolve.host.tables import DirectoryTables, check_tables, open_book, printable, shipped_directory
 from tests.unit.matrix.toy import HEAD, WORLD
@@ -135,15 +135,17 @@ def test_overlays_lie_over_the_shipped_tables(tmp_path: Path) -> None:
     assert book.version != open_book().version
 
 
-def test_the_project_brings_overlays_below_those_of_the_command_line(tmp_path: Path) -> None:
+def test_the_project_brings_overlays_below_those_of_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "tables", index=INDEX)
     (tmp_path / "pyproject.toml").write_text('[tool.cudnn-resolve]\nmatrix = ["tables"]\n')
     (tmp_path / "src").mkdir()
-    named = read_project_settings(tmp_path / "src")["matrix"]
+    monkeypatch.chdir(tmp_path / "src")
+    named = project_settings()["project-matrix"]
     assert open_book((), named).index("mine").url == "https://mine.example/simple"
     over = write(tmp_path / "over", index=INDEX.replace("mine.example", "over.example"))
     assert open_book([over], named).index("mine").url == "https://over.example/simple"
-    assert not read_project_settings(tmp_path.parent)
+    monkeypatch.chdir(tmp_path.parent)
+    assert not project_settings()
 
 
 def test_the_overlay_of_a_project_does_not_lead_to_root(tmp_path: Path) -> None:

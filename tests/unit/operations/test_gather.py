@@ -12,7 +12,8 @@ from cudnn_resolve.facts.model import UNKNOWN, Driver, Facts, Gpu, Python
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Architecture, Card
 from cudnn_resolve.operations import gather
-from cudnn_resolve.operations.options import Options, project_settings, with_settings
+from cudnn_resolve.operations.options import Options
+from cudnn_resolve.operations.settings import project_settings, with_settings
 from cudnn_resolve.version import Capability, CudaVersion
 
 T4 = Card(name="Tesla T4", alias=("T4",), capability=Capability(7, 5), kind="datacenter")
