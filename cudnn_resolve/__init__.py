@@ -1,8 +1,7 @@
 """Plan GPU deep-learning environments that load and run: driver, CUDA, cuDNN and frameworks solved together.
 
 The functions take the words of the command line's options and return typed results: values with attributes, whose `to_json()` is what
-`--format json` prints and which a notebook draws. What goes wrong is a `cudnn_resolve.errors.CudnnResolveError`. Nothing is imported before
-it is needed.
+`--format json` prints and which a notebook draws. What goes wrong is a `CudnnResolveError`. Nothing is imported before it is needed.
 """
 
 from __future__ import annotations
@@ -12,40 +11,105 @@ from cudnn_resolve._version import __version__
 TYPE_CHECKING = False  # that of `typing`, which takes longer to import than everything here
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from os import PathLike
     from typing import Any, Literal
 
+    from cudnn_resolve.errors import CudnnResolveError, IndexUnavailableError, InputError, MatrixError, UsageError, WorldError
     from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.operations.apply import ApplyResult
+    from cudnn_resolve.operations.apply import ApplyResult, HistoryResult
     from cudnn_resolve.operations.doctor import DoctorResult
     from cudnn_resolve.operations.lock import LockCheckResult, LockResult
-    from cudnn_resolve.operations.plan import PlanResult, WhyResult
+    from cudnn_resolve.operations.matrix import MatrixCheckResult, MatrixFrameworkResult, MatrixListResult, MatrixStackResult
+    from cudnn_resolve.operations.plan import LockMisfitError, PlanResult, WhyResult
     from cudnn_resolve.operations.results import FactsResult
     from cudnn_resolve.operations.validate import ValidationResult
+
+    Path = str | PathLike[str]
 del TYPE_CHECKING
 
-__all__ = ("__version__", "apply", "detect", "doctor", "lock", "plan", "validate", "why")
+_LATER = {
+    **dict.fromkeys(("CudnnResolveError", "IndexUnavailableError", "InputError", "MatrixError", "UsageError", "WorldError"), "errors"),
+    "Facts": "facts.model",
+    "LockMisfitError": "operations.plan",
+    **dict.fromkeys(("ApplyResult", "HistoryResult"), "operations.apply"),
+    "DoctorResult": "operations.doctor",
+    **dict.fromkeys(("LockCheckResult", "LockResult"), "operations.lock"),
+    **dict.fromkeys(("MatrixCheckResult", "MatrixFrameworkResult", "MatrixListResult", "MatrixStackResult"), "operations.matrix"),
+    **dict.fromkeys(("PlanResult", "WhyResult"), "operations.plan"),
+    "FactsResult": "operations.results",
+    "ValidationResult": "operations.validate",
+}
+"""Public types, each with its module, which is imported when the type is first asked for."""
+
+__all__ = (
+    "ApplyResult",
+    "CudnnResolveError",
+    "DoctorResult",
+    "Facts",
+    "FactsResult",
+    "HistoryResult",
+    "IndexUnavailableError",
+    "InputError",
+    "LockCheckResult",
+    "LockMisfitError",
+    "LockResult",
+    "MatrixCheckResult",
+    "MatrixError",
+    "MatrixFrameworkResult",
+    "MatrixListResult",
+    "MatrixStackResult",
+    "PlanResult",
+    "UsageError",
+    "ValidationResult",
+    "WhyResult",
+    "WorldError",
+    "__version__",
+    "apply",
+    "detect",
+    "doctor",
+    "history",
+    "lock",
+    "matrix_check",
+    "matrix_list",
+    "matrix_show",
+    "plan",
+    "validate",
+    "why",
+)
 
 
-def detect(*, python: str | None = None, facts: str | Facts | Mapping[str, Any] | None = None) -> FactsResult:
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"cudnn_resolve.{_LATER[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def detect(*, python: Path | None = None, facts: Path | Facts | Mapping[str, Any] | None = None) -> FactsResult:
     """The facts of this machine and of the environment of `python` (default: the active one, else this one).
 
     With `facts`, those of a facts file or of an object like the one that this function gives, checked and completed.
     """
     words = dict(locals())
     from cudnn_resolve import api
-    from cudnn_resolve.operations.options import MachineOptions
+    from cudnn_resolve.operations import options
 
-    return api.call(api.detect, MachineOptions, words)
+    return api.call(api.detect, options.MachineOptions, words)
 
 
 def plan(  # noqa: PLR0913 - the options of the command line
     framework: str | Sequence[str] = (),
     *,
-    requirement: str | Sequence[str] = (),
+    requirement: Path | Sequence[Path] = (),
     cuda: str | None = None,
     cudnn: str | None = None,
-    python: str | None = None,
-    facts: str | Facts | Mapping[str, Any] | None = None,
+    python: Path | None = None,
+    facts: Path | Facts | Mapping[str, Any] | None = None,
     driver: str | None = None,
     gpu: str | Sequence[str] = (),
     python_version: str | None = None,
@@ -58,11 +122,11 @@ def plan(  # noqa: PLR0913 - the options of the command line
     strict_pins: bool = False,
     channel: Literal["auto", "pip", "apt"] | None = None,
     allow_break: str | Sequence[str] = (),
-    matrix: str | Sequence[str] = (),
+    matrix: Path | Sequence[Path] = (),
     index_url: str | None = None,
     extra_index_url: str | Sequence[str] = (),
-    find_links: str | Sequence[str] = (),
-    constraint: str | Sequence[str] = (),
+    find_links: Path | Sequence[Path] = (),
+    constraint: Path | Sequence[Path] = (),
     group: str | Sequence[str] = (),
     index_strategy: Literal["first-index", "best-match"] | None = None,
     exclude_newer: str | None = None,
@@ -72,7 +136,7 @@ def plan(  # noqa: PLR0913 - the options of the command line
     no_variant_indexes: bool = False,
     offline: bool = False,
     reinstall_package: str | Sequence[str] = (),
-    lock: str | None = None,
+    lock: Path | None = None,
 ) -> PlanResult:
     """The plan for one framework or several, such as `tensorflow==2.15`, or for a `lock`; its `status` is `ok` or `unsatisfiable`.
 
@@ -81,19 +145,19 @@ def plan(  # noqa: PLR0913 - the options of the command line
     """
     words = dict(locals())
     from cudnn_resolve import api
-    from cudnn_resolve.operations.options import PlanRequest
+    from cudnn_resolve.operations import options
 
-    return api.call(api.plan, PlanRequest, words)
+    return api.call(api.plan, options.PlanRequest, words)
 
 
 def lock(  # noqa: PLR0913 - the options of the command line
     framework: str | Sequence[str] = (),
     *,
-    requirement: str | Sequence[str] = (),
+    requirement: Path | Sequence[Path] = (),
     cuda: str | None = None,
     cudnn: str | None = None,
-    python: str | None = None,
-    facts: str | Facts | Mapping[str, Any] | None = None,
+    python: Path | None = None,
+    facts: Path | Facts | Mapping[str, Any] | None = None,
     driver: str | None = None,
     gpu: str | Sequence[str] = (),
     python_version: str | None = None,
@@ -104,11 +168,11 @@ def lock(  # noqa: PLR0913 - the options of the command line
     device: Literal["gpu", "cpu"] | None = None,
     strict_pins: bool = False,
     channel: Literal["auto", "pip", "apt"] | None = None,
-    matrix: str | Sequence[str] = (),
+    matrix: Path | Sequence[Path] = (),
     index_url: str | None = None,
     extra_index_url: str | Sequence[str] = (),
-    find_links: str | Sequence[str] = (),
-    constraint: str | Sequence[str] = (),
+    find_links: Path | Sequence[Path] = (),
+    constraint: Path | Sequence[Path] = (),
     group: str | Sequence[str] = (),
     index_strategy: Literal["first-index", "best-match"] | None = None,
     exclude_newer: str | None = None,
@@ -117,7 +181,7 @@ def lock(  # noqa: PLR0913 - the options of the command line
     pre: bool = False,
     no_variant_indexes: bool = False,
     offline: bool = False,
-    output: str | None = None,
+    output: Path | None = None,
     check: bool = False,
     no_facts: bool = False,
     upgrade: bool = False,
@@ -131,21 +195,21 @@ def lock(  # noqa: PLR0913 - the options of the command line
     words = dict(locals())
     words["platforms"] = words.pop("platform")
     from cudnn_resolve import api
-    from cudnn_resolve.operations.options import LockRequest
+    from cudnn_resolve.operations import options
 
     if check:
-        return api.call(api.check_lock, LockRequest, words)
-    return api.call(api.lock, LockRequest, words)
+        return api.call(api.check_lock, options.LockRequest, words)
+    return api.call(api.lock, options.LockRequest, words)
 
 
 def apply(  # noqa: PLR0913 - the options of the command line
     framework: str | Sequence[str] = (),
     *,
-    lock: str | None = None,
-    requirement: str | Sequence[str] = (),
+    lock: Path | None = None,
+    requirement: Path | Sequence[Path] = (),
     cuda: str | None = None,
     cudnn: str | None = None,
-    python: str | None = None,
+    python: Path | None = None,
     driver: str | None = None,
     gpu: str | Sequence[str] = (),
     prefer: Literal["installed", "newest"] | None = None,
@@ -154,11 +218,11 @@ def apply(  # noqa: PLR0913 - the options of the command line
     strict_pins: bool = False,
     channel: Literal["auto", "pip", "apt"] | None = None,
     allow_break: str | Sequence[str] = (),
-    matrix: str | Sequence[str] = (),
+    matrix: Path | Sequence[Path] = (),
     index_url: str | None = None,
     extra_index_url: str | Sequence[str] = (),
-    find_links: str | Sequence[str] = (),
-    constraint: str | Sequence[str] = (),
+    find_links: Path | Sequence[Path] = (),
+    constraint: Path | Sequence[Path] = (),
     group: str | Sequence[str] = (),
     index_strategy: Literal["first-index", "best-match"] | None = None,
     exclude_newer: str | None = None,
@@ -179,35 +243,44 @@ def apply(  # noqa: PLR0913 - the options of the command line
     """What became of turning the environment into the planned one, or into that of a `lock`; a notebook shows it as a table.
 
     It does not ask. `status` is `done`, `nothing`, `reverted`, `broken`, `undone`, `interrupted`, `dry-run` or `unsatisfiable`; where
-    nothing could be begun, an error is raised. `undo` is a number of the history, or True for the last one.
+    nothing could be begun, an error is raised. `undo` is a number of `history()`, or True for the last one; it takes no targets.
     """
     words = dict(locals())
     del words["undo"]
     from cudnn_resolve import api
     from cudnn_resolve.cli.progress import Progress
+    from cudnn_resolve.operations import options
     from cudnn_resolve.operations.apply import Interaction
-    from cudnn_resolve.operations.options import ApplyRequest
 
     interaction = Interaction(reporter=Progress())
-    if undo is False:
-        return api.call(lambda request: api.apply(request, interaction), ApplyRequest, words)
-    number = None if undo is True else int(undo)
-    return api.call(lambda request: api.undo(request, number, interaction), ApplyRequest, words)
+    if undo is False or undo is None:
+        return api.call(lambda request: api.apply(request, interaction), options.ApplyRequest, words)
+    number = api.undo_number(undo, words)
+    return api.call(lambda request: api.undo(request, number, interaction), options.ApplyRequest, words)
+
+
+def history(*, python: Path | None = None) -> HistoryResult:
+    """Every `apply` of the environment, the newest first, with the number that `apply(undo=...)` takes."""
+    words = dict(locals())
+    from cudnn_resolve import api
+    from cudnn_resolve.operations import options
+
+    return api.call(lambda request: api.history(request.python), options.MachineOptions, words)
 
 
 def doctor(  # noqa: PLR0913 - the options of the command line
-    log: str | None = None,
+    log: Path | None = None,
     *,
-    facts: str | Facts | Mapping[str, Any] | None = None,
+    facts: Path | Facts | Mapping[str, Any] | None = None,
     no_facts: bool = False,
-    python: str | None = None,
+    python: Path | None = None,
     driver: str | None = None,
     gpu: str | Sequence[str] = (),
     python_version: str | None = None,
     platform: str | None = None,
     glibc: str | None = None,
     os: str | None = None,
-    matrix: str | Sequence[str] = (),
+    matrix: Path | Sequence[Path] = (),
 ) -> DoctorResult:
     """The findings of a log file, of the machine, or of both together, the most likely cause first.
 
@@ -215,21 +288,21 @@ def doctor(  # noqa: PLR0913 - the options of the command line
     """
     words = dict(locals())
     from cudnn_resolve import api
-    from cudnn_resolve.operations.options import DoctorRequest
+    from cudnn_resolve.operations import options
 
-    return api.call(api.doctor, DoctorRequest, words)
+    return api.call(api.doctor, options.DoctorRequest, words)
 
 
 def validate(  # noqa: PLR0913 - the options of the command line
     framework: str | Sequence[str] = (),
     *,
-    python: str | None = None,
+    python: Path | None = None,
     gpu: int | None = None,
     full: bool = False,
     require_gpu: bool = False,
-    lock: str | None = None,
-    plan: str | None = None,
-    record: str | None = None,
+    lock: Path | None = None,
+    plan: Path | None = None,
+    record: Path | None = None,
 ) -> ValidationResult:
     """The checks of the frameworks (default: all that are installed) and of cuDNN at work; `status` is `passed`, `failed` or `skipped`.
 
@@ -238,20 +311,20 @@ def validate(  # noqa: PLR0913 - the options of the command line
     """
     words = dict(locals())
     from cudnn_resolve import api
-    from cudnn_resolve.operations.options import ValidateRequest
+    from cudnn_resolve.operations import options
 
-    return api.call(api.validate, ValidateRequest, words)
+    return api.call(api.validate, options.ValidateRequest, words)
 
 
 def why(  # noqa: PLR0913 - the options of the command line
     package: str,
     framework: str | Sequence[str] = (),
     *,
-    requirement: str | Sequence[str] = (),
+    requirement: Path | Sequence[Path] = (),
     cuda: str | None = None,
     cudnn: str | None = None,
-    python: str | None = None,
-    facts: str | Facts | Mapping[str, Any] | None = None,
+    python: Path | None = None,
+    facts: Path | Facts | Mapping[str, Any] | None = None,
     driver: str | None = None,
     gpu: str | Sequence[str] = (),
     python_version: str | None = None,
@@ -263,11 +336,11 @@ def why(  # noqa: PLR0913 - the options of the command line
     device: Literal["gpu", "cpu"] | None = None,
     strict_pins: bool = False,
     channel: Literal["auto", "pip", "apt"] | None = None,
-    matrix: str | Sequence[str] = (),
+    matrix: Path | Sequence[Path] = (),
     index_url: str | None = None,
     extra_index_url: str | Sequence[str] = (),
-    find_links: str | Sequence[str] = (),
-    constraint: str | Sequence[str] = (),
+    find_links: Path | Sequence[Path] = (),
+    constraint: Path | Sequence[Path] = (),
     group: str | Sequence[str] = (),
     index_strategy: Literal["first-index", "best-match"] | None = None,
     exclude_newer: str | None = None,
@@ -280,6 +353,39 @@ def why(  # noqa: PLR0913 - the options of the command line
     """The chain of reasons behind a package of the plan, or behind its absence."""
     words = dict(locals())
     from cudnn_resolve import api
-    from cudnn_resolve.operations.options import WhyRequest
+    from cudnn_resolve.operations import options
 
-    return api.call(api.why, WhyRequest, words)
+    return api.call(api.why, options.WhyRequest, words)
+
+
+def matrix_list(*, matrix: Path | Sequence[Path] = ()) -> MatrixListResult:
+    """The frameworks and packages that the tables know.
+
+    The functions are called as the commands are, `matrix list`, `matrix show` and `matrix check`.
+    """
+    words = dict(locals())
+    from cudnn_resolve import api
+    from cudnn_resolve.operations import options
+
+    return api.call(api.matrix_list, options.MatrixRequest, words)
+
+
+def matrix_show(name: str, which: str | None = None, *, matrix: Path | Sequence[Path] = ()) -> MatrixFrameworkResult | MatrixStackResult:
+    """What the tables say of a framework, or of one release or range of it: Pythons, CUDA, cuDNN, drivers, GPUs.
+
+    `cudnn`, `cuda`, `driver` and `gpu` may stand in the place of a framework, a version, a driver or a card being `which`.
+    """
+    words = dict(locals())
+    from cudnn_resolve import api
+    from cudnn_resolve.operations import options
+
+    return api.call(api.matrix_show, options.MatrixRequest, words)
+
+
+def matrix_check(*, matrix: Path | Sequence[Path] = ()) -> MatrixCheckResult:
+    """Every fault of the tables, and of the folders that lie over them."""
+    words = dict(locals())
+    from cudnn_resolve import api
+    from cudnn_resolve.operations import options
+
+    return api.call(api.check_matrix, options.MatrixRequest, words)

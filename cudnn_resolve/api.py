@@ -6,31 +6,33 @@ here: a listener hears what goes on, and an interaction is asked before anything
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
-from cudnn_resolve.errors import UsageError
+from cudnn_resolve.errors import CudnnResolveError, UsageError
+from cudnn_resolve.operations.keywords import as_keywords, make
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import (
     ApplyRequest,
     DoctorRequest,
     LockRequest,
     MachineOptions,
+    MatrixRequest,
     PlanRequest,
     ValidateRequest,
     WhyRequest,
-    make,
 )
 from cudnn_resolve.operations.settings import project_settings, this_machine, with_settings
 
 if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.operations.apply import ApplyResult, HistoryResult, Interaction, Stopped
     from cudnn_resolve.operations.doctor import DoctorResult
     from cudnn_resolve.operations.lock import LockCheckResult, LockResult
+    from cudnn_resolve.operations.matrix import Answer, MatrixCheckResult, MatrixFrameworkResult, MatrixListResult, MatrixStackResult
     from cudnn_resolve.operations.plan import PlanResult, WhyResult
     from cudnn_resolve.operations.results import FactsResult
     from cudnn_resolve.operations.validate import ValidationResult
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
 O = TypeVar("O", bound=MachineOptions)  # noqa: E741 - the usual letter for options
 R = TypeVar("R", bound=Struct)
 T = TypeVar("T")
-_OPTION = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)")
 
 
 def detect(request: MachineOptions) -> FactsResult:
@@ -56,16 +57,23 @@ def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
     """The plan for the targets, or the one that leads to a lock."""
     from cudnn_resolve.operations.plan import plan as operation
 
-    if request.lock is not None and (request.framework or request.requirement):  # those of the project's settings are no contradiction
+    _refuse_targets(request)
+    return operation(_settled(request), listener)
+
+
+def _refuse_targets(request: PlanRequest | ApplyRequest) -> None:
+    """Reject targets beside a lock; those of the project's settings are no contradiction."""
+    if request.lock is not None and (request.framework or request.requirement):
         hint = "the lock says what is installed; `cudnn-resolve lock` changes it"
         raise UsageError("a lock and targets contradict each other", code="usage-contradiction", hint=hint)
-    return operation(_settled(request), listener)
 
 
 def why(request: WhyRequest, listener: Listener = NOBODY) -> WhyResult:
     """The chain of reasons behind one pin, or behind its absence."""
     from cudnn_resolve.operations.plan import why as operation
 
+    if not request.package:
+        raise UsageError("no package is named", code="usage-argument", hint="name one, such as nvidia-cudnn-cu12")
     return operation(_settled(request), listener)
 
 
@@ -87,6 +95,7 @@ def apply(request: ApplyRequest, interaction: Interaction | None = None) -> Appl
     """Turn the environment into the planned one, or into that of a lock."""
     from cudnn_resolve.operations import apply as operation
 
+    _refuse_targets(request)
     request = replace(request, words=request.again(), has_targets=request.names_targets)
     return operation.apply(_here(request), interaction or operation.DEFAULT)
 
@@ -126,22 +135,74 @@ def doctor(request: DoctorRequest) -> DoctorResult:
     return diagnose(_here(request))
 
 
+def matrix_list(request: MatrixRequest) -> MatrixListResult:
+    """What the tables hold."""
+    return matrix_overview(request).value()
+
+
+def matrix_show(request: MatrixRequest) -> MatrixFrameworkResult | MatrixStackResult:
+    """What the tables say of one name."""
+    return matrix_answer(request).value()
+
+
+def matrix_answer(request: MatrixRequest) -> Answer[MatrixFrameworkResult | MatrixStackResult]:
+    """What the tables say of one name, as a text and as a value."""
+    from cudnn_resolve.operations.matrix import look_up
+
+    if request.name is None:
+        raise UsageError("matrix show needs a name", code="matrix-argument", hint="matrix list shows what there is")
+    return look_up(_book(request), request.name, request.which)
+
+
+def matrix_overview(request: MatrixRequest) -> Answer[MatrixListResult]:
+    """What the tables hold, as a text and as a value."""
+    from cudnn_resolve.operations.matrix import everything
+
+    return everything(_book(request))
+
+
+def _book(request: MatrixRequest) -> Book:
+    from cudnn_resolve.host.tables import open_book
+
+    return open_book(request.matrix or _settings("matrix"), _settings("project-matrix"))
+
+
+def check_matrix(request: MatrixRequest) -> MatrixCheckResult:
+    """Every fault of the tables."""
+    from cudnn_resolve.host.tables import check_tables
+    from cudnn_resolve.operations.matrix import MatrixCheckResult
+
+    named, of_project = request.matrix or _settings("matrix"), _settings("project-matrix")
+    return MatrixCheckResult(faults=check_tables(named, of_project), tables=("matrices", *of_project, *named))
+
+
+def _settings(name: str) -> tuple[str, ...]:
+    return tuple(project_settings().get(name, ()))
+
+
 def call(function: Callable[[R], T], kind: type[R], words: Mapping[str, Any]) -> T:
     """Call one of these functions with keyword arguments, of which messages then speak in the place of options."""
     try:
         return function(make(kind, words))
-    except UsageError as error:
-        raise UsageError(
-            _as_keywords(error.message), code=error.code, context=_as_keywords(error.context), hint=_as_keywords(error.hint)
-        ) from None
+    except CudnnResolveError as error:
+        names = {"undo", *(field.name for field in fields(kind))}
+        error.message = as_keywords(error.message, names)
+        error.args = (error.message,)
+        error.context = error.context and as_keywords(error.context, names)
+        error.hint = error.hint and as_keywords(error.hint, names)
+        raise
 
 
-def _as_keywords(text: Any) -> Any:
-    """A message that names options, as one that names arguments; commands in backquotes stay."""
-    if text is None:
-        return None
-    parts = re.split(r"(`[^`]*`)", text)
-    return "".join(part if part.startswith("`") else _OPTION.sub(lambda found: found[1].replace("-", "_"), part) for part in parts)
+def undo_number(undo: Any, words: Mapping[str, Any]) -> int | None:
+    """The number of the `apply` to undo, None for the last one; UsageError where it is none, or where targets stand beside it."""
+    if undo is not True and (not isinstance(undo, int) or undo < 1):
+        raise UsageError(f"undo cannot be {undo!r:.80}: expected True or a number of history()", code="usage-argument")
+    request = make(ApplyRequest, words)
+    nothing = ApplyRequest(python=request.python, dry_run=request.dry_run, force=request.force, restart=request.restart)
+    further = [one.name for one in fields(ApplyRequest) if getattr(request, one.name) != getattr(nothing, one.name)]
+    if further:
+        raise UsageError(f"undo takes no {further[0]}", code="usage-contradiction", hint="leave one of them out")
+    return None if undo is True else undo
 
 
 def _settled(request: O) -> O:

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
+from cudnn_resolve import api
 from cudnn_resolve.cli.options import Output, add_output_options, output_of, request_of
 from cudnn_resolve.cli.printing import emit, print_json, remark_lines, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
-from cudnn_resolve.operations.gather import gather_book
-from cudnn_resolve.operations.options import StatedOptions
-from cudnn_resolve.operations.settings import project_settings, with_settings
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.operations.options import MatrixRequest
 
 _EXAMPLES = """\
   cudnn-resolve matrix list
@@ -23,7 +17,6 @@ _EXAMPLES = """\
   cudnn-resolve matrix show cudnn 9.3
   cudnn-resolve matrix show gpu 'RTX 4090'
   cudnn-resolve matrix check --matrix ./matrices"""
-_Answer = tuple[str, dict[str, Any]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,52 +33,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print what was asked for; 1 where `check` finds a fault."""
     output = output_of(args)
-    options = with_settings(request_of(StatedOptions, args), {"matrix": project_settings().get("matrix", ())})
-    if args.action != "show" and args.name is not None:
-        raise UsageError(f"matrix {args.action} takes no name: {args.name!r}", code="matrix-argument", hint=f"matrix show {args.name}")
-    if args.action == "check":
-        return _check(options, output)
-    if args.action == "list":
-        _list(options, output)
+    request = request_of(MatrixRequest, args)
+    if request.action != "show" and request.name is not None:
+        hint = f"matrix show {request.name}"
+        raise UsageError(f"matrix {request.action} takes no name: {request.name!r}", code="matrix-argument", hint=hint)
+    if request.action == "check":
+        return _check(request, output)
+    looked = api.matrix_answer(request) if request.action == "show" else api.matrix_overview(request)
+    if output.format == "json":
+        print_json(looked.value().to_json(), output)
     else:
-        _show(options, output, args.name, args.which)
+        remarks = remark_lines(looked.remarks, width_of(output)) if request.action == "show" else ""  # a list names them itself
+        emit(looked.text(style_of(output), width_of(output)) + remarks, output)
     return ExitCode.OK
 
 
-def _check(options: StatedOptions, output: Output) -> int:
-    from cudnn_resolve.host.tables import check_tables
-    from cudnn_resolve.report.matrix import render_faults
-    from cudnn_resolve.report.matrix_json import faults_json
-
-    faults = check_tables(options.matrix, options.project_matrix)
-    _print(output, render_faults(faults, ", ".join(("matrices", *options.project_matrix, *options.matrix))), lambda: faults_json(faults))
-    return ExitCode.NO if faults else ExitCode.OK
-
-
-def _list(options: StatedOptions, output: Output) -> None:
-    from cudnn_resolve.report.matrix import render_list
-    from cudnn_resolve.report.matrix_json import list_json
-
-    book = gather_book(options)
-    _print(output, render_list(book, style=style_of(output), width=width_of(output)), lambda: {**list_json(book), **_overlays(book)})
-
-
-def _show(options: StatedOptions, output: Output, name: str | None, which: str | None) -> None:
-    if name is None:
-        raise UsageError("matrix show needs a name", code="matrix-argument", hint="matrix list shows what there is")
-    book = gather_book(options)
-    from cudnn_resolve.cli.matrix_show import show_framework, show_stack
-
-    answer = show_stack(book, name, which, output) or show_framework(book, name, which, output)
-    _print(output, answer[0] + remark_lines(book.remarks, width_of(output)), lambda: {**answer[1], **_overlays(book)})
-
-
-def _overlays(book: Book) -> dict[str, Any]:
-    return {"overlays": list(book.remarks)} if book.remarks else {}
-
-
-def _print(output: Output, text: str, value: Callable[[], dict[str, Any]]) -> None:
+def _check(request: MatrixRequest, output: Output) -> int:
+    found = api.check_matrix(request)
     if output.format == "json":
-        print_json(value(), output)
+        print_json(found.to_json(), output)
     else:
-        emit(text, output)
+        from cudnn_resolve.report.matrix import render_faults
+
+        emit(render_faults(found.faults, ", ".join(found.tables)), output)
+    return ExitCode.NO if found.faults else ExitCode.OK

@@ -9,7 +9,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from cudnn_resolve.errors import UsageError
-from cudnn_resolve.operations.options import make
+from cudnn_resolve.operations.keywords import make
 
 _PREFER = ("installed", "newest")
 _POLICY = ("minor", "strict")

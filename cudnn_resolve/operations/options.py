@@ -6,11 +6,11 @@ A field has the name of its option. What is empty was not said, and the project'
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal, TypeVar, get_args
+from collections.abc import Iterator
+from typing import Any, Literal, TypeVar
 
-from msgspec import Struct, ValidationError, convert, field
-from msgspec.structs import fields, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.facts.assume import Assumptions
@@ -207,55 +207,7 @@ class MatrixRequest(Struct, frozen=True, kw_only=True):
     matrix: tuple[str, ...] = field(default=())
 
 
-R = TypeVar("R", bound=Struct)
 O = TypeVar("O", bound=MachineOptions)  # noqa: E741 - the usual letter for options
-
-
-def make(kind: type[R], words: Mapping[str, Any]) -> R:
-    """The request that these words mean: None and False are what was not said, one text may stand for a list of one.
-
-    UsageError for a value that the option of that name cannot have.
-    """
-    known = {one.name: one for one in fields(kind)}
-    given: dict[str, Any] = {}
-    for name, value in words.items():
-        if name not in known:
-            raise UsageError(f"there is no option {name!r}", code="usage-option", hint=f"the options are {', '.join(known)}")
-        if value is None or value is False:
-            continue
-        one_of_many = isinstance(known[name].default, tuple) and isinstance(value, str)
-        given[name] = (value,) if one_of_many else value
-    if not isinstance(given.get("facts", ""), str):
-        given["given"] = _facts(given.pop("facts"))
-    held = given.pop("given", None)
-    try:
-        made = convert(given, kind)
-    except ValidationError as error:
-        what, _, where = str(error).partition(" - at `$.")
-        name = re.split(r"\W", where)[0]
-        choices = _choices(known[name].type) if name in known else ()
-        why = f"it is one of {', '.join(choices)}" if choices else f"{what[:1].lower()}{what[1:]}"
-        code = "usage-choice" if choices else "usage-argument"
-        raise UsageError(f"{name} cannot be {given.get(name)!r:.80}: {why}", code=code) from None
-    return made if held is None else replace(made, given=held)
-
-
-def _choices(kind: Any) -> tuple[str, ...]:
-    """The words that an option may have, where it is one of a few."""
-    for one in (kind, *get_args(kind)):
-        words = get_args(one)
-        if words and all(isinstance(word, str) for word in words):
-            return words
-    return ()
-
-
-def _facts(value: Any) -> Any:
-    from cudnn_resolve.facts.codec import from_mapping
-    from cudnn_resolve.facts.model import Facts
-
-    if isinstance(value, Facts):
-        return value
-    return from_mapping(value.to_json() if hasattr(value, "to_json") else value, "the object given as `facts`")
 
 
 def normalized(request: O) -> O:

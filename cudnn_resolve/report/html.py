@@ -33,7 +33,15 @@ _SIGNS = {"install": "+", "upgrade": "↑", "downgrade": "↓", "remove": "-"}
 def render(result: Mapping[str, Any]) -> str:
     """The HTML of a result, which is the object that `--format json` prints."""
     verb = str(result.get("schema", "")).split("/")[1:2]
-    parts = {"detect": _detect, "validate": _validate, "doctor": _doctor, "lock": _lock, "why": _why, "apply-history": _history}
+    parts = {
+        "detect": _detect,
+        "validate": _validate,
+        "doctor": _doctor,
+        "lock": _lock,
+        "why": _why,
+        "apply-history": _history,
+        "matrix": _matrix,
+    }
     drawn = parts.get(verb[0] if verb else "", _apply)(result)
     return f"<div>{''.join(drawn)}</div>"
 
@@ -139,6 +147,35 @@ def _reasons(reasons: Iterable[Mapping[str, Any]], depth: int) -> Iterator[str]:
 
 def _history(result: Mapping[str, Any]) -> Iterator[str]:
     yield _table((one.get("id"), one.get("at"), one.get("state"), ", ".join(one.get("targets", ()))) for one in result.get("applies", ()))
+
+
+def _matrix(result: Mapping[str, Any]) -> Iterator[str]:
+    """What the tables hold or say; rows of tables under the names of their columns."""
+    if "faults" in result:
+        status = str(result["status"])
+        yield _head("the tables are sound" if status == "ok" else "the tables have faults", _GREEN if status == "ok" else _RED)
+        yield _table((one.get("file"), one.get("place"), one.get("message")) for one in result["faults"])
+    elif "frameworks" in result:
+        yield _head(f"{len(result['frameworks'])} frameworks", _GRAY)
+        yield _table((one.get("title"), ", ".join(one.get("packages", ())), one.get("releases")) for one in result["frameworks"])
+    elif "framework" in result:
+        yield _head(str(result["framework"].get("title")), _GRAY)
+        columns = ("version", "variant", "pythons", "cuda_built", "cudnn_built", "driver_min")
+        yield _table((columns, *([_cell(one.get(name)) for name in columns] for one in result.get("builds", ()))))
+    else:
+        for name, rows in result.items():
+            if isinstance(rows, list) and rows:
+                yield _head(name, _GRAY)
+                columns = tuple(dict.fromkeys(column for row in rows for column in row if column != "source"))
+                yield _table((columns, *([_cell(row.get(column)) for column in columns] for row in rows)))
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_cell, value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_cell(one)}" for name, one in value.items() if one is not None)
+    return "" if value is None else str(value)
 
 
 def _stack(stack: Mapping[str, Any]) -> Iterator[str]:

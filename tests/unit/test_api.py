@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -15,7 +15,10 @@ import cudnn_resolve
 from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.facts.model import Facts, Gpu
 from cudnn_resolve.operations import plan
+from cudnn_resolve.operations.keywords import as_keywords
 from cudnn_resolve.operations.options import Options, PlanRequest
+from cudnn_resolve.operations.plan import PlanResult
+from cudnn_resolve.operations.results import Result
 
 NOTEBOOK = Path(__file__).parents[1] / "machines" / "notebook.json"
 
@@ -120,7 +123,7 @@ def test_what_is_wrong_is_said_of_the_argument(seen: list[Options]) -> None:
         cudnn_resolve.plan("torch", facts={"gpus": 1})
     with pytest.raises(UsageError, match="channel cannot be 'ftp': it is one of auto, pip, apt"):
         cudnn_resolve.plan("torch", channel="ftp")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="driver cannot be 550: expected `str"):
+    with pytest.raises(UsageError, match="driver cannot be 550: expected a text, found int"):
         cudnn_resolve.plan("torch", driver=550)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="device cpu and gpu contradict each other"):
         cudnn_resolve.plan("torch", device="cpu", gpu="T4")
@@ -128,6 +131,84 @@ def test_what_is_wrong_is_said_of_the_argument(seen: list[Options]) -> None:
         cudnn_resolve.plan("torch", facts="f.json", python="python")
     assert caught.value.hint == "leave one of them out, or say python_version X.Y"
     assert seen == []
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: cudnn_resolve.plan("torch", facts=5), "facts cannot be 5"),  # type: ignore[arg-type]
+        (lambda: cudnn_resolve.detect(facts=[]), r"facts cannot be \[\]"),  # type: ignore[arg-type]
+        (lambda: cudnn_resolve.plan(5), "framework cannot be 5: expected a text or a list of texts, found int"),  # type: ignore[arg-type]
+        (lambda: cudnn_resolve.plan(["torch", 5]), "expected a text or a list of texts, found int"),  # type: ignore[list-item]
+        (lambda: cudnn_resolve.plan("torch", python_version=3.11), "python_version cannot be 3.11: expected a text"),  # type: ignore[arg-type]
+        (lambda: cudnn_resolve.plan("torch", offline="yes"), "offline cannot be 'yes': expected True or False"),  # type: ignore[arg-type]
+        (lambda: cudnn_resolve.validate(gpu="0"), "gpu cannot be '0': expected a whole number"),  # type: ignore[arg-type]
+        (lambda: cudnn_resolve.why(None), "package"),  # type: ignore[arg-type]
+        (lambda: cudnn_resolve.apply(undo="abc"), "undo cannot be 'abc': expected True or a number of history()"),  # type: ignore[arg-type]
+        (lambda: cudnn_resolve.apply(undo=0), "undo cannot be 0"),
+        (lambda: cudnn_resolve.apply("torch", undo=True), "undo takes no framework"),
+        (lambda: cudnn_resolve.apply(undo=3, lock="pylock.toml"), "undo takes no lock"),
+        (lambda: cudnn_resolve.apply("torch", lock="pylock.toml"), "a lock and targets contradict each other"),
+        (lambda: cudnn_resolve.lock("torch", check=True, upgrade=True), "^check changes nothing, and upgrade asks for changes"),
+        (lambda: cudnn_resolve.matrix_show("torhc"), "the matrix knows no framework 'torhc'"),
+    ],
+)
+def test_a_wrong_argument_is_refused_by_its_name(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(cudnn_resolve.UsageError, match=message) as caught:
+        call()
+    assert "--" not in str(caught.value)
+
+
+def test_hints_speak_of_arguments_and_leave_commands() -> None:
+    with pytest.raises(cudnn_resolve.CudnnResolveError) as caught:
+        cudnn_resolve.plan(python_version="3.11")
+
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("name one: `framework='tensorflow==2.15'`; known: ")
+    assert as_keywords("say --python-version X.Y, or `cudnn-resolve plan --driver 550`", {"python_version", "driver"}) == (
+        "say python_version X.Y, or `cudnn-resolve plan --driver 550`"
+    )
+    assert as_keywords("leave --no-color out", {"python_version"}) == "leave --no-color out"
+
+
+def test_paths_may_be_path_objects(tmp_path: Path, seen: list[Options]) -> None:
+    (tmp_path / "r.txt").write_text("numpy\n")
+    with pytest.raises(SeenError):
+        cudnn_resolve.plan("torch", requirement=tmp_path / "r.txt", matrix=[tmp_path])
+
+    assert seen == [PlanRequest(framework=("torch",), requirement=(f"{tmp_path}/r.txt",), matrix=(str(tmp_path),))]
+
+
+def test_errors_and_results_are_offered_by_the_package() -> None:
+    assert issubclass(cudnn_resolve.InputError, cudnn_resolve.CudnnResolveError)
+    assert cudnn_resolve.PlanResult is PlanResult
+    assert {"CudnnResolveError", "PlanResult", "plan", "matrix_show"} <= set(dir(cudnn_resolve))
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = cudnn_resolve.nonsense
+
+
+def test_every_result_is_documented_by_its_attributes() -> None:
+    """What completion offers: annotated fields, each the value of one thing."""
+    for name in cudnn_resolve.__all__:
+        kind = getattr(cudnn_resolve, name)
+        if isinstance(kind, type) and issubclass(kind, Result):
+            assert getattr(kind, "__struct_fields__", ()), name
+            assert get_type_hints(kind.to_json)["return"] == dict[str, Any], name
+
+
+def test_the_tables_can_be_looked_up() -> None:
+    listed, shown = cudnn_resolve.matrix_list(), cudnn_resolve.matrix_show("torch", "2.6.0")
+    stack = cudnn_resolve.matrix_show("gpu", "T4")
+
+    assert "torch" in [one.name for one in listed.frameworks]
+    assert isinstance(shown, cudnn_resolve.MatrixFrameworkResult)
+    assert {one.version for one in shown.builds} == {"2.6.0"}
+    assert shown["builds"][0]["cuda_built"] == shown.builds[0].cuda_built
+    assert isinstance(stack, cudnn_resolve.MatrixStackResult)
+    assert stack.cards[0]["capability"] == "7.5"  # type: ignore[index]
+    assert "<td>2.6.0</td>" in shown._repr_html_()
+    assert "PyTorch" in listed._repr_html_()
+    assert "Tesla T4" in stack._repr_html_()
 
 
 def test_the_functions_stay_when_folders_of_their_name_are_imported() -> None:

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cudnn_resolve.errors import ExitCode, MatrixError
-from cudnn_resolve.operations.settings import project_settings
 from cudnn_resolve.host.tablecache import Copies, cache_folder, user_copies
 from cudnn_resolve.host.tables import DirectoryTables, check_tables, open_book, printable, shipped_directory
+from cudnn_resolve.operations.settings import project_settings
 from tests.unit.matrix.toy import HEAD, WORLD
 
 INDEX = 'index = [{id = "mine", url = "https://mine.example/simple", kind = "simple"}]'

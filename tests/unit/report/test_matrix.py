@@ -10,7 +10,8 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.digest import digest, version_filter
 from cudnn_resolve.matrix.place import Fault
 from cudnn_resolve.matrix.table import plain
-from cudnn_resolve.report import matrix, matrix_json, matrix_stack
+from cudnn_resolve.operations.matrix import SCHEMA, everything, shown
+from cudnn_resolve.report import matrix, matrix_stack
 from cudnn_resolve.report.text import Style
 from cudnn_resolve.version import Capability, DriverVersion
 from tests.unit.matrix.toy import WORLD, TextTables, book
@@ -160,15 +161,15 @@ def test_an_empty_book_can_be_listed() -> None:
 
 
 def test_values() -> None:
-    found = matrix_json.framework_json(WORLD_BOOK, digest(WORLD_BOOK, "alpha", version_filter("2")))
+    found = shown(WORLD_BOOK, digest(WORLD_BOOK, "alpha", version_filter("2"))).to_json()
     json.dumps(found)
-    assert found["schema"] == matrix_json.SCHEMA
+    assert found["schema"] == SCHEMA
     assert [one["wheel_version"] for one in found["builds"]] == ["2.0", "2.0+cu118", "2.0"]
     assert found["builds"][0]["driver_min"] == {"minor": "525.60.13", "strict": "550.54.14"}
     assert found["builds"][2]["driver_min"] == {"minor": None, "strict": None}
     assert found["sources"] == {"docs": {"where": "https://docs.example/page", "read": "2026-01-31"}}
     assert found["traps"][0]["id"] == "old-alpha"
-    listed = matrix_json.list_json(WORLD_BOOK)
+    listed = everything(WORLD_BOOK).value()
     assert listed["frameworks"][0]["releases"] == "1.0 - 2.0"
     assert plain(WORLD_BOOK.cards()[:1]) == [
         {"name": "Tesla T4", "alias": ["T4"], "capability": "7.5", "class": "datacenter", "memory_gib": 16, "source": ["docs"]}

@@ -1,0 +1,108 @@
+"""Requests made of keyword arguments, and messages that speak of them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, TypeVar, get_args
+
+from msgspec import Struct, ValidationError, convert
+from msgspec.structs import FieldInfo, fields, replace
+
+from cudnn_resolve.errors import UsageError
+
+R = TypeVar("R", bound=Struct)
+_OPTION = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)")
+_EXAMPLE = re.compile(r"(?:-f|-r|-c|--([a-z-]+))[= ]('[^']*'|\S+)")
+_SHORT = {"-f": "framework", "-r": "requirement", "-c": "constraint"}
+
+
+def make(kind: type[R], words: Mapping[str, Any]) -> R:
+    """The request that these words mean: None and False are what was not said, one text may stand for a list of one.
+
+    UsageError for a value that the option of that name cannot have.
+    """
+    known = {one.name: one for one in fields(kind)}
+    given: dict[str, Any] = {}
+    for name, value in words.items():
+        if name not in known:
+            raise UsageError(f"there is no option {name!r}", code="usage-option", hint=f"the options are {', '.join(known)}")
+        if value is None or value is False:
+            continue
+        given[name] = _plain(value, one_of_many=isinstance(known[name].default, tuple))
+    if not isinstance(given.get("facts", ""), str):
+        given["given"] = _facts(given.pop("facts"))
+    held = given.pop("given", None)
+    try:
+        made = convert(given, kind)
+    except ValidationError as error:
+        raise _refusal(str(error), known, given) from None
+    return made if held is None else replace(made, given=held)
+
+
+def _plain(value: Any, *, one_of_many: bool) -> Any:
+    """Paths as texts, and a text where a list is meant as a list of one."""
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if one_of_many and isinstance(value, (list, tuple)):
+        value = tuple(os.fspath(one) if isinstance(one, os.PathLike) else one for one in value)
+    return (value,) if one_of_many and isinstance(value, str) else value
+
+
+def _refusal(said: str, known: Mapping[str, FieldInfo], given: Mapping[str, Any]) -> UsageError:
+    """What is wrong with the value that msgspec refused."""
+    name = re.split(r"\W", said.partition(" - at `$.")[2])[0]
+    kind = known[name].type
+    choices = _choices(kind)
+    if choices:
+        why = f"it is one of {', '.join(choices)}"
+    else:
+        wanted = "a whole number" if int in (kind, *get_args(kind)) else "True or False" if kind is bool else "a text"
+        wanted += " or a list of texts" if isinstance(known[name].default, tuple) else ""
+        value = given[name]
+        found = next((one for one in value if not isinstance(one, str)), value) if isinstance(value, tuple) else value
+        why = f"expected {wanted}, found {type(found).__name__}"
+    return UsageError(f"{name} cannot be {given[name]!r:.80}: {why}", code="usage-choice" if choices else "usage-argument")
+
+
+def _choices(kind: Any) -> tuple[str, ...]:
+    """The words that an option may have, where it is one of a few."""
+    for one in (kind, *get_args(kind)):
+        words = get_args(one)
+        if words and all(isinstance(word, str) for word in words):
+            return words
+    return ()
+
+
+def _facts(value: Any) -> Any:
+    from cudnn_resolve.facts.codec import from_mapping
+    from cudnn_resolve.facts.model import Facts
+
+    if isinstance(value, Facts):
+        return value
+    found = value.to_json() if hasattr(value, "to_json") else value
+    if not isinstance(found, Mapping):
+        hint = "give a path, what detect() returned, or an object such as its to_json()"
+        raise UsageError(f"facts cannot be {value!r:.80}", code="usage-argument", hint=hint)
+    return from_mapping(found, "the object given as `facts`")
+
+
+def as_keywords(text: str, names: Collection[str]) -> str:
+    """A message that names options, as one that names the arguments of a function; commands in backquotes stay."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(_example(part) if part.startswith("`") else _OPTION.sub(lambda found: _named(found, names), part) for part in parts)
+
+
+def _named(found: re.Match[str], names: Collection[str]) -> str:
+    name = found[1].replace("-", "_")
+    return name if name in names else found[0]
+
+
+def _example(part: str) -> str:
+    """An option with its value in backquotes, as an argument with its value; a whole command stays."""
+    found = _EXAMPLE.fullmatch(part[1:-1])
+    if found is None:
+        return part
+    name = (found[1] or _SHORT[part[1:3]]).replace("-", "_")
+    return f"`{name}={found[2].strip(chr(39))!r}`"
