@@ -25,7 +25,7 @@ def _shared_files(machine: Machine) -> Iterator[Finding]:
     slots: dict[str, list[str]] = {}
     for name in machine.pip:
         slot = machine.book.slot(name)
-        if slot is not None:
+        if slot is not None and machine.book.shares_files(slot):
             slots.setdefault(slot, []).append(name)
     cuda = {one.name: one.cuda for one in machine.installed}
     cpu = CPU_PACKAGES | {one.name for one in machine.installed if one.is_cpu}

@@ -78,6 +78,13 @@ class Book:
         """The framework that a distribution is: `tensorflow-gpu` is tensorflow; None for any other package."""
         return self._keep("distributions", None, lambda _: self._distributions()).get(_normalized(distribution))
 
+    def distributions(self, framework: str) -> tuple[str, ...]:
+        """Every distribution that is the framework: those whose builds are known, and others that install the same files."""
+        own = tuple(map(_normalized, self.head(f"framework/{framework}").get("packages", ())))
+        slots = {slot for package in own if (slot := self.slot(package)) is not None}
+        rows: tuple[row.Slot, ...] = self._rows("package/slot", "slot")
+        return tuple(dict.fromkeys((*own, *(package for one in rows if one.slot in slots for package in one.packages))))
+
     def nearest(self, word: str) -> tuple[str, ...]:
         """Names of frameworks that look like `word`, the nearest first, at most three."""
         from difflib import get_close_matches
@@ -123,6 +130,12 @@ class Book:
             "owners", None, lambda _: dict(Counter(self._keep("slots", None, lambda _: self._slots()).values()))
         )
         return counted.get(slot, 0)
+
+    def shares_files(self, slot: str) -> bool:
+        """False for a slot whose packages exclude one another although each has files of its own."""
+        rows: dict[str, row.Slot] = self._index("package/slot", "slot", lambda one: one.slot)
+        found = rows.get(slot)
+        return found is None or found.files
 
     def cuda_of(self, package: str, version: str) -> CudaVersion | None:
         """The CUDA release that one version of a component package belongs to, None where that is not known."""

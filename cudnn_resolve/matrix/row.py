@@ -211,6 +211,8 @@ class Slot(Row, frozen=True, kw_only=True):
     identity = ("slot",)
     slot: Identifier
     packages: tuple[PackageName, ...]
+    files: bool = True
+    """False for packages that exclude one another although each has files of its own."""
 
 
 class AptPackage(Struct, frozen=True, kw_only=True):

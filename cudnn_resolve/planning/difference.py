@@ -24,7 +24,7 @@ def pip_actions(
     them are frameworks, and whether a build for GPUs is meant; `relaid` names those whose files are written again in any case.
     """
     removed = tuple(_removals(wanted, installed, book))
-    slots = {book.slot(one.name): one.name for one in removed}
+    slots = {slot: one.name for one in removed if (slot := book.slot(one.name)) is not None and book.shares_files(slot)}
     out = []
     for one in wanted:
         here = installed.get(one.name)
@@ -72,13 +72,16 @@ def _bare_variant(wanted: PipAction, book: Book, *, gpu: bool) -> str | None:
 
 
 def _removals(wanted: Iterable[PipAction], installed: Mapping[str, str], book: Book) -> Iterator[PipAction]:
-    """Installed packages that own the same files as a wanted one."""
+    """Installed packages that a wanted one excludes, most of them because they own the same files."""
     names = {one.name for one in wanted}
     owners = {slot: one.name for one in wanted if (slot := book.slot(one.name)) is not None}
     for name, version in sorted(installed.items()):
         slot = book.slot(name)
         if name not in names and slot in owners:
-            because = f"it owns the same files as {owners[slot]}; the two overwrite one another"
+            other = owners[slot]
+            because = f"it cannot stand beside {other}: one environment holds one of them"
+            if book.shares_files(slot):
+                because = f"it owns the same files as {other}; the two overwrite one another"
             yield PipAction(name=name, version=version, action="remove", because=(because,), installed=version)
 
 

@@ -81,6 +81,8 @@ def _absence(resolution: Resolution, word: str, book: Book) -> str:
     if slot is not None:
         for pin in resolution.pip:
             if pin.name != name and book.slot(pin.name) == slot:
+                if not book.shares_files(slot):
+                    return f"{pin.name} is chosen, and one environment holds one of the two"
                 return f"{pin.name} is chosen, which owns the same files; the two would overwrite one another"
     component = book.component(name)
     if component is not None:

@@ -184,13 +184,11 @@ def file_needs(universe: Universe, release: Release, who: str) -> Iterator[Need]
     slot = universe.book.slot(release.package)
     if slot is not None and universe.book.owners(slot) > 1:
         owner = release.package
-        yield Need(
-            f"slot:{slot}",
-            lambda other: other.payload == owner,
-            f"{owner} alone among the packages that own the same files",
-            f"{who} installs {slot}; a second package that does so would overwrite it",
-            payload=owner,
-        )
+        text, because = f"{owner} alone among the packages of its kind ({slot})", f"one environment holds one package of {slot}"
+        if universe.book.shares_files(slot):
+            text = f"{owner} alone among the packages that own the same files"
+            because = f"{who} installs {slot}; a second package that does so would overwrite it"
+        yield Need(f"slot:{slot}", lambda other: other.payload == owner, text, because, payload=owner)
 
 
 def has_wheel(universe: Universe, release: Release) -> bool:
