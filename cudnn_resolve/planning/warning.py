@@ -13,10 +13,11 @@ from cudnn_resolve.facts.model import UNKNOWN, Facts
 from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.planning.origin import origin_warnings
 from cudnn_resolve.resolution.assemble import loaded_cudnn
-from cudnn_resolve.resolution.framework import extras_of, is_vague
+from cudnn_resolve.resolution.framework import is_vague
 from cudnn_resolve.resolution.opened import opened
 from cudnn_resolve.resolution.package import abi_range
 from cudnn_resolve.resolution.release import Release
+from cudnn_resolve.resolution.runtime import extras_of
 from cudnn_resolve.resolution.shelf import Shelf, shelf_of
 from cudnn_resolve.resolution.standing import broken_by, versions_after
 from cudnn_resolve.version import CudaVersion, CudnnVersion
@@ -150,7 +151,7 @@ def _shadowed(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
 
 def _cuda_majors(resolution: Resolution) -> Iterator[Warning]:
     """Frameworks of one environment that live on different CUDA majors: what is installed already, and one beside it."""
-    beside = [one.build for one in resolution.unasked if one.build is not None and one.works]
+    beside = [one.build for one in resolution.unasked if one.build is not None and one.libraries != "none"]
     builds = [build for build in (*resolution.builds, *beside) if build.cuda is not None]
     asked = {build.cuda.major for build in resolution.builds if build.cuda is not None}
     if asked and len(asked | {build.cuda.major for build in builds if build.cuda is not None}) > 1:

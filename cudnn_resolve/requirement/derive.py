@@ -46,13 +46,11 @@ def parse_target(text: str, book: Book) -> Target:
     try:
         framework = book.framework(name)
     except KeyError:
-        near = book.nearest(name)
-        hint = f"did you mean {_or(near)}? " if near else ""
         raise UsageError(
             f"no framework is called `{requirement.name}`",
             code="unknown-framework",
             context="--framework",
-            hint=f"{hint}known: {', '.join(book.frameworks())}; other packages go into a file for --requirement",
+            hint=_hint(name, requirement.specifier, book),
         ) from None
     package = name if name in framework.packages and name != framework.name else None
     return Target(
@@ -62,6 +60,18 @@ def parse_target(text: str, book: Book) -> Target:
         package=package,
         extras=tuple(sorted({canonicalize_name(extra) for extra in requirement.extras})),
     )
+
+
+def _hint(name: str, specifier: SpecifierSet, book: Book) -> str:
+    """What to write instead of a name that is no framework's."""
+    for framework in book.frameworks():
+        if name in book.distributions(framework):
+            builds = "builds without GPU" if name.endswith("-cpu") else "builds that the tables do not know"
+            device = " --device cpu" if name.endswith("-cpu") else ""
+            return f"`{name}` has {builds} of {framework}: ask for `{framework}{specifier}`{device}"
+    near = book.nearest(name)
+    hint = f"did you mean {_or(near)}? " if near else ""
+    return f"{hint}known: {', '.join(book.frameworks())}; other packages go into a file for --requirement"
 
 
 def parse_limit(text: str, option: str) -> Limit:

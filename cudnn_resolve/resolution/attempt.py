@@ -63,8 +63,8 @@ def attempt(
 
 def _by_care(book: Book, machine: Machine, request: OpenRequest) -> Iterator[OpenRequest]:
     """The request as it is to be tried, the most careful form first."""
-    packages = {name for one in book.frameworks() for name in book.head(f"framework/{one}").get("packages", ())}
-    asked = {name for target in request.targets for name in book.framework(target.framework).packages}
+    packages = {name for one in book.frameworks() for name in book.distributions(one)}
+    asked = {name for target in request.targets for name in book.distributions(target.framework)}
     if any(name in machine.pip for name in packages - asked):
         for allowed in dict.fromkeys((frozenset[str](), request.allow_break)):
             yield replace(request, allow_break=allowed, careful=True)

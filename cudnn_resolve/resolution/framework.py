@@ -21,6 +21,7 @@ from cudnn_resolve.resolution.package import (
     requirement_need,
 )
 from cudnn_resolve.resolution.release import Release, parse_version
+from cudnn_resolve.resolution.runtime import extras_of
 from cudnn_resolve.resolution.standing import beside_needs
 from cudnn_resolve.version import CudaVersion
 
@@ -215,11 +216,6 @@ def _separate(universe: Universe, build: Build) -> bool:
         if extra is not None and universe.book.component(name) is None and not name.startswith("tensorrt"):
             return False
     return True
-
-
-def extras_of(build: Build) -> tuple[str, ...]:
-    """The extras that bring the CUDA libraries of a build."""
-    return tuple(extra.strip() for extra in (build.extra or "").split(",") if extra.strip())
 
 
 def _cuda_needs(universe: Universe, build: Build, who: str) -> Iterator[Need]:

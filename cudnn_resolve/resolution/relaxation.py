@@ -316,7 +316,7 @@ def _in_new_environment(machine: Machine, request: OpenRequest) -> str:
 def _broken(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:
     """Installed frameworks given up."""
     there = _in_the_way(machine, book, core)
-    every = [name for name in book.frameworks() if any(one in machine.pip for one in book.framework(name).packages)] if there else ()
+    every = [name for name in book.frameworks() if any(one in machine.pip for one in book.distributions(name))] if there else ()
     for names in (there, every) if there else ():
         found = _tried(book, machine, replace(request, allow_break=request.allow_break.union(names)))
         if not isinstance(found, Resolution):
@@ -338,7 +338,7 @@ def _in_the_way(machine: Machine, book: Book, core: frozenset[str]) -> dict[str,
     """The installed frameworks among the conditions of a conflict: `torch 2.6.0` by name."""
     out = {}
     for name in sorted(one.partition(":")[2] for one in core if one.startswith("installed:")):
-        out[name] = " and ".join(f"{one} {machine.pip[one]}" for one in book.framework(name).packages if one in machine.pip)
+        out[name] = " and ".join(f"{one} {machine.pip[one]}" for one in book.distributions(name) if one in machine.pip)
     return out
 
 

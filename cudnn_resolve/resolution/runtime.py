@@ -41,6 +41,11 @@ class Runtime(Struct, frozen=True, kw_only=True):
         return self.cuda.line
 
 
+def extras_of(build: Build) -> tuple[str, ...]:
+    """The extras that bring the CUDA libraries of a build."""
+    return tuple(extra.strip() for extra in (build.extra or "").split(",") if extra.strip())
+
+
 def channels(universe: Universe) -> tuple[Channel, ...]:
     """The channels that the request allows, in the order of the contract: pip where it serves, what is there, then apt."""
     wanted = universe.request.channel
@@ -262,8 +267,7 @@ def _pins_libraries(universe: Universe, build: Build) -> bool:
     answer = universe.pinning.get(id(build))
     if answer is None:
         wheel = universe.build_candidate(build)
-        extras = tuple(extra.strip() for extra in (build.extra or "").split(",") if extra.strip())
-        found = universe.shelf.requirements(wheel.payload, extras) if wheel is not None else iter(())
+        found = universe.shelf.requirements(wheel.payload, extras_of(build)) if wheel is not None else iter(())
         answer = any(
             is_exact(requirement.specifier) for requirement, _ in found if universe.book.component(canonicalize_name(requirement.name))
         )
@@ -283,7 +287,7 @@ def oldest_line(universe: Universe, build: Build) -> CudaVersion:
     package = component_package(universe, "cudart", build.cuda.major)
     if wheel is None or package is None:
         return line
-    extras = tuple(extra.strip() for extra in (build.extra or "").split(",") if extra.strip())
+    extras = extras_of(build)
     for name in (wheel.payload, *_plugins(universe, wheel.payload, extras)):
         for requirement, _ in universe.shelf.requirements(name, (*extras, "with-cuda")):
             if canonicalize_name(requirement.name) != package or is_exact(requirement.specifier):

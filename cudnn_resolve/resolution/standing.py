@@ -36,7 +36,7 @@ _COMPILED_AGAINST = frozenset({"numpy"})
 
 
 class Hold(Struct, frozen=True, kw_only=True):
-    """What an installed framework needs of one package that is installed, too."""
+    """What an installed framework needs of one package, whether that is installed or comes with a plan."""
 
     package: str
     test: Callable[[Version], bool]
@@ -48,6 +48,8 @@ class Hold(Struct, frozen=True, kw_only=True):
     """What it declares, where it accepts more."""
     library: bool = False
     """True for a CUDA library that the framework loads."""
+    met: bool = True
+    """False for what the environment does not meet yet: a plan meets it where it can, and breaks nothing where it cannot."""
 
 
 class Standing(Struct, frozen=True, kw_only=True):
@@ -66,7 +68,7 @@ class Standing(Struct, frozen=True, kw_only=True):
     """True where the user accepts that it breaks."""
     holds: tuple[Hold, ...]
     requires: tuple[Requirement, ...]
-    """What it declares of packages that are installed."""
+    """What it declares of other packages."""
 
     @property
     def who(self) -> str:
@@ -89,11 +91,11 @@ def standing_frameworks(universe: Universe) -> tuple[Standing, ...]:
     installed = universe.machine.pip
     out = []
     for name in universe.book.frameworks() if installed else ():
-        head = universe.book.head(f"framework/{name}")
-        packages = tuple(canonicalize_name(one) for one in head.get("packages", ()))
+        packages = universe.book.distributions(name)
         if not any(one in installed for one in packages):
             continue
-        if _is_asked(universe.request, name, {*packages, *map(canonicalize_name, head.get("companions", ()))}):
+        companions = universe.book.head(f"framework/{name}").get("companions", ())
+        if _is_asked(universe.request, name, {*packages, *map(canonicalize_name, companions)}):
             continue
         out += [_standing(universe, name, package) for package in packages if package in installed]
     return tuple(out)
@@ -132,19 +134,44 @@ def _standing(universe: Universe, framework: str, package: str) -> Standing:
 
 
 def _installed_build(universe: Universe, framework: str, package: str, version: str) -> Build | None:
-    """The GPU build of an installed framework: by its variant where the version tells it, else the one whose libraries are there."""
+    """The CUDA build of an installed framework, None where it is none.
+
+    By its variant where the version tells it, else the one whose own code and libraries are there.
+    """
     own = universe.shelf.vendor(package)
     parsed = parse_version(version)
-    if own is not None or parsed is None:
+    if own is not None or parsed is None or (parsed.local or "").startswith(_OTHER_DEVICES):
         return own
     builds = [
         one
         for one in universe.book.framework(framework).builds
-        if one.package == package and one.version in (parsed.public, parsed.base_version) and one.cuda is not None
+        if one.package == package
+        and one.version in (parsed.public, parsed.base_version)
+        and one.cuda is not None
+        and (not one.arch or universe.machine.arch in one.arch)
+        and _has_code(universe, one)
     ]
     exact = [one for one in builds if one.wheel_version == version or one.variant == parsed.local]
     served = [one for one in exact or builds if _libraries(universe, one) != "none"]
     return next(iter(served or exact or builds), None)
+
+
+_OTHER_DEVICES = ("cpu", "rocm", "xpu")
+"""How local parts of versions begin that are built for something else than CUDA."""
+
+
+def _has_code(universe: Universe, build: Build) -> bool:
+    """False for a build whose GPU code comes by an extra (JAX's plugins, jaxlib's variants) that is not installed."""
+    extras = runtime.extras_of(build)
+    wheel = universe.build_candidate(build) if extras else None
+    if wheel is None:
+        return True
+    for requirement, extra in universe.shelf.requirements(wheel.payload, extras):
+        name = canonicalize_name(requirement.name)
+        brought = extra is not None and universe.book.component(name) is None and not name.startswith("tensorrt")
+        if brought and not _is_met(universe, requirement):
+            return False
+    return True
 
 
 def _libraries(universe: Universe, build: Build) -> str:
@@ -157,8 +184,8 @@ def _libraries(universe: Universe, build: Build) -> str:
 
 
 def _requires(universe: Universe, package: str, version: str) -> Iterator[Requirement]:
-    """What an installed package declares of others that are installed: as read on the machine, else as the matrix knows it."""
-    shelf, installed = universe.shelf, universe.machine.pip
+    """What an installed package declares of others: as read on the machine, else as the matrix knows it."""
+    shelf = universe.shelf
     lines = universe.machine.requires.get(package)
     if lines is None:
         releases = (one for one in shelf.releases(package) if version in (one.text, str(one.version)))
@@ -166,9 +193,7 @@ def _requires(universe: Universe, package: str, version: str) -> Iterator[Requir
         lines = shelf.requires(found) if found is not None and found.requires is not None else ()
     for line in lines:
         requirement = parse_requirement(line)
-        if requirement is None or not str(requirement.specifier) or canonicalize_name(requirement.name) not in installed:
-            continue
-        if shelf.applies(line):
+        if requirement is not None and str(requirement.specifier) and shelf.applies(line):
             yield requirement
 
 
@@ -192,7 +217,7 @@ def _cudnn_hold(universe: Universe, build: Build | None, libraries: str, who: st
 
 
 def _bound_holds(universe: Universe, framework: str, package: str, version: str) -> Iterator[Hold]:
-    """What the matrix knows to break this version of a framework, of packages that are in bounds now."""
+    """What the matrix knows to break this version of a framework, of packages that are in bounds now or not there yet."""
     parsed = parse_version(version)
     if parsed is None:
         return
@@ -202,34 +227,53 @@ def _bound_holds(universe: Universe, framework: str, package: str, version: str)
         if bound.versions and not SpecifierSet(bound.versions).contains(parsed.base_version, prereleases=True):
             continue
         requirement = parse_requirement(bound.requirement)
-        if requirement is not None and _is_met(universe, requirement):
+        if requirement is None:
+            continue
+        name = canonicalize_name(requirement.name)
+        met = _is_met(universe, requirement)
+        if met or name not in universe.machine.pip:
             because = f"{package} {version}: {bound.reason}"
-            name = canonicalize_name(requirement.name)
-            yield Hold(package=name, test=_within(requirement.specifier), text=bound.requirement, because=because)
+            yield Hold(package=name, test=_within(requirement.specifier), text=bound.requirement, because=because, met=met)
 
 
 def _requirement_hold(universe: Universe, requirement: Requirement, who: str) -> Hold | None:
-    """What a declared requirement that is met now holds; one that was broken before holds nothing."""
+    """What a declared requirement holds; nothing where the environment breaks it already and the framework works all the same."""
     name = canonicalize_name(requirement.name)
     because = f"{who} requires {requirement.name}{requirement.specifier}"
     spec = requirement.specifier
     component = universe.book.component(name)
-    here = parse_version(universe.machine.pip[name])
+    here = parse_version(universe.machine.pip.get(name, ""))
     if component is not None and not universe.request.strict_pins:
         lowest, test = abi_range(component, spec)
-        if here is None or not test(here):
+        if here is None:
+            test = _or_other_major(spec, test)
+        elif not test(here):
             return None
-        return Hold(package=name, test=test, text=f"{name}{lowest}", because=because, declared=spec, library=True)
-    if here is None or not _is_met(universe, requirement):
+        return Hold(package=name, test=test, text=f"{name}{lowest}", because=because, declared=spec, library=True, met=here is not None)
+    met = _is_met(universe, requirement)
+    strict = component is not None or name in _COMPILED_AGAINST or universe.request.careful
+    if strict and (met or here is None or (universe.request.careful and _is_too_old(spec, here))):
+        return Hold(package=name, test=_within(spec), text=f"{name}{spec}", because=because, library=component is not None, met=met)
+    if strict or not met or here is None:
         return None
-    if component is not None or name in _COMPILED_AGAINST or universe.request.careful:
-        return Hold(package=name, test=_within(spec), text=f"{name}{spec}", because=because, library=component is not None)
     major = here.major
 
     def no_new_major(version: Version) -> bool:
         return version.major <= major or spec.contains(version, prereleases=True)
 
     return Hold(package=name, test=no_new_major, text=f"{name} without a new major", because=because, declared=spec)
+
+
+def _or_other_major(spec: SpecifierSet, test: Callable[[Version], bool]) -> Callable[[Version], bool]:
+    """The test of a library wheel that is not there: one of another major has files of other names, which the framework does not load."""
+    majors = {version.major for one in spec if (version := parse_version(one.version.removesuffix(".*"))) is not None}
+    return lambda version: version.major not in majors or test(version)
+
+
+def _is_too_old(spec: SpecifierSet, version: Version) -> bool:
+    """True for a version below the oldest that a specifier admits."""
+    floors = (parse_version(one.version) for one in spec if one.operator in (">=", ">", "~="))
+    return any(floor is not None and version < floor for floor in floors)
 
 
 def _is_met(universe: Universe, requirement: Requirement) -> bool:
@@ -249,7 +293,7 @@ def hold_needs(universe: Universe) -> dict[str, tuple[Need, ...]]:
         for hold in one.holds:
             out.setdefault(name_of(hold.package), []).append(_hold_need(hold, who))
             slot = universe.book.slot(hold.package)
-            if hold.library and slot is not None and universe.book.owners(slot) > 1:
+            if hold.library and hold.met and slot is not None and universe.book.owners(slot) > 1:
                 lives = f"{one.who} lives on {hold.package} {universe.machine.pip[hold.package]}"
                 out.setdefault(f"slot:{slot}", []).append(_slot_need(slot, hold.package, lives, who))
     return {name: tuple(needs) for name, needs in out.items()}
@@ -270,6 +314,8 @@ def _slot_need(slot: str, owner: str, because: str, who: str) -> Need:
 def broken_by(one: Standing, versions: Mapping[str, str]) -> str | None:
     """Why a framework no longer works once these versions are installed, None where nothing that it lives on goes."""
     for hold in one.holds:
+        if not hold.met:
+            continue
         version = parse_version(versions.get(hold.package, ""))
         if version is None:
             return f"{hold.because}; {hold.package} is removed"
@@ -287,8 +333,8 @@ def versions_after(book: Book, found: Resolution) -> dict[str, str]:
 
 
 def is_apart(one: Standing, builds: Iterable[Build]) -> bool:
-    """True for an installed framework of another CUDA major than one of these builds."""
-    own = one.build.cuda if one.build is not None else None
+    """True for an installed framework that lives on another CUDA major than one of these builds."""
+    own = one.build.cuda if one.build is not None and one.libraries != "none" else None
     return own is not None and any(build.cuda is not None and build.cuda.major != own.major for build in builds)
 
 

@@ -95,6 +95,7 @@ def test_a_machine_without_a_gpu_gets_a_plan_that_says_what_the_target_must_have
     ("words", "code", "expected"),
     [
         (("-f", "tenserflow"), 2, ["no framework is called `tenserflow`", "did you mean `tensorflow`"]),
+        (("-f", "tensorflow-cpu==2.15.0"), 2, ["ask for `tensorflow==2.15.0` --device cpu"]),
         (("-f", "left-pad"), 2, ["no framework is called `left-pad`", "--requirement"]),
         (("-f", "torch==x"), 2, ["torch==x", "hint: "]),
         (("-f", ""), 2, ["is not a framework requirement"]),

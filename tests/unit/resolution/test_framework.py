@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cudnn_resolve.resolution import framework
+from cudnn_resolve.resolution import framework, runtime
 from cudnn_resolve.resolution.opened import opened
 from cudnn_resolve.resolution.universe import Universe
 from tests.worlds.load import machine, request, universe, world
@@ -109,7 +109,7 @@ def test_extras_are_read_from_the_build() -> None:
     here = universe(BOOK, "south")
     build = next(one.payload for one in framework.framework_candidates(here, "south") if one.payload.version == "2.0")
 
-    assert framework.extras_of(build) == ("cuda",)
+    assert runtime.extras_of(build) == ("cuda",)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from packaging.version import Version
 
 from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.report.plan import render
-from tests.worlds.load import changed, facts, plan, request, texts, versions, world
+from tests.worlds.load import changed, facts, plan, request, texts, universe, versions, world
 
 BOOK = world()
 NORTH = {
@@ -133,6 +134,63 @@ def test_a_framework_that_cannot_be_loaded_holds_nothing() -> None:
 
 def test_two_cuda_majors_in_one_environment_are_told_first() -> None:
     assert codes(planned("south==1.1", allow_break=frozenset({"north"}), pip=ON_THE_SYSTEM, **SYSTEM))[0] == "cuda-majors"
+
+
+@pytest.mark.parametrize("version", ["2.0+cpu", "2.0+rocm6.2", "2.0+xpu"])
+def test_a_build_for_another_device_needs_no_cuda_to_work(version: str) -> None:
+    found = planned("south==1.1", channel="pip", pip={"north": version, "numpy": "1.26.4"}, cudnn=[])
+
+    assert found.conflict is None
+    assert "broken-framework" not in codes(found)
+
+
+def test_a_framework_whose_gpu_code_is_not_installed_is_one_without_gpu() -> None:
+    wheel = texts()["wheel/south"].replace("nvidia-cudnn-cu12==9.3.0.75; extra", "south-plugin==2.0; extra")
+    book = changed({"wheel/south": wheel})
+    pip = {"south": "2.0", "nvidia-cudnn-cu12": "9.3.0.75", "nvidia-cuda-runtime-cu12": "12.4.127", "nvidia-cublas-cu12": "12.4.5.8"}
+
+    def held(**more: str) -> bool:
+        found = universe(book, "north==2.0", packages={"pip": {**pip, **more}, "apt": {}})
+        (south,) = (one for one in found.standing if one.package == "south")
+        return any(hold.package == "nvidia-cudnn-cu12" for hold in south.holds)
+
+    assert held(**{"south-plugin": "2.0"})
+    assert not held()
+
+
+def test_a_distribution_that_owns_the_frameworks_files_is_that_framework() -> None:
+    slot = texts()["package/slot"].replace('"south-gpu"]', '"south-gpu", "south-cpu"]')
+    book = changed({"package/slot": slot})
+    found = universe(book, "north==2.0", packages={"pip": {"south-cpu": "1.1", "numpy": "1.26.4"}, "apt": {}})
+
+    assert [(one.package, [hold.text for hold in one.holds]) for one in found.standing] == [("south-cpu", ["numpy<2"])]
+
+
+def test_a_bound_holds_for_a_package_that_only_comes_with_the_plan() -> None:
+    assert versions(planned("north==1.0", pip={}))["numpy"] == "2.1.0"
+    assert versions(planned("north==1.0", pip={"south": "1.1"}))["numpy"] == "1.26.4"
+
+
+def test_a_declared_requirement_holds_for_a_package_that_only_comes_with_the_plan() -> None:
+    found = planned("north==1.0", pip={"south": "2.0"}, requires={"south": ["pillow<11", "numpy<2"]}, extras=("pillow",))
+
+    assert (versions(found)["pillow"], versions(found)["numpy"]) == ("10.0.0", "1.26.4")
+
+
+def test_a_declared_minimum_that_is_not_met_is_met_where_it_can_be() -> None:
+    pip = {**NORTH, "pillow": "9.0.0"}
+    found = planned("south==2.0", pip=pip, extras=("pillow",), requires={"north": ["pillow>=10"]})
+
+    assert Version(versions(found)["pillow"]) >= Version("10")
+    assert "breaks-framework" not in codes(found)
+
+
+def test_a_declared_minimum_that_cannot_be_met_is_in_nobodys_way() -> None:
+    pip = {**NORTH, "pillow": "9.0.0"}
+    found = planned("south==2.0", pip=pip, extras=("pillow<10",), requires={"north": ["pillow>=10"]})
+
+    assert found.conflict is None
+    assert "breaks-framework" not in codes(found)
 
 
 @pytest.mark.parametrize(
