@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.apply_world import NEW, ROOT, ApplyWorld
@@ -42,18 +43,20 @@ _CLONE_NEWNS, _MS_PRIVATE_REC, _MNT_DETACH = 0x20000, (1 << 18) | (1 << 14), 2
 class KillWorld(ApplyWorld):
     """An environment, and a system where `apt` is said, that the command line changes; `served` is the index of the wheels."""
 
-    def __init__(self, base: Path, installer: str, served: IndexServer, *, apt: bool) -> None:
+    def __init__(self, base: Path, installer: str, served: IndexServer, *, apt: bool = False, pins: Mapping[str, str] = PINS) -> None:
         super().__init__(base, installer)
         self.served = served
+        self.pins = pins
         self.lock = base / "project" / "pylock.toml"
         self.system = System(base) if apt else None
 
     def build(self, *, modules: int = 24) -> None:
         """Everything, and the root where there is one."""
-        self.wheel("tensorflow", PINS["tensorflow"], modules)
+        for name in self.pins.keys() - NEW.keys():
+            self.wheel(name, self.pins[name], modules)
         super().build(modules=modules)
         packages = []
-        for name, version in PINS.items():
+        for name, version in self.pins.items():
             path = self.wheels / f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
             file = self.served.add(name, Served(path.name, path.read_bytes(), None))
             url = f"{self.served.root}/files/{name}/{path.name}"

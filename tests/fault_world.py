@@ -1,0 +1,295 @@
+"""A world in which one system call of `apply` fails, or is its last: `native/faults.c` says which calls are meant.
+
+Run as a program it serves such runs to its parent: the command line is imported once, and each run is a fork of that. A line of JSON comes
+in for each run, a line of JSON goes out.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.apply_world import ROOT
+from tests.index_server import IndexServer
+from tests.kill_world import PINS, KillWorld
+
+TEN = {**PINS, "filelock": "3.13.1", "sympy": "1.13.1", "networkx": "3.2.1", "jinja2": "3.1.4", "fsspec": "2024.6.1", "mpmath": "1.3.0"}
+MODES = {"count": (0, 0), "kill": (1, 0), "EIO": (2, errno.EIO), "ENOSPC": (3, errno.ENOSPC)}
+"""What happens at a call: nothing, the end of every process, an error, or a disk that is full from then on."""
+_SOURCE = ROOT / "tests" / "native" / "faults.c"
+
+
+class Outcome(NamedTuple):
+    """What became of one run."""
+
+    code: int
+    """The exit code; negative for a signal."""
+    output: str
+    reached: bool
+    """True where the call was made, and failed."""
+    seen: int
+    """Calls up to the end."""
+    what: str
+    """The call that failed, and the path that it was about."""
+
+
+class FaultWorld(KillWorld):
+    """An environment of its own, ten wheels, and runs of the command line in it with a fault; `close` ends what serves them."""
+
+    def __init__(self, base: Path, installer: str, served: IndexServer) -> None:
+        super().__init__(base / "world", installer, served, pins=TEN)
+        self.beside = base
+        """Folder for what must not be counted."""
+        self._server: subprocess.Popen[str] | None = None
+
+    def build(self, *, modules: int = 1) -> None:
+        super().build(modules=modules)
+        subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", str(self.beside / "faults.so"), str(_SOURCE)], check=True)
+
+    def environ(self) -> dict[str, str]:
+        own = {name: str(self.base / folder) for name, folder in (("TMPDIR", "tmp"), ("XDG_CACHE_HOME", "cache"))}
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin:/sbin"
+        return {**super().environ(), **own, "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def reset(self) -> None:
+        """As it was before anything; caches are cold."""
+        mirror(self.template, self.venv)
+        for folder in (self.state, self.base / "uv-cache", self.base / "cache", self.base / "tmp"):
+            shutil.rmtree(folder, ignore_errors=True)
+        (self.base / "tmp").mkdir()
+
+    def keep(self, name: str) -> None:
+        """Remember the world as it is now under a name."""
+        for part in ("venv", "state"):
+            shutil.rmtree(self.beside / name / part, ignore_errors=True)
+            shutil.copytree(getattr(self, part), self.beside / name / part, symlinks=True)
+
+    def bring_back(self, name: str) -> None:
+        """The world as it was remembered; the environment's own folder stays the same one, by which it is known."""
+        self.reset()
+        mirror(self.beside / name / "venv", self.venv)
+        mirror(self.beside / name / "state", self.state)
+
+    def words(self, verb: str) -> list[str]:
+        means = [str(self.lock), "--installer", self.installer] if verb == "apply" else [f"--{verb}"]
+        return ["apply", "--python", self.python, "-q", "--yes", *means]
+
+    def run(self, words: list[str], *, mode: str = "count", at: int = 0, log: Path | None = None) -> Outcome:
+        """Run the command line, with the fault of that mode at the call of that number."""
+        if self._server is None:
+            self._server = subprocess.Popen(
+                [sys.executable, "-m", "tests.fault_world", str(self.beside / "faults.so"), str(self.base)],
+                env={**self.environ(), "PYTHONPATH": str(ROOT)},
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        asked = {"words": words, "mode": mode, "at": at, "log": str(log or ""), "output": str(self.beside / "output.txt")}
+        self._server.stdin.write(json.dumps(asked) + "\n")
+        self._server.stdin.flush()
+        return Outcome(**json.loads(self._server.stdout.readline()))
+
+    def recover(self) -> tuple[int, str]:
+        """What the program in the newest journal's folder does: the way back without us."""
+        found = sorted(self.state.glob("cudnn-resolve/environments/*/*/recover.py"))
+        done = subprocess.run(["python3", str(found[-1])], capture_output=True, text=True, check=False) if found else None
+        return (done.returncode, done.stdout + done.stderr) if done else (0, "")
+
+    def close(self) -> None:
+        if self._server is not None and self._server.stdin is not None:
+            self._server.stdin.close()
+            self._server.wait()
+            self._server = None
+
+
+def mirror(source: Path, target: Path) -> None:
+    """Make one folder as the other, changing no more than differs."""
+    target.mkdir(exist_ok=True)
+    wanted = {one.name: one for one in os.scandir(source)}
+    for one in os.scandir(target):
+        same = wanted.get(one.name)
+        if same is None or same.is_dir(follow_symlinks=False) != one.is_dir(follow_symlinks=False) or same.is_symlink() != one.is_symlink():
+            shutil.rmtree(one.path) if one.is_dir(follow_symlinks=False) else os.unlink(one.path)
+    for name, one in wanted.items():
+        place = target / name
+        if one.is_dir(follow_symlinks=False):
+            mirror(Path(one.path), place)
+        elif one.is_symlink():
+            if not place.is_symlink() or place.readlink() != Path(one.path).readlink():
+                place.unlink(missing_ok=True)
+                place.symlink_to(Path(one.path).readlink())
+        elif not place.exists() or _facts(place.stat()) != _facts(one.stat()) or place.read_bytes() != Path(one.path).read_bytes():
+            place.unlink(missing_ok=True)
+            shutil.copy2(one.path, place)
+    shutil.copystat(source, target)
+
+
+def _facts(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_size, found.st_mtime_ns, found.st_mode
+
+
+class Trial:
+    """A command of which one call fails, and what is looked at afterwards. `prepare` makes what it begins with."""
+
+    def __init__(self, world: FaultWorld, during: str) -> None:
+        self.world = world
+        self.during = during
+        self.points: list[Point] = []
+        world.reset()
+        self.former = world.former()
+        log = world.beside / "points.txt"
+        done = world.run(world.words("apply"), log=log)
+        self.planned = world.planned()
+        if done.code or self.planned == self.former:
+            raise RuntimeError(f"there is nothing to fail: {done}")
+        if during == "resume":
+            changed = [one.number for one in read_points(log) if one.place == "environment"]
+            world.reset()
+            world.run(world.words("apply"), mode="kill", at=changed[len(changed) // 2])
+        world.keep("begin")
+        self.begin = world.former()
+        if during != "apply":
+            world.bring_back("begin")
+            world.run(world.words(during), log=log)
+        else:
+            world.reset()
+            world.keep("begin")
+        self.points = read_points(log)
+
+    def strike(self, mode: str, at: int, then: str) -> tuple[Outcome, str]:
+        """Fail at a call, then give the next command: what became of the first, and what is wrong, empty where nothing is."""
+        self.world.bring_back("begin")
+        first = self.world.run(self.world.words(self.during), mode=mode, at=at)
+        if not first.reached:
+            return first, ""
+        wrong = self._judge(first, mode)
+        if then == "recover.py":
+            code, said = self.world.recover()
+            if code or "Traceback" in said or self._state() == "between":
+                wrong += f"; recover.py: {code} {said!r}, {self._state()}"
+            then = "undo"
+        second = self.world.run(self.world.words(then))
+        wanted = "planned" if then == "apply" else "former"
+        if second.code or _is_bug(second.output) or self._state() != wanted:
+            wrong += f"; then {then}: {second.code}, {second.output!r}, {self._state()}, {self._differences(wanted)}"
+        return first, wrong.strip("; ")
+
+    def _judge(self, first: Outcome, mode: str) -> str:
+        if _is_bug(first.output):
+            return f"a traceback: {first.output!r}"
+        if mode == "kill":
+            return ""
+        state = self._state()
+        back = ("former", "planned" if self.during == "undo" else "untouched")
+        wanted = {0: ("former",) if self.during == "undo" else ("planned",), 3: back, 4: back}
+        if first.code not in (0, 3, 4, 5) or state not in wanted.get(first.code, (state,)):
+            return f"exit code {first.code}, and it is {state}: {first.output!r}"
+        return "" if first.output.strip() else "it said nothing"
+
+    def _state(self) -> str:
+        found = self.world.former()
+        if found == self.former:
+            return "former"
+        if self.world.planned() == self.planned:
+            return "planned"
+        return "untouched" if found == self.begin else "between"
+
+    def _differences(self, wanted: str) -> list[str]:
+        found, right = (self.world.planned(), self.planned) if wanted == "planned" else (self.world.former(), self.former)
+        return [one for one in sorted({*found, *right}) if found.get(one) != right.get(one)][:8]
+
+
+class Point(NamedTuple):
+    """One call that can fail."""
+
+    number: int
+    room: bool
+    """True where it needs room on the disk."""
+    name: str
+    place: str
+    """`environment`, `journal`, `staging` or `cache`."""
+
+
+def read_points(log: Path) -> list[Point]:
+    out = []
+    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+        number, room, name, path = line.split(" ", 3)
+        out.append(Point(int(number), room == "R", name, place_of(path)))
+    return out
+
+
+def place_of(path: str) -> str:
+    inner = path.partition("/world/")[2]
+    if inner.startswith("venv"):
+        return "environment"
+    if inner.startswith("state"):
+        return "staging" if "/staging" in inner or "/wheels" in inner else "journal"
+    return "cache"
+
+
+def _is_bug(output: str) -> bool:
+    return "Traceback" in output or "internal error" in output
+
+
+class _Told(ctypes.Structure):
+    _fields_ = (("seen", ctypes.c_long), ("reached", ctypes.c_int), ("status", ctypes.c_int), ("what", ctypes.c_char * 4096))
+
+
+def _serve(library: ctypes.CDLL, below: str, asked: dict[str, Any]) -> Outcome:
+    from cudnn_resolve.cli.main import main
+
+    child = os.fork()
+    if child == 0:
+        code = 99
+        try:
+            os.setsid()
+            handle = os.open(asked["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            for one in (1, 2):
+                os.dup2(handle, one)
+            os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
+            if library.fault_child() == 0:
+                code = main(asked["words"])
+                sys.stdout.flush()
+                sys.stderr.flush()
+        finally:
+            os._exit(code)
+    told = _Told()
+    mode, number = MODES[asked["mode"]]
+    library.fault_trace(child, os.fsencode(below), ctypes.c_long(asked["at"]), mode, number, os.fsencode(asked["log"]), ctypes.byref(told))
+    code = os.waitstatus_to_exitcode(told.status)
+    output = Path(asked["output"]).read_text(encoding="utf-8", errors="replace")
+    return Outcome(code, output, bool(told.reached), told.seen, told.what.decode("utf-8", "replace"))
+
+
+def serve(words: list[str]) -> None:
+    """Serve runs until the parent has no more."""
+    import cudnn_resolve.cli.apply
+    import cudnn_resolve.execution.recover
+    import cudnn_resolve.execution.run
+    import cudnn_resolve.index.download
+    import cudnn_resolve.index.wheel
+    import cudnn_resolve.locking.pep751
+    import cudnn_resolve.operations.gather
+    import cudnn_resolve.operations.notebook
+    import cudnn_resolve.operations.pinned_plan
+    import cudnn_resolve.report.apply
+    import cudnn_resolve.report.plan  # noqa: F401 - all of them only so that no run has to import them
+
+    library = ctypes.CDLL(words[0])
+    for line in sys.stdin:
+        sys.stdout.write(json.dumps(_serve(library, words[1], json.loads(line))._asdict()) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1:])
