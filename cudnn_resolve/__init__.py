@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.errors import CudnnResolveError, IndexUnavailableError, InputError, MatrixError, UsageError, WorldError
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.operations.apply import ApplyResult, HistoryResult
+    from cudnn_resolve.operations.check import CheckResult
     from cudnn_resolve.operations.doctor import DoctorResult
     from cudnn_resolve.operations.lock import LockCheckResult, LockResult
     from cudnn_resolve.operations.matrix import MatrixCheckResult, MatrixFrameworkResult, MatrixListResult, MatrixStackResult
@@ -32,6 +33,7 @@ _LATER = {
     "Facts": "facts.model",
     "LockMisfitError": "operations.plan",
     **dict.fromkeys(("ApplyResult", "HistoryResult"), "operations.apply"),
+    "CheckResult": "operations.check",
     "DoctorResult": "operations.doctor",
     **dict.fromkeys(("LockCheckResult", "LockResult"), "operations.lock"),
     **dict.fromkeys(("MatrixCheckResult", "MatrixFrameworkResult", "MatrixListResult", "MatrixStackResult"), "operations.matrix"),
@@ -43,6 +45,7 @@ _LATER = {
 
 __all__ = (
     "ApplyResult",
+    "CheckResult",
     "CudnnResolveError",
     "DoctorResult",
     "Facts",
@@ -65,6 +68,7 @@ __all__ = (
     "WorldError",
     "__version__",
     "apply",
+    "check",
     "detect",
     "doctor",
     "history",
@@ -266,6 +270,15 @@ def history(*, python: Path | None = None) -> HistoryResult:
     from cudnn_resolve.operations import options
 
     return api.call(lambda request: api.history(request.python), options.MachineOptions, words)
+
+
+def check(*, python: str | None = None) -> CheckResult:
+    """The verdict on the files of the environment of `python` (default: the active one, else this one): are they what was installed."""
+    words = dict(locals())
+    from cudnn_resolve import api
+    from cudnn_resolve.operations.options import CheckRequest
+
+    return api.call(api.check, CheckRequest, words)
 
 
 def doctor(  # noqa: PLR0913 - the options of the command line

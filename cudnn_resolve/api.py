@@ -17,6 +17,7 @@ from cudnn_resolve.operations.keywords import as_keywords, make
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import (
     ApplyRequest,
+    CheckRequest,
     DoctorRequest,
     LockRequest,
     MachineOptions,
@@ -30,6 +31,7 @@ from cudnn_resolve.operations.settings import project_settings, this_machine, wi
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.operations.apply import ApplyResult, HistoryResult, Interaction, Stopped
+    from cudnn_resolve.operations.check import CheckResult
     from cudnn_resolve.operations.doctor import DoctorResult
     from cudnn_resolve.operations.lock import LockCheckResult, LockResult
     from cudnn_resolve.operations.matrix import Answer, MatrixCheckResult, MatrixFrameworkResult, MatrixListResult, MatrixStackResult
@@ -126,6 +128,13 @@ def validate(request: ValidateRequest, listener: Listener = NOBODY) -> Validatio
     from cudnn_resolve.operations.validate import validate as operation
 
     return operation(with_settings(request, {"python": request.python or _python()}), listener)
+
+
+def check(request: CheckRequest) -> CheckResult:
+    """The verdict on what somebody already has: the files of an environment."""
+    from cudnn_resolve.operations.check import check as operation
+
+    return operation(with_settings(request))
 
 
 def doctor(request: DoctorRequest) -> DoctorResult:

@@ -69,6 +69,7 @@ class FaultWorld(KillWorld):
         """Remember the world as it is now under a name."""
         for part in ("venv", "state"):
             shutil.rmtree(self.beside / name / part, ignore_errors=True)
+            getattr(self, part).mkdir(exist_ok=True)
             shutil.copytree(getattr(self, part), self.beside / name / part, symlinks=True)
 
     def bring_back(self, name: str) -> None:

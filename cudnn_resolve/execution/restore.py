@@ -80,6 +80,6 @@ def mark_environment(environment: Environment, folder: str) -> None:
 
 def unmark_environment(environment: Environment) -> None:
     """Remove that mark."""
-    path = mark_path(environment)
-    if disk.kind(path) is not None:  # a disk that cannot be written refuses also to remove what is not there
-        disk.remove(path)
+    for path in (mark_path(environment), f"{mark_path(environment)}{disk.UNFINISHED}"):
+        if disk.kind(path) is not None:  # a disk that cannot be written refuses also to remove what is not there
+            disk.remove(path)

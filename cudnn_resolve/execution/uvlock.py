@@ -19,6 +19,8 @@ from cudnn_resolve.execution.installer import environment_for
 from cudnn_resolve.execution.journal import STAGING
 from cudnn_resolve.execution.wheel import Wheel
 from cudnn_resolve.host import clock, disk
+from cudnn_resolve.host.installed_files import verify_files
+from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.tool import Tooling, ToolResult, run_tool
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ def stage(
     disk.remove(f"{staging}/{_OWN_LOCK}")
     paths = [f"{environment.prefix}{one[len(staging) :]}" for one in disk.files_below(staging)]
     folders = [f"{environment.prefix}{one[len(staging) :]}" for one in disk.folders_below(staging)]
-    if None in found:
+    if None in found or verify_files(LinuxHost(), (site,)).damages:  # links share their content with uv's cache, and so its damage
         disk.remove_tree(staging)
         return None
     wheels = []

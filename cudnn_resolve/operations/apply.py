@@ -88,6 +88,7 @@ DEFAULT = Interaction()
 def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyResult:
     """What became of it, and the plan; no execution where there is no plan."""
     from cudnn_resolve.execution.recover import repair
+    from cudnn_resolve.execution.run import is_done
 
     environment = _environment(request.python)
     if request.dry_run:
@@ -99,8 +100,39 @@ def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyRes
         if work.journals.marked() is None:  # what was put back took it along
             _mark(work.journals, environment, request.words)
         plan, task = _plan(request, interaction)
+        if task is None:
+            return ApplyResult(plan=grown(PlanResult, plan))
+        notes: tuple[str, ...] = ()
+        if is_done(task, work):
+            spoiled, notes = _damaged(plan, work)
+            if spoiled:
+                plan, task = _plan(replace(request, reinstall_package=(*request.reinstall_package, *spoiled)), interaction)
         done = _carry_out(plan, task, work, request, interaction) if task is not None else None
+        done = replace(done, notes=(*notes, *done.notes)) if done is not None else None
         return ApplyResult(execution=done, plan=grown(PlanResult, plan))
+
+
+def _damaged(plan: Plan, work: Work) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Packages of the plan that must be laid down again though their versions are right, and what is told of them and of others.
+
+    Empty files are what a power failure leaves. What is missing is laid down again only where an `apply` had installed it: the makers of
+    images take files away on purpose. What was changed may have been meant so, and is told.
+    """
+    from cudnn_resolve.host.installed_files import verify_files
+
+    names = {one.name for one in plan.pip if one.action == "keep"}
+    ours = {name for past in work.journals.all() if past.state == "committed" for one in past.all("installed") for name in one["records"]}
+    spoiled: dict[str, None] = {}
+    notes = []
+    for one in verify_files(work.host, work.environment.packages, names).damages:
+        again = one.is_code and (one.kind == "empty" or (one.kind == "missing" and one.package in ours))
+        said = f"{len(one.paths)} of {one.of} files of {one.package} {one.version} are {one.kind}, such as {one.paths[0]}"
+        if again or one.paths[0].endswith("/RECORD"):
+            spoiled[one.package] = None
+            notes.append(f"{said}: it was laid down again")
+        elif one.is_code:
+            notes.append(f"{said}: `apply --reinstall-package {one.package}` lays them down again")
+    return tuple(spoiled), tuple(notes)
 
 
 def _dry(request: ApplyRequest, interaction: Interaction, environment: Environment) -> ApplyResult:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.diagnosis.model import Diagnosis
 from cudnn_resolve.errors import UsageError
-from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.operations.gather import gather_book, gather_facts
 from cudnn_resolve.operations.options import DoctorRequest
 from cudnn_resolve.operations.results import Result, grown
@@ -61,11 +60,11 @@ def _facts(request: DoctorRequest, book: Book) -> Facts:
     facts = gather_facts(request, book)
     if request.facts is not None or request.given is not None or request.assumptions.elsewhere:
         return facts
+    from cudnn_resolve.host.installed_files import with_overwritten
     from cudnn_resolve.host.linux import LinuxHost
+    from cudnn_resolve.operations.check import stack_packages
     from cudnn_resolve.probe.kernel import with_kernel
-    from cudnn_resolve.probe.overwritten import with_overwritten
 
     host = LinuxHost()
     facts = with_kernel(host, facts)
-    shared = [name for name in or_none(facts.packages.pip) or {} if book.slot(name) is not None]
-    return with_overwritten(host, facts, shared) if shared else facts
+    return with_overwritten(host, facts, stack_packages(facts, book))

@@ -198,6 +198,10 @@ class ValidateRequest(MachineOptions, frozen=True, kw_only=True):
     record: str | None = None
 
 
+class CheckRequest(MachineOptions, frozen=True, kw_only=True):
+    """What `check` is asked."""
+
+
 class MatrixRequest(Struct, frozen=True, kw_only=True):
     """What `matrix` is asked."""
 

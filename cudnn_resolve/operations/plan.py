@@ -88,7 +88,8 @@ def plan_of_lock_file(path: str, options: StatedOptions) -> Plan:
 
     lock = read(read_bounded(path, LIMIT_BYTES, "lock"), path)
     book = gather_book(options)
-    plan, misfits = plan_of_lock(lock, folder_of(path), gather_facts(options, book), book)
+    relaid = options.reinstall_package if isinstance(options, Options) else ()
+    plan, misfits = plan_of_lock(lock, folder_of(path), gather_facts(options, book), book, relaid)
     if plan is None:
         lines = "; ".join(f"{one.what}: the lock wants {one.locked}, here is {one.now}" for one in misfits[:5])
         raise LockMisfitError(f"{path} is not for this machine: {lines}", code="lock-misfit", hint="`cudnn-resolve lock` makes one that is")

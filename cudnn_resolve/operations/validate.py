@@ -10,7 +10,7 @@ from cudnn_resolve.errors import UsageError
 from cudnn_resolve.operations.gather import detect_facts
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.results import Result, grown
-from cudnn_resolve.validation.model import Validation
+from cudnn_resolve.validation.model import Check, Validation
 
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts, InstalledFramework
@@ -46,9 +46,33 @@ def validate(request: ValidateRequest, listener: Listener = NOBODY) -> Validatio
     if held is not None:
         wish = replace(wish, pinned=pinned_of(held, facts))
     found = validation_of(wish, facts, listener)
+    found = replace(found, checks=(*_files(facts), *found.checks))
     if held is not None and held.record:
         listener.note(write_record(held, found, facts.python.version))
     return grown(ValidationResult, found)
+
+
+def _files(facts: Facts) -> tuple[Check, ...]:
+    """A check for each package of the stack whose files are not those that were installed; none where all are."""
+    from cudnn_resolve.host.installed_files import package_folders, verify_files
+    from cudnn_resolve.host.linux import LinuxHost
+    from cudnn_resolve.host.tables import open_book
+    from cudnn_resolve.operations.check import damage_findings, stack_packages
+
+    host, book = LinuxHost(), open_book(())
+    report = verify_files(host, package_folders(host, facts), stack_packages(facts, book), code_only=True)
+    damages = {one.package: one for one in report.damages}
+    return tuple(
+        Check(
+            id=f"{name}/files",
+            framework=name if book.framework_of(name) else None,
+            status="failed" if finding.severity == "error" else "warning",
+            expected="the files that were installed",
+            detail=f"{finding.summary}; `{finding.remedy[0].command}` lays them down again",
+        )
+        for name, one in damages.items()
+        for finding in damage_findings((one,), book)
+    )
 
 
 def wish_of(request: ValidateRequest) -> Wish:

@@ -25,6 +25,8 @@ from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.locking.model import Difference, Lock, LockedFile
     from cudnn_resolve.locking.model import Stack as LockedStack
@@ -33,10 +35,13 @@ if TYPE_CHECKING:
 _KINDS = ("none", "preload", "ldconfig", "env")
 
 
-def plan_of_lock(lock: Lock, folder: str, facts: Facts, book: Book) -> tuple[Plan | None, tuple[Difference, ...]]:
-    """The plan that leads to the lock on this machine, or what does not fit; `folder` is where the lock lies, absolute.
+def plan_of_lock(
+    lock: Lock, folder: str, facts: Facts, book: Book, relaid: Collection[str] = ()
+) -> tuple[Plan | None, tuple[Difference, ...]]:
+    """The plan that leads to the lock on this machine, or what does not fit.
 
-    InputError where the lock holds what cannot be installed safely.
+    `folder` is where the lock lies, absolute; `relaid` names packages whose files are written again in any case. InputError where the lock
+    holds what cannot be installed safely.
     """
     machine = machine_of(facts, book)
     selection = select(lock, machine)
@@ -52,7 +57,7 @@ def plan_of_lock(lock: Lock, folder: str, facts: Facts, book: Book) -> tuple[Pla
         targets=targets_for(lock, machine) or (f"the lock of {lock.file.created_by}",),
         facts=facts,
         stack=_stack(lock, stack, book) if stack is not None else None,
-        pip=pip_actions(wanted, machine.pip, book, gpu=_frameworks(wanted, stack, book)),
+        pip=pip_actions(wanted, machine.pip, book, gpu=_frameworks(wanted, stack, book), relaid=relaid),
         apt=apt_actions(_apt(stack), or_none(facts.packages.apt) or {}) if stack is not None else (),
         environment=tuple(_checked(one) for one in stack.environment) if stack is not None else (),
         warnings=(*overlay_warnings(book), *warnings),

@@ -409,3 +409,53 @@ def test_settings_that_the_lock_meets_are_not_told(bench: Bench) -> None:
     (bench.base / "pyproject.toml").write_text('[tool.cudnn-resolve]\nframework = ["torch>=2.5"]\n')
 
     assert "is asked for" not in bench("--dry-run").stderr
+
+
+def test_what_a_power_failure_emptied_is_laid_down_again(bench: Bench) -> None:
+    bench.lock(("demo", "1.0"), ("other", "2.0"))
+    assert bench("-q").returncode == 0
+    after = tree(bench.venv, compiled=False)
+    site = next(bench.venv.glob("lib/python3*/site-packages"))
+    (site / "demo/__init__.py").write_text("")
+    (site / "other/__init__.py").unlink()
+
+    mended = bench("-q")
+
+    assert mended.returncode == 0
+    assert mended.stdout.startswith("done: ")
+    assert "files of demo 1.0 are empty, such as demo/__init__.py: it was laid down again" in " ".join(mended.stdout.split())
+    assert "files of other 2.0 are missing" in " ".join(mended.stdout.split())
+    now = tree(bench.venv, compiled=False)
+    noted = ("/RECORD", "/uv_cache.json", ".lock")
+    assert [name for name in {*after, *now} if after.get(name) != now.get(name) and not name.endswith(noted)] == []
+
+    (site / "demo/__init__.py").write_text("PATCHED = True\n")  # it may be meant
+    told = bench("-q")
+    assert told.returncode == 0
+    assert told.stdout.startswith("nothing to do")
+    assert "`apply --reinstall-package demo` lays them down again" in " ".join(told.stdout.split())
+
+
+def test_check_tells_each_damage_with_its_owner(bench: Bench) -> None:
+    bench.lock(("demo", "1.0"), ("other", "2.0"))
+    assert bench("-q").returncode == 0
+    site = next(bench.venv.glob("lib/python3*/site-packages"))
+    argv = [sys.executable, "-m", "cudnn_resolve", "check", "--python", str(bench.venv)]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(bench.base / "state")}
+
+    whole = subprocess.run(argv, env=environ, capture_output=True, text=True, check=True).stdout
+    assert "nothing wrong was found in what was judged" in whole
+    assert "not judged: " in whole
+
+    (site / "demo/__init__.py").write_text("")
+    (site / "other/mine.txt").write_text("mine")
+    found = subprocess.run([*argv, "--format", "json"], env=environ, capture_output=True, text=True, check=False)
+    assert found.returncode == 1
+    (verdict,) = json.loads(found.stdout)["verdicts"]
+    assert (verdict["what"], verdict["status"]) == (str(bench.venv.resolve()), "breaks")
+    assert verdict["not_judged"]
+    broken, foreign = verdict["findings"]
+    assert (broken["severity"], broken["remedy"][0]["command"]) == ("error", "cudnn-resolve apply --reinstall-package demo")
+    assert "demo 1.0 are empty: demo/__init__.py" in broken["summary"]
+    assert (foreign["severity"], "among those of other belong to no package: other/mine.txt" in foreign["summary"]) == ("info", True)
+    assert "Traceback" not in found.stderr

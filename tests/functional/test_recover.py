@@ -190,3 +190,13 @@ def test_a_journal_with_paths_elsewhere_is_not_followed(world: ApplyWorld, tmp_p
 
 def test_the_copy_calls_unfinished_files_as_the_program_does() -> None:
     assert payload_recover.UNFINISHED == disk.UNFINISHED
+
+
+@pytest.mark.parametrize("by_itself", [True, False])
+def test_a_mark_that_was_half_written_goes_too(world: ApplyWorld, by_itself: bool) -> None:  # noqa: FBT001 - a parameter of a test
+    before = world.former()
+    journal = cut_off(world, _SAVED)
+    (world.site / f"{payload_recover.MARK}{payload_recover.UNFINISHED}").write_text("An apply of cud")
+
+    assert recover(journal).returncode == 0 if by_itself else world.finish("undo")[0] == 0
+    assert world.former() == before

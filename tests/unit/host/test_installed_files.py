@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
 
 from cudnn_resolve.diagnosis.machine_check import diagnose_facts
 from cudnn_resolve.facts.codec import from_mapping
-from cudnn_resolve.probe.overwritten import with_overwritten
+from cudnn_resolve.host.installed_files import verify_files, with_overwritten
+from cudnn_resolve.host.linux import LinuxHost
 from tests.fake_host import FakeHost
 from tests.written_logs import book
 
@@ -67,7 +72,7 @@ def test_files_as_they_were_installed_are_no_problem() -> None:
 
 
 def test_a_record_may_be_anything() -> None:
-    for records in ("", 'a,b\n"', "x" * 3000, "../../etc/passwd,sha256=x,{size}\n", "a,b,99999999999999999999\n"):
+    for records in ('a,b\n"', "x" * 3000, "../../etc/passwd,sha256=x,{size}\n", "a,b,99999999999999999999\n"):
         assert not with_overwritten(host(1, records=records), FACTS, NAMES).problems
     assert not with_overwritten(FakeHost({}), FACTS, NAMES).problems
 
@@ -85,3 +90,61 @@ def test_files_that_went_with_another_wheel_are_missed() -> None:
         "cudnn-resolve apply --reinstall-package nvidia-cudnn-cu12",
         "/v/bin/python -m pip install --force-reinstall --no-deps nvidia-cudnn-cu12==9.1.0.70",
     ]
+
+
+def test_an_empty_list_of_files_is_itself_missed() -> None:
+    problems = with_overwritten(host(100, records=""), FACTS, NAMES).problems
+    assert [one.why for one in problems] == [
+        f"removed: 1 of 1 files that {name} installed are empty, such as {folder}.dist-info/RECORD"
+        for name, folder in (
+            ("nvidia-cudnn-cu12 9.1.0.70", "nvidia_cudnn_cu12-9.1.0.70"),
+            ("nvidia-cudnn-cu13 9.19.0.56", "nvidia_cudnn_cu13-9.19.0.56"),
+        )
+    ]
+
+
+def lay_down(site: Path, name: str, files: Mapping[str, str]) -> None:
+    """A package as an installer leaves it."""
+    info = site / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    rows = []
+    for path, text in files.items():
+        (site / path).parent.mkdir(parents=True, exist_ok=True)
+        (site / path).write_text(text)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        rows.append(f"{path},sha256={digest},{len(text)}")
+    (info / "RECORD").write_text("\n".join([*rows, f"{info.name}/RECORD,,"]))
+
+
+def test_each_kind_of_damage_has_its_owner(tmp_path: Path) -> None:
+    lay_down(tmp_path, "one", {f"one/{part}.py": f"{part}\n" for part in ("gone", "empty", "changed", "later", "whole")})
+    lay_down(tmp_path, "two", {"two/a.py": "a\n", "one/extra/two.py": "b\n"})
+    (tmp_path / "one/gone.py").unlink()
+    (tmp_path / "one/empty.py").write_text("")
+    (tmp_path / "one/changed.py").write_text("something else\n")
+    later = time.time() + 60
+    (tmp_path / "one/later.py").write_text("LATER\n")  # of the same size
+    (tmp_path / "one/notes.txt").write_text("mine")
+    (tmp_path / "one/__pycache__").mkdir()
+    (tmp_path / "one/__pycache__/whole.cpython-311.pyc").write_text("compiled")
+    (tmp_path / "one/extra/mine.txt").write_text("mine")
+    (tmp_path / "loose.py").write_text("in no folder of a package")
+    for name in ("later", "whole"):
+        os.utime(tmp_path / f"one/{name}.py", (later, later))
+
+    report = verify_files(LinuxHost(), [str(tmp_path)], foreign=True)
+
+    assert {(one.package, one.kind): one.paths for one in report.damages} == {
+        ("one", "missing"): ("one/gone.py",),
+        ("one", "empty"): ("one/empty.py",),
+        ("one", "changed"): ("one/changed.py", "one/later.py"),
+        ("one", "foreign"): ("one/notes.txt",),
+        ("two", "foreign"): ("one/extra/mine.txt",),
+    }
+    assert (report.packages, report.files, report.unlisted) == (2, 7, ())
+    assert not verify_files(LinuxHost(), [str(tmp_path)], {"two"}).damages
+
+
+def test_a_package_without_a_list_is_told(tmp_path: Path) -> None:
+    (tmp_path / "bare-2.0.dist-info").mkdir()
+    assert verify_files(LinuxHost(), [str(tmp_path)]).unlisted == ("bare",)

@@ -1,0 +1,39 @@
+"""`cudnn-resolve check`: whether the files of an environment are those that were installed."""
+
+from __future__ import annotations
+
+import argparse
+
+from cudnn_resolve import api
+from cudnn_resolve.cli.options import add_output_options, output_of, request_of
+from cudnn_resolve.cli.printing import emit, print_json, style_of, width_of
+from cudnn_resolve.errors import ExitCode
+from cudnn_resolve.operations.options import CheckRequest
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `check`."""
+    group = parser.add_argument_group("what is judged")
+    group.add_argument(
+        "--python", metavar="PATH", help="the interpreter whose environment is meant (default: the active one, else this one)"
+    )
+    add_output_options(parser)
+    parser.epilog = (
+        "Judged are the files of the environment: what is missing, empty, changed or nobody's, by the lists of the packages (RECORD) "
+        "and by the journal of `apply`. Not judged are what the frameworks load and compute: `doctor` and `validate` say that. "
+        "Nothing is changed. "
+        "Exit code 0: nothing wrong was found; 1: something is broken."
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the verdict; 1 where something is broken."""
+    output = output_of(args)
+    found = api.check(request_of(CheckRequest, args))
+    if output.format == "json":
+        print_json(found.to_json(), output)
+    else:
+        from cudnn_resolve.report.check import render
+
+        emit(render(found.verdicts, style=style_of(output), width=width_of(output)), output)
+    return ExitCode.NO if found.is_broken else ExitCode.OK

@@ -1,0 +1,165 @@
+"""`check`: the verdict on what somebody already has. Today that is the files of an environment, held against RECORD and the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
+from cudnn_resolve.diagnosis.verdict import CheckedFramework, Verdict
+from cudnn_resolve.facts.model import or_none
+from cudnn_resolve.operations.gather import detect_facts
+from cudnn_resolve.operations.results import Result
+
+if TYPE_CHECKING:
+    from cudnn_resolve.execution.environment import Environment
+    from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.host.installed_files import Damage, FilesReport
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.operations.options import CheckRequest
+
+NOT_JUDGED = ("whether the packages fit one another (`plan`)", "what the frameworks load (`doctor`)", "their work on a GPU (`validate`)")
+_SHOWN = 3
+"""Files that are named of each kind of damage."""
+
+
+class CheckResult(Struct, Result, frozen=True, kw_only=True):
+    """What `check` returns: a verdict for each thing that was named."""
+
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def is_broken(self) -> bool:
+        """True where something breaks."""
+        return any(one.status == "breaks" for one in self.verdicts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `check --format json` prints."""
+        from cudnn_resolve.report.check import encode
+
+        return encode(self.verdicts)
+
+
+def check(request: CheckRequest) -> CheckResult:
+    """The verdict on the live environment."""
+    from cudnn_resolve.execution.environment import ask_environment
+    from cudnn_resolve.host.installed_files import verify_files
+    from cudnn_resolve.host.linux import LinuxHost
+    from cudnn_resolve.host.tables import open_book
+
+    host = LinuxHost()
+    facts = detect_facts(request)
+    environment = ask_environment(host, facts.python.path or host.python)
+    report = verify_files(host, environment.packages, foreign=True)
+    findings = [*_unfinished(environment), *damage_findings(report.damages, open_book(())), *_unlisted(report)]
+    damaged = {one.package for one in report.damages if one.kind != "foreign"}
+    frameworks = tuple(
+        CheckedFramework(name=one.name, version=one.version, status="breaks" if one.name in damaged else "unknown")
+        for one in or_none(facts.frameworks) or ()
+    )
+    judged = f"{report.files} files of {report.packages} packages, by size, and by content where they were written after their package"
+    verdict = Verdict(
+        what=environment.prefix,
+        machine="this machine",
+        status="breaks" if any(one.severity == "error" for one in findings) else "unknown",
+        frameworks=frameworks,
+        findings=tuple(sorted(findings, key=lambda one: ("error", "warning", "info").index(one.severity))),
+        judged=(judged,),
+        not_judged=(*NOT_JUDGED, *((f"{report.unread} large files written after their package",) if report.unread else ())),
+    )
+    return CheckResult(verdicts=(verdict,))
+
+
+def stack_packages(facts: Facts, book: Book) -> tuple[str, ...]:
+    """Installed packages that decide whether a framework runs: frameworks, what they need at once, and libraries of NVIDIA's."""
+    requires = facts.packages.requires
+    needed = {name for one in or_none(facts.frameworks) or () for name in _required_names(requires.get(one.name, ()))}
+    return tuple(
+        name
+        for name in or_none(facts.packages.pip) or {}
+        if name in needed or book.framework_of(name) or book.component(name) is not None or book.slot(name) is not None
+    )
+
+
+def _required_names(requires: Iterable[str]) -> Iterator[str]:
+    """Names of the packages that requirements are for; what cannot be read is left out."""
+    for text in requires:
+        with suppress(InvalidRequirement):
+            yield canonicalize_name(Requirement(text).name)
+
+
+def damage_findings(damages: Iterable[Damage], book: Book) -> Iterator[Finding]:
+    """What is wrong with installed files, by package; foreign files are told and harm nothing."""
+    for one in damages:
+        shown = ", ".join(one.paths[:_SHOWN]) + (f" and {len(one.paths) - _SHOWN} more" if len(one.paths) > _SHOWN else "")
+        if one.kind == "foreign":
+            said = f"{len(one.paths)} files among those of {one.package} belong to no package"
+            yield Finding(cause="harmless", severity="info", summary=f"{said}: {shown}", evidence=(_evidence(one, shown),), confidence=0.9)
+            continue
+        what = {"missing": "missing", "empty": "empty", "changed": "not as it installed them"}[one.kind]
+        by = f"; they are those of {one.by}" if one.by else ""
+        yield Finding(
+            cause=_cause(one, book),
+            severity="error" if one.is_code and (one.kind != "changed" or one.by) else "warning",
+            summary=f"{len(one.paths)} of {one.of} files of {one.package} {one.version} are {what}{by}: {shown}",
+            evidence=(_evidence(one, shown),),
+            remedy=(
+                Remedy(text=f"lay the files of {one.package} again", command=f"cudnn-resolve apply --reinstall-package {one.package}"),
+            ),
+            confidence=0.95,
+        )
+
+
+def _evidence(one: Damage, shown: str) -> Evidence:
+    return Evidence(source=f"packages.pip.{one.package}", line=None, text=f"{one.kind}: {shown}")
+
+
+def _cause(one: Damage, book: Book) -> str:
+    if "cudnn" in one.package:
+        return "cudnn_sublibrary_mix" if one.kind == "changed" else "cudnn_missing"
+    return "cuda_runtime_missing" if one.kind != "changed" and book.component(one.package) is not None else "framework_pkg_mismatch"
+
+
+def _unlisted(report: FilesReport) -> Iterator[Finding]:
+    if report.unlisted:
+        names = ", ".join(report.unlisted[:8]) + (f" and {len(report.unlisted) - 8} more" if len(report.unlisted) > 8 else "")
+        said = f"{len(report.unlisted)} packages have no list of their files (RECORD), so nothing can be said of them: {names}"
+        yield Finding(cause="harmless", severity="info", summary=said, confidence=0.9)
+
+
+def _unfinished(environment: Environment) -> Iterator[Finding]:
+    """An `apply` that did not come to its end, and packages that others changed since the last one."""
+    from cudnn_resolve.execution.journals import Journals
+    from cudnn_resolve.execution.recover import changed_since, interrupted
+    from cudnn_resolve.execution.restore import mark_path
+    from cudnn_resolve.host import disk
+
+    journals = Journals(environment)
+    torn = interrupted(journals)
+    if torn is not None or disk.kind(mark_path(environment)) is not None:
+        yield Finding(
+            cause="framework_pkg_mismatch",
+            severity="error",
+            summary="an apply was stopped in the middle: the environment is neither the old nor the new one",
+            evidence=(Evidence(source="journal", line=None, text=torn.folder if torn is not None else mark_path(environment)),),
+            remedy=(
+                Remedy(text="put back what it replaced", command=f"cudnn-resolve apply --undo --python {environment.python}"),
+                Remedy(text="or do it again", command=f"cudnn-resolve apply --resume --python {environment.python}"),
+            ),
+            confidence=0.99,
+        )
+    last = next((one for one in reversed(journals.all()) if one.state == "committed"), None)
+    changed = changed_since(last, environment) if last is not None and torn is None else ()
+    if last is not None and changed:
+        yield Finding(
+            cause="harmless",
+            severity="info",
+            summary=f"installed or changed by others since apply number {last.id}: {', '.join(changed)}",
+            evidence=(Evidence(source="journal", line=None, text=last.folder),),
+            confidence=0.9,
+        )
