@@ -272,7 +272,7 @@ def history(*, python: Path | None = None) -> HistoryResult:
     return api.call(lambda request: api.history(request.python), options.MachineOptions, words)
 
 
-def check(*, python: str | None = None) -> CheckResult:
+def check(*, python: Path | None = None) -> CheckResult:
     """The verdict on the files of the environment of `python` (default: the active one, else this one): are they what was installed."""
     words = dict(locals())
     from cudnn_resolve import api
