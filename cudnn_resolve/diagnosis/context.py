@@ -1,94 +1,49 @@
-"""What a log tells of its machine: GPUs, frameworks and the cuDNN copies that its paths and package lists name."""
+"""What a log and the facts tell of the machine: GPUs, frameworks, copies of cuDNN, and the features that symptoms and remedies ask for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from cudnn_resolve.diagnosis.specifier import is_version, within
-from cudnn_resolve.diagnosis.whole import faults_of, is_outer_alone
-from cudnn_resolve.facts.model import or_none
+from cudnn_resolve.diagnosis.model import Case, Context, Evidence, Match, Present
+from cudnn_resolve.diagnosis.place import faults_of, is_outer_alone, is_searched
+from cudnn_resolve.diagnosis.specifier import is_version, parsed, within
+from cudnn_resolve.facts.model import Facts, Unknown, or_none
+from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.library import Library
-from cudnn_resolve.version import Capability, CodeTarget, CudnnVersion
+from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.version import Capability, CodeTarget, CudnnVersion, DriverVersion
 
-if TYPE_CHECKING:
-    from cudnn_resolve.diagnosis.model import Match
-    from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Build
-
-NEWEST = Capability(10, 0)
+_NEWEST = Capability(10, 0)
 """From here on a GPU is newer than what most builds hold code for."""
-OLDEST = Capability(7, 5)
+_OLDEST = Capability(7, 5)
 """Below this a GPU is older than what the newest builds hold code for."""
-
+_AMPERE = Capability(8, 0)
 _WANTS = ("cudnn_missing", "cudnn_too_old_for_framework", "lib_not_on_path", "pip_pin_unavailable", "pip_wheel_unavailable_for_python")
 """Causes whose lines name a cuDNN that is wanted, not one that is there."""
 _ASKS = ("noise-pip-notice", "pip-cudnn-other-major")
 """Symptoms whose lines name both."""
 _SHOWS = (("context-cudnn-package", "context-upgraded"), ("pip-cudnn-other-major",))
 """Symptoms that name a cuDNN that is there; and those that do it as what was found."""
-
-
-class Present(Struct, frozen=True, kw_only=True):
-    """A cuDNN that the log shows: a file that was opened or listed, a package, a version."""
-
-    major: int
-    version: CudnnVersion | None
-    match: Match | None
-    """The line that shows it; None where the facts do."""
-    path: str | None = None
-    wheel: bool = False
-    """True where it is in a pip wheel."""
-    broken: str | None = None
-    """Why it is not one whole release, where the facts know that."""
-
-
-class Context(Struct, frozen=True, kw_only=True):
-    """The machine as the log shows it."""
-
-    capabilities: tuple[Capability, ...] = ()
-    frameworks: tuple[tuple[str, str], ...] = ()
-    """Name as printed (lower case) and version."""
-    builds: tuple[Build, ...] = ()
-    """The builds of the matrix that those versions are."""
-    cudnn: tuple[Present, ...] = ()
-    cards: tuple[str, ...] = ()
-    driver: str | None = None
-
-    def version(self, name: str) -> str | None:
-        """The version of a framework that the log names."""
-        return next((version for one, version in self.frameworks if one == name), None)
-
-
-class Case(Struct, frozen=True, kw_only=True):
-    """Everything that a log shows."""
-
-    matches: tuple[Match, ...]
-    features: frozenset[str]
-    context: Context
-    book: Book
-    facts: Facts | None = None
+_GPU_CAUSES = ("gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build")
+_GPU_THERE = frozenset({"gpu-named", "gpu-seen", "gpu-works", "smi-table", "driver-seen", "docker-gpus"})
+"""With any of these a GPU is there, or is meant to be."""
 
 
 def context_of(matches: Iterable[Match], book: Book, facts: Facts | None = None) -> Context:
     """The context of a log, on the machine of the facts where it is known."""
     matches = list(matches)
-    frameworks = tuple(dict.fromkeys((*_frameworks(matches), *(_installed(facts, book) if facts is not None else ()))))
+    pip = (or_none(facts.packages.pip) or {}) if facts is not None else {}
+    installed = ((name, version) for name, version in pip.items() if book.framework_of(name) is not None)
+    frameworks = tuple(dict.fromkeys((*_frameworks(matches), *installed)))
     cards = tuple(dict.fromkeys(one.fields["card"] for one in matches if "card" in one.fields))
     wanted = {one.line for one in matches if one.symptom.cause in _WANTS or one.symptom.id in _ASKS}
+    shown = [one for one in matches if one.line not in wanted or one.symptom.id in _ASKS]
     return Context(
         capabilities=(*_capabilities(matches, cards, book), *(_gpus(facts) if facts is not None else ())),
         frameworks=frameworks,
         builds=tuple(_builds(frameworks, book)),
-        cudnn=(
-            *_present([one for one in matches if one.line not in wanted or one.symptom.id in _ASKS]),
-            *(_copies(facts, book) if facts is not None else ()),
-        ),
+        cudnn=(*_present(shown), *(_copies(facts, book) if facts is not None else ())),
         cards=cards,
-        driver=next((str(one.fields[name]) for one in matches for name in ("driver", "driver2") if name in one.fields), None),
     )
 
 
@@ -96,9 +51,7 @@ def speaking(matches: Iterable[Match], context: Context, book: Book) -> tuple[Ma
     """The matches that mean something for the releases at hand; one of a framework that is there only outside its versions says nothing."""
     known: dict[str, list[str]] = {}
     for name, version in context.frameworks:
-        known.setdefault(name, []).append(version)
-        framework = book.framework_of(name)
-        if framework is not None and framework != name:
+        for framework in {name, book.framework_of(name) or name}:
             known.setdefault(framework, []).append(version)
     return tuple(one for one in matches if _is_meant(one, known))
 
@@ -112,45 +65,41 @@ def _is_meant(match: Match, known: dict[str, list[str]]) -> bool:
     return not versions or any(within(symptom.versions, one) for one in versions)
 
 
-def _frameworks(matches: list[Match]) -> Iterable[tuple[str, str]]:
+def _frameworks(matches: Iterable[Match]) -> Iterable[tuple[str, str]]:
     for one in matches:
         if one.symptom.id in ("context-framework", "context-framework-of-model"):
             name = one.fields["package"].lower().replace("_", "-")
             yield ("torch" if name == "pytorch" else name), one.fields["version"].rstrip(".-+")
 
 
-def _builds(frameworks: tuple[tuple[str, str], ...], book: Book) -> Iterable[Build]:
+def _builds(frameworks: Iterable[tuple[str, str]], book: Book) -> Iterable[Build]:
     for name, version in frameworks:
         framework = book.framework_of(name)
-        if framework is None:
-            continue
         public, _, local = version.partition("+")
-        found = [one for one in book.framework(framework).builds if one.version == public and one.cuda is not None]
+        builds = book.framework(framework).builds if framework is not None else ()
+        found = [one for one in builds if one.version == public and one.cuda is not None]
         exact = [one for one in found if local and one.variant == local]
         chosen = exact or [one for one in found if one.index == "default"] or found
         yield from chosen[:1]
 
 
-def _capabilities(matches: list[Match], cards: tuple[str, ...], book: Book) -> Iterable[Capability]:
+def _capabilities(matches: Iterable[Match], cards: Iterable[str], book: Book) -> Iterable[Capability]:
     for one in matches:
         value = one.fields.get("capability")
         if isinstance(value, CodeTarget):
             yield value.capability
-    for card in cards:
-        found = book.card(card)
-        if found is not None:
-            yield found.capability
+    yield from (found.capability for card in cards if (found := book.card(card)) is not None)
 
 
-def _present(matches: list[Match]) -> Iterable[Present]:
+def _present(matches: Iterable[Match]) -> Iterable[Present]:
     for one in matches:
         library = one.fields.get("present")
         if isinstance(library, Library) and library.family == "cudnn" and library.major is not None:
-            yield Present(major=library.major, version=_full(library.version), match=one, wheel="site-packages" in one.text)
+            yield Present(major=library.major, version=_full(library.version), match=one)
         for name in ("wheel", "apt", "version", "found"):
             value = one.fields.get(name)
             if isinstance(value, CudnnVersion) and one.symptom.id in _SHOWS[name == "found"]:
-                yield Present(major=value.major, version=value, match=one, wheel=name == "wheel")
+                yield Present(major=value.major, version=value, match=one)
         if one.symptom.id == "context-cudnn-package" and isinstance(one.fields.get("major"), int) and one.fields["major"] < 20:
             yield Present(major=one.fields["major"], version=None, match=one)
 
@@ -161,23 +110,134 @@ def _copies(facts: Facts, book: Book) -> Iterable[Present]:
         major = copy.soname if copy.soname is not None else version.major if version else None
         if major is not None and not is_outer_alone(copy):
             broken = "; ".join(faults_of(copy, book)) or None
-            yield Present(major=major, version=version, match=None, path=copy.path, wheel=copy.source == "pip", broken=broken)
+            yield Present(major=major, version=version, match=None, path=copy.path, broken=broken)
 
 
 def _gpus(facts: Facts) -> Iterable[Capability]:
-    for gpu in or_none(facts.gpus) or ():
-        if gpu.compute_capability:
-            try:
-                yield Capability.parse(gpu.compute_capability)
-            except ValueError:
-                continue
-
-
-def _installed(facts: Facts, book: Book) -> Iterable[tuple[str, str]]:
-    for name, version in (or_none(facts.packages.pip) or {}).items():
-        if book.framework_of(name) is not None:
-            yield name, version
+    found = (parsed(Capability.parse, gpu.compute_capability) for gpu in or_none(facts.gpus) or ())
+    return (one for one in found if one is not None)
 
 
 def _full(text: str | None) -> CudnnVersion | None:
     return CudnnVersion(text) if text and text.count(".") >= 1 else None
+
+
+def contradictions(case: Case) -> list[tuple[str, Evidence]]:
+    """What the log says of the machine and the facts deny, with the fact: it is of another machine, or of another time."""
+    facts = case.facts
+    if facts is None:
+        return []
+    return [found for look in (_other_gpu, _other_driver, _absent_cudnn) if (found := look(case, facts)) is not None]
+
+
+def _other_gpu(case: Case, facts: Facts) -> tuple[str, Evidence] | None:
+    """GPUs in the log, none of which this machine has."""
+    gpus = [(gpu, parsed(Capability.parse, gpu.compute_capability)) for gpu in or_none(facts.gpus) or ()]
+    # A compiler names what it compiles for, which need not be there.
+    speaking = [one for one in case.matches if one.symptom.cause in _GPU_CAUSES and not one.symptom.id.startswith("nvcc")]
+    told = set(_capabilities(speaking, case.context.cards, case.book))
+    if not told or not gpus or any(capability is None or capability in told for _, capability in gpus):
+        return None
+    there = " and ".join(dict.fromkeys(f"{gpu.name or 'a GPU'} ({capability})" for gpu, capability in gpus))
+    named = " and ".join(map(str, sorted(told)))
+    text = f"it speaks of a GPU of compute capability {named}, and this machine has {there}"
+    return text, Evidence(source="gpus", line=None, text=there)
+
+
+def _other_driver(case: Case, facts: Facts) -> tuple[str, Evidence] | None:
+    """A driver in the log that is not the one of this machine."""
+    if isinstance(facts.driver, Unknown):
+        return None
+    fields = [one.fields for one in case.matches if one.symptom.role == "context"]
+    told = list(dict.fromkeys(one[name] for one in fields for name in ("driver", "driver2", "driver3") if name in one))
+    here = (facts.driver.version, facts.driver.kernel_module) if facts.driver is not None else ()
+    same = {parsed(DriverVersion, one) for one in here}
+    if not told or same & set(told) or (facts.driver is not None and not facts.driver.version):
+        return None
+    now = f"driver {here[0]}" if here else "no driver"
+    return f"it shows driver {told[0]}, and this machine has {now}", Evidence(source="driver", line=None, text=now)
+
+
+def _absent_cudnn(case: Case, facts: Facts) -> tuple[str, Evidence] | None:
+    """A cuDNN that the log does not find, although it lies whole where the loader always looks."""
+    libraries = [one.fields["lib"] for one in case.matches if one.symptom.cause == "cudnn_missing" and "lib" in one.fields]
+    for library in libraries:
+        for copy in or_none(facts.cudnn) or ():
+            if (
+                copy.soname is not None
+                and copy.soname == library.major
+                and is_searched(copy.path, facts)
+                and not faults_of(copy, case.book)
+            ):
+                text = f"it does not find {library.file}, and cuDNN {copy.version} is in {copy.path}, which the loader searches"
+                return text, Evidence(source="cudnn", line=None, text=f"{copy.path}: {copy.version}")
+    return None
+
+
+# --- features ---
+
+
+def features_of(matches: Iterable[Match], context: Context, facts: Facts | None = None) -> frozenset[str]:
+    """What the log, and the facts where there are any, say of the machine."""
+    matches = list(matches)
+    features = {one.symptom.feature for one in matches if one.symptom.feature and one.symptom.role == "context"}
+    if facts is not None:
+        features |= set(_of_facts(facts))
+    features |= set(_gpu_age(context, features, matches))
+    if features & _GPU_THERE:
+        features.add("gpu-wanted")
+    if _is_cpu_machine(matches, features):
+        features.add("cpu-machine")
+    if "windows" in features and within(">=2.11", context.version("tensorflow")):
+        features.add("tf-cpu-on-windows")
+    if any(name in ("torch", "onnxruntime-gpu", "ctranslate2") for name, _ in context.frameworks):
+        features.add("other-framework-works")
+    return frozenset(features)
+
+
+def _of_facts(facts: Facts) -> Iterable[str]:
+    if isinstance(facts.container, str):
+        yield "hosted-notebook" if facts.container in ("colab", "kaggle") else facts.container
+    if facts.platform.system == "windows":
+        yield "windows"
+    gpus = or_none(facts.gpus) or ()
+    if or_none(facts.driver) is not None:
+        yield "driver-seen"
+    elif facts.driver is None and not gpus:
+        yield "no-driver"
+    if gpus:
+        yield from ("gpu-named", "gpu-seen")
+        if all(one.hidden for one in gpus):
+            yield "visible-devices-set"
+
+
+def _gpu_age(context: Context, features: set[str], matches: Iterable[Match]) -> Iterable[str]:
+    """Whether the GPU is newer or older than the build, as far as both are known; a list that PyTorch prints is the better witness."""
+    built = next((one.targets for one in context.builds if one.targets), ())
+    targets = next((one.fields["targets"] for one in matches if isinstance(one.fields.get("targets"), tuple)), built)
+    for capability in context.capabilities:
+        if targets:
+            if not any(one.runs_on(capability) for one in targets):
+                yield "gpu-newer" if capability > min(one.capability for one in targets) else "gpu-older"
+        elif capability >= _NEWEST or ("cuda-10" in features and capability >= _AMPERE):
+            yield "gpu-newer"
+        elif capability < _OLDEST:
+            yield "gpu-older"
+        if capability >= _AMPERE:
+            yield "gpu-ampere"
+    if context.capabilities or context.cards:
+        yield "gpu-named"
+    if not context.capabilities and built:
+        # The card is not named: builds for CUDA 12.8 and newer have lost the old ones, builds before do not know the new ones.
+        yield "build-drops-old" if min(one.capability for one in built) >= Capability(7, 0) else "build-lacks-new"
+
+
+def _is_cpu_machine(matches: Iterable[Match], features: set[str]) -> bool:
+    """True where TensorFlow finds neither a CUDA runtime nor a driver: nothing of the GPU's stack is there."""
+    if features & {"gpu-seen", "cuda-opened", "gpu-works", "smi-table", "docker-gpus"}:
+        return False
+    names = {one.symptom.id for one in matches}
+    missing = {one.fields["lib"].stem for one in matches if isinstance(one.fields.get("lib"), Library)}
+    no_runtime = "cudart" in missing or "tf-cuda-drivers-not-found" in names
+    no_driver = bool({"cuda", "nvcuda"} & missing) or "cuinit-failed-303" in names
+    return no_runtime and no_driver and "tf-cannot-dlopen" not in names

@@ -1,182 +1,98 @@
-"""What follows from several symptoms together: the family of missing libraries parted by what else the log shows."""
+"""What several symptoms and facts say together: a library that is missing, on disk, of another major, or found in the wrong place."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.context import NEWEST, OLDEST, Case, Context, Present
-from cudnn_resolve.diagnosis.copies import part_loaded, part_outdated
-from cudnn_resolve.diagnosis.fitting import part_wheel
-from cudnn_resolve.diagnosis.model import Match
-from cudnn_resolve.diagnosis.package import part_pip
-from cudnn_resolve.diagnosis.place import missing, place_of
-from cudnn_resolve.diagnosis.weigh import Suspect
-from cudnn_resolve.facts.model import Unknown, or_none
+from cudnn_resolve.diagnosis.model import Case, Match, Present, Suspect, Suspects
+from cudnn_resolve.diagnosis.pip import part_pip, part_wheel
+from cudnn_resolve.diagnosis.place import is_searched, missing, place_of
+from cudnn_resolve.facts.model import Unknown
 from cudnn_resolve.matrix.library import Library
-from cudnn_resolve.version import Capability
-
-if TYPE_CHECKING:
-    from cudnn_resolve.facts.model import Facts
 
 _OPENED_BY_GRAPH = ("libcudnn_engines_precompiled.so", "libcudnn_engines_runtime_compiled.so", "libcudnn_heuristic.so")
 """Parts of cuDNN 9 that libcudnn_graph opens once it is loaded itself."""
 _OF_NVML = ("nvml-mismatch", "container-cli-mismatch")
-_GPU_THERE = frozenset({"gpu-named", "gpu-seen", "gpu-works", "smi-table", "driver-seen", "docker-gpus"})
-"""With any of these a GPU is there, or is meant to be."""
-Suspects = dict[str, Suspect]
-
-
-def features_of(matches: Iterable[Match], context: Context, facts: Facts | None = None) -> frozenset[str]:
-    """What the log, and the facts where there are any, say of the machine."""
-    matches = list(matches)
-    features = {one.symptom.feature for one in matches if one.symptom.feature and one.symptom.role == "context"}
-    if facts is not None:
-        features |= set(_of_facts(facts))
-    features |= _gpu_age(context, features, matches)
-    if features & _GPU_THERE:
-        features.add("gpu-wanted")
-    if _is_cpu_machine(matches, features):
-        features.add("cpu-machine")
-    if "windows" in features and _is_cpu_tensorflow(context):
-        features.add("tf-cpu-on-windows")
-    if any(name in ("torch", "onnxruntime-gpu", "ctranslate2") for name, _ in context.frameworks):
-        features.add("other-framework-works")
-    return frozenset(features)
-
-
-def _of_facts(facts: Facts) -> Iterable[str]:
-    if isinstance(facts.container, str):
-        yield "hosted-notebook" if facts.container in ("colab", "kaggle") else facts.container
-    if facts.platform.system == "windows":
-        yield "windows"
-    if facts.driver is not None and not isinstance(facts.driver, Unknown):
-        yield "driver-seen"
-    gpus = or_none(facts.gpus) or ()
-    if gpus:
-        yield from ("gpu-named", "gpu-seen")
-        if all(one.hidden for one in gpus):
-            yield "visible-devices-set"
-    if facts.driver is None and not gpus:
-        yield "no-driver"
-
-
-def _gpu_age(context: Context, features: set[str], matches: list[Match]) -> set[str]:
-    """Whether the GPU is newer or older than the build, as far as both are known; a list that PyTorch prints is the better witness."""
-    found = set()
-    printed = next((one.fields["targets"] for one in matches if isinstance(one.fields.get("targets"), tuple)), ())
-    built = next((one.targets for one in context.builds if one.targets), ())
-    targets = printed or built
-    for capability in context.capabilities:
-        if targets:
-            if not any(one.runs_on(capability) for one in targets):
-                found.add("gpu-newer" if capability > min(one.capability for one in targets) else "gpu-older")
-        elif capability >= NEWEST or ("cuda-10" in features and capability >= Capability(8, 0)):
-            found.add("gpu-newer")
-        elif capability < OLDEST:
-            found.add("gpu-older")
-        if capability >= Capability(8, 0):
-            found.add("gpu-ampere")
-    if context.capabilities or context.cards:
-        found.add("gpu-named")
-    if not context.capabilities and built:
-        # The card is not named: builds for CUDA 12.8 and newer have lost the old ones, builds before do not know the new ones.
-        found.add("build-drops-old" if min(one.capability for one in built) >= Capability(7, 0) else "build-lacks-new")
-    return found
-
-
-def _is_cpu_machine(matches: list[Match], features: set[str]) -> bool:
-    """True where TensorFlow finds neither a CUDA runtime nor a driver: nothing of the GPU's stack is there."""
-    if features & {"gpu-seen", "cuda-opened", "gpu-works", "smi-table", "docker-gpus"}:
-        return False
-    names = {one.symptom.id for one in matches}
-    missing = {one.fields["lib"].stem for one in matches if isinstance(one.fields.get("lib"), Library)}
-    no_runtime = "cudart" in missing or "tf-cuda-drivers-not-found" in names
-    no_driver = bool({"cuda", "nvcuda"} & missing) or "cuinit-failed-303" in names
-    return no_runtime and no_driver and "tf-cannot-dlopen" not in names
-
-
-def _is_cpu_tensorflow(context: Context) -> bool:
-    version = context.version("tensorflow")
-    if version is None:
-        return False
-    numbers = [int(part) for part in version.split(".")[:2] if part.isdigit()]
-    return len(numbers) == 2 and tuple(numbers) >= (2, 11)
+_SHORT = ("cuFFT", "cuRAND", "cuSOLVER", "cuSPARSE")
+"""These write 12.1.3 as 12103; cuBLAS writes it as 120103, and CUDA itself 12.2 as 12020."""
+_UNDATED = "CUPTI"
+"""It has the number of its interface, which is no release."""
 
 
 def derive(found: Suspects, case: Case) -> Suspects:
-    """The suspects with what their fields together say."""
+    """The suspects with what their fields and the facts say together."""
     for step in _STEPS:
         found = step(dict(found), case)
     return found
 
 
+def _strengthened(found: Suspects, cause: str, base: Suspect, more: float, summary: str, shown: Iterable[Match | None] = ()) -> Suspects:
+    """The suspects with a cause on the evidence of another, a little stronger than it."""
+    before = found[cause].matches if cause in found else ()
+    matches = dict.fromkeys((*base.matches, *(one for one in shown if one), *before))
+    return found | {cause: Suspect(cause=cause, weight=min(base.weight + more, 98), matches=tuple(matches), summary=summary)}
+
+
 def _part_cudnn(found: Suspects, case: Case) -> Suspects:
-    """Missing, on disk but not searched, or another major: by what else the log shows of cuDNN."""
+    """Missing, on disk but not searched, or another major: by what else the log and the facts show of cuDNN."""
     absent = found.get("cudnn_missing")
-    wanted = {one.fields["lib"].major for one in absent.matches if isinstance(one.fields.get("lib"), Library)} if absent else set()
-    if absent is None or not wanted:
+    libraries = [one.fields["lib"] for one in absent.matches if isinstance(one.fields.get("lib"), Library)] if absent else []
+    if absent is None or not libraries:
         return found
-    majors = {one for one in wanted if one is not None}
-    same = [one for one in case.context.cudnn if one.major in majors]
+    told = _whereabouts(libraries, absent, case)
+    if told is None:
+        return found
+    cause, more, text, shown = told
+    return _strengthened(found, cause, absent, more, f"{libraries[0].file} {text}", [one.match for one in shown[:2]])
+
+
+def _whereabouts(libraries: list[Library], absent: Suspect, case: Case) -> tuple[str, float, str, list[Present]] | None:
+    """The cause of a cuDNN that is not found, by how much it is surer, the words for it, and what shows it."""
+    lib, majors = libraries[0].file, {one.major for one in libraries if one.major is not None}
+    wanted = " or ".join(map(str, sorted(majors)))
+    there = [one for one in case.context.cudnn if one.major in majors]
+    # What lies where the loader always looks was not there for the program of the log: `contradictions` tells.
+    same = [one for one in there if one.path is None or case.facts is None or not is_searched(one.path, case.facts)]
     other = [one for one in case.context.cudnn if one.major not in majors]
     brought = {build.cudnn.major for build in case.context.builds if build.cudnn is not None and build.delivery in ("wheel", "bundled")}
-    lib = next(one.fields["lib"].file for one in absent.matches if isinstance(one.fields.get("lib"), Library))
-    if same and same[0].broken and lib.startswith("libcudnn_"):
+    broken = next((one for one in there[:1] if one.broken and lib.startswith("libcudnn_")), None)
+    if broken:
+        text = f"is wanted and not found: the cuDNN {broken.version or broken.major} in {broken.path} is not whole: {broken.broken}"
+        return "cudnn_sublibrary_mix", 8, text, []
+    if there and not same:
         text = (
-            f"{lib} is wanted and not found: the cuDNN {same[0].version or same[0].major} in {same[0].path} is not whole: {same[0].broken}"
+            f"is wanted and not found, although cuDNN {there[0].version or there[0].major} is in {there[0].path}, which the loader searches"
         )
-        found["cudnn_sublibrary_mix"] = _move(absent, "cudnn_sublibrary_mix", 8, text, found, [])
-    elif same or (brought & majors and not other):
-        shown = f"cuDNN {same[0].version or same[0].major} is {_where(same[0])}" if same else "the wheel of PyTorch brings it along"
-        text = f"{lib} is wanted and not found, although {shown}: the loader does not look in its directory"
-        found["lib_not_on_path"] = _move(absent, "lib_not_on_path", 6, text, found, [one.match for one in same[:2] if one.match])
-    elif other or (brought and majors and not brought & majors):
+        return "cudnn_missing", 0, text, []
+    if same or (brought & majors and not other):
+        where = f"in {same[0].path}" if same and same[0].path else "there"
+        place = f"cuDNN {same[0].version or same[0].major} is {where}" if same else "the wheel of PyTorch brings it along"
+        text = f"is wanted and not found, although {place}: the loader does not look in its directory"
+        return "lib_not_on_path", 6, text, same
+    if other or (brought and majors):
         seen = other[0].version or other[0].major if other else min(brought)
-        text = f"{lib} is wanted, a file of cuDNN {_words(majors)}, and there is cuDNN {seen}, whose files have other names"
-        found["cudnn_major_mismatch"] = _move(absent, "cudnn_major_mismatch", 8, text, found, [one.match for one in other[:2] if one.match])
-    elif "hosted-notebook" in case.features and majors:
+        text = f"is wanted, a file of cuDNN {wanted}, and there is cuDNN {seen}, whose files have other names"
+        return "cudnn_major_mismatch", 8, text, other
+    if "hosted-notebook" in case.features and majors:
+        text = f"is wanted, a file of cuDNN {wanted}; hosted notebooks come with a cuDNN, so theirs is of another major version"
+        return "cudnn_major_mismatch", 2, text, []
+    if lib.startswith(_OPENED_BY_GRAPH):
+        text = "is wanted and not found, although libcudnn_graph, which opens it, was: the directory of this cuDNN is not searched"
+        return "lib_not_on_path", 4, text, []
+    is_looked_for = case.facts is not None and not isinstance(case.facts.cudnn, Unknown)
+    if any(one.symptom.id == "loader-cudnn-9-parts" for one in absent.matches) and not is_looked_for:
+        text = "and the other parts of cuDNN 9 are not found: an older cuDNN is installed, or its directory is not searched"
+        return "cudnn_major_mismatch", 2, text, []
+    if not majors and "gpu-seen" in case.features:
         text = (
-            f"{lib} is wanted, a file of cuDNN {_words(majors)}; hosted notebooks come with a cuDNN, so theirs is of another major version"
-        )
-        found["cudnn_major_mismatch"] = _move(absent, "cudnn_major_mismatch", 2, text, found, [])
-    elif lib.startswith(_OPENED_BY_GRAPH):
-        text = f"{lib} is wanted and not found, although libcudnn_graph, which opens it, was: the directory of this cuDNN is not searched"
-        found["lib_not_on_path"] = _move(absent, "lib_not_on_path", 4, text, found, [])
-    elif any(one.symptom.id == "loader-cudnn-9-parts" for one in absent.matches) and not _is_looked_for(case):
-        text = (
-            f"the parts of cuDNN 9 ({lib} and its other names) are not found: an older cuDNN is installed, or its directory is not searched"
-        )
-        found["cudnn_major_mismatch"] = _move(absent, "cudnn_major_mismatch", 2, text, found, [])
-    elif None in wanted and not majors and "gpu-seen" in case.features:
-        text = (
-            f"{lib}, the name without a version, is not found although CUDA works: "
+            "is a name without a version, and not found although CUDA works: "
             "only names with a version are installed, or the loader does not look there"
         )
-        found["lib_not_on_path"] = _move(absent, "lib_not_on_path", 3, text, found, [])
-    return found
-
-
-def _is_looked_for(case: Case) -> bool:
-    """True where the facts say which copies of cuDNN there are."""
-    return case.facts is not None and not isinstance(case.facts.cudnn, Unknown)
-
-
-def _where(present: Present) -> str:
-    return f"in {present.path}" if present.path else "there"
-
-
-def _words(majors: Iterable[int]) -> str:
-    return " or ".join(map(str, sorted(majors)))
-
-
-def _move(base: Suspect, cause: str, more: float, summary: str, found: Suspects, shown: list[Match]) -> Suspect:
-    """A suspect on the evidence of another, a little stronger than it."""
-    before = found[cause].matches if cause in found else ()
-    matches = tuple(dict.fromkeys((*base.matches, *shown, *before)))
-    return Suspect(cause=cause, weight=min(base.weight + more, 98), matches=matches, summary=summary)
+        return "lib_not_on_path", 3, text, []
+    return None
 
 
 def _part_shadowing(found: Suspects, case: Case) -> Suspects:
@@ -186,10 +102,18 @@ def _part_shadowing(found: Suspects, case: Case) -> Suspects:
     if old is None or match is None:
         return found
     built, loaded = match.fields["built"], match.fields["found"]
-    newer = [one for one in case.context.cudnn if one.version is not None and one.version.serves(built) and one.version > loaded]
-    if newer:
-        text = f"cuDNN {loaded} is loaded although {newer[0].version} is installed, which would serve: the older copy is found first"
-        found["ld_path_shadowing"] = _move(old, "ld_path_shadowing", 4, text, found, [newer[0].match] if newer[0].match else [])
+    for one in case.context.cudnn:
+        if one.version is not None and one.version.serves(built) and one.version > loaded:
+            text = f"cuDNN {loaded} is loaded although {one.version} is installed, which would serve: the older copy is found first"
+            return _strengthened(found, "ld_path_shadowing", old, 4, text, [one.match])
+    return found
+
+
+def _part_runtime(found: Suspects, _: Case) -> Suspects:
+    """CUDA libraries missing besides cuDNN: the whole of CUDA is not there, and cuDNN is only part of it."""
+    runtime, cudnn = found.get("cuda_runtime_missing"), found.get("cudnn_missing")
+    if runtime and cudnn and runtime.weight < 98 and any(isinstance(one.fields.get("lib"), Library) for one in runtime.matches):
+        found["cuda_runtime_missing"] = replace(runtime, weight=min(max(runtime.weight, cudnn.weight) + 8, 98))
     return found
 
 
@@ -203,7 +127,7 @@ def _part_on_disk(found: Suspects, case: Case) -> Suspects:
             f"{libraries[0].file} is wanted and not found, although by what is installed it is in {places[0]}: "
             "the loader does not look in that directory"
         )
-        found["lib_not_on_path"] = _move(runtime, "lib_not_on_path", 9, text, found, [])
+        return _strengthened(found, "lib_not_on_path", runtime, 9, text)
     return found
 
 
@@ -214,14 +138,6 @@ def _part_driver(found: Suspects, _: Case) -> Suspects:
         matches = tuple(dict.fromkeys((*mismatch.matches, *compat.matches)))
         found["driver_library_mismatch"] = replace(mismatch, weight=98, matches=matches)
         del found["forward_compat_hw"]
-    return found
-
-
-def _part_runtime(found: Suspects, _: Case) -> Suspects:
-    """CUDA libraries missing besides cuDNN: the whole of CUDA is not there, and cuDNN is only part of it."""
-    runtime, cudnn = found.get("cuda_runtime_missing"), found.get("cudnn_missing")
-    if runtime and cudnn and runtime.weight < 98 and any(isinstance(one.fields.get("lib"), Library) for one in runtime.matches):
-        found["cuda_runtime_missing"] = replace(runtime, weight=min(max(runtime.weight, cudnn.weight) + 8, 98))
     return found
 
 
@@ -257,10 +173,73 @@ def _part_ggml(found: Suspects, _: Case) -> Suspects:
         if arch < min(built)
         else f"llama.cpp was compiled for {compiled}, and nothing of that serves the GPU, which is {arch}: compile it for that one, too"
     )
-    found["gpu_arch_too_old_for_build"] = _move(new, "gpu_arch_too_old_for_build", 0, text, found, [match])
+    found = _strengthened(found, "gpu_arch_too_old_for_build", new, 0, text, [match])
     if all(one.symptom.id == "ggml-arch" for one in new.matches):
         del found["gpu_arch_too_new_for_build"]
     return found
+
+
+def _part_loaded(found: Suspects, case: Case) -> Suspects:
+    """The loader's own list: parts of one cuDNN that come from two directories."""
+    places: dict[int | None, dict[str, dict[str, Match]]] = {}
+    for match in case.matches:
+        if match.symptom.id == "context-cudnn-loaded":
+            library = match.fields["loadedlib"]
+            places.setdefault(library.major, {}).setdefault(match.fields["loaded"], {})[library.stem] = match
+    for major, directories in places.items():
+        stems = [stem for parts in directories.values() for stem in parts]
+        # A part that is loaded from both is a second whole copy, which another package may bring for itself.
+        if len(directories) > 1 and len(stems) == len(set(stems)):
+            fewest = min(directories, key=lambda one: len(directories[one]))
+            part = next(iter(directories[fewest].values()))
+            name = f"cuDNN {major}" if major is not None else "cuDNN"
+            file = part.fields["loadedlib"].file
+            text = f"{file} comes from {fewest}, the other parts of {name} from elsewhere: they are of two installations"
+            matches = (part, *(match for parts in directories.values() for match in parts.values()))
+            base = Suspect(cause="cudnn_sublibrary_mix", weight=86, matches=matches)
+            found = _strengthened(found, "cudnn_sublibrary_mix", base, 0, text)
+    return found
+
+
+def _part_outdated(found: Suspects, case: Case) -> Suspects:
+    """A library that JAX calls too old although its wheel is new enough: an older copy is found first."""
+    old = found.get("cuda_runtime_missing")
+    match = next((one for one in old.matches if one.symptom.id == "jax-cuda-older-than-built"), None) if old else None
+    if old is None or match is None:
+        return found
+    component, built = match.fields["component"], match.fields["built"]
+    loaded, wanted = (_told(component, match.fields[name]) for name in ("found", "built"))
+    if old.matches[0] is match:
+        said = f"{component} {loaded} is loaded, and JAX was built against {wanted}, which is newer"
+        found["cuda_runtime_missing"] = replace(old, summary=said)
+    for one in case.matches if component != _UNDATED else ():
+        if one.symptom.id == "context-cuda-wheel" and _wheel_of(one.fields["cudawheel"]) == component.lower():
+            version = str(one.fields["cudawheelversion"])
+            if tuple(map(int, re.findall(r"\d{1,9}", version)[:3])) >= _release(component, built):
+                text = f"{component} {loaded} is loaded although its wheel {version} is installed, which would serve"
+                return _strengthened(found, "ld_path_shadowing", old, 12, f"{text}: an older copy is found first", [one])
+    return found
+
+
+def _wheel_of(package: str) -> str:
+    """The component that a wheel is named after."""
+    name = package.lower().replace("_", "-")
+    return {"cuda-cupti": "cupti", "cuda-runtime": "cuda"}.get(name, name)
+
+
+def _told(component: str, encoded: int) -> str:
+    """A release as it is written, for what a library says of itself with one number."""
+    if component == _UNDATED:
+        return f"(number {encoded} of its interface)"
+    release = _release(component, encoded)
+    return ".".join(map(str, release[:2] if component == "CUDA" else release))
+
+
+def _release(component: str, encoded: int) -> tuple[int, int, int]:
+    if component == "CUDA":
+        return encoded // 1000, encoded % 1000 // 10, 0
+    unit = 1000 if component in _SHORT else 10_000
+    return encoded // unit, encoded % unit // 100, encoded % 100
 
 
 _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
@@ -271,8 +250,8 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _part_driver,
     _part_kernel_image,
     _part_ggml,
-    part_loaded,
-    part_outdated,
+    _part_loaded,
+    _part_outdated,
     part_pip,
     part_wheel,
 )

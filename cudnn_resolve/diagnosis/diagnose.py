@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.context import Case, context_of, speaking
-from cudnn_resolve.diagnosis.derive import derive, features_of
-from cudnn_resolve.diagnosis.machine_check import diagnose_facts
-from cudnn_resolve.diagnosis.model import SEVERITIES, Diagnosis, Evidence, Finding, Match
+from cudnn_resolve.diagnosis import machine_cudnn, machine_driver, machine_package, machine_pair, machine_wheel
+from cudnn_resolve.diagnosis.context import context_of, contradictions, features_of, speaking
+from cudnn_resolve.diagnosis.derive import derive
+from cudnn_resolve.diagnosis.machine import inspect
+from cudnn_resolve.diagnosis.model import SEVERITIES, Case, Diagnosis, Evidence, Finding, Suspect
 from cudnn_resolve.diagnosis.order import outlived
-from cudnn_resolve.diagnosis.remedy import Situation, remedies
-from cudnn_resolve.diagnosis.weigh import FINDING, Suspect, evidence_of, fill, is_active, rank, summary_of, suspects
-
-if TYPE_CHECKING:
-    from cudnn_resolve.diagnosis.read import Reader
-    from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.symptom import Cause
-    from cudnn_resolve.requirement.model import Request
+from cudnn_resolve.diagnosis.read import Reader
+from cudnn_resolve.diagnosis.remedy import Remedies
+from cudnn_resolve.diagnosis.weigh import FINDING, evidence_of, fill, is_active, rank, summary_of, suspects
+from cudnn_resolve.facts.model import Facts
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.symptom import Cause
+from cudnn_resolve.requirement.model import Request
 
 _CERTAIN = 0.98
 _PAIR = "framework_pkg_mismatch"
 _SURE = 0.9
 """From here on nothing is said to be undecided."""
+_FRAMES = "context-traceback"
 
 
 def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Request | None = None) -> Diagnosis:
@@ -36,22 +35,23 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
     machine = diagnose_facts(facts, book) if facts is not None else []
     matches = list(reader.every()) if reader is not None else []
     context = context_of(matches, book, facts)
-    matches = list(speaking(matches, context, book))
-    features = features_of(matches, context, facts)
-    case = Case(matches=tuple(matches), features=features, context=context, book=book, facts=facts)
-    ranked = _ranked(case, reader)
-    findings = _together(_of_log(reader, ranked, case, facts) if reader is not None else [], machine)
-    situation = Situation(
-        features=features,
-        frameworks=context.frameworks,
+    case = Case(
+        matches=speaking(matches, context, book),
+        features=features_of(matches, context, facts),
+        context=context,
+        frames=(*reader.matches.get(_FRAMES, ()), *reader.latest.get(_FRAMES, ())) if reader is not None else (),
+        book=book,
         facts=facts,
         wishes=wishes,
-        python=facts.python.path if facts is not None else None,
-        matches={one.cause: one.matches for one in ranked},
     )
+    ranked = _ranked(case, reader)
+    log = _of_log(reader, ranked, case) if reader is not None else []
+    against = contradictions(case)
+    findings = _contradicted(_together(log, machine), log, against)
+    remedies = Remedies(case, {one.cause: one.matches for one in ranked}, is_here=all(one.source != "gpus" for _, one in against))
     bare = facts is not None and facts.driver is None and not findings
     return Diagnosis(
-        findings=tuple(remedies(findings, situation, book)),
+        findings=tuple(remedies.all(findings)),
         lines=reader.lines if reader is not None else 0,
         note="there is no NVIDIA driver here, and no framework that wants one" if bare else None,
     )
@@ -62,37 +62,55 @@ def diagnose_log(reader: Reader, book: Book) -> Diagnosis:
     return diagnose(reader, None, book)
 
 
+def diagnose_facts(facts: Facts, book: Book) -> list[Finding]:
+    """What will fail on a machine before it fails, unsorted.
+
+    An error is said only of what cannot work by a rule of the matrix; what works although it is not as declared is a note.
+    """
+    machine = inspect(facts, book)
+    rooms = (machine_driver, machine_cudnn, machine_wheel, machine_package, machine_pair)
+    return [finding for room in rooms for check in room.CHECKS for finding in check(machine)]
+
+
 def _ranked(case: Case, reader: Reader | None) -> list[Suspect]:
     causes = case.book.causes()
     ranked = rank(derive(suspects(case.matches, case.features), case), causes)
     return outlived(ranked, reader.latest, case.features, causes) if reader is not None else ranked
 
 
-def _of_log(reader: Reader, ranked: list[Suspect], case: Case, facts: Facts | None) -> list[Finding]:
-    causes = case.book.causes()
-    lone = reader.lines <= 1 and facts is None
-    findings = [
-        _finding(one, causes[one.cause], strong=one.weight >= FINDING and not (lone and all(each.symptom.mild for each in one.matches)))
-        for one in ranked
-    ]
-    findings = _open(findings, causes, facts is not None)
+def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> list[Finding]:
+    """The findings of a log; the noise in it only where nothing else is wrong."""
+    causes, findings = case.book.causes(), []
+    is_one_line = reader.lines <= 1 and case.facts is None
+    for one in ranked:
+        is_mild = is_one_line and all(each.symptom.mild for each in one.matches)
+        severity = one.severity or causes[one.cause].severity
+        findings.append(
+            Finding(
+                cause=one.cause,
+                severity=severity if one.weight >= FINDING and not is_mild else "info",
+                summary=summary_of(one, causes[one.cause]),
+                evidence=tuple(Evidence(source="log", line=each.line, text=each.text) for each in evidence_of(one)),
+                confidence=round(min(one.weight / 100, _CERTAIN), 2),
+            )
+        )
+    findings = _open(findings, causes, has_facts=case.facts is not None)
     if all(one.severity == "info" for one in findings):
-        findings = [*findings, *_harmless(reader, case.matches, case.features)]
+        findings += _harmless(reader, case)
     return findings
 
 
-def _open(findings: list[Finding], causes: Mapping[str, Cause], has_facts: bool) -> list[Finding]:  # noqa: FBT001
+def _open(findings: list[Finding], causes: Mapping[str, Cause], *, has_facts: bool) -> list[Finding]:
     """The first finding with what is not decided between it and what looks alike, and the command that decides it."""
     if not findings or findings[0].severity == "info" or findings[0].confidence >= _SURE:
         return findings
-    first = findings[0]
-    cause = causes[first.cause]
+    cause = causes[findings[0].cause]
     if not cause.confused:
         return findings
-    alike = " or ".join(causes[one].title for one in cause.confused[:2] if one in causes)
-    who = "" if has_facts else "; on the machine itself `cudnn-resolve doctor LOG` looks"
-    told = f"it may also be that {alike}; `{cause.decide}` tells{who}" if cause.decide else f"it may also be that {alike}"
-    return [replace(first, undecided=told), *findings[1:]]
+    told = f"it may also be that {' or '.join(causes[one].title for one in cause.confused[:2] if one in causes)}"
+    if cause.decide:
+        told += f"; `{cause.decide}` tells" + ("" if has_facts else "; on the machine itself `cudnn-resolve doctor LOG` looks")
+    return [replace(findings[0], undecided=told), *findings[1:]]
 
 
 def _together(log: list[Finding], machine: list[Finding]) -> list[Finding]:
@@ -101,48 +119,58 @@ def _together(log: list[Finding], machine: list[Finding]) -> list[Finding]:
     rest = list(machine)
     for one in log:
         same = [other for other in rest if other.cause == one.cause and "info" not in (other.severity, one.severity)]
-        for other in same:
-            rest.remove(other)
-        extra = tuple(evidence for other in same for evidence in other.evidence)
-        sure = max([one.confidence, *(other.confidence for other in same)])
-        what = tuple(remedy for other in same for remedy in other.remedy)
-        open_ = None if same else one.undecided
+        rest = [other for other in rest if other not in same]
         # What the facts are surer of than the log is said in their words.
         said = next((other.summary for other in same if other.severity == one.severity and other.confidence > one.confidence), one.summary)
-        whole = replace(one, summary=said, evidence=(*one.evidence, *extra[:4]), remedy=(*one.remedy, *what))
-        worst = min((one.severity, *(other.severity for other in same)), key=SEVERITIES.index)
-        out.append(replace(whole, severity=worst, confidence=sure, undecided=open_))
+        out.append(
+            replace(
+                one,
+                severity=min((one.severity, *(other.severity for other in same)), key=SEVERITIES.index),
+                summary=said,
+                evidence=(*one.evidence, *[evidence for other in same for evidence in other.evidence][:4]),
+                remedy=(*one.remedy, *(remedy for other in same for remedy in other.remedy)),
+                confidence=max([one.confidence, *(other.confidence for other in same)]),
+                undecided=None if same else one.undecided,
+            )
+        )
     rest.sort(key=lambda one: (SEVERITIES.index(one.severity), -one.confidence))
-    if log and any(one.severity != "info" for one in log):
+    if any(one.severity != "info" for one in log):
         rest = [one for one in rest if one.cause != "harmless"]
-    merged = [*_explained(out, rest), *rest]
     # A proven fault of the machine goes before what the log only suggests.
-    return sorted(merged, key=lambda one: SEVERITIES.index(one.severity))
+    return sorted(_explained(out, rest), key=lambda one: SEVERITIES.index(one.severity))
 
 
 def _explained(log: list[Finding], machine: list[Finding]) -> list[Finding]:
-    """The findings of a log, before them a pair of packages that is proven not to pair and that explains the first one."""
+    """All findings, the log's first; before them a pair of packages that is proven not to pair and that explains the first one."""
     first = log[0] if log else None
-    for one in machine:
-        if first and one.cause == _PAIR and one.severity == "error" and first.cause in ("cuda_runtime_missing", "lib_not_on_path"):
-            machine.remove(one)
-            return [replace(one, evidence=(*one.evidence, *first.evidence)), *log]
-    return log
+    if first is not None and first.cause in ("cuda_runtime_missing", "lib_not_on_path"):
+        for one in machine:
+            if one.cause == _PAIR and one.severity == "error":
+                pair = replace(one, evidence=(*one.evidence, *first.evidence))
+                return [pair, *log, *(other for other in machine if other is not one)]
+    return [*log, *machine]
 
 
-def _finding(suspect: Suspect, cause: Cause, *, strong: bool) -> Finding:
-    return Finding(
-        cause=suspect.cause,
-        severity=(suspect.severity or cause.severity) if strong else "info",
-        summary=summary_of(suspect, cause),
-        evidence=tuple(Evidence(source="log", line=one.line, text=one.text) for one in evidence_of(suspect)),
-        confidence=round(min(suspect.weight / 100, _CERTAIN), 2),
+def _contradicted(findings: list[Finding], log: list[Finding], against: list[tuple[str, Evidence]]) -> list[Finding]:
+    """The findings; the first that rests on the log says what in the log contradicts the facts."""
+    causes = {one.cause for one in log}
+    place = next((number for number, one in enumerate(findings) if one.cause in causes and one.severity != "info"), None)
+    if place is None or not against:
+        return findings
+    told = "; ".join(text for text, _ in against)
+    hint = "if the log is of another machine or environment, `--no-facts` judges it alone and `--facts FILE` with that machine's facts"
+    one = findings[place]
+    one = replace(
+        one,
+        evidence=(*one.evidence, *(evidence for _, evidence in against)),
+        undecided=f"the log contradicts the facts: {told}; {hint}",
     )
+    return [*findings[:place], one, *findings[place + 1 :]]
 
 
-def _harmless(reader: Reader, matches: Iterable[Match], features: frozenset[str]) -> list[Finding]:
+def _harmless(reader: Reader, case: Case) -> list[Finding]:
     """One finding for all the noise."""
-    noise = [one for one in matches if one.symptom.role == "harmless" and is_active(one, features)]
+    noise = [one for one in case.matches if one.symptom.role == "harmless" and is_active(one, case.features)]
     if not noise:
         return []
     noise.sort(key=lambda one: one.line)

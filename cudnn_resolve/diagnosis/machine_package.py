@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.diagnosis.installed import CPU_PACKAGES, Installed
-from cudnn_resolve.diagnosis.machine import Machine, fact
+from cudnn_resolve.diagnosis.installed import Installed
+from cudnn_resolve.diagnosis.machine import Checks, Inspection, fact, finding
 from cudnn_resolve.diagnosis.model import Finding, Remedy
 from cudnn_resolve.diagnosis.specifier import Required, is_version, requirements_of, within
-from cudnn_resolve.facts.model import Toolkit, or_none
+from cudnn_resolve.facts.model import CPU_PACKAGES
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-
 _NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]{0,98}[A-Za-z0-9])?", re.ASCII)
+_ABI = {"numpy": "numpy_abi", "protobuf": "protobuf_abi"}
+_PIP = "packages.pip."
+"""Begins what the probe tells of one package."""
 
 
-def _shared_files(machine: Machine) -> Iterator[Finding]:
+def _shared_files(machine: Inspection) -> Iterator[Finding]:
     """Packages that write the same files."""
     slots: dict[str, list[str]] = {}
     for name in machine.pip:
@@ -29,51 +31,45 @@ def _shared_files(machine: Machine) -> Iterator[Finding]:
             slots.setdefault(slot, []).append(name)
     cuda = {one.name: one.cuda for one in machine.installed}
     cpu = CPU_PACKAGES | {one.name for one in machine.installed if one.is_cpu}
-    told = {problem.what.removeprefix("packages.pip.") for problem in machine.facts.problems if "overwritten" in problem.why}
-    for names in slots.values():
+    told = {problem.what.removeprefix(_PIP) for problem in machine.facts.problems if "overwritten" in problem.why}
+    for names in map(sorted, slots.values()):
         if told & set(names) or len(names) < 2:
             continue
-        each = " and ".join(f"{name} {machine.pip[name]}" for name in sorted(names))
         cudnn = any("cudnn" in name for name in names)
         unlike = len({(machine.pip[name], name in cpu, cuda.get(name)) for name in names}) > 1
         ours = any(machine.book.framework_of(name) is not None for name in names)
-        yield Finding(
-            cause="cudnn_sublibrary_mix" if cudnn else "framework_pkg_mismatch",
-            severity="warning" if cudnn or (ours and unlike) else "info",
-            summary=f"{each} install the same files: whichever was unpacked last is there, and removing one takes them from the other",
-            evidence=tuple(fact("packages.pip", f"{name} {machine.pip[name]}") for name in sorted(names)),
-            confidence=0.8,
-        )
+        each = " and ".join(f"{name} {machine.pip[name]}" for name in names)
+        said = f"{each} install the same files: whichever was unpacked last is there, and removing one takes them from the other"
+        severity = "warning" if cudnn or (ours and unlike) else "info"
+        yield finding("cudnn_sublibrary_mix" if cudnn else "framework_pkg_mismatch", severity, 0.8, said, *machine.pip_facts(*names))
 
 
-def _overwritten(machine: Machine) -> Iterator[Finding]:
+def _overwritten(machine: Inspection) -> Iterator[Finding]:
     """What the probe found of wheels whose files are not their own, or not there."""
     for problem in machine.facts.problems:
         removed = problem.why.startswith("removed: ")
-        if problem.what.startswith("packages.pip.") and (removed or "overwritten" in problem.why):
-            name = problem.what.removeprefix("packages.pip.")
-            cudnn, library = "cudnn" in name, machine.book.component(name) is not None
-            lost = "cudnn_missing" if cudnn else "cuda_runtime_missing" if library else "framework_pkg_mismatch"
-            told = "are missing" if removed else "are not those that it installed"
-            yield Finding(
-                cause=lost if removed else "cudnn_sublibrary_mix" if cudnn else "framework_pkg_mismatch",
-                severity="error" if cudnn or (removed and _is_required(machine, name)) else "warning",
-                summary=f"files of {name} {told}: {problem.why}",
-                evidence=(fact(problem.what, problem.why),),
-                remedy=tuple(_restore(machine, name, problem.why)),
-                confidence=0.93,
-            )
+        if not problem.what.startswith(_PIP) or not (removed or "overwritten" in problem.why):
+            continue
+        name = problem.what.removeprefix(_PIP)
+        cudnn, library = "cudnn" in name, machine.book.component(name) is not None
+        if removed:
+            cause = "cudnn_missing" if cudnn else "cuda_runtime_missing" if library else "framework_pkg_mismatch"
+        else:
+            cause = "cudnn_sublibrary_mix" if cudnn else "framework_pkg_mismatch"
+        severity = "error" if cudnn or (removed and _is_required(machine, name)) else "warning"
+        said = f"files of {name} {'are missing' if removed else 'are not those that it installed'}: {problem.why}"
+        yield finding(cause, severity, 0.93, said, fact(problem.what, problem.why), remedy=tuple(_restored(machine, name, problem.why)))
 
 
-def _restore(machine: Machine, name: str, why: str) -> Iterator[Remedy]:
-    """Both away, the wanted one back: removing one of two takes the files of the other along. None for what no command can name."""
+def _restored(machine: Inspection, name: str, why: str) -> Iterator[Remedy]:
+    """Remove both and install the wanted one: removing one of two takes the files of the other along. None for what no command can name."""
     if not _is_told(machine, name):
         return
     pip = f"{shlex.quote(machine.facts.python.path or 'python')} -m pip"
     other = next((one for one in machine.pip if f"overwritten by {one}:" in why and _is_told(machine, one)), None)
     wanted = other if other and _is_required(machine, other) and not _is_required(machine, name) else name
     yield Remedy(
-        text=f"lay the files of {wanted} anew" + (f"; {name if wanted == other else other}, which has the same, goes" if other else ""),
+        text=f"reinstall the files of {wanted}" + (f"; {name if wanted == other else other}, which has the same, goes" if other else ""),
         command=f"cudnn-resolve apply --reinstall-package {shlex.quote(wanted)}",
     )
     first, exact = shlex.quote(name), shlex.quote(f"{name}=={machine.pip[name]}")
@@ -92,21 +88,18 @@ def _restore(machine: Machine, name: str, why: str) -> Iterator[Remedy]:
         yield Remedy(text=f"install {name} again", command=f"{pip} install --force-reinstall --no-deps {exact}")
 
 
-def _is_told(machine: Machine, name: str) -> bool:
+def _is_told(machine: Inspection, name: str) -> bool:
     """True for an installed package whose name and version are what PEP 503 and PEP 440 take for one: facts may say anything."""
     version = machine.pip.get(name)
     return _NAME.fullmatch(name) is not None and version is not None and is_version(version)
 
 
-def _is_required(machine: Machine, name: str) -> bool:
+def _is_required(machine: Inspection, name: str) -> bool:
     """True where an installed framework declares that package, on this machine."""
     return any(one.name == name for each in machine.installed for one in requirements_of(each.requires, machine.facts))
 
 
-_ABI = {"numpy": "numpy_abi", "protobuf": "protobuf_abi"}
-
-
-def _abi(machine: Machine) -> Iterator[Finding]:
+def _abi(machine: Inspection) -> Iterator[Finding]:
     """NumPy and protobuf that an installed framework cannot use: by bounds that its metadata does not say, and by those that it does."""
     from packaging.requirements import Requirement
 
@@ -116,10 +109,9 @@ def _abi(machine: Machine) -> Iterator[Finding]:
         for bound in machine.book.framework(framework).bounds if framework else ():
             requirement = Requirement(bound.requirement)
             version = machine.pip.get(requirement.name)
-            cause = _ABI.get(requirement.name)
-            if cause is None or version is None or (bound.package and bound.package != one.name) or not within(bound.versions, one.version):
+            if requirement.name not in _ABI or version is None or bound.package not in (None, "", one.name):
                 continue
-            if not within(str(requirement.specifier), version):
+            if within(bound.versions, one.version) and not within(str(requirement.specifier), version):
                 silent.append(requirement.name)
                 yield _unusable(machine, one, requirement, f"{one.label} wants {bound.requirement}", f": {bound.reason}")
         for declared in requirements_of(one.requires, machine.facts):
@@ -128,25 +120,21 @@ def _abi(machine: Machine) -> Iterator[Finding]:
                 yield _unusable(machine, one, declared, f"{one.label} declares {declared.name}{declared.specifier}", "")
 
 
-def _unusable(machine: Machine, one: Installed, wanted: Requirement | Required, who: str, why: str) -> Finding:
+def _unusable(machine: Inspection, one: Installed, wanted: Requirement | Required, who: str, why: str) -> Finding:
     """A package that a framework was not built for.
 
     By a bound that the tables give a reason for, or of a newer major than it declares, NumPy will not do; older than it
     declares, it may not; a newer minor release mostly does.
     """
     version = machine.pip[wanted.name]
-    most = [_most(bound.operator, bound.version) for bound in wanted.specifier]
-    tops = [one for one in most if one is not None]
+    tops = [most for bound in wanted.specifier if (most := _most(bound.operator, bound.version)) is not None]
     newer = bool(tops) and _major(version) > min(tops)
-    over = wanted.name == "numpy" and newer
     older = any(bound.operator in (">", ">=", "~=", "==") and not bound.contains(version, prereleases=True) for bound in wanted.specifier)
-    return Finding(
-        cause=_ABI[wanted.name],
-        severity="error" if why or over else "warning" if older or newer else "info",
-        summary=f"{who} and {wanted.name} {version} is installed{why}",
-        evidence=(fact("packages.pip", f"{wanted.name} {version}"), fact("packages.pip", one.label)),
-        confidence=0.92 if why or over else 0.6,
-    )
+    surely = bool(why) or (wanted.name == "numpy" and newer)
+    severity = "error" if surely else "warning" if older or newer else "info"
+    said = f"{who} and {wanted.name} {version} is installed{why}"
+    shown = (*machine.pip_facts(wanted.name), fact("packages.pip", one.label))
+    return finding(_ABI[wanted.name], severity, 0.92 if surely else 0.6, said, *shown)
 
 
 def _most(operator: str, version: str) -> int | None:
@@ -162,36 +150,26 @@ def _major(version: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def _cpu_only(machine: Machine) -> Iterator[Finding]:
+def _cpu_only(machine: Inspection) -> Iterator[Finding]:
     """Builds without CUDA on a machine with a GPU."""
     if not machine.gpus or machine.driver_absent:
         return
-    gpu_builds = [one for one in machine.installed if one.cuda is not None]
+    gpu, severity = machine.gpus[0].name, "info" if any(one.cuda is not None for one in machine.installed) else "warning"
     for one in machine.installed:
         if one.is_cpu:
-            yield Finding(
-                cause="cpu_only_build",
-                severity="info" if gpu_builds else "warning",
-                summary=f"{one.label} is built without CUDA: it runs on the CPU although there is a {machine.gpus[0].name or 'GPU'}",
-                evidence=(fact("packages.pip", one.label), fact("gpus", machine.gpus[0].name or "a GPU")),
-                confidence=0.9,
-            )
+            said = f"{one.label} is built without CUDA: it runs on the CPU although there is a {gpu or 'GPU'}"
+            yield finding("cpu_only_build", severity, 0.9, said, fact("packages.pip", one.label), fact("gpus", gpu or "a GPU"))
 
 
-def _toolkits(machine: Machine) -> Iterator[Finding]:
+def _toolkits(machine: Inspection) -> Iterator[Finding]:
     """CUDA toolkits that play no part, since the wheels bring what they load."""
-    toolkits: tuple[Toolkit, ...] = or_none(machine.facts.cuda_toolkits) or ()
-    own = [one for one in machine.installed if one.cuda is not None and one.delivery in ("wheel", "bundled")]
-    need = [one for one in machine.installed if one.cuda is not None and one.delivery == "system"]
-    if toolkits and own and not need:
-        each = ", ".join(f"{one.version} ({one.path or one.source})" for one in toolkits[:3])
-        yield Finding(
-            cause="harmless",
-            severity="info",
-            summary=f"CUDA {each} plays no part for {', '.join(one.label for one in own)}: their wheels bring the libraries that they load",
-            evidence=tuple(fact("cuda_toolkits", f"{one.version}: {one.path}") for one in toolkits[:3]),
-            confidence=0.8,
-        )
+    builds = [one for one in machine.installed if one.cuda is not None]
+    own = [one for one in builds if one.delivery in ("wheel", "bundled")]
+    if machine.toolkits and own and not any(one.delivery == "system" for one in builds):
+        each = ", ".join(f"{one.version} ({one.path or one.source})" for one in machine.toolkits[:3])
+        names = ", ".join(one.label for one in own)
+        said = f"CUDA {each} plays no part for {names}: their wheels bring the libraries that they load"
+        yield finding("harmless", "info", 0.8, said, *(fact("cuda_toolkits", f"{one.version}: {one.path}") for one in machine.toolkits[:3]))
 
 
-CHECKS: tuple[Callable[[Machine], Iterator[Finding]], ...] = (_shared_files, _overwritten, _abi, _cpu_only, _toolkits)
+CHECKS: Checks = (_shared_files, _overwritten, _abi, _cpu_only, _toolkits)

@@ -3,108 +3,86 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.diagnosis.machine import Machine, fact
-from cudnn_resolve.diagnosis.model import Evidence, Finding
+from cudnn_resolve.diagnosis.machine import Checks, Inspection, finding
+from cudnn_resolve.diagnosis.model import Finding
 from cudnn_resolve.diagnosis.specifier import within
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
+_CAUSE = "framework_pkg_mismatch"
 _TORCH = ("torchvision", "torchaudio", "torchtext")
 """Their wheels hold code that is linked with the torch that their metadata names."""
 _PLUGIN = re.compile(r"jax-cuda\d{2}-plugin")
-_JAX = ("jax", "jaxlib")
 _LOCAL = re.compile(r"(?:cu(\d{2,3})|cpu)$")
 
 
-def _torch_pairs(machine: Machine) -> Iterator[Finding]:
+def _torch_pairs(machine: Inspection) -> Iterator[Finding]:
     """Extensions of torch that were made for another torch, or for another CUDA."""
     torch = machine.pip.get("torch")
-    for name in _TORCH if torch else ():
+    for name in _TORCH:
         version = machine.pip.get(name)
         if version is None or torch is None:
             continue
         wanted = next((one for one in _requires(machine, name) if one.name == "torch"), None)
-        if wanted is not None and not _takes(wanted, torch):
-            near = _is_patch(str(wanted.specifier), torch)
-            yield Finding(
-                cause="framework_pkg_mismatch",
-                severity="info" if near else "error",
-                summary=f"{name} {version} is made for torch{wanted.specifier}, and torch {torch} is installed"
-                + (", which is of the same minor release" if near else ""),
-                evidence=_pips(machine, name, "torch"),
-                confidence=0.6 if near else 0.93,
-            )
-        else:
+        if wanted is None or _takes(wanted, torch):
             yield from _variants(machine, torch, name, version)
+            continue
+        said = f"{name} {version} is made for torch{wanted.specifier}, and torch {torch} is installed"
+        if _is_patch(str(wanted.specifier), torch):
+            said, severity, confidence = f"{said}, which is of the same minor release", "info", 0.6
+        else:
+            severity, confidence = "error", 0.93
+        yield finding(_CAUSE, severity, confidence, said, *machine.pip_facts(name, "torch"))
 
 
-def _variants(machine: Machine, torch: str, name: str, version: str) -> Iterator[Finding]:
+def _variants(machine: Inspection, torch: str, name: str, version: str) -> Iterator[Finding]:
     """A torch and an extension of one release, of two CUDA majors, or of which one has no CUDA."""
     ours, theirs = _cuda_of(torch), _cuda_of(version)
     if not ours or theirs is None or ours == theirs:
         return
     without = theirs == "0"
-    yield Finding(
-        cause="framework_pkg_mismatch",
-        severity="warning" if without else "error",
-        summary=f"torch {torch} is built for CUDA {ours} and {name} {version} "
-        + ("without CUDA: its operators do not run on the GPU" if without else f"for CUDA {theirs}: it refuses to be imported"),
-        evidence=_pips(machine, name, "torch"),
-        confidence=0.9,
-    )
+    told = "without CUDA: its operators do not run on the GPU" if without else f"for CUDA {theirs}: it refuses to be imported"
+    said = f"torch {torch} is built for CUDA {ours} and {name} {version} {told}"
+    yield finding(_CAUSE, "warning" if without else "error", 0.9, said, *machine.pip_facts(name, "torch"))
 
 
-def _jax_pairs(machine: Machine) -> Iterator[Finding]:
+def _jax_pairs(machine: Inspection) -> Iterator[Finding]:
     """Jaxlib outside what jax takes, and CUDA plugins of another release than jaxlib, which leaves them out then."""
     jax, jaxlib = machine.pip.get("jax"), machine.pip.get("jaxlib")
     if jaxlib is None:
         return
+    shown = machine.pip_facts("jax", "jaxlib")
     wanted = next((one for one in _requires(machine, "jax") if one.name == "jaxlib"), None) if jax else None
-    newer = jax is not None and _release(jaxlib)[:3] > _release(jax)[:3]
-    if newer or (wanted is not None and not _takes(wanted, jaxlib)):
-        yield Finding(
-            cause="framework_pkg_mismatch",
-            severity="error",
-            summary=f"jaxlib {jaxlib} is installed, which is newer than jax {jax}: jax refuses to be imported"
-            if newer
-            else f"jax {jax} wants jaxlib{wanted.specifier if wanted else ''}, and jaxlib {jaxlib} is installed",
-            evidence=_pips(machine, *_JAX),
-            confidence=0.94,
-        )
+    if jax is not None and _release(jaxlib)[:3] > _release(jax)[:3]:
+        said = f"jaxlib {jaxlib} is installed, which is newer than jax {jax}: jax refuses to be imported"
+        yield finding(_CAUSE, "error", 0.94, said, *shown)
+    elif wanted is not None and not _takes(wanted, jaxlib):
+        said = f"jax {jax} wants jaxlib{wanted.specifier}, and jaxlib {jaxlib} is installed"
+        yield finding(_CAUSE, "error", 0.94, said, *shown)
     for name, version in machine.pip.items():
         if not _PLUGIN.fullmatch(name):
             continue
         if _release(version) != _release(jaxlib):
-            yield Finding(
-                cause="framework_pkg_mismatch",
-                severity="error",
-                summary=f"{name} {version} is not of the release of jaxlib {jaxlib}, which leaves it out: JAX runs on the CPU",
-                evidence=_pips(machine, name, *_JAX),
-                confidence=0.9,
-            )
+            said = f"{name} {version} is not of the release of jaxlib {jaxlib}, which leaves it out: JAX runs on the CPU"
+            yield finding(_CAUSE, "error", 0.9, said, *machine.pip_facts(name), *shown)
         for one in _requires(machine, name):
             other = machine.pip.get(one.name)
             if one.name.endswith("-pjrt") and other is not None and not _takes(one, other):
-                yield Finding(
-                    cause="framework_pkg_mismatch",
-                    severity="warning",
-                    summary=f"{name} {version} wants {one.name}{one.specifier}, and {one.name} {other} is installed",
-                    evidence=_pips(machine, name, one.name),
-                    confidence=0.85,
-                )
+                said = f"{name} {version} wants {one.name}{one.specifier}, and {one.name} {other} is installed"
+                yield finding(_CAUSE, "warning", 0.85, said, *machine.pip_facts(name, one.name))
 
 
 def _takes(requirement: Requirement, version: str) -> bool:
     """True where a version is within a requirement; a build of one's own (`2.6.0a0+nv25.1`) may be named with its local part."""
-    specifier = str(requirement.specifier)
-    return within(specifier, version) or any(one.version == version for one in requirement.specifier if one.operator in ("==", "==="))
+    specifier = requirement.specifier
+    return within(str(specifier), version) or any(one.version == version for one in specifier if one.operator in ("==", "==="))
 
 
-def _requires(machine: Machine, name: str) -> Iterator[Requirement]:
+def _requires(machine: Inspection, name: str) -> Iterator[Requirement]:
     """What the installed wheel requires without extras: by its own metadata, else as the matrix has it."""
     from packaging.requirements import InvalidRequirement, Requirement
 
@@ -113,8 +91,7 @@ def _requires(machine: Machine, name: str) -> Iterator[Requirement]:
     if lines is None:
         package = machine.book.package(name)
         release = next((one for one in package.releases if one.version == version), None) if package else None
-        known = (release.requires or {}) if release else {}
-        lines = known.get(machine.facts.platform.arch or "x86_64", ())
+        lines = ((release.requires or {}) if release else {}).get(machine.arch, ())
     for line in lines:
         try:
             requirement = Requirement(line)
@@ -144,8 +121,4 @@ def _cuda_of(version: str) -> str | None:
     return found[1][:-1] if found[1] else "0"
 
 
-def _pips(machine: Machine, *names: str) -> tuple[Evidence, ...]:
-    return tuple(fact("packages.pip", f"{name} {machine.pip[name]}") for name in names if name in machine.pip)
-
-
-CHECKS: tuple[Callable[[Machine], Iterator[Finding]], ...] = (_torch_pairs, _jax_pairs)
+CHECKS: Checks = (_torch_pairs, _jax_pairs)

@@ -1,14 +1,21 @@
-"""What a diagnosis is made of: matches in a log, and the findings that come of them."""
+"""What a diagnosis is made of: matches in a log, what they show of the machine, suspected causes, and findings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.matrix.symptom import Symptom
+from cudnn_resolve.version import Capability, CudnnVersion
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.row import Build
+    from cudnn_resolve.requirement.model import Request
 
 SEVERITIES = ("error", "warning", "info")
 
@@ -44,16 +51,6 @@ class Finding(Struct, frozen=True, kw_only=True):
     """What the log and the facts leave open, and what would decide it."""
 
 
-class Match(Struct, frozen=True, kw_only=True, eq=False):
-    """A symptom that was found in a log."""
-
-    symptom: Symptom
-    line: int
-    text: str
-    fields: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    """Field to value, as its kind takes it."""
-
-
 class Diagnosis(Struct, frozen=True, kw_only=True):
     """All findings, the most likely cause first."""
 
@@ -67,3 +64,73 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     def is_error(self) -> bool:
         """True where something of severity error was found."""
         return any(one.severity == "error" for one in self.findings)
+
+
+class Match(Struct, frozen=True, kw_only=True, eq=False):
+    """A symptom that was found in a log."""
+
+    symptom: Symptom
+    line: int
+    text: str
+    fields: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """Field to value, as its kind takes it."""
+
+
+class Suspect(Struct, frozen=True, kw_only=True):
+    """A cause with what speaks for it."""
+
+    cause: str
+    weight: float
+    matches: tuple[Match, ...]
+    """The strongest first."""
+    effects: tuple[Match, ...] = ()
+    """Symptoms of other causes that this one explains."""
+    summary: str | None = None
+    """The sentence for it, where no symptom has one."""
+    severity: str | None = None
+    """Where it is not the cause's own."""
+
+
+Suspects = dict[str, Suspect]
+"""The suspected causes by name."""
+
+
+class Present(Struct, frozen=True, kw_only=True):
+    """A cuDNN that the log or the facts show: a file that was opened or listed, a package, a version."""
+
+    major: int
+    version: CudnnVersion | None
+    match: Match | None
+    """The line that shows it; None where the facts do."""
+    path: str | None = None
+    broken: str | None = None
+    """Why it is not one whole release, where the facts know that."""
+
+
+class Context(Struct, frozen=True, kw_only=True):
+    """The machine as the log shows it, completed by the facts."""
+
+    capabilities: tuple[Capability, ...] = ()
+    frameworks: tuple[tuple[str, str], ...] = ()
+    """Name as printed (lower case) and version."""
+    builds: tuple[Build, ...] = ()
+    """The builds of the matrix that those versions are."""
+    cudnn: tuple[Present, ...] = ()
+    cards: tuple[str, ...] = ()
+
+    def version(self, name: str) -> str | None:
+        """The version of a framework that the log names."""
+        return next((version for one, version in self.frameworks if one == name), None)
+
+
+class Case(Struct, frozen=True, kw_only=True):
+    """Everything that is known of a failure: a log, facts, the tables, and how the user wants plans made."""
+
+    matches: tuple[Match, ...]
+    features: frozenset[str]
+    context: Context
+    book: Book
+    frames: tuple[Match, ...] = ()
+    """Lines of tracebacks in installed packages."""
+    facts: Facts | None = None
+    wishes: Request | None = None

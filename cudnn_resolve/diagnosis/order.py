@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.weigh import Suspect, summary_of
-
-if TYPE_CHECKING:
-    from cudnn_resolve.diagnosis.model import Match
-    from cudnn_resolve.matrix.symptom import Cause
+from cudnn_resolve.diagnosis.model import Match, Suspect
+from cudnn_resolve.diagnosis.weigh import summary_of
+from cudnn_resolve.matrix.symptom import Cause
 
 _END, _BAD_END, _EPOCH, _WORKS = "context-good-end", "context-bad-end", "context-epoch", "gpu-works"
 _IN_USE = frozenset({"out_of_memory", "bad_input", "hardware_fault"})

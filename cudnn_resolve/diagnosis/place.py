@@ -1,21 +1,24 @@
-"""Where the loader looks: what to take out of LD_LIBRARY_PATH, and which directory on disk holds a library that is not found."""
+"""Copies of libraries on disk: whether a cuDNN is whole, where the loader looks, and which directory holds what it does not find."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
-from cudnn_resolve.diagnosis.whole import faults_of
-from cudnn_resolve.facts.model import Facts, Unknown, or_none
+from cudnn_resolve.diagnosis.model import Match
+from cudnn_resolve.facts.model import CudnnCopy, Facts, Loader, Unknown, or_none
+from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.library import Library
-from cudnn_resolve.version import CudaVersion
+from cudnn_resolve.version import CudaVersion, CudnnVersion
 
-if TYPE_CHECKING:
-    from cudnn_resolve.diagnosis.model import Match
-    from cudnn_resolve.matrix.book import Book
-
+_OWN_WORDS = ("incomplete: ", "none of its parts ")
+"""How the probe begins what it says of missing parts."""
+_OF_OTHERS = re.compile(r"opens \S+(?: and \S+)* when it is used|.{1,400} needs? \S+, which ")
+"""How it begins what it says of libraries besides cuDNN's that a copy needs, or opens, and that are not found."""
+_PRECOMPILED = "engines_precompiled"
+_DEFAULT = re.compile(r"(?:/usr)?/lib(?:64|32)?(?:/[\w-]{1,40}-linux-gnu\w{0,10})?/?")
+"""Directories that the loader searches whatever it is told (ld.so(8)); with the names that Debian's has."""
 _GPU_WORDS = re.compile(r"cuda|cudnn|nvidia|tensorrt|nvjitlink|cublas|cusparse", re.IGNORECASE)
 _DRIVERS_OWN = re.compile(
     r"/usr/lib/wsl/|/usr/local/nvidia/|/driver/|^/usr/lib\d{0,2}(?:/[\w-]{1,40}-linux-gnu)?[/-]nvidia[\w.-]{0,40}/(?:current/)?$"
@@ -27,6 +30,53 @@ _EVERY_WHEEL = (
     'import glob, site; print(":".join(d for s in [*site.getsitepackages(), site.getusersitepackages()] '
     'for d in sorted(glob.glob(s + "/nvidia/*/lib"))))'
 )
+
+
+def faults_of(copy: CudnnCopy, book: Book) -> tuple[str, ...]:
+    """What is wrong with a copy, in words; empty where it is one whole release."""
+    missing = missing_parts(copy, book)
+    own = tuple(one for one in copy.problems if not _OF_OTHERS.match(one))
+    if missing is None:
+        return own or (("parts of it are missing or of another release",) if copy.complete is False else ())
+    others = tuple(one for one in own if not one.startswith(_OWN_WORDS))
+    if not missing:
+        return others
+    files = ", ".join(f"libcudnn_{part}.so.{copy.soname}" for part in missing)
+    return (f"incomplete: {files} {'is' if len(missing) == 1 else 'are'} not there", *others)
+
+
+def lacks_of(copy: CudnnCopy) -> tuple[str, ...]:
+    """What a copy needs besides its own parts and does not find, in the probe's words."""
+    return tuple(one for one in copy.problems if _OF_OTHERS.match(one))
+
+
+def is_outer_alone(copy: CudnnCopy) -> bool:
+    """True for libcudnn in another package than cuDNN's own, without any of its parts: they are to come from elsewhere."""
+    return copy.parts == () and copy.owner is not None and not copy.owner.startswith(("nvidia-cudnn", "libcudnn"))
+
+
+def missing_parts(copy: CudnnCopy, book: Book) -> tuple[str, ...] | None:
+    """The parts of its release that a copy lacks; None where the facts do not tell its parts, or the matrix does not know the release."""
+    if copy.parts is None or copy.version is None:
+        return None
+    try:
+        release = CudnnVersion(copy.version).parts[:3]
+    except ValueError:
+        return None
+    major = (copy.cuda or "").partition(".")[0]
+    known = [one for one in book.cudnn_builds() if one.version.parts[:3] == release and one.parts]
+    if len(release) < 3 or not known:
+        return None
+    build = next((one for one in known if str(one.cuda_major) == major), known[0])
+    without = {_PRECOMPILED} if copy.owner and "-jit" in copy.owner else set()
+    return tuple(part for part in build.parts if part not in copy.parts and part not in without)
+
+
+def is_searched(directory: str | None, facts: Facts) -> bool:
+    """True for a directory that the loader searches by default, or by its cache: what lies there is not out of its sight."""
+    loader = or_none(facts.loader) or Loader()
+    place = (directory or "").rstrip("/")
+    return _DEFAULT.fullmatch(place) is not None or place in {one.rpartition("/")[0] for one in loader.ldconfig}
 
 
 def place_values(matches: Iterable[Match], facts: Facts | None, python: str, book: Book) -> dict[str, str]:
@@ -53,24 +103,22 @@ def missing(matches: Iterable[Match]) -> Iterator[Library]:
 
 
 def place_of(library: Library, facts: Facts | None, book: Book) -> str | None:
-    """A directory on disk that has a library of that very name, as far as the facts tell; None for parts that are missing from it."""
+    """A directory that has a library of that very name and that the loader does not search by itself, as far as the facts tell.
+
+    None for parts that are missing from it, and for toolkits, of which nobody knows what was installed.
+    """
     if facts is None or library.windows:
         return None
     if library.family == "cudnn":
         same = [one for one in or_none(facts.cudnn) or () if library.major is not None and one.soname == library.major]
-        return next((one.path for one in same if not faults_of(one, book)), None)
-    if library.family != "cuda":
+        return next((one.path for one in same if not faults_of(one, book) and not is_searched(one.path, facts)), None)
+    site = _site(facts)
+    if library.family != "cuda" or site is None:
         return None
-    component = wheel_component(library)
     gone = {one.what.removeprefix("packages.pip.") for one in facts.problems if one.why.startswith("removed: ")}
-    for name in or_none(facts.packages.pip) or {}:
-        row = book.component(name)
-        site = _site(facts)
-        if name in gone:
-            continue
-        if row is not None and row.library.lower() == component and site and _names(library, row.cuda_major, book):
-            return f"{site}/{row.lib_dir}"
-    return None  # of a toolkit nobody knows which libraries were installed
+    rows = [row for name in or_none(facts.packages.pip) or {} if name not in gone and (row := book.component(name)) is not None]
+    of_name = (row for row in rows if row.library.lower() == wheel_component(library) and carries(library, row.cuda_major, book))
+    return next((f"{site}/{row.lib_dir}" for row in of_name), None)
 
 
 def wheel_component(library: Library) -> str:
@@ -79,7 +127,8 @@ def wheel_component(library: Library) -> str:
     return _IN_WHEEL_OF.get(name, "npp" if name.startswith("npp") else name)
 
 
-def _names(library: Library, cuda_major: int, book: Book) -> bool:
+def carries(library: Library, cuda_major: int, book: Book) -> bool:
+    """True where the wheels of a CUDA major have a library of that very name."""
     soname = book.soname(library.component, CudaVersion(f"{cuda_major}.0"))
     return library.major in (None, cuda_major) if soname is None else library.version is None or soname == library.file
 
@@ -92,26 +141,21 @@ def _site(facts: Facts) -> str | None:
 
 
 def _away(facts: Facts | None) -> str | None:
-    """LD_LIBRARY_PATH without the directories of CUDA and cuDNN, of which what has nothing to do with them and the driver stay.
-
-    None where nothing on it is of CUDA, or is known to be the driver's own.
-    """
-    plain = "unset LD_LIBRARY_PATH"
+    """The command that takes CUDA and cuDNN, but not the driver, out of LD_LIBRARY_PATH; None where nothing of them is on it."""
     if facts is None or isinstance(facts.loader, Unknown):
-        return plain
+        return "unset LD_LIBRARY_PATH"
     copies = {one.path for one in or_none(facts.cudnn) or () if one.path}
     entries = [one for one in facts.loader.ld_library_path if one]
-    kept = [one for one in entries if _lends_driver(one, facts) or not (one in copies or _GPU_WORDS.search(one))]
+    kept = [one for one in entries if _lends_driver(one, facts.loader) or not (one in copies or _GPU_WORDS.search(one))]
     if len(kept) == len(entries):
         return None
-    return f"export LD_LIBRARY_PATH={':'.join(map(shlex.quote, kept))}" if kept else plain
+    return f"export LD_LIBRARY_PATH={':'.join(map(shlex.quote, kept))}" if kept else "unset LD_LIBRARY_PATH"
 
 
-def _lends_driver(directory: str, facts: Facts) -> bool:
+def _lends_driver(directory: str, loader: Loader) -> bool:
     """True for a directory of the driver's own libraries, which no program may lose; a compat directory has those of another driver."""
     if "compat" in directory:
         return False
-    loader = facts.loader
-    known = () if isinstance(loader, Unknown) else (one.rpartition("/") for one in loader.ldconfig)
-    lends = any(file.startswith("libcuda.so") and place == directory.rstrip("/") for place, _, file in known)
+    files = (one.rpartition("/") for one in loader.ldconfig)
+    lends = any(file.startswith("libcuda.so") and place == directory.rstrip("/") for place, _, file in files)
     return _DRIVERS_OWN.search(f"{directory.rstrip('/')}/") is not None or (lends and _GPU_WORDS.search(directory) is not None)

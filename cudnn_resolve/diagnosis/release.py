@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from packaging.version import Version
 
-if TYPE_CHECKING:
-    from packaging.version import Version
+from cudnn_resolve.diagnosis.model import Match
+from cudnn_resolve.diagnosis.specifier import within
+from cudnn_resolve.facts.model import Facts
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.row import WheelRelease
+from cudnn_resolve.resolution.release import parse_version
 
-    from cudnn_resolve.diagnosis.model import Match
-    from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import WheelRelease
-
+PythonLine = tuple[int, int]
+"""Major and minor of a Python."""
 _LIMIT = r"(?:===?|~=|>=|<=|!=|<|>)[\w.+!*-]{1,40}"
 _REQUIREMENT = re.compile(
     r"([A-Za-z0-9](?:[\w.-]{0,78}[A-Za-z0-9])?)(\[[\w,. -]{1,60}\])?"
@@ -152,7 +153,7 @@ def wanted_of(matches: Iterable[Match]) -> Wanted | None:
     return None
 
 
-def own_line(matches: Iterable[Match], facts: Facts | None) -> tuple[int, int] | None:
+def own_line(matches: Iterable[Match], facts: Facts | None) -> PythonLine | None:
     """The Python that the messages speak of, else that of the facts."""
     for match in matches:
         for name in ("python", "tag"):
@@ -164,10 +165,8 @@ def own_line(matches: Iterable[Match], facts: Facts | None) -> tuple[int, int] |
     return (int(found[1]), int(found[2])) if found else None
 
 
-def _offered(wanted: Wanted, matches: list[Match], own: tuple[int, int] | None, book: Book) -> list[str]:
+def _offered(wanted: Wanted, matches: list[Match], own: PythonLine | None, book: Book) -> list[str]:
     """The releases that the index has for this Python: as the message lists them, else as the matrix knows them, within what it says."""
-    from cudnn_resolve.diagnosis.specifier import within
-
     for match in matches:
         listed = match.fields.get("versions")
         if isinstance(listed, str):
@@ -186,42 +185,33 @@ def _is_listed(matches: Iterable[Match]) -> bool:
     return any(isinstance(match.fields.get("versions"), str) for match in matches)
 
 
-def _nearest(wanted: Wanted, offered: list[str]) -> str | None:
+def _nearest(wanted: Wanted, offered: Iterable[str]) -> str | None:
     """The release that shares the most leading numbers with the wanted one; of those the first one after it, else the last before it.
 
     None where one that is offered is what is wanted: then it is not the release that is at fault.
     """
-    from cudnn_resolve.diagnosis.specifier import within
-
     aim = _version(wanted.version)
-    if not wanted.is_pin and any(within(wanted.specifier, one) for one in offered if (found := _version(one)) and not found.is_prerelease):
+    final = {one: found for one in offered if (found := _version(one)) is not None and not found.is_prerelease}
+    if not wanted.is_pin and any(within(wanted.specifier, one) for one in final):
         return None
-    versions = {
-        one: parsed for one in offered if (parsed := _version(one)) is not None and not parsed.is_prerelease and parsed.local is None
-    }
+    versions = {one: found for one, found in final.items() if found.local is None}
     if aim is None or not versions:
         return None
-    later = [one for one in versions if versions[one].release >= aim.release]
-    earlier = [one for one in versions if one not in later]
 
     def shared(one: str) -> int:
         pairs = zip(versions[one].release, aim.release, strict=False)
         return next((place for place, (left, right) in enumerate(pairs) if left != right), len(aim.release))
 
+    later = [one for one in versions if versions[one].release >= aim.release]
     after = min(later, key=lambda one: (-shared(one), versions[one]), default=None)
-    before = max(earlier, key=lambda one: (shared(one), versions[one]), default=None)
+    before = max((one for one in versions if one not in later), key=lambda one: (shared(one), versions[one]), default=None)
     if after is None or before is None:
         return after or before
     return before if shared(before) > shared(after) else after
 
 
 def _version(text: str | None) -> Version | None:
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        return Version(text.removesuffix(".*")) if text else None
-    except InvalidVersion:
-        return None
+    return parse_version(text.removesuffix(".*")) if text else None
 
 
 def _renamed(wanted: Wanted, book: Book) -> str | None:
@@ -241,7 +231,7 @@ def _renamed(wanted: Wanted, book: Book) -> str | None:
     return None
 
 
-def _line(wanted: Wanted, matches: list[Match], own: tuple[int, int] | None, book: Book) -> tuple[int, int] | None:
+def _line(wanted: Wanted, matches: list[Match], own: PythonLine | None, book: Book) -> PythonLine | None:
     """The Python, of those that have wheels of it, that is nearest to the one at hand."""
     lines = {one for match in matches for one in _told(match)} or _known(wanted, book)
     if not lines or own in lines:
@@ -251,7 +241,7 @@ def _line(wanted: Wanted, matches: list[Match], own: tuple[int, int] | None, boo
     return min(lines, key=lambda one: (abs(one[1] - own[1]) + 100 * abs(one[0] - own[0]), one))
 
 
-def _told(match: Match) -> Iterator[tuple[int, int]]:
+def _told(match: Match) -> Iterator[PythonLine]:
     """Pythons that a message itself names: `only found wheels … with … tags: cp38, cp39`, or `not in '>=3.9'`."""
     for name in ("tags", "wheel"):
         text = match.fields.get(name)
@@ -259,15 +249,11 @@ def _told(match: Match) -> Iterator[tuple[int, int]]:
             yield from ((int(one[1]), int(one[2])) for one in _TAG.finditer(text))
     wants = match.fields.get("wants")
     if isinstance(wants, str):
-        from cudnn_resolve.diagnosis.specifier import within
-
         yield from (line for line in _LINES if within(wants, f"{line[0]}.{line[1]}.9"))
 
 
 def releases_within(wanted: Wanted, book: Book) -> list[WheelRelease]:
     """The releases with wheels that are what is wanted, by the matrix; those that are not final only where one of them is asked for."""
-    from cudnn_resolve.diagnosis.specifier import within
-
     package = book.package(wanted.name)
     releases = package.releases if package is not None and wanted.version is not None else ()
     found = [one for one in releases if not one.yanked and one.tags != ("sdist",) and within(wanted.specifier, one.version)]
@@ -275,21 +261,19 @@ def releases_within(wanted: Wanted, book: Book) -> list[WheelRelease]:
     return final or found
 
 
-def _known(wanted: Wanted, book: Book) -> set[tuple[int, int]]:
+def _known(wanted: Wanted, book: Book) -> set[PythonLine]:
     return {line for one in releases_within(wanted, book) for line, _ in python_tags(one.tags, one.requires_python)}
 
 
-def python_tags(tags: Iterable[str], requires: str | None = None) -> Iterator[tuple[tuple[int, int], str]]:
+def python_tags(tags: Iterable[str], requires: str | None = None) -> Iterator[tuple[PythonLine, str]]:
     """Every CPython that wheels with these tags are for, with their platforms, within what the release requires of it."""
-    from cudnn_resolve.diagnosis.specifier import within
-
     lines = [one for one in _LINES if requires is None or within(requires, f"{one[0]}.{one[1]}.99")]
     for tag in tags:
         platform = tag.rpartition("-")[2]
         yield from ((line, platform) for line in lines if _has([tag], line))
 
 
-def _has(tags: Iterable[str], line: tuple[int, int]) -> bool:
+def _has(tags: Iterable[str], line: PythonLine) -> bool:
     """True where one of these wheels is for that Python."""
     for tag in tags:
         python, _, rest = tag.partition("-")

@@ -1,38 +1,40 @@
-"""PEP 440 and PEP 508 for versions and requirements that logs and machines tell, which may be anything."""
+"""Versions and requirements that logs and machines tell, which may be anything: PEP 440 and PEP 508, where they are of that form."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from msgspec import Struct
+from packaging.markers import InvalidMarker, UndefinedComparison, UndefinedEnvironmentName
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
-if TYPE_CHECKING:
-    from packaging.specifiers import SpecifierSet
+from cudnn_resolve.facts.model import Facts
+from cudnn_resolve.resolution.release import parse_requirement, parse_version
+from cudnn_resolve.resolution.release import specifier as parse_specifier
 
-    from cudnn_resolve.facts.model import Facts
+V = TypeVar("V")
+
+
+def parsed(parse: Callable[[str], V], text: str | None) -> V | None:
+    """What `parse` makes of a text; None where there is none, or it is not of that form (ValueError)."""
+    try:
+        return parse(text) if text else None
+    except ValueError:
+        return None
 
 
 def within(specifier: str, version: str | None) -> bool:
     """True where a version (its public part) is within a specifier."""
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        return version is not None and SpecifierSet(specifier).contains(Version(Version(version).public), prereleases=True)
-    except (InvalidVersion, InvalidSpecifier):
-        return False
+    found, limits = parse_version(version or ""), parse_specifier(specifier)
+    return found is not None and limits is not None and limits.contains(Version(found.public), prereleases=True)
 
 
 def is_version(text: str) -> bool:
     """True for a text that PEP 440 takes for a version."""
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        Version(text)
-    except InvalidVersion:
-        return False
-    return True
+    return parse_version(text) is not None
 
 
 class Required(Struct, frozen=True, kw_only=True):
@@ -45,19 +47,15 @@ class Required(Struct, frozen=True, kw_only=True):
 
 def requirements_of(lines: Iterable[str], facts: Facts) -> Iterator[Required]:
     """The requirements that hold on the machine of the facts, extras apart; what is none, or has a marker without meaning, is left out."""
-    from packaging.markers import InvalidMarker, UndefinedComparison, UndefinedEnvironmentName
-    from packaging.requirements import InvalidRequirement, Requirement
-    from packaging.utils import canonicalize_name
-
     there = _environment(facts)
     for line in lines:
+        requirement = parse_requirement(line)
         try:
-            requirement = Requirement(line)
-            if requirement.marker is not None and not requirement.marker.evaluate(there):
-                continue
-        except (InvalidRequirement, InvalidMarker, UndefinedComparison, UndefinedEnvironmentName, ValueError):
+            holds = requirement is not None and (requirement.marker is None or requirement.marker.evaluate(there))
+        except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName, ValueError):
             continue
-        yield Required(name=str(canonicalize_name(requirement.name)), specifier=requirement.specifier)
+        if requirement is not None and holds:
+            yield Required(name=str(canonicalize_name(requirement.name)), specifier=requirement.specifier)
 
 
 def _environment(facts: Facts) -> dict[str, str]:

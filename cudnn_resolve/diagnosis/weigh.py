@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.model import Match
+from cudnn_resolve.diagnosis.model import Match, Suspect, Suspects
 from cudnn_resolve.matrix.symptom import Cause
 
 FINDING = 30
@@ -18,30 +18,13 @@ _MORE = 3
 _MOST_MORE = 9
 
 
-class Suspect(Struct, frozen=True, kw_only=True):
-    """A cause with what speaks for it."""
-
-    cause: str
-    weight: float
-    matches: tuple[Match, ...]
-    """The strongest first."""
-    effects: tuple[Match, ...] = ()
-    """Symptoms of other causes that this one explains."""
-    note: str | None = None
-    """Why it is preferred to what looks alike."""
-    summary: str | None = None
-    """The sentence for it, where no symptom has one."""
-    severity: str | None = None
-    """Where it is not the cause's own."""
-
-
 def is_active(match: Match, features: frozenset[str]) -> bool:
     """True where what a symptom needs is there, and nothing that takes its meaning."""
     symptom = match.symptom
     return all(one in features for one in symptom.needs) and not any(one in features for one in symptom.unless)
 
 
-def suspects(matches: Iterable[Match], features: frozenset[str]) -> dict[str, Suspect]:
+def suspects(matches: Iterable[Match], features: frozenset[str]) -> Suspects:
     """The causes that symptoms speak for, by name."""
     speaking: dict[str, list[Match]] = {}
     against: dict[str, int] = {}
@@ -115,8 +98,8 @@ def rank(found: Mapping[str, Suspect], causes: Mapping[str, Cause]) -> list[Susp
 
 
 def _above(cause: str, other: str, taken: Mapping[str, str]) -> bool:
-    """True where `other` is a root of `cause` already."""
-    seen = set()
+    """True where `other` explains `cause` already, be it through others."""
+    seen: set[str] = set()
     at: str | None = cause
     while at is not None and at not in seen:
         seen.add(at)
@@ -127,20 +110,11 @@ def _above(cause: str, other: str, taken: Mapping[str, str]) -> bool:
 
 
 def _with_effects(root: Suspect, taken: Mapping[str, str], found: Mapping[str, Suspect]) -> Suspect:
-    below: list[Match] = []
-    for other in found:
-        if _above(other, root.cause, taken):
-            below.extend(found[other].matches)
+    """A root with the symptoms of what it explains, which makes it a little surer."""
+    below = [match for other in found if _above(other, root.cause, taken) for match in found[other].matches]
     if not below:
         return root
-    return Suspect(
-        cause=root.cause,
-        weight=min(root.weight + _MORE, 100),
-        matches=root.matches,
-        effects=tuple(sorted(below, key=lambda one: one.line)),
-        note=root.note,
-        summary=root.summary,
-    )
+    return replace(root, weight=min(root.weight + _MORE, 100), effects=tuple(sorted(below, key=lambda one: one.line)))
 
 
 def evidence_of(suspect: Suspect, *, most: int = 6) -> Sequence[Match]:

@@ -149,6 +149,10 @@ class WouldLoad(Struct, frozen=True, kw_only=True):
     """The rule of the loader that decides, in words."""
 
 
+CPU_PACKAGES: Final = frozenset({"tensorflow-cpu", "paddlepaddle", "onnxruntime"})
+"""Distributions without CUDA whose build with CUDA has another name."""
+
+
 class InstalledFramework(Struct, frozen=True, kw_only=True):
     """A framework in the target environment."""
 

@@ -20,7 +20,7 @@ from cudnn_resolve.matrix.table import Table, row_type
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 if TYPE_CHECKING:
-    from cudnn_resolve.matrix.symptom import Cause, Help, Symptom
+    from cudnn_resolve.matrix.symptom import Cause, Clue, Help, Symptom
 
 _T = TypeVar("_T")
 _ARCHITECTURES = ("x86_64", "aarch64")
@@ -165,6 +165,10 @@ class Book:
     def helps(self) -> tuple[Help, ...]:
         """Every remedy, the least invasive of each cause first."""
         return self._keep("helps", None, lambda _: self._symptom_rows("remedy"))
+
+    def clues(self) -> tuple[Clue, ...]:
+        """What words in messages tell beyond a cause."""
+        return self._keep("clues", None, lambda _: self._symptom_rows("clue"))
 
     def _symptom_rows(self, array: str) -> tuple[Any, ...]:
         return tuple(one for name in self._stems("symptom") for one in self._rows(f"symptom/{name}", array))

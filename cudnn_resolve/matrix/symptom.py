@@ -64,6 +64,8 @@ class Cause(Row, frozen=True, kw_only=True):
     """Causes that look alike in a log."""
     decide: Text | None = None
     """The command that tells it from those."""
+    version: Literal["kept", "free", "kept if possible"] = "kept"
+    """Which versions of the framework help: the installed one, any, or the installed one where another build or other libraries do."""
 
 
 class Help(Row, frozen=True, kw_only=True):
@@ -77,3 +79,18 @@ class Help(Row, frozen=True, kw_only=True):
     """With fields of the finding in braces; left out where one of them is not known."""
     needs: Singles = ()
     unless: Singles = ()
+
+
+class Clue(Row, frozen=True, kw_only=True):
+    """symptom/*.toml: words in the lines of a finding that tell more than its cause, for the remedies."""
+
+    identity = ("id",)
+    id: Identifier
+    tells: Identifier
+    """`feature`, which remedies need; `framework` or `traceback`, whose framework is meant; else the field of remedies that it fills."""
+    values: dict[Text, Text]
+    """Word, in lower case, to what it tells; `*` stands for any. The first word counts where one thing is told."""
+    field: Identifier | None = None
+    """The field of the message that must be the word; None: the line holds it."""
+    symptoms: Singles = ()
+    """The symptoms in whose lines it means this; () = all."""

@@ -28,11 +28,8 @@ DERIVED = frozenset(
         "windows",
         "no-driver",
         "driver-seen",
-        "driver-library",
         "hosted-notebook",
         "numpy-too-new",
-        "protobuf-too-old",
-        "nvidia-cuda-key",
         "other-system",
         "tensorflow",
         "jax",
@@ -43,10 +40,10 @@ DERIVED = frozenset(
 """Features that the program works out from fields and facts; the others come of rows with `feature`."""
 FIELDS = frozenset(
     {
-        *("python", "targets", "framework", "wheel", "cudnn_wheel", "declared", "major", "built", "next", "numpy_before"),
+        *("python", "targets", "framework", "wheel", "cudnn_wheel", "declared", "major", "built", "next"),
         *("away", "on_path", "wheels_on_path"),
         *("name", "wanted", "nearest", "nearest_here", "outside", "renamed", "same", "here", "line", "index"),
-        *("extension_name", "nvcc", "together", "newest", "newest_of_any", "in_the_way", "archive", "keyring", "switched_off"),
+        *("nvcc", "together", "newest", "newest_of_any", "in_the_way", "archive", "keyring", "switched_off"),
     }
 )
 """Fields of remedies that the program works out: see `diagnosis/remedy`, `place`, `release` and `system`."""
@@ -116,7 +113,8 @@ def sentences_filled(book: Book) -> Iterator[Fault]:
 
 def features_known(book: Book) -> Iterator[Fault]:
     """What a row needs, or is not for, is something that another row or the program can tell."""
-    known = {row.feature for _, row in _symptoms(book) if row.feature} | DERIVED
+    told = {value for row in book.clues() if row.tells == "feature" for value in row.values.values()}
+    known = {row.feature for _, row in _symptoms(book) if row.feature} | told | DERIVED
     for array in ("symptom", "remedy"):
         for line, row in _lines(book, array):
             for feature in (*row.needs, *row.unless):
@@ -126,7 +124,8 @@ def features_known(book: Book) -> Iterator[Fault]:
 
 def remedies_filled(book: Book) -> Iterator[Fault]:
     """A remedy names fields that the program works out or that a pattern has: one with another field would never be told."""
-    known = FIELDS | {name for _, row in _symptoms(book) for pattern in row.pattern for name in re.compile(expand(pattern)).groupindex}
+    known = FIELDS | {row.tells for row in book.clues()}
+    known |= {name for _, row in _symptoms(book) for pattern in row.pattern for name in re.compile(expand(pattern)).groupindex}
     for line, row in _lines(book, "remedy"):
         for column in ("text", "command"):
             try:

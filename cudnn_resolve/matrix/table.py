@@ -70,7 +70,7 @@ TABLES: dict[str, type[Table]] = {
     "index": _table(index=row.Index),
     "framework/*": _table(build=row.Build, bound=row.Bound, release=row.ExtraRelease),
     "wheel/*": _table(metadata=row.Metadata, release=row.WheelRelease),
-    "symptom/*": _table(symptom=symptom.Symptom, cause=symptom.Cause, remedy=symptom.Help),
+    "symptom/*": _table(symptom=symptom.Symptom, cause=symptom.Cause, remedy=symptom.Help, clue=symptom.Clue),
 }
 """Table name to its struct; `framework/*` stands for one file each."""
 

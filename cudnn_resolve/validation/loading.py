@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Unknown
+from cudnn_resolve.facts.model import CPU_PACKAGES, CudnnCopy, Driver, Facts, Unknown
 from cudnn_resolve.validation.answers import CompilerAnswer, CudnnAnswer, Told, one_line
 from cudnn_resolve.validation.model import Check, Status
 from cudnn_resolve.validation.payload_load import COMPILES, DRIVER
@@ -21,8 +21,6 @@ _DRIVER = re.compile(rf"({DRIVER.pattern}[.\d]*): cannot open")
 _MISSING = re.compile(r"\blib(\w+)\.so(?:\.(\d+))?[.\d]*: cannot open shared object file")
 _CUDA_WHEELS = {"cublas": "cublas", "cublasLt": "cublas", "cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc", "nvJitLink": "nvjitlink"}
 """Libraries of CUDA that cuDNN needs, to the wheel that brings them."""
-_FOR_CPU = frozenset({"onnxruntime", "paddlepaddle", "tensorflow-cpu"})
-"""CPU packages of which there is another one for GPUs."""
 _CUDA = {"cudart": "CUDA runtime", "cublas": "cuBLAS", "cublasLt": "cuBLASLt"}
 
 
@@ -162,7 +160,7 @@ def _import_failed(subject: Subject, told: Told) -> Check:
 
 def _cpu_build(subject: Subject, *, has_gpu: bool, is_asked: bool) -> Check:
     # A package that is for the CPU by its name often comes along as what something else requires.
-    fault: Status = "warning" if subject.name in _FOR_CPU and not is_asked else "failed"
+    fault: Status = "warning" if subject.name in CPU_PACKAGES and not is_asked else "failed"
     return Check(
         id=f"{subject.name}/build",
         framework=subject.name,

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from cudnn_resolve.diagnosis import planned
-from cudnn_resolve.diagnosis.diagnose import diagnose
-from cudnn_resolve.diagnosis.machine_check import diagnose_facts
+from cudnn_resolve.diagnosis.diagnose import diagnose, diagnose_facts
 from cudnn_resolve.diagnosis.model import Finding
 from cudnn_resolve.facts.codec import from_mapping
 from tests.written_logs import book, judged

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from cudnn_resolve.diagnosis.machine_check import diagnose_facts
+from cudnn_resolve.diagnosis.diagnose import diagnose_facts
 from cudnn_resolve.facts.codec import from_mapping
 from cudnn_resolve.host.installed_files import verify_files, with_overwritten
 from cudnn_resolve.host.linux import LinuxHost

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudnn_resolve.diagnosis.machine_check import diagnose_facts
+from cudnn_resolve.diagnosis.diagnose import diagnose_facts
 from cudnn_resolve.facts.codec import from_mapping
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.probe.kernel import with_kernel
