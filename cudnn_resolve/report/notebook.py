@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.planning.preload import IMPORT_NAMES, MODULE, preload_pth, preload_source
+from cudnn_resolve.planning.step import left_open
 from cudnn_resolve.report.pins import groups, looks
 from cudnn_resolve.report.plan import machine_line
 from cudnn_resolve.report.script import python_minor, repository_commands
@@ -67,7 +68,7 @@ def setup_cell(plan: Plan) -> str:
         "PACKAGES": packages,
         "PINS": {one.name: one.version for one in plan.pip if one.action != "remove"},
         "REMOVE": sorted(one.name for one in plan.pip if one.action == "remove"),
-        "FREE": list(plan.unpinned),
+        "FREE": list(left_open(plan)),
         "MODULES": modules,
         "FILES": files,
         "REPOSITORIES": [" && ".join(commands) for commands in repositories],

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cudnn_resolve.planning.from_lock import plan_of_lock
 from cudnn_resolve.planning.model import Plan
+from cudnn_resolve.requirement.model import Extra
 from tests.lock_maker import answer, lock_of, pinned
 from tests.worlds.load import facts, gpu, plan, request, versions, world
 
@@ -155,6 +157,16 @@ def test_steps_in_a_safe_order() -> None:
     assert [step.kind for step in found.steps] == ["apt-repository", "apt", "apt", "pip", "pip", "pip-unpinned"]
     assert [step.needs_root for step in found.steps] == [True, True, True, False, False, False]
     assert len({step.id for step in found.steps}) == len(found.steps)
+
+
+def test_what_the_installer_chooses_is_asked_for_with_all_that_is_required_of_it() -> None:
+    asked = request(BOOK, "south==2.0", extras=("left-pad>=1", "left-pad!=1.3", "right-pad"))
+    limit = Extra(text="left-pad<2", origin="constraints.txt:1", constraint=True)
+    found = plan(BOOK, facts(), replace(asked, extras=(*asked.extras, limit)))
+
+    assert found.steps[-1].kind == "pip-unpinned"
+    assert found.steps[-1].argv is not None
+    assert found.steps[-1].argv[-2:] == ("left-pad!=1.3,<2,>=1", "right-pad")
 
 
 def test_removals_come_before_installs() -> None:
