@@ -317,7 +317,10 @@ class IndexServer:
             return Reply(404, b"none", {"Content-Length": "4"})
         if asked.method == "HEAD" and not self.heads:
             return Reply(405, b"", {"Content-Length": "0"})
-        return self._part(asked.headers.get("range"), file.body)
+        reply = self._part(asked.headers.get("range"), file.body)
+        if self.etags:
+            reply.headers["ETag"] = f'"{file.digest}"'
+        return reply
 
     def _part(self, wanted: str | None, content: bytes) -> Reply:
         if not wanted or not self.ranges:

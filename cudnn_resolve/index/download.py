@@ -1,4 +1,8 @@
-"""Files of releases, downloaded whole: checked while they come, resumed where they broke off, in place only when they are right."""
+"""Files of releases, downloaded whole: checked while they come, resumed where they broke off, in place only when they are right.
+
+A part that a broken-off run left is taken up by the next one where a hash is promised, which judges the whole. Within a run further
+parts are asked for with If-Range, so that a file that changed on its server meanwhile comes whole again.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,8 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from cudnn_resolve.errors import IndexUnavailableError, WorldError
 from cudnn_resolve.index.address import is_local, path_of, shown
-from cudnn_resolve.index.fetch_error import FetchError
+from cudnn_resolve.index.cache import Cache
+from cudnn_resolve.index.fetch_error import FetchError, TransientError
 from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
@@ -22,8 +27,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Told = Callable[[str, int, int | None], None]
 """Name of a file, bytes that are there, bytes that it has."""
-LARGEST_FILE = 64 << 30
-_LONGEST_SECONDS = 24 * 3600.0
+LARGEST_FILE = 16 << 30
+"""Bound of a download of which neither the lock nor the index says a size."""
+_LONGEST_SECONDS = 6 * 3600.0
 _PIECE = 1 << 20
 _LEAST_PROGRESS = 1 << 16
 """Bytes after which a connection that broke off counts as progress, and tries are counted from one again."""
@@ -35,29 +41,34 @@ class Downloads:
     def __init__(self, session: IndexSession) -> None:
         self._session = session
 
-    def fetch(self, file: File, folder: str, told: Told | None = None) -> str:
+    def fetch(self, file: File, folder: str, told: Told | None = None, *, resume: bool = False) -> str:
         """The path of the file in `folder`: there already with the right hash, copied, or downloaded.
 
+        With `resume`, for a folder that nobody else writes, a part that comes to no end stays there and is taken up by the next call.
         WorldError where the disk refuses, IndexUnavailableError where the file cannot be had or is not the one that was promised.
         """
         path = os.path.join(folder, safe_name(file.filename))
         if file.hashes and _is_right(path, file):
             return path
-        passing = os.path.join(folder, f".{os.path.basename(path)[:200]}.{os.getpid()}.part")
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        resume = resume and strongest(file)[1] is not None and not is_local(file.url)
+        mark = "" if resume else f".{os.getpid()}"
+        passing = os.path.join(folder, f".{os.path.basename(path)[:200]}{mark}.part")
         try:
             os.makedirs(folder, exist_ok=True)
-            with open(os.open(passing, flags, 0o666), "w+b") as stream:
+            with open(os.open(passing, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666), "r+b") as stream:
                 self._fill(stream, file, told)
             os.replace(passing, path)
         except OSError as error:
+            resume = False
             raise _disk_error(error, path) from None
         except FetchError as error:
+            resume = resume and isinstance(error, TransientError)
             what = f"{file.filename[:200]} could not be downloaded from {shown(file.url)}: {error.why}"
             raise IndexUnavailableError(what, code=error.code, hint=error.hint) from None
         finally:
-            with contextlib.suppress(OSError):
-                os.unlink(passing)
+            if not resume or os.path.exists(path):
+                with contextlib.suppress(OSError):
+                    os.unlink(passing)
         return path
 
     def passing(self, file: File, read: Callable[[str], T]) -> T:
@@ -69,15 +80,20 @@ class Downloads:
             return read(path)
 
     def _fill(self, stream: IO[bytes], file: File, told: Told | None) -> None:
-        """Write the file's bytes; FetchError where they are not what was promised."""
+        """Write the file's bytes behind those that are there; FetchError where they are not what was promised."""
         algorithm, digest = strongest(file)
+        file = file if file.size is not None or is_local(file.url) else file._replace(size=self._size_on_index(file))
         partial = _Partial(stream, algorithm, file, told)
+        resumed = partial.size
         if is_local(file.url):
             with open(path_of(file.url), "rb") as source:
                 while piece := source.read(_PIECE):
                     partial.write(piece)
-        else:
+        elif resumed != file.size or partial.digest() != digest:
             self._download(partial, file)
+            if resumed and digest and partial.digest() != digest:  # what an earlier run left was of another file
+                partial.restart()
+                self._download(partial, file)
         stream.flush()
         if file.size is not None and partial.size != file.size:
             raise FetchError(f"it has {partial.size} bytes, and {file.size} were promised", code="file-size")
@@ -87,26 +103,47 @@ class Downloads:
     def _download(self, partial: _Partial, file: File) -> None:
         ends = time.monotonic() + _LONGEST_SECONDS
         start = 0
+        known: dict[str, str] = {}
 
         def once() -> None:
             nonlocal start
             start = partial.size
-            headers = {"Range": f"bytes={start}-"} if start else {}
+            headers = {"Range": f"bytes={start}-", **known} if start else {}
             limit = LARGEST_FILE if file.size is None else file.size
             with self._session.opened(file.url, headers, limit=limit, seconds=ends - time.monotonic()) as (response, _):
+                if response.status_code == 416 and start:
+                    partial.restart()
+                    raise TransientError("it has fewer bytes than came before", code="index-garbage")
                 if response.status_code not in (200, 206):
                     raise FetchError(f"it answers HTTP {response.status_code}", status=response.status_code)
                 is_rest = response.status_code == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {start}-")
                 if start and not is_rest:
                     partial.restart()
+                entity = response.headers.get("ETag", "")
+                known.update({"If-Range": entity} if entity.startswith('"') else {})  # a weak one says nothing of bytes
                 for piece in self._session.pieces(response):
                     partial.write(piece)
 
         self._session.retried(once, lambda: partial.size - start >= _LEAST_PROGRESS)
 
+    def _size_on_index(self, file: File) -> int | None:
+        """The size that the index states of a file of which the lock states none: a server cannot fill the disk with another one."""
+        if file.origin is None or is_local(file.origin):
+            return None
+        from cudnn_resolve.index.filename import projects_in
+        from cudnn_resolve.index.page import PageError, files_of
+        from cudnn_resolve.index.pages import Pages
+
+        for name in projects_in(file.filename):
+            with contextlib.suppress(FetchError, PageError):
+                page = Pages(lambda: self._session, Cache(None)).read(file.origin, name, None)
+                listed = (one for number in range(len(page.versions)) for one in files_of(page, number, None)) if page else ()
+                return next((one.size for one in listed if one.filename == file.filename), None)
+        return None
+
 
 class _Partial:
-    """A file as far as it has come."""
+    """A file as far as it has come: with what an earlier run left of it."""
 
     def __init__(self, stream: IO[bytes], algorithm: str, file: File, told: Told | None) -> None:
         self._stream = stream
@@ -115,6 +152,11 @@ class _Partial:
         self._told = told
         self._hash = hashlib.new(algorithm)
         self.size = 0
+        while piece := stream.read(_PIECE):
+            self._hash.update(piece)
+            self.size += len(piece)
+        if self.size > (LARGEST_FILE if file.size is None else file.size):
+            self.restart()
 
     def digest(self) -> str:
         """The hash of all that came."""

@@ -282,7 +282,7 @@ class _Fetching:
             progress(there - before)
             before = there
 
-        return self._downloads.fetch(file, folder, told)
+        return self._downloads.fetch(file, folder, told, resume=True)
 
 
 def _managed(environment: Environment) -> WorldError:

@@ -20,7 +20,7 @@ from cudnn_resolve.index.client import open_source
 from cudnn_resolve.index.config import Options, read_settings
 from cudnn_resolve.index.settings import IndexAddress, Patience, Proxy, Settings
 from cudnn_resolve.requirement.source import File
-from tests.index_server import CERTIFICATE, IndexServer, cut, redirect, status
+from tests.index_server import CERTIFICATE, IndexServer, body, cut, redirect, status
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
 PAGE = b'<html><a href="demo-1.0.tar.gz">x</a>'
@@ -161,3 +161,20 @@ def test_what_is_on_its_way_ends_with_the_client() -> None:
         with contextlib.suppress(Exception):
             assert future.exception(timeout=5)
         assert future.done()
+
+
+def test_a_download_has_so_much_time_however_steadily_it_comes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("cudnn_resolve.index.bounds.LEAST_RATE", 1)
+    monkeypatch.setattr("cudnn_resolve.index.download._LONGEST_SECONDS", 0.4)
+    with endless(OK + b"Content-Length: 900000\r\n\r\n", b"x", 0.01) as url, open_source(settings_for(url, retries=0)) as client:
+        file = File("demo-1.0-py3-none-any.whl", f"{url}/demo-1.0-py3-none-any.whl", {"sha256": "0" * 64})
+        with pytest.raises(IndexUnavailableError, match="too slowly"):
+            client.fetch([file], str(tmp_path / "to"))
+    assert not os.listdir(tmp_path / "to")
+
+
+def test_what_a_small_answer_unpacks_to_is_bounded(index: IndexServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cudnn_resolve.index.pages.LARGEST_PAGE", 1 << 20)
+    index.fail("/simple/demo/", body(gzip.compress(bytes(50 << 20)), "text/html", content_encoding="gzip"))
+    with pytest.raises(IndexUnavailableError, match="larger than 1 MB"):
+        listing(index.settings())

@@ -13,6 +13,7 @@ import pytest
 
 from cudnn_resolve.errors import IndexUnavailableError, WorldError
 from cudnn_resolve.index.client import IndexClient, open_source
+from cudnn_resolve.index.download import Downloads
 from cudnn_resolve.requirement.source import File
 from tests.index_server import Fault, IndexServer, Reply, body, cut, status
 
@@ -71,6 +72,65 @@ def test_it_begins_anew_where_the_server_gives_no_parts(index: IndexServer, clie
     assert (tmp_path / file.filename).read_bytes() == served(index)
 
 
+def test_a_file_that_changes_meanwhile_comes_whole(index: IndexServer, client: IndexClient, file: File, tmp_path: Path) -> None:
+    index.etags = True
+    index.fail("/files/", cut(100_000), times=1)
+    made = served(index)
+    first = client.fetch([file], str(tmp_path / "same"))
+    asked = index.asked[-1].headers
+    assert asked["if-range"].startswith('"')
+    assert asked["range"].startswith("bytes=")
+    assert Path(first[0]).read_bytes() == made
+
+
+def broken_off(client: IndexClient, index: IndexServer, file: File, folder: Path) -> Downloads:
+    downloads = Downloads(client._session())  # noqa: SLF001 - as `apply` makes them
+    index.fail("/files/", cut(100_000), times=1)
+    index.fail("/files/", cut(0), times=3)
+    with pytest.raises(IndexUnavailableError):
+        downloads.fetch(file, str(folder), resume=True)
+    index.heal()
+    return downloads
+
+
+def test_the_next_run_goes_on_where_one_broke_off(index: IndexServer, client: IndexClient, file: File, tmp_path: Path) -> None:
+    downloads = broken_off(client, index, file, tmp_path)
+    (part,) = [name for name in os.listdir(tmp_path) if name.endswith(".part")]
+    there = (tmp_path / part).stat().st_size
+    assert there > 0
+    path = downloads.fetch(file, str(tmp_path), resume=True)
+    assert index.asked[-1].headers["range"] == f"bytes={there}-"
+    assert Path(path).read_bytes() == served(index)
+    assert not [name for name in os.listdir(tmp_path) if name.endswith(".part")]
+
+
+@pytest.mark.parametrize("left", ["other", "longer", "whole"])
+def test_what_an_earlier_run_left_is_judged_by_the_hash(
+    index: IndexServer, client: IndexClient, file: File, tmp_path: Path, left: str
+) -> None:
+    body_ = served(index)
+    part = tmp_path / f".{file.filename}.part"
+    part.write_bytes({"other": b"x" * 1000, "longer": body_ + b"x", "whole": body_}[left])
+    asked = len(index.asked)
+    path = Downloads(client._session()).fetch(file, str(tmp_path), resume=True)  # noqa: SLF001 - as `apply` makes them
+    assert Path(path).read_bytes() == body_
+    assert len(index.asked) - asked == {"other": 2, "longer": 1, "whole": 0}[left]
+    assert not part.exists()
+
+
+def test_a_part_does_not_stay_where_the_file_is_not_right(index: IndexServer, client: IndexClient, file: File, tmp_path: Path) -> None:
+    index.fail("/files/", altered)
+    with pytest.raises(IndexUnavailableError):
+        Downloads(client._session()).fetch(file, str(tmp_path / "to"), resume=True)  # noqa: SLF001 - as `apply` makes them
+    assert os.listdir(tmp_path / "to") == []
+
+
+def test_a_lock_without_sizes_is_bounded_by_the_index(index: IndexServer, client: IndexClient, file: File, tmp_path: Path) -> None:
+    index.fail("/files/", body(bytes(500_000)))
+    with pytest.raises(IndexUnavailableError, match=f"longer than the {file.size} bytes"):
+        client.fetch([file._replace(size=None)], str(tmp_path / "to"))
+
+
 def altered(reply: Reply, _: IndexServer) -> None:
     reply.body = b"y" + reply.body[1:]
 
@@ -118,12 +178,15 @@ def test_a_full_disk_is_told_as_such(client: IndexClient, file: File, tmp_path: 
         def __exit__(self, *_: object) -> None:
             self._stream.close()
 
+        def read(self, _count: int) -> bytes:
+            return b""
+
         def write(self, _raw: bytes) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     def opened(target: Any, mode: str = "r", *rest: Any, **more: Any) -> Any:
         stream = really(target, mode, *rest, **more)
-        return Full(stream) if mode == "w+b" else stream
+        return Full(stream) if mode == "r+b" else stream
 
     monkeypatch.setattr(builtins, "open", opened)
     with pytest.raises(WorldError, match="no room left") as caught:
