@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 KEPT = 3
 """Committed journals whose saved files are kept, so that they can be undone."""
+KEPT_JOURNALS = 20
+"""Journals that stay to be read by `--history`; older ones go, with their logs."""
 _BESIDE = ".cudnn-resolve-saved"
 _MARK = "at-work"
 _MARK_BYTES = 1 << 20
@@ -103,7 +105,7 @@ class Journals:
             disk.remove_empty(above)
 
     def prune(self) -> None:
-        """Remove wheels, packages and saved files that nobody can need any more; the journals stay."""
+        """Remove wheels, packages and saved files that nobody can need any more, and the oldest journals, which nothing can use."""
         applies = self.all()
         committed = [one for one in applies if one.state == "committed"]
         for one in applies:
@@ -119,6 +121,8 @@ class Journals:
                     disk.remove_tree(f"{one.folder}/{name}")
             if files is not None and spent and self.is_store(files.get("store"), one.id) and disk.kind(files["store"]) == "folder":
                 self.drop_store(files["store"])
+            if spent and one not in applies[-KEPT_JOURNALS:]:
+                disk.remove_tree(one.folder)
 
     def tidy(self, *, ended: bool = True) -> tuple[str, ...]:
         """What could not be tidied up after an end that is written down, in words: that is no failure of what came to its end.

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.environment import Environment
 from cudnn_resolve.execution.journal import FILE, Journal, inside, read_journal
-from cudnn_resolve.execution.journals import Journals
+from cudnn_resolve.execution.journals import KEPT_JOURNALS, Journals
 
 BEGIN = {"schema": 1, "id": 1, "prefix": "/env", "install": [], "remove": []}
 
@@ -170,3 +170,23 @@ def test_a_folder_that_others_can_change_is_not_read(tmp_path: Path, which: str,
 def test_a_list_that_is_none(value: object) -> None:
     with pytest.raises(WorldError):
         inside(value, environment(), "/journal")
+
+
+def test_the_oldest_journals_go_but_none_that_can_be_undone_or_is_open(tmp_path: Path) -> None:
+    journals = Journals(environment(), str(tmp_path / "cudnn-resolve"))
+    for number in range(1, KEPT_JOURNALS + 6):
+        journal = journals.open()
+        journal.add("begin", **{**BEGIN, "id": number, "prefix": environment().prefix})
+        if number == 2:
+            journal.add("files", save=[])
+            journal.add("change")
+        elif number < 8:
+            journal.add("commit")
+        else:
+            journal.add("dropped")
+    before = [one.id for one in journals.all()]
+    journals.prune()
+    left = [one.id for one in journals.all()]
+    assert before == list(range(1, KEPT_JOURNALS + 6))
+    assert left == [2, 5, *range(6, KEPT_JOURNALS + 6)]
+    assert journals.newest() == KEPT_JOURNALS + 5
