@@ -36,7 +36,6 @@ from cudnn_resolve.index.filename import normalize
 from cudnn_resolve.index.settings import IndexAddress, Patience, Settings
 
 CERTIFICATE = Path(__file__).parent / "tls" / "localhost.pem"
-_SECOND = 1.0
 
 
 @dataclass
@@ -100,7 +99,7 @@ def stall() -> Fault:
     """Nothing comes until the server ends."""
 
     def change(reply: Reply, _: IndexServer) -> None:
-        reply.pause = 60 * _SECOND
+        reply.pause = 60.0
 
     return change
 
@@ -318,8 +317,7 @@ class IndexServer:
         if asked.method == "HEAD" and not self.heads:
             return Reply(405, b"", {"Content-Length": "0"})
         reply = self._part(asked.headers.get("range"), file.body)
-        if self.etags:
-            reply.headers["ETag"] = f'"{file.digest}"'
+        reply.headers.update({"ETag": f'"{file.digest}"'} if self.etags else {})
         return reply
 
     def _part(self, wanted: str | None, content: bytes) -> Reply:

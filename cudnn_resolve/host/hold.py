@@ -20,9 +20,11 @@ _PAUSE_SECONDS = 0.05
 class Hold:
     """The hold on one folder; `release` gives it back."""
 
-    def __init__(self, handle: int) -> None:
+    def __init__(self, handle: int, *, is_locked: bool = True) -> None:
         self.handle = handle
         """For the programs that share it."""
+        self.is_locked = is_locked
+        """False on a file system without locks, such as some network ones: there nobody is held off."""
 
     def release(self) -> None:
         """Release the lock."""
@@ -42,7 +44,7 @@ def hold(folder: str, *, wait_seconds: float = 0.0) -> Hold | None:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:  # noqa: PERF203 - it waits anyway
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                return Hold(handle)  # a file system without locks, such as some network ones: nothing better is known there
+                return Hold(handle, is_locked=False)
             if time.monotonic() >= deadline:
                 os.close(handle)
                 return None

@@ -90,8 +90,8 @@ class Host(Protocol):
     ) -> CommandResult:
         """What became of the program `argv[0]` (a path, or a name on PATH); no shell, standard input closed unless `input`.
 
-        `env` replaces the whole environment; None: the host's own with `LC_ALL=C`. `memory_limit_mib` limits the address
-        space (do not use it on code that loads libcuda, which reserves far more than it uses).
+        `env` replaces the whole environment; None: the host's own with `LC_ALL=C`. `memory_limit_mib` limits
+        its writable memory; None: to what any probe can do with.
         """
         ...
 

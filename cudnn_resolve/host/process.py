@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
@@ -15,6 +16,12 @@ from cudnn_resolve.host.port import CommandResult
 OUTPUT_LIMIT_BYTES = 16 << 20
 """How much of each stream is kept; a program that prints more is stopped."""
 
+MEMORY_LIMIT_MIB = 8192
+"""Private writable memory of a program of which nobody says more; what libcuda reserves without using it does not count."""
+_MARK = "CUDNN_RESOLVE_CHILD"
+"""Variable by which what a program left behind is known, in whatever session it is by now."""
+_ROUNDS = 5
+"""How often what a program left behind is looked for: it may start more while it is ended."""
 _GRACE_SECONDS = 0.3
 """How long output is awaited from what a program left behind after it exited itself."""
 
@@ -28,14 +35,15 @@ def run_process(
     memory_limit_mib: int | None = None,
     output_limit_bytes: int = OUTPUT_LIMIT_BYTES,
 ) -> CommandResult:
-    """What became of the program. It runs in a process group of its own, which is killed when the time or the limit is over."""
+    """What became of the program. Nothing of it stays: its process group and whatever else it started is killed when it has ended."""
+    mark = f"{os.getpid()}.{time.monotonic_ns()}"
     try:
         process = subprocess.Popen(
             list(argv),
             stdin=subprocess.PIPE if text is not None else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=dict(env),
+            env={**env, _MARK: mark},
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
@@ -43,11 +51,11 @@ def run_process(
         return CommandResult(missing=True, stderr=f"{argv[0]}: {reason}")
     exchange = _Exchange(process, (text or "").encode("utf-8", "replace"), output_limit_bytes)
     try:
-        if memory_limit_mib is not None:
-            _limit_memory(process.pid, memory_limit_mib)
+        _limit_memory(process.pid, memory_limit_mib or MEMORY_LIMIT_MIB)
         ended = exchange.follow(time.monotonic() + timeout_seconds)
     finally:
         exchange.close()
+        _end_strays(process.pid, f"{_MARK}={mark}".encode())
     output = exchange.text("stdout")
     errors = exchange.text("stderr")
     if ended == "time":
@@ -153,13 +161,41 @@ class _Exchange:
 
 
 def _limit_memory(pid: int, limit_mib: int) -> None:
-    """Limits the address space of a process that has just been started; without effect where it has already ended."""
+    """Limit the memory of a process that has just been started, and of its children.
+
+    Its data (RLIMIT_DATA: private writable memory), not its address space: libcuda reserves far more of that than it uses.
+    """
     import resource
 
+    with contextlib.suppress(OSError, ValueError):
+        most = resource.prlimit(pid, resource.RLIMIT_DATA)[1]
+        limit = limit_mib << 20 if most == resource.RLIM_INFINITY else min(limit_mib << 20, most)
+        resource.prlimit(pid, resource.RLIMIT_DATA, (limit, limit))
+
+
+def _end_strays(first: int, mark: bytes) -> None:
+    """Kill what a program started and left in a session of its own, where its process group does not reach; `first` was the program."""
+    for _ in range(_ROUNDS):
+        try:
+            with open("/proc/loadavg", encoding="ascii") as file:
+                wrapped = int(file.read().split()[-1]) < first
+            later = [int(name) for name in os.listdir("/proc") if name.isdigit() and (wrapped or int(name) > first)]
+        except (OSError, ValueError, IndexError):
+            return
+        strays = [pid for pid in later if _is_marked(pid, mark)]
+        for pid in strays:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        if not strays:
+            return
+
+
+def _is_marked(pid: int, mark: bytes) -> bool:
     try:
-        resource.prlimit(pid, resource.RLIMIT_AS, (limit_mib << 20, limit_mib << 20))
-    except (OSError, ValueError):
-        return
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return mark in file.read().split(b"\0")
+    except OSError:  # it has ended, or is another user's
+        return False
 
 
 def _signal_name(number: int) -> str:

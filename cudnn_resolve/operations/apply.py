@@ -368,6 +368,10 @@ def _held(environment: Environment, request: ApplyRequest, interaction: Interact
             context=folder,
             hint="wait until it has ended",
         )
+    if not found.is_locked:
+        interaction.listener.note(
+            f"note: the file system of {folder} has no locks: nothing keeps another apply away, so see that none runs in the meantime"
+        )
     try:
         if mark:
             _mark(journals, environment, request.words)

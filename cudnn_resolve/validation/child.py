@@ -40,7 +40,7 @@ def run_payload(
 ) -> Told:
     """Run the payload that the question names; it may crash, hang, print without end or take all memory, and is stopped then."""
     text = program_text({**question, "memory_mib": memory_mib})
-    result = host.run([python, "-c", START], timeout_seconds=seconds, env=env, input=text)
+    result = host.run([python, "-c", START], timeout_seconds=seconds, env=env, input=text, memory_limit_mib=2 * memory_mib)
     events = tuple(_events(result.stdout))
     return Told(events=events, failure=_failure(result, events, seconds), output=last_lines(result.stderr))
 

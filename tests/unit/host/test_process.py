@@ -69,6 +69,33 @@ def test_its_children_are_stopped_with_it() -> None:
     assert not is_alive(int(result.stdout))
 
 
+_DAEMON = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+        for number in range(3): os.close(number)
+        if os.fork() == 0: os.setsid()
+        time.sleep(60)
+    os._exit(0)
+time.sleep({seconds})
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.3, 60])
+def test_what_left_its_session_is_ended_too(seconds: float) -> None:
+    result = python(_DAEMON.format(seconds=seconds), seconds=2)
+
+    assert result.timed_out == (seconds == 60)
+    assert result.stdout
+    for _ in range(100):
+        if not is_alive(int(result.stdout)):
+            break
+        time.sleep(0.02)
+    assert not is_alive(int(result.stdout))
+
+
 def test_what_it_leaves_behind_does_not_hold_us_up() -> None:
     before = time.monotonic()
     result = python("import os, time\nif os.fork() == 0: time.sleep(60)\nelse: print('done', flush=True); os._exit(3)")
@@ -139,6 +166,13 @@ def test_memory_can_be_limited() -> None:
     code = "import time; time.sleep(0.3)\ntry: x = bytearray(2 << 30)\nexcept MemoryError: print('refused')"
 
     assert python(code, memory=512).stdout == "refused\n"
+
+
+def test_memory_is_limited_where_nobody_says_so_but_what_is_only_reserved_is_not() -> None:
+    code = "import mmap, time; time.sleep(0.3)\nmmap.mmap(-1, 1 << 40, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n"
+    code += "try: x = bytearray(1 << 40)\nexcept MemoryError: print('refused')"
+
+    assert python(code).stdout == "refused\n"
 
 
 def test_the_environment_is_the_one_that_was_given() -> None:
