@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -57,7 +58,7 @@ def pinned_of(held: Held, facts: Facts) -> Pinned:
     """What the lock pins for this machine and interpreter."""
     from cudnn_resolve.host.tables import open_book
     from cudnn_resolve.locking.stack import bundled_cudnns
-    from cudnn_resolve.operations.pinned_plan import libraries_of
+    from cudnn_resolve.operations.pinned_plan import libraries_of, preloaded
     from cudnn_resolve.validation.pinned import Pinned
 
     book = open_book(())
@@ -77,6 +78,8 @@ def pinned_of(held: Held, facts: Facts) -> Pinned:
         apt={one.name: one.version for one in stack.apt} if stack else {},
         driver_min=stack.driver_min if stack else None,
         libraries=tuple(libraries_of(packages.items(), book)),
+        preload=preloaded(stack.environment) if stack else (),
+        mend=shlex.join(["cudnn-resolve", "apply", held.path]),
     )
 
 

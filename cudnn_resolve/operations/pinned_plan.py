@@ -12,6 +12,7 @@ from cudnn_resolve.errors import InputError
 from cudnn_resolve.version import CudnnVersion, DriverVersion
 
 if TYPE_CHECKING:
+    from cudnn_resolve.locking.model import Environment
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.validation.pinned import Pinned, PinnedLibrary
 
@@ -48,12 +49,18 @@ class _Stack(Struct):
         _ = DriverVersion(self.driver_min) if self.driver_min is not None else None
 
 
+class _Step(Struct):
+    kind: str = "none"
+    value: str = ""
+
+
 class _Plan(Struct):
     schema: str
     status: str | None = None
     pip: tuple[_Package, ...] = ()
     apt: tuple[_Package, ...] = ()
     stack: _Stack | None = None
+    environment: tuple[_Step, ...] = ()
 
 
 def pinned_by_plan(path: str) -> Pinned:
@@ -90,7 +97,16 @@ def read_plan(text: str, where: str, book: Book) -> Pinned:
         cudnns={one.name: one.cudnn for one in stack.frameworks if one.cudnn is not None},
         driver_min=stack.driver_min,
         libraries=tuple(libraries_of(packages.items(), book)),
+        preload=preloaded(plan.environment),
     )
+
+
+def preloaded(environment: Iterable[_Step | Environment]) -> tuple[str, ...]:
+    """The modules whose libraries a preload must load."""
+    from cudnn_resolve.planning.preload import IMPORT_NAMES
+
+    names = (name for one in environment if one.kind == "preload" for name in one.value.split())
+    return tuple(IMPORT_NAMES.get(name, name) for name in names)
 
 
 def _kept(rows: Iterable[_Package]) -> dict[str, str]:

@@ -7,6 +7,7 @@ copy answer and not those of another one. Python 3.6 grammar, standard library o
     python payload_cudnn.py '{"seconds": 10, "paths": [], "libraries": ["/opt/cudnn/lib/libcudnn.so.9"]}'
 """
 
+import contextlib
 import json
 import os
 import select
@@ -57,6 +58,8 @@ def ask(path: str, write_end: int) -> None:
         tell("error", str(error)[:500])
         return
     tell("loaded", True)
+    if os.path.basename(os.path.realpath(path)).partition(".so.")[2].partition(".")[0] == "8":
+        open_parts(path)
     version = number(library, "cudnnGetVersion")
     tell("version", version)
     tell("cuda", number(library, "cudnnGetCudartVersion"))
@@ -68,6 +71,20 @@ def ask(path: str, write_end: int) -> None:
             tell("check", [part, int(function())])
     tell("mapped", mapped())
     tell("done", True)
+
+
+def open_parts(path: str) -> None:
+    """Open the parts of cuDNN 8 where there is no driver, before they are asked for.
+
+    8.5 and 8.6 end the process when they open a part themselves: its initialization looks for libcuda.so in vain, and cuDNN takes that
+    error for its own. A part that is open already is not initialized again.
+    """
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        for part, _ in CHECKS[8]:
+            with contextlib.suppress(OSError):
+                ctypes.CDLL(os.path.join(os.path.dirname(os.path.realpath(path)), "libcudnn_{}.so.8".format(part)))
 
 
 def number(library: "ctypes.CDLL", name: str) -> "int | None":

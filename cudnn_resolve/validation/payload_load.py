@@ -126,6 +126,8 @@ def ask_cudnn(path: str, tell: "Any") -> None:
     """Tell what cuDNN answers about itself, and make it load the parts that a first convolution loads."""
     library = handle_of(path)
     answer = {"path": path, "checks": {}, "descriptors": {}}  # type: dict[str, Any]
+    if soname_of(path) == "8" and not has_driver():
+        answer["engines"] = open_parts(path, tell)
     tell("step", "cudnnGetVersion()")
     number = size_of(library, "cudnnGetVersion")
     answer["version"] = cudnn_text(number) if number else None
@@ -133,8 +135,6 @@ def ask_cudnn(path: str, tell: "Any") -> None:
     answer["cuda"] = cuda_text(cuda) if cuda else None
     tell("cudnn", answer)
     major = number // 10000 if number and number >= 90000 else (number or 0) // 1000
-    if major == 8 and not has_driver():
-        answer["engines"] = open_parts(path, tell)
     for part in CHECKS.get(major, []) if not any(answer.get("engines", {}).values()) else []:
         function = getattr(library, "cudnn{}VersionCheck".format(part), None)
         if function is not None:

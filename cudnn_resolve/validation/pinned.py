@@ -45,6 +45,19 @@ class Pinned(Struct, frozen=True, kw_only=True):
     """Packages that must not be installed any more."""
     apt: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     driver_min: str | None = None
+    preload: tuple[str, ...] = ()
+    """Modules whose libraries must be loaded for them, which no installer sets up."""
+    mend: str = ""
+    """The command that sets that up; "" where none is known."""
+
+
+def with_mend(check: Check, pinned: Pinned, subject: Subject) -> Check:
+    """Name what sets the preload up where a framework that needs it does not find its cuDNN."""
+    if check.id != f"{subject.name}/cudnn" or check.status not in ("failed", "warning") or subject.module not in pinned.preload:
+        return check
+    how = f": `{pinned.mend}` sets it up" if pinned.mend else ""
+    told = f"the {pinned.source} has a preload for it, which is missing here{how}"
+    return replace(check, detail="; ".join(filter(None, [told, check.detail])))
 
 
 def judge_against(pinned: Pinned, facts: Facts, subjects: Sequence[Subject], told: Sequence[Told]) -> Iterator[Check]:

@@ -18,7 +18,7 @@ from cudnn_resolve.validation.bench import COMPILES, PAYLOADS, Bench, Progress, 
 from cudnn_resolve.validation.computing import WRONG, judge_cases
 from cudnn_resolve.validation.loading import judge_library, judge_loading, judge_order, seen_in
 from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
-from cudnn_resolve.validation.pinned import Pinned, judge_against
+from cudnn_resolve.validation.pinned import Pinned, judge_against, with_mend
 from cudnn_resolve.validation.speed import Pace, judge_card, judge_speed, pace_of
 from cudnn_resolve.validation.subject import Subject, gpus_of, subjects_of
 from cudnn_resolve.validation.usage import judge_usage
@@ -72,7 +72,8 @@ def validate(host: Host, facts: Facts, wish: Wish, known: Known, progress: Progr
     try:
         told = bench.load(subjects)
         for subject, one in zip(subjects, told, strict=True):
-            checks += judge_loading(subject, one, facts, has_gpu=bool(gpus), is_asked=bool(wish.frameworks))
+            loading = judge_loading(subject, one, facts, has_gpu=bool(gpus), is_asked=bool(wish.frameworks))
+            checks += [with_mend(check, wish.pinned, subject) if wish.pinned else check for check in loading]
         if wish.pinned is not None:
             checks += judge_against(wish.pinned, facts, subjects, told)
         broken = {check.framework for check in checks if check.status == "failed" or (check.status == "skipped" and _is_import(check))}

@@ -141,6 +141,19 @@ def test_a_part_that_is_missing_ends_the_process(venv: Path, tmp_path: Path) -> 
     assert f"libcudnn.so.8 {words}" in copy.problems
 
 
+def test_a_cudnn_8_that_ends_the_process_without_a_driver_is_whole(venv: Path, tmp_path: Path) -> None:
+    lib = tmp_path / "lib"
+    compile_library("standin_stale.c", lib / "libcudnn.so.8", "libcudnn.so.8", RUNPATH, "-DEARLY")
+    compile_library("standin_stale.c", lib / "libcudnn_cnn_infer.so.8", "libcudnn_cnn_infer.so.8", "-DPART")
+    for name in ("adv_infer", "adv_train", "cnn_train", "ops_infer", "ops_train"):
+        build_part(lib, name, "8.6.0.163")
+
+    copy = copies(look(venv, lib), tmp_path)["lib"]
+
+    assert (copy.version, copy.complete) == ("8.6.0", True)
+    assert not copy.problems
+
+
 def test_cudnn_7(venv: Path, tmp_path: Path) -> None:
     lib = build_cudnn(tmp_path / "opt/cudnn-7.6/lib64", "7.6.5", cuda=10020, how=ALONE)
 

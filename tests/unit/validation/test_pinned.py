@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Driver, Facts, Packages
 from cudnn_resolve.host.tables import open_book
-from cudnn_resolve.locking.model import Asked, Framework, Stack, Tool
+from cudnn_resolve.locking.model import Asked, Environment, Framework, Stack, Tool
 from cudnn_resolve.operations.pinned_lock import Held, pinned_of
 from cudnn_resolve.operations.pinned_plan import read_plan
 from cudnn_resolve.validation.model import Check
-from cudnn_resolve.validation.pinned import Pinned, judge_against
+from cudnn_resolve.validation.pinned import Pinned, judge_against, with_mend
 from tests.lock_maker import entry, lock_with
 from tests.unit.validation.recordings import TENSORFLOW, TORCH, facts, recorded
 
@@ -201,3 +201,24 @@ def test_a_lock_whose_cudnn_is_no_version() -> None:
     with pytest.raises(InputError) as caught:
         pinned_of(Held(path="pylock.toml", lock=lock, record=False), Facts())
     assert (caught.value.code, caught.value.context) == ("lock-invalid", "pylock.toml")
+
+
+@pytest.mark.parametrize("source", ["lock", "plan"])
+def test_a_preload_that_is_missing_is_named_with_what_sets_it_up(source: str) -> None:
+    step = Environment(kind="preload", value="onnxruntime", why="it does not look into NVIDIA's wheels")
+    if source == "lock":
+        tool = Tool(asked=Asked(), python="3.11", matrix=None, stacks=(Stack(platform="linux_x86_64", environment=(step,)),))
+        pinned = pinned_of(Held(path="my lock.toml", lock=lock_with(tool=tool), record=False), facts())
+        command = ": `cudnn-resolve apply 'my lock.toml'` sets it up"
+    else:
+        pinned = planned(plan(environment=[{"kind": "preload", "value": "onnxruntime", "why": "x"}]))
+        command = ""
+    onnxruntime = replace(TORCH, name="onnxruntime-gpu", module="onnxruntime")
+    lost = Check(id="onnxruntime-gpu/cudnn", framework="onnxruntime-gpu", status="failed", detail="it runs on the CPU then")
+
+    assert (
+        with_mend(lost, pinned, onnxruntime).detail == f"the {source} has a preload for it, which is missing here{command}; {lost.detail}"
+    )
+    assert with_mend(replace(lost, status="passed"), pinned, onnxruntime).detail == lost.detail
+    assert with_mend(lost, replace(pinned, preload=()), onnxruntime) == lost
+    assert with_mend(replace(lost, id="torch/cudnn", framework="torch"), pinned, TORCH).detail == lost.detail
