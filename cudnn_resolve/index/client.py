@@ -182,6 +182,8 @@ class IndexClient:
         origins = tuple(dict.fromkeys(one.origin for one in offered if one.origin))
         if len(origins) > 1:
             self.served_by[name] = origins
+        if self.offline:  # of a file that several have, the copy on this machine can be read
+            offered.sort(key=lambda one: one.origin is not None and not is_local(one.origin))
         listing = make_listing(name, offered, self.settings, tuple(shown(origin) for origin in origins))
         return listing if is_known else replace(listing, is_partial=True)
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 
 from cudnn_resolve.errors import UsageError
+from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.resolution.assemble import assemble
 from cudnn_resolve.resolution.family import search
 from cudnn_resolve.resolution.marker import settle
@@ -76,27 +77,49 @@ def _by_care(book: Book, machine: Machine, request: OpenRequest) -> Iterator[Ope
 def _attempt_once(
     book: Book, machine: Machine, request: OpenRequest, near: dict[str, str] | None, rounds: int, budget: Budget | None
 ) -> Resolution | Failure:
-    offline = request.source is not None and request.source.offline
-    first = min(rounds, CLOSED_ROUNDS) if offline else rounds
-    make = partial(_universe, book, near, budget)
-    found = _on_some_python(machine, request, first, partial(make, closed=offline))
-    return _on_some_python(machine, request, rounds, partial(make, closed=False)) if offline and isinstance(found, Failure) else found
+    """One search; offline two, where what the cache knows in part could stand in the way of an answer that the tables give.
+
+    The first takes only what the cache knows whole; its answer counts where it is as good as that of the second, which may leave
+    packages to the installer.
+    """
+    made: list[Universe] = []
+
+    def make(machine: Machine, request: OpenRequest, *, closed: bool) -> Universe:
+        universe = Universe(book, machine, request, near=near, closed=closed)
+        universe.budget = budget
+        made.append(universe)
+        return universe
+
+    if request.source is None or not request.source.offline:
+        return _on_some_python(machine, request, rounds, partial(make, closed=False))
+    first = min(rounds, CLOSED_ROUNDS)
+    found = _on_some_python(machine, request, first, partial(make, closed=True))
+    if not any(one.is_cut for one in made) or (isinstance(found, Resolution) and _is_best(made[-1], found)):
+        return found
+    other = _on_some_python(machine, request, rounds, partial(make, closed=False))
+    if isinstance(other, Failure):
+        return found if isinstance(found, Resolution) else other
+    if other.dropped and isinstance(found, Failure):
+        found = _on_some_python(machine, request, first, partial(make, closed=True), other.dropped)
+    return found if isinstance(found, Resolution) and found.builds == other.builds else other
 
 
-def _universe(
-    book: Book, near: dict[str, str] | None, budget: Budget | None, machine: Machine, request: OpenRequest, *, closed: bool
-) -> Universe:
-    made = Universe(book, machine, request, near=near, closed=closed)
-    made.budget = budget
-    return made
+def _is_best(universe: Universe, found: Resolution) -> bool:
+    """True where every target has the first build that it accepts and the machine allows."""
+    for target, build in zip(found.request.targets, found.builds, strict=True):
+        candidates = universe.unordered(f"framework:{target.framework}", ())
+        usable = (one for one in candidates if accepts(target, one.payload, universe.book) and not universe.look.met(one))
+        if next((one.payload for one in usable), None) is not build:
+            return False
+    return True
 
 
 def _on_some_python(
-    machine: Machine, request: OpenRequest, rounds: int, make: Callable[[Machine, OpenRequest], Universe]
+    machine: Machine, request: OpenRequest, rounds: int, make: Callable[[Machine, OpenRequest], Universe], dropped: Sequence[str] = ()
 ) -> Resolution | Failure:
     """The answer on the machine's Python, or on the first that has one where that is unknown."""
     if machine.python is not None:
-        return _attempt(make(machine, settle(request, machine)), rounds)
+        return _attempt(make(machine, settle(request, machine)), rounds, dropped)
     failure: Failure | None = None
     refusal: UsageError | None = None
     for python in PYTHONS:
@@ -106,7 +129,7 @@ def _on_some_python(
         except UsageError as error:
             refusal = refusal or error
             continue
-        found = _attempt(make(one, settled), rounds)
+        found = _attempt(make(one, settled), rounds, dropped)
         if isinstance(found, Resolution):
             return found
         failure = failure or found
@@ -116,13 +139,13 @@ def _on_some_python(
     return failure
 
 
-def _attempt(universe: Universe, rounds: int) -> Resolution | Failure:
+def _attempt(universe: Universe, rounds: int, dropped: Sequence[str]) -> Resolution | Failure:
     book, machine, request = universe.book, universe.machine, universe.request
-    companions = installed_companions(book, machine, request)
+    companions = [name for name in installed_companions(book, machine, request) if name not in dropped]
     found = search(universe, universe.root_needs(companions), rounds)
     if isinstance(found, Solved):
-        return assemble(*with_wishes(universe, found, companions, rounds), ())
-    if not companions:
+        return assemble(*with_wishes(universe, found, companions, rounds), dropped)
+    if not companions or universe.closed:
         return found
     alone = search(universe, universe.root_needs(()), rounds)
     if isinstance(alone, Failure):

@@ -44,6 +44,7 @@ def package_candidates(universe: Universe, rest: str) -> Iterator[Candidate]:
         yield universe.candidate_of(release, extras)
     open_ended = universe.shelf.is_offline and universe.book.package(name) is None and name not in universe.request.direct
     if open_ended and universe.closed and universe.shelf.is_known(name):
+        universe.is_cut = True
         return
     if open_ended or (not known and not universe.shelf.is_answered(name)):
         installed = universe.machine.pip.get(name)
@@ -127,6 +128,12 @@ def _apart(cuda: CudaVersion, line: CudaVersion) -> int:
     return cuda.minor - line.minor if cuda.minor >= line.minor else 100 + line.minor - cuda.minor
 
 
+def _is_there(universe: Universe, release: Release) -> bool:
+    """True for a release that is installed and preferred: nobody has to read what it requires."""
+    installed = universe.machine.pip.get(release.package)
+    return installed is not None and universe.request.prefer == "installed" and _is_version(release, installed)
+
+
 def _is_version(release: Release, text: str) -> bool:
     return release.text == text or release.version == parse_version(text)
 
@@ -144,8 +151,10 @@ def package_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
     else:
         yield from file_needs(universe, release, who)
     yield from _component_needs(universe, release, who)
-    unreadable = universe.shelf.unreadable(release)
-    if unreadable is not None and (universe.closed or universe.book.package(release.package) is None):
+    unreadable = universe.shelf.unreadable(release) if not _is_there(universe, release) else None
+    known = universe.book.package(release.package) is not None
+    if unreadable is not None and (universe.closed or not known):
+        universe.is_cut = universe.is_cut or known
         yield Need("index", lambda _: False, "metadata that can be read", unreadable)
     said = universe.shelf.metadata(release)
     if said is not None and said.requires_python and said.requires_python != release.requires_python:

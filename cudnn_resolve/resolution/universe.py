@@ -73,6 +73,8 @@ class Universe:
 
         Else it may be left to the installer, or be a release that the tables know though nobody knows what it requires.
         """
+        self.is_cut = False
+        """True once `closed` left a candidate out."""
         self.budget: Budget | None = None
         """None = each search has its own bound alone."""
         self.shelf = shelf_of(book, machine, request)

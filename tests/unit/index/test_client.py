@@ -186,6 +186,19 @@ def test_offline_metadata_that_is_not_kept_is_not_known(index: IndexServer, open
     assert offline.metadata("demo", newest(offline, "demo")) is None
 
 
+def test_offline_the_copy_of_a_file_that_lies_on_this_machine_is_read(index: IndexServer, opened: Opener, tmp_path: Path) -> None:
+    served = index.add_wheel("demo", "1.0", requires=["other"])
+    here = tmp_path / "tree" / "demo"
+    here.mkdir(parents=True)
+    (here / served.filename).write_bytes(served.body)
+    ways = {"indexes": (IndexAddress(url=index.url, said_by="a"), IndexAddress(url=here.parent.as_uri(), said_by="b"))}
+    assert newest(opened(**ways), "demo").url.startswith("http")
+    offline = opened(offline=True, **ways)
+    found = offline.metadata("demo", newest(offline, "demo"))
+    assert found is not None
+    assert found.requires == ("other",)
+
+
 def test_what_is_expected_is_asked_for_once_and_side_by_side(index: IndexServer, opened: Opener) -> None:
     names = [f"demo-{number}" for number in range(12)]
     for name in names:
