@@ -53,7 +53,7 @@ class _Check:
         self._sources(rest.pop("source", {}))
         if self.folder == "framework":
             self._framework(rest)
-        if self.folder == "wheel":
+        if self.folder in ("wheel", "evidence"):
             self._named("package", self._value("package", PackageName, rest.pop("package", None)))
         rows: dict[str, list[Any]] = {}
         places: dict[str, tuple[int, ...]] = {}
@@ -66,7 +66,12 @@ class _Check:
             if any(position != place for place, (position, _) in enumerate(kept)):
                 places[array] = tuple(position for position, _ in kept)
         self._metadata(rows)
-        known = ["origin", "source", *rows, *({"framework": ("framework", "like"), "wheel": ("package",)}.get(self.folder, ()))]
+        known = [
+            "origin",
+            "source",
+            *rows,
+            *({"framework": ("framework", "like"), "wheel": ("package",), "evidence": ("package",)}.get(self.folder, ())),
+        ]
         for key in rest:
             self.fault(_key(key), f"is not part of this table{_nearest(key, known)}")
         if not self.overlay and not any(rows.values()) and not self.faults:

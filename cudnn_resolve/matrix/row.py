@@ -461,6 +461,27 @@ class WheelRelease(Plain, frozen=True, kw_only=True):
     """Architecture (`x86_64`, `aarch64`) to Requires-Dist lines; None = not harvested."""
 
 
+class WheelEvidence(Plain, frozen=True, kw_only=True):
+    """evidence/*.toml: what the files of a release's wheel ask for and hold, read out of them."""
+
+    identity = ("version",)
+    apart = ("arch",)
+    expands = True
+    version: _Versions
+    arch: tuple[Arch, ...] = ()
+    """Empty = a wheel for any platform, or the same on each."""
+    cuda: CudaLine | None = None
+    """Built with; None where nothing in the wheel says it."""
+    needs: tuple[Identifier, ...] = ()
+    """CUDA libraries that it does not bring, by the name that the loader looks for, `libcudart.so.13`."""
+    frameworks: tuple[PackageName, ...] = ()
+    """Frameworks whose libraries it links to."""
+    same_line: bool = False
+    """True where it refuses a framework of another CUDA line on import, not only one of another major."""
+    code: tuple[GpuCode, ...] = ()
+    """GPU code inside."""
+
+
 class Package(Struct, frozen=True, kw_only=True):
     """A pip package with its releases, oldest first."""
 

@@ -71,6 +71,7 @@ TABLES: dict[str, type[Table]] = {
     "framework/*": _table(build=row.Build, bound=row.Bound, release=row.ExtraRelease),
     "wheel/*": _table(metadata=row.Metadata, release=row.WheelRelease),
     "symptom/*": _table(symptom=symptom.Symptom, cause=symptom.Cause, remedy=symptom.Help, clue=symptom.Clue),
+    "evidence/*": _table(wheel=row.WheelEvidence),
 }
 """Table name to its struct; `framework/*` stands for one file each."""
 

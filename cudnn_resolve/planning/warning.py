@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.facts.model import UNKNOWN, Facts
+from cudnn_resolve.matrix.evidence import evidence_of, holds_evidence
 from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.planning.origin import origin_warnings
 from cudnn_resolve.resolution.assemble import loaded_cudnn
@@ -49,6 +50,7 @@ def warnings(
         out += _known_in_part(resolution, build)
     out += _advisories(resolution, book)
     out += _from_source(resolution)
+    out += _unread(resolution, book)
     out += origin_warnings(resolution, book, pip)
     if resolution.dropped:
         names = ", ".join(resolution.dropped)
@@ -282,6 +284,23 @@ def _from_source(resolution: Resolution) -> Iterator[Warning]:
         yield Warning(
             code="from-source", message=f"no wheel exists for {', '.join(sorted(set(names)))}: the installer builds it from source"
         )
+
+
+def _unread(resolution: Resolution, book: Book) -> Iterator[Warning]:
+    """Extensions of a framework, and packages with GPU code, of which no wheel of this release has been read."""
+    machine = resolution.machine
+    if resolution.cuda is None:
+        return
+    names = []
+    for pin in resolution.pip:
+        if pin.build is not None or pin.version is None or pin.index is not None or machine.pip.get(pin.name) == pin.version:
+            continue
+        compiled = pin.file is None or not pin.file.filename.endswith("-any.whl")
+        if compiled and holds_evidence(book, pin.name) and evidence_of(book, pin.name, pin.version, machine.arch) is None:
+            names.append(f"{pin.name} {pin.version}")
+    if names:
+        message = f"whether {', '.join(names)} loads beside CUDA {resolution.cuda} is not known: no wheel of it has been read"
+        yield Warning(code="unread", message=message)
 
 
 def _broken(resolution: Resolution, book: Book, pip: tuple[PipAction, ...]) -> Iterator[Warning]:

@@ -13,6 +13,7 @@ from packaging.version import Version
 from cudnn_resolve.requirement.derive import VENDOR
 from cudnn_resolve.requirement.model import Need
 from cudnn_resolve.resolution import rule
+from cudnn_resolve.resolution.evidence import evidence_needs
 from cudnn_resolve.resolution.model import Candidate
 from cudnn_resolve.resolution.release import SDIST, Release, parse_version, specifier
 from cudnn_resolve.resolution.tag import pythons_of
@@ -151,6 +152,8 @@ def package_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
     else:
         yield from file_needs(universe, release, who)
     yield from _component_needs(universe, release, who)
+    if not candidate.extras:
+        yield from evidence_needs(universe.book, universe.machine.arch, release, who)
     unreadable = universe.shelf.unreadable(release) if not _is_there(universe, release) else None
     known = universe.book.package(release.package) is not None
     if unreadable is not None and (universe.closed or not known):

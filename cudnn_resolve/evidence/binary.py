@@ -1,0 +1,112 @@
+"""Evidence of one shared library: its dynamic section, symbol versions, names that it may open, and GPU code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import IO, Any
+
+from cudnn_resolve.evidence.fatbin import SECTIONS, read_fat_binaries
+from cudnn_resolve.evidence.model import Binary
+from cudnn_resolve.facts.elf import ElfError, read_elf
+from cudnn_resolve.version import CodeTarget, CudaVersion
+
+MAGIC = b"\x7fELF"
+_BLOCK = 1 << 20
+_OVERLAP = 128
+_MOST_READ_ONLY = 1 << 30
+_MOST_SECTIONS = 4096
+_MOST_VERSIONS = 4096
+_OPENED = re.compile(rb"lib(?:cu[a-zA-Z]|nv|tensorrt|cudnn)[\w-]{0,60}\.so(?:\.\d{1,3}){0,3}(?=\0)")
+"""Names of CUDA's libraries as they stand in read-only data, ended by a zero."""
+
+
+def read_binary(stream: IO[bytes], path: str) -> Binary:
+    """Read a library in a seekable stream; ElfError where it is not one that a loader could use.
+
+    Memory is bounded by a block, whatever the size of the file.
+    """
+
+    def read(offset: int, size: int) -> bytes:
+        stream.seek(offset)
+        return stream.read(size)
+
+    elf = read_elf(read)
+    search = elf.rpath if elf.runpath is None else elf.runpath
+    try:
+        versions, opens, code, cuda = _of_sections(stream)
+    except ElfError:
+        raise
+    except Exception as error:  # noqa: BLE001 - pyelftools raises whatever a hostile table makes of it
+        raise ElfError(f"its sections make no sense ({type(error).__name__})") from None
+    return Binary(
+        path=path,
+        arch=elf.arch,
+        soname=elf.soname,
+        needed=elf.needed,
+        search=tuple(entry for entry in (search or "").split(":") if entry),
+        is_rpath=elf.runpath is None and elf.rpath is not None,
+        versions=versions,
+        opens=opens,
+        code=code,
+        cuda=cuda,
+    )
+
+
+def _of_sections(stream: IO[bytes]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[CodeTarget, ...], CudaVersion | None]:
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.gnuversions import GNUVerNeedSection
+
+    stream.seek(0)
+    file = ELFFile(stream)
+    if file.num_sections() > _MOST_SECTIONS:
+        raise ElfError("it has more sections than any real library")
+    versions: set[str] = set()
+    opens: set[str] = set()
+    code: set[CodeTarget] = set()
+    cuda: CudaVersion | None = None
+    for section in file.iter_sections():
+        if isinstance(section, GNUVerNeedSection):
+            versions.update(_versions(section))
+        elif section.name == ".rodata":
+            opens.update(_names(stream, section["sh_offset"], min(section["sh_size"], _MOST_READ_ONLY)))
+        elif section.name in SECTIONS and section["sh_type"] != "SHT_NOBITS":
+            found = read_fat_binaries(stream, section["sh_offset"], section["sh_size"])
+            code.update(found.code)
+            cuda = cuda or found.cuda
+    return tuple(sorted(_newest(versions))), tuple(sorted(opens)), tuple(sorted(code)), cuda
+
+
+def _versions(section: Any) -> Iterator[str]:
+    count = 0
+    for _, auxiliaries in section.iter_versions():
+        for one in auxiliaries:
+            count += 1
+            if count > _MOST_VERSIONS:
+                raise ElfError("it has more symbol versions than any real library")
+            yield one.name
+
+
+def _newest(versions: set[str]) -> Iterator[str]:
+    """The newest version of each family; versions without numbers are kept as they are."""
+    families: dict[str, tuple[tuple[int, ...], str]] = {}
+    for name in versions:
+        found = re.fullmatch(r"([A-Za-z_]+?)_(\d+(?:\.\d+)*)", name[:100])
+        if found is None:
+            continue
+        key = tuple(int(part[:9]) for part in found[2].split("."))
+        if found[1] not in families or families[found[1]][0] < key:
+            families[found[1]] = key, name
+    yield from (name for _, name in families.values())
+
+
+def _names(stream: IO[bytes], offset: int, size: int) -> Iterator[str]:
+    position, end, rest = offset, offset + size, b""
+    while position < end:
+        stream.seek(position)
+        block = stream.read(min(_BLOCK, end - position))
+        if not block:
+            return
+        position += len(block)
+        yield from (one.group().decode("ascii") for one in _OPENED.finditer(rest + block))
+        rest = block[-_OVERLAP:]

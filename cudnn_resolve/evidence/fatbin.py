@@ -1,0 +1,115 @@
+"""GPU code in the fat binaries of a library: for which GPUs, and of which toolkit.
+
+The form is that of `fatbinary` of CUDA 5 to 13, as nvcc and clang embed it; held against what nvcc was told in the tests. A section
+holds containers (16 bytes of header, then their content), a container holds entries, each with a header of its own.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from typing import IO, NamedTuple
+
+from cudnn_resolve.version import Capability, CodeTarget, CudaVersion
+
+SECTIONS = (".nv_fatbin", "__nv_relfatbin")
+"""Of code compiled as a whole, and of relocatable code."""
+_CONTAINER = struct.Struct("<IHHQ")
+"""Magic number, version, size of this header, size of the content."""
+_ENTRY = struct.Struct("<HHIQ24xQ")
+"""Kind, version, size of this header, size of the payload; architecture at byte 28, flags at 40."""
+_ARCHITECTURE = struct.Struct("<I")
+_MAGIC = 0xBA55ED50
+_KINDS = {1: "ptx", 2: "cubin"}
+_SPECIFIC, _FAMILY, _COMPRESSED = 0x100000, 0x200000, 0xA000
+_MOST_ENTRIES = 200_000
+_MOST_GAP = 4096
+"""Padding between containers."""
+_TOOLKIT = re.compile(rb"Cuda compilation tools, release (\d{1,3}\.\d{1,2})\b")
+_LONGEST_CUBIN = 8 << 20
+_CUBINS = 4
+"""So many are searched for the name of the toolkit; those of CUDA 11 and older do not hold it."""
+
+
+class FatBinaries(NamedTuple):
+    """What the fat binaries of one section hold."""
+
+    code: frozenset[CodeTarget]
+    cuda: CudaVersion | None
+    is_whole: bool
+    """False where a part makes no sense, and what follows it was not read."""
+
+
+def read_fat_binaries(stream: IO[bytes], offset: int, size: int) -> FatBinaries:
+    """Read one section; only headers are read, and one cubin for the name of the toolkit."""
+    found: set[CodeTarget] = set()
+    cuda = None
+    entries = searched = 0
+    position, end = offset, offset + size
+    while position + _CONTAINER.size <= end:
+        header = _read(stream, position, _CONTAINER.size)
+        if len(header) < _CONTAINER.size:
+            return FatBinaries(frozenset(found), cuda, is_whole=False)
+        magic, _, header_size, content = _CONTAINER.unpack(header)
+        if magic != _MAGIC:
+            skipped = _padding(stream, position, end)
+            if skipped is None:
+                return FatBinaries(frozenset(found), cuda, is_whole=False)
+            position += skipped
+            continue
+        stop = position + header_size + content
+        if header_size < _CONTAINER.size or stop > end:
+            return FatBinaries(frozenset(found), cuda, is_whole=False)
+        for kind, target, flags, payload, length in _entries(stream, position + header_size, stop):
+            entries += 1
+            if entries > _MOST_ENTRIES:
+                return FatBinaries(frozenset(found), cuda, is_whole=False)
+            if target is not None:
+                found.add(target)
+            if cuda is None and searched < _CUBINS and kind == "cubin" and not flags & _COMPRESSED:
+                searched += 1
+                cuda = _toolkit(_read(stream, payload, min(length, _LONGEST_CUBIN)))
+        position = stop
+    return FatBinaries(frozenset(found), cuda, is_whole=True)
+
+
+def _entries(stream: IO[bytes], position: int, stop: int) -> Iterator[tuple[str | None, CodeTarget | None, int, int, int]]:
+    """Kind, target, flags, and where the payload lies, of each entry of a container."""
+    while position + 64 <= stop:
+        header = _read(stream, position, 64)
+        if len(header) < 64:
+            return
+        number, _, header_size, length, flags = _ENTRY.unpack_from(header)
+        if header_size < 64 or position + header_size + length > stop:
+            return
+        kind = _KINDS.get(number)
+        yield kind, _target(kind, _ARCHITECTURE.unpack_from(header, 28)[0], flags), flags, position + header_size, length
+        position += header_size + length
+
+
+def _target(kind: str | None, architecture: int, flags: int) -> CodeTarget | None:
+    if kind is None or not 10 <= architecture < 1000:
+        return None
+    suffix = "a" if flags & _SPECIFIC else "f" if flags & _FAMILY else ""
+    capability = Capability(architecture // 10, architecture % 10)
+    return CodeTarget("ptx" if kind == "ptx" else "cubin", capability, suffix)
+
+
+def _toolkit(cubin: bytes) -> CudaVersion | None:
+    found = _TOOLKIT.search(cubin)
+    return CudaVersion(found[1].decode("ascii")) if found else None
+
+
+def _padding(stream: IO[bytes], position: int, end: int) -> int | None:
+    """Bytes up to the next container; the rest of the section where zeros fill it; None where something else is there."""
+    piece = _read(stream, position, min(_MOST_GAP, end - position))
+    at = piece.find(_MAGIC.to_bytes(4, "little"))
+    if at >= 0:
+        return at if not piece[:at].strip(b"\0") else None
+    return len(piece) if piece and not piece.strip(b"\0") else None
+
+
+def _read(stream: IO[bytes], position: int, size: int) -> bytes:
+    stream.seek(position)
+    return stream.read(size)

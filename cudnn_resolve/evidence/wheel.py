@@ -1,0 +1,118 @@
+"""Evidence of a whole wheel, read as a stream: no library lies in memory as a whole."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import IO
+
+from cudnn_resolve.evidence.binary import MAGIC, read_binary
+from cudnn_resolve.evidence.model import Binary, Evidence
+from cudnn_resolve.facts.elf import ElfError
+from cudnn_resolve.version import CudaVersion
+
+_LIBRARY = re.compile(r"(?:^|/)[^/]+\.so(?:\.[\w.]+)?$")
+_BUILD_STRINGS = re.compile(
+    r"(?:^|/)(?:_?version|_version_info|build_info|build_and_package_info|_build_config)\.py$|(?:^|/)cpp_lib\.json$"
+)
+_LOCAL = re.compile(r"\+cu(\d{2,3})\b")
+_STATED = re.compile(r"""\bcuda(?:_version)?["']?\s*[:=]\s*["']?(\d{1,2}\.\d{1,2})\b|["']cuda["']:\s*(\d{4,5})\b""")
+_COMPARES = re.compile(r"(?:^|/)(?:_extension/(?:utils|__init__)|extension|_extension)\.py$")
+"""Modules in which an extension of PyTorch compares its CUDA with that of PyTorch."""
+_SAME_LINE = re.compile(r"\bt_minor\s*!=\s*tv_minor\b|\bta_version\s*!=\s*t_version\b")
+_LONGEST_TEXT = 256 << 10
+_MOST_MEMBERS = 200_000
+_LARGEST_LIBRARY = 8 << 30
+_COPY = 1 << 20
+_DAMAGE = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError, LookupError, OverflowError)
+
+
+class WheelDamage(ValueError):  # noqa: N818 - what is wrong with a file
+    """A wheel that cannot be read as a whole; says why."""
+
+
+def read_wheel(stream: IO[bytes], scratch: Callable[[], IO[bytes]]) -> Evidence:
+    """Read a wheel in a seekable stream; each library is unpacked into what `scratch` opens, one after the other.
+
+    Libraries that make no sense are named in `unread`. WheelDamage where the archive itself is damaged.
+    """
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            members = _members(archive)
+            binaries: list[Binary] = []
+            unread: list[str] = []
+            for member in members:
+                if not _LIBRARY.search(member.filename):
+                    continue
+                found = _binary(archive, member, scratch)
+                if isinstance(found, str):
+                    unread.append(f"{member.filename}: {found}")
+                elif found is not None:
+                    binaries.append(found)
+            stated = _stated(archive, members)
+            same_line = any(_SAME_LINE.search(_text(archive, one)) for one in members if _is_small(one) and _COMPARES.search(one.filename))
+    except WheelDamage:
+        raise
+    except _DAMAGE as error:
+        raise WheelDamage(f"it is damaged ({type(error).__name__})") from None
+    return Evidence(binaries=tuple(binaries), cuda=stated or _compiled(binaries), same_line=same_line, unread=tuple(unread))
+
+
+def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    members = archive.infolist()
+    if len(members) > _MOST_MEMBERS:
+        raise WheelDamage("it has more files than any real wheel")
+    return members
+
+
+def _binary(archive: zipfile.ZipFile, member: zipfile.ZipInfo, scratch: Callable[[], IO[bytes]]) -> Binary | str | None:
+    """The evidence of one member, why it cannot be read, or None for one that is no library, such as a linker script."""
+    if member.file_size > _LARGEST_LIBRARY:
+        return "larger than any real library"
+    with archive.open(member) as source, scratch() as copy:
+        piece = source.read(_COPY)
+        if not piece.startswith(MAGIC):
+            return None
+        length = 0
+        while piece:
+            length += len(piece)
+            if length > member.file_size:
+                return "longer than the directory of the wheel says"
+            copy.write(piece)
+            piece = source.read(_COPY)
+        try:
+            return read_binary(copy, member.filename)
+        except ElfError as error:
+            return str(error)
+
+
+def _stated(archive: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> CudaVersion | None:
+    """The CUDA that the modules with the build's version state; None where they say none or several."""
+    stating = [_text(archive, one) for one in members if _is_small(one) and _BUILD_STRINGS.search(one.filename)]
+    found = {cuda for text in stating for cuda in _cudas(text)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _is_small(member: zipfile.ZipInfo) -> bool:
+    return member.filename.count("/") <= 4 and member.file_size <= _LONGEST_TEXT
+
+
+def _text(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> str:
+    with archive.open(member) as source:
+        return source.read(_LONGEST_TEXT).decode("utf-8", "replace")
+
+
+def _cudas(text: str) -> Iterator[CudaVersion]:
+    for one in _LOCAL.finditer(text):
+        yield CudaVersion(f"{one[1][:-1]}.{one[1][-1]}")
+    for one in _STATED.finditer(text):
+        yield CudaVersion(one[1] or f"{int(one[2]) // 100}.{int(one[2]) % 100}")
+
+
+def _compiled(binaries: list[Binary]) -> CudaVersion | None:
+    """The toolkit that compiled most of the GPU code."""
+    counted = Counter(one.cuda for one in binaries if one.cuda is not None)
+    return max(counted, key=lambda cuda: (counted[cuda], cuda)) if counted else None

@@ -1,0 +1,100 @@
+"""What the libraries inside a wheel need of the frameworks and of the CUDA beside it, whatever its metadata declares.
+
+An extension is loaded into the process of its framework and finds the CUDA libraries that the framework has loaded. Where it was built for
+another major they are not there under the name that it asks for, and the import fails. Source: `DT_NEEDED` of the wheels
+(matrices/evidence), and the checks that torchvision and torchaudio make of themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.matrix.evidence import companion_of, cuda_majors, evidence_of
+from cudnn_resolve.matrix.library import library_of
+from cudnn_resolve.requirement.model import Need
+from cudnn_resolve.resolution.release import Release
+from cudnn_resolve.version import CudaVersion
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.row import WheelEvidence
+    from cudnn_resolve.resolution.model import Candidate
+
+_VARIANT = re.compile(r"\+cu(\d{2,3})$")
+
+
+def evidence_needs(book: Book, arch: str, release: Release, who: str) -> Iterator[Need]:
+    """The CUDA that the libraries of a wheel are linked to; nothing for a wheel that nobody has read."""
+    if release.build is not None:
+        return
+    if release.index != "default":
+        yield from _of_index(book, release, who)
+        return
+    row = evidence_of(book, release.package, release.text, arch)
+    if row is None:
+        return
+    majors = fitting_majors(book, row)
+    if not majors:
+        return
+    needed = ", ".join(name for name in row.needs if cuda_majors(book, name) == majors) or ", ".join(row.needs)
+    if not row.frameworks:
+        if len(majors) == 1:
+            (major,) = majors
+            yield _major_need(major, f"{who} needs {needed}")
+        return
+    line = row.cuda if row.same_line else None
+    for framework in row.frameworks:
+        yield _framework_need(framework, majors, line, f"{who} needs {needed}")
+
+
+def _of_index(book: Book, release: Release, who: str) -> Iterator[Need]:
+    """The need of a companion from another index for its framework's build of the same variant."""
+    framework = companion_of(book, release.package)
+    row = next((one for one in book.extra_releases(release.package) if one.version == release.text and one.index == release.index), None)
+    if framework is None or row is None:
+        return
+    found = _VARIANT.search(release.text)
+    line = row.cuda or (CudaVersion(f"{found[1][:-1]}.{found[1][-1]}") if found else None)
+    if line is not None:
+        yield _framework_need(framework, frozenset({line.major}), line, f"{who} is built with CUDA {line}")
+    elif release.text.endswith("+cpu"):
+        yield Need(f"pip:{framework}", _without_gpu, f"{framework} without GPU code", f"{who} is built without GPU code")
+
+
+def _without_gpu(other: Candidate) -> bool:
+    release = other.payload
+    return not isinstance(release, Release) or release.build is None or release.build.cuda is None
+
+
+def fitting_majors(book: Book, row: WheelEvidence) -> frozenset[int]:
+    """The CUDA majors with which every library that a wheel needs is there; empty where none is needed or none fits.
+
+    Libraries that a wheel needs under names of several majors are alternatives, of which it loads one.
+    """
+    by_library: dict[str, set[int]] = {}
+    for name in row.needs:
+        library = library_of(name)
+        if library is not None and cuda_majors(book, name):
+            by_library.setdefault(library.stem, set()).update(cuda_majors(book, name))
+    return frozenset(set.intersection(*by_library.values())) if by_library else frozenset()
+
+
+def _major_need(major: int, because: str) -> Need:
+    text = str(major)
+    return Need("slot:CUDA major", lambda other: other.payload == text, f"CUDA {major}", because, payload=text)
+
+
+def _framework_need(framework: str, majors: frozenset[int], line: CudaVersion | None, because: str) -> Need:
+    """The need for a build of the framework with the CUDA that an extension was built for: that very line, or one of the majors."""
+
+    def test(other: Candidate) -> bool:
+        if other.kind == "unlisted" or not isinstance(other.payload, Release) or other.payload.build is None:
+            return True
+        cuda = other.payload.build.cuda
+        return cuda is not None and (cuda.major in majors if line is None else cuda.line == line.line)
+
+    wanted = line.line if line is not None else " or ".join(map(str, sorted(majors)))
+    why = because if line is None else f"{because}, and refuses a {framework} of another CUDA on import"
+    return Need(f"pip:{framework}", test, f"{framework} built with CUDA {wanted}", why)

@@ -1,0 +1,195 @@
+#!/usr/bin/env -S uv run --script
+# /// script
+# requires-python = ">=3.10"
+# dependencies = ["cudnn-resolve", "packaging>=23.1", "pip", "requests>=2.31", "tomli>=2; python_version < '3.11'"]
+# ///
+"""Writes matrices/evidence/: what the wheels of harvest_evidence.toml need, and for which GPUs they hold code.
+
+Of each release one wheel for each architecture is read, that of the newest Python, whole and as a stream, by `cudnn_resolve.evidence`. What
+was read is kept in a cache outside the repository, so that an interrupted run goes on where it was, and a second one reads pages and
+new wheels only. The index is pip's, or --index-url.
+
+Exit: 0 done, or with --check nothing to change; 1 with --check something to change; 2 something could not be read: the tables of
+those packages stay as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+import requests
+from harvest_index import TIMEOUT_S, Index, IndexFailure, RemoteFile, configured_index
+from harvest_marker import ARCHITECTURES
+from harvest_table import Release, Span, Wheel, releases
+from packaging.utils import canonicalize_name
+
+from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel
+from cudnn_resolve.matrix.library import library_of
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+OUT = os.path.join(os.path.dirname(HERE), "matrices", "evidence")
+LIST = os.path.join(HERE, "harvest_evidence.toml")
+FRAMEWORKS = {
+    "libtorch_cuda.so": "torch",
+    "libtorch_cpu.so": "torch",
+    "libtorch.so": "torch",
+    "libc10.so": "torch",
+    "libtensorflow_framework.so.2": "tensorflow",
+    "libtensorflow_framework.so.1": "tensorflow",
+    "libtensorflow_cc.so.2": "tensorflow",
+}
+"""Libraries of frameworks that an extension links to."""
+FAMILIES = ("cuda", "cudnn", "cupti", "tensorrt")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit status of the program."""
+    options = _options(argv)
+    with open(options.list, "rb") as stream:
+        groups = tomllib.load(stream)["group"]
+    index = Index(options.index_url or configured_index(), options.cache)
+    failures = changes = 0
+    for group in groups:
+        for name in group["packages"]:
+            if options.package and name not in options.package:
+                continue
+            try:
+                rows = list(_rows(index, name, group, options.cache))
+            except IndexFailure as error:
+                print(f"harvest: {name}: {error}", file=sys.stderr)
+                failures += 1
+                continue
+            changes += _settle(name, rows, os.path.join(options.out, f"{name}.toml"), write=not options.check)
+    print(f"{changes} tables {'to change' if options.check else 'written'}, {failures} packages not read")
+    return 2 if failures else int(options.check and changes > 0)
+
+
+def _options(argv: Sequence[str] | None) -> argparse.Namespace:
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    parser = argparse.ArgumentParser(prog="harvest_evidence", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--package", action="append", metavar="NAME", type=canonicalize_name, help="only this package; may be repeated")
+    parser.add_argument("--check", action="store_true", help="say what would change, write nothing")
+    parser.add_argument("--index-url", metavar="URL", help="simple API to ask (that of pip)")
+    cache = os.path.join(home, "cudnn-resolve-harvest")
+    parser.add_argument("--cache", metavar="DIR", default=cache, help="what was read before (%(default)s)")
+    parser.add_argument("--list", metavar="FILE", default=LIST, help=argparse.SUPPRESS)
+    parser.add_argument("--out", metavar="DIR", default=OUT, help=argparse.SUPPRESS)
+    return parser.parse_args(argv)
+
+
+def _rows(index: Index, name: str, group: dict[str, Any], cache: str) -> Iterator[dict[str, Any]]:
+    """One entry for each release and architecture of which a wheel could be read, oldest first."""
+    found = releases(name, index.files(name), Span())
+    for release in found[-group.get("newest", len(found)) :]:
+        for arch in ARCHITECTURES:
+            wheel = _spokesman(release, arch)
+            if wheel is None:
+                continue
+            said = _evidence(wheel.file, cache, group.get("largest_mb", 150) << 20)
+            if said is not None and (said["binaries"] or "any" not in wheel.platforms or arch == ARCHITECTURES[0]):
+                yield {"version": str(release.version), "arch": "any" if "any" in wheel.platforms else arch, **said}
+
+
+def _spokesman(release: Release, arch: str) -> Wheel | None:
+    served = sorted((one for one in release.wheels if one.serves(arch)), key=Wheel.rank)
+    return served[-1] if served else None
+
+
+def _evidence(file: RemoteFile, cache: str, largest: int) -> dict[str, Any] | None:
+    """What the table says of a wheel; from the cache where it was read before, None for one that is too large or damaged."""
+    kept = os.path.join(cache, "evidence", hashlib.sha256(file.url.encode()).hexdigest() + ".json")
+    try:
+        with open(kept, encoding="utf-8") as stream:
+            return json.load(stream)["said"]  # type: ignore[no-any-return]
+    except (OSError, ValueError, KeyError):
+        said = _read(file, largest)
+    os.makedirs(os.path.dirname(kept), exist_ok=True)
+    with open(kept + ".part", "w", encoding="utf-8") as stream:
+        json.dump({"file": file.name, "said": said}, stream)
+    os.replace(kept + ".part", kept)
+    return said
+
+
+def _read(file: RemoteFile, largest: int) -> dict[str, Any] | None:
+    with tempfile.TemporaryFile() as wheel:
+        try:
+            with requests.get(file.url, stream=True, timeout=TIMEOUT_S) as answer:
+                answer.raise_for_status()
+                if int(answer.headers.get("Content-Length", 0)) > largest:
+                    print(f"  {file.name}: larger than {largest >> 20} MB, not read", file=sys.stderr)
+                    return None
+                for part in answer.iter_content(1 << 20):
+                    wheel.write(part)
+        except requests.RequestException as error:
+            raise IndexFailure(f"{file.name}: {type(error).__name__}") from error
+        try:
+            found = read_wheel(wheel, tempfile.TemporaryFile)
+        except WheelDamage as error:
+            print(f"  {file.name}: {error}", file=sys.stderr)
+            return None
+    print(f"  {file.name}: {len(found.binaries)} libraries", file=sys.stderr)
+    libraries = [(name, library_of(name)) for name in found.needed]
+    return {
+        "binaries": len(found.binaries),
+        "cuda": str(found.cuda) if found.cuda else None,
+        "needs": [name for name, library in libraries if library is not None and library.family in FAMILIES],
+        "frameworks": sorted({FRAMEWORKS[name] for name in found.needed if name in FRAMEWORKS}),
+        "same_line": found.same_line,
+        "code": [str(target) for target in found.code],
+    }
+
+
+def _settle(name: str, rows: list[dict[str, Any]], path: str, *, write: bool) -> bool:
+    """Write a table where its rows differ from those that are there; True where they do."""
+    text = _table(name, rows)
+    try:
+        with open(path, encoding="utf-8") as stream:
+            before = stream.read()
+    except OSError:
+        before = ""
+    if _without_day(before) == _without_day(text) or not rows:
+        return False
+    if write:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(text)
+    return True
+
+
+def _table(name: str, rows: list[dict[str, Any]]) -> str:
+    """The TOML text: releases with equal evidence share a row."""
+    shared: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    for one in rows:
+        fields = {key: one[key] for key in ("cuda", "needs", "frameworks", "same_line", "code") if one[key]}
+        if one["arch"] != "any":
+            fields = {"arch": [one["arch"]], **fields}
+        shared.setdefault(json.dumps(fields), (fields, []))[1].append(one["version"])
+    lines = [
+        f"  {{version = {json.dumps(versions)}, " + ", ".join(f"{key} = {json.dumps(value)}" for key, value in fields.items()) + "},\n"
+        for fields, versions in shared.values()
+    ]
+    lines = [line.replace(", }", "}") for line in lines]
+    today = datetime.now(timezone.utc).date()
+    head = f'origin = "harvested"\nscript = "scripts/harvest_evidence.py"\nread = {today}\npackage = "{name}"\n\nwheel = [\n'
+    return head + "".join(lines) + "]\n"
+
+
+def _without_day(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.startswith("read = ")]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

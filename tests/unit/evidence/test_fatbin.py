@@ -1,0 +1,97 @@
+"""GPU code in fat binaries: written by hand, by nvcc where it is to be had, and damaged."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cudnn_resolve.evidence.binary import read_binary
+from cudnn_resolve.evidence.fatbin import FatBinaries, read_fat_binaries
+
+CUBIN, PTX = 2, 1
+SPECIFIC, FAMILY, ZSTD = 0x100000, 0x200000, 0x8000
+
+
+def entry(kind: int, architecture: int, flags: int = 0x11, payload: bytes = b"") -> bytes:
+    return struct.pack("<HHIQ12xI8xQ16x", kind, 257, 64, len(payload), architecture, flags) + payload
+
+
+def container(*entries: bytes) -> bytes:
+    content = b"".join(entries)
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(content)) + content
+
+
+def read(content: bytes, offset: int = 0) -> FatBinaries:
+    return read_fat_binaries(io.BytesIO(content), offset, len(content) - offset)
+
+
+def code(found: FatBinaries) -> list[str]:
+    return [str(target) for target in sorted(found.code)]
+
+
+def test_machine_code_and_intermediate_code_with_their_suffixes() -> None:
+    found = read(container(entry(CUBIN, 75), entry(CUBIN, 90, SPECIFIC), entry(CUBIN, 100, FAMILY), entry(PTX, 120, ZSTD)))
+
+    assert code(found) == ["sm_75", "sm_90a", "sm_100f", "compute_120"]
+    assert found.is_whole
+
+
+def test_containers_follow_one_another_with_padding() -> None:
+    found = read(bytes(8) + container(entry(CUBIN, 75)) + bytes(24) + container(entry(CUBIN, 86)) + bytes(4000), offset=8)
+
+    assert code(found) == ["sm_75", "sm_86"]
+    assert found.is_whole
+
+
+def test_an_uncompressed_cubin_names_its_toolkit() -> None:
+    note = b"\x7fELF....Cuda compilation tools, release 12.8, V12.8.93\0"
+
+    assert str(read(container(entry(CUBIN, 75, payload=note))).cuda) == "12.8"
+    assert read(container(entry(CUBIN, 75, ZSTD, note))).cuda is None
+    assert read(container(entry(PTX, 75, payload=note))).cuda is None
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        container(entry(CUBIN, 75))[:-10],
+        b"garbage that is no container at all....",
+        struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 1 << 62),
+        struct.pack("<IHHQ", 0xBA55ED50, 1, 0, 0),
+    ],
+)
+def test_what_makes_no_sense_is_said(damaged: bytes) -> None:
+    assert not read(damaged).is_whole
+
+
+@given(st.binary(max_size=400), st.integers(0, 300))
+def test_hostile_bytes_do_no_harm(noise: bytes, at: int) -> None:
+    whole = container(entry(CUBIN, 75), entry(PTX, 90), entry(CUBIN, 86, payload=b"x" * 40))
+
+    assert read(whole[:at] + noise + whole[at:]).code is not None
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not there")
+def test_what_nvcc_was_told(tmp_path: Path) -> None:
+    source = tmp_path / "kernel.cu"
+    source.write_text("__global__ void twice(float *a) { a[threadIdx.x] *= 2; }\n")
+    wanted = {"sm_75", "sm_90a", "compute_120"}
+    words = [f"-gencode=arch=compute_{name.partition('_')[2]},code={name}" for name in sorted(wanted)]
+    for more in ((), ("-rdc=true",)):
+        made = tmp_path / "kernel.so"
+        subprocess.run(
+            ["nvcc", "-shared", "-Xcompiler", "-fPIC", "-cudart", "none", *more, *words, "-o", str(made), str(source)],
+            check=True,
+            capture_output=True,
+        )
+        with made.open("rb") as stream:
+            found = read_binary(stream, "kernel.so")
+        assert {str(target) for target in found.code} == wanted
+        assert more or found.cuda is not None

@@ -1,0 +1,140 @@
+"""Wheels as evidence: real libraries made by gcc, build strings, and archives that lie."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import subprocess
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cudnn_resolve.evidence.binary import read_binary
+from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel
+from cudnn_resolve.facts.elf import ElfError
+
+SOURCE = 'const char *wanted = "libcudnn.so.9"; extern int other(void); int mine(void) { return other(); }\n'
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """`libother.so.2`, and `_C.so` that needs it and the C library, with a search path."""
+    root = tmp_path_factory.mktemp("libraries")
+    (root / "other.c").write_text("#include <math.h>\nint other(void) { volatile double x = 3; return (int)pow(2.5, x); }\n")
+    (root / "mine.c").write_text(SOURCE)
+    gcc = ["gcc", "-shared", "-fPIC"]
+    subprocess.run([*gcc, "-o", root / "libother.so.2", "-Wl,-soname,libother.so.2", root / "other.c", "-lm"], check=True)
+    search = "-Wl,-rpath,$ORIGIN/../other.libs:/opt/lib"
+    subprocess.run([*gcc, "-o", root / "_C.so", search, "-Wl,--enable-new-dtags", root / "mine.c", root / "libother.so.2"], check=True)
+    return {name: (root / name).read_bytes() for name in ("libother.so.2", "_C.so")}
+
+
+def wheel(files: Mapping[str, bytes | str]) -> io.BytesIO:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return made
+
+
+def test_a_library_as_readelf_sees_it(libraries: dict[str, bytes], tmp_path: Path) -> None:
+    found = read_binary(io.BytesIO(libraries["_C.so"]), "sight/_C.so")
+
+    (tmp_path / "_C.so").write_bytes(libraries["_C.so"])
+    told = subprocess.run(["readelf", "-dVW", tmp_path / "_C.so"], check=True, capture_output=True, text=True).stdout
+    assert found.needed == tuple(re.findall(r"\(NEEDED\).*\[(.*)\]", told))
+    assert found.search == tuple(re.findall(r"\(RUNPATH\).*\[(.*)\]", told)[0].split(":"))
+    assert not found.is_rpath
+    assert found.opens == ("libcudnn.so.9",)
+    math = read_binary(io.BytesIO(libraries["libother.so.2"]), "libother.so.2")
+    assert math.name == "libother.so.2"
+    assert any(version.startswith("GLIBC_2.") for version in math.versions)
+
+
+def test_a_wheel_brings_what_it_holds_under_the_name_that_is_searched(libraries: dict[str, bytes]) -> None:
+    needing = read_wheel(wheel({"sight/_C.so": libraries["_C.so"]}), io.BytesIO)
+    whole = read_wheel(wheel({"sight/_C.so": libraries["_C.so"], "other.libs/libother.so.2": libraries["libother.so.2"]}), io.BytesIO)
+    renamed = read_wheel(wheel({"sight/_C.so": libraries["_C.so"], "x.libs/libother.4711.so.2": libraries["libother.so.2"]}), io.BytesIO)
+
+    assert "libother.so.2" in needing.needed
+    assert "libother.so.2" not in whole.needed
+    assert "libother.so.2" in renamed.needed  # its soname says libother.so.2, and no search finds it by that
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "cuda"),
+    [
+        ("sight/version.py", "__version__ = '0.26.0+cu130'\n", "13.0"),
+        ("sight/version.py", "cuda = '12.4'\n", "12.4"),
+        ("sight/cpp_lib.json", '{"version": {"cuda": 1208, "torch": "2.10.0+cu128"}}', "12.8"),
+        ("sight/version.py", "__version__ = '1.0'\n", None),
+        ("sight/_version.py", "old = '1+cu118'\nnew = '2+cu121'\n", None),
+        ("sight/other.py", "__version__ = '0.26.0+cu130'\n", None),
+    ],
+)
+def test_build_strings(name: str, text: str, cuda: str | None) -> None:
+    found = read_wheel(wheel({name: text}), io.BytesIO).cuda
+
+    assert (str(found) if found else None) == cuda
+
+
+def test_code_that_compares_lines() -> None:
+    compares = "        if ta_version != t_version:\n            raise RuntimeError\n"
+
+    assert read_wheel(wheel({"audio/_extension/utils.py": compares}), io.BytesIO).same_line
+    assert not read_wheel(wheel({"audio/extension.py": "if t_major != tv_major:\n"}), io.BytesIO).same_line
+
+
+def test_a_damaged_library_is_named_and_the_rest_is_read(libraries: dict[str, bytes]) -> None:
+    found = read_wheel(wheel({"a/broken.so": b"\x7fELF" + bytes(40), "a/_C.so": libraries["_C.so"], "a/script.so": "INPUT(x)"}), io.BytesIO)
+
+    assert [one.path for one in found.binaries] == ["a/_C.so"]
+    assert found.unread[0].startswith("a/broken.so: ")
+    assert len(found.unread) == 1
+
+
+def test_what_is_no_wheel_is_refused() -> None:
+    with pytest.raises(WheelDamage):
+        read_wheel(io.BytesIO(b"no archive"), io.BytesIO)
+
+
+def test_a_member_longer_than_the_directory_says(libraries: dict[str, bytes]) -> None:
+    made = wheel({"a/_C.so": libraries["_C.so"]})
+    content = bytearray(made.getvalue())
+    at = content.rindex(b"PK\x01\x02")
+    content[at + 24 : at + 28] = (10).to_bytes(4, "little")  # its size in the directory
+
+    try:
+        found = read_wheel(io.BytesIO(bytes(content)), io.BytesIO)
+    except WheelDamage:
+        return
+    assert not found.binaries
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_a_flipped_byte_does_no_harm(libraries: dict[str, bytes], data: st.DataObject) -> None:
+    content = bytearray(libraries["_C.so"])
+    for _ in range(data.draw(st.integers(1, 8))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+
+    with contextlib.suppress(ElfError):
+        assert read_binary(io.BytesIO(bytes(content)), "a.so").arch
+
+
+def test_memory_is_bounded_by_a_block(libraries: dict[str, bytes]) -> None:
+    class Counted(io.BytesIO):
+        largest = 0
+
+        def read(self, size: int | None = -1, /) -> bytes:
+            found = super().read(size)
+            Counted.largest = max(Counted.largest, len(found))
+            return found
+
+    read_binary(Counted(libraries["_C.so"] + bytes(32 << 20)), "a.so")
+    assert Counted.largest <= 1 << 20

@@ -1,0 +1,75 @@
+"""What a wheel's libraries are linked to decides, whatever its metadata declares."""
+
+from __future__ import annotations
+
+from cudnn_resolve.resolution.model import Conflict, Resolution
+from tests.fake_source import Published, index_of
+from tests.worlds.load import changed, facts, outcome, request
+
+EVIDENCE = """
+origin = "harvested"
+script = "a-test"
+read = 2026-11-22
+package = "sight"
+wheel = [
+  {version = ["1.0"], cuda = "12.4", needs = ["libcudart.so.12"], frameworks = ["north"], code = ["sm_75"]},
+  {version = ["2.0"], arch = ["x86_64"], cuda = "13.0", needs = ["libcudart.so.13", "libcublas.so.13"], frameworks = ["north"]},
+  {version = ["3.0"], cuda = "13.1", needs = ["libcudart.so.13"], frameworks = ["north"], same_line = true},
+  {version = ["4.0"], needs = ["libcudart.so.12", "libcudart.so.13"], frameworks = ["north"]},
+]
+"""
+ALONE = EVIDENCE.replace('frameworks = ["north"]', "frameworks = []").replace('"sight"', '"kernels"')
+BOOK = changed({"evidence/sight": EVIDENCE, "evidence/kernels": ALONE})
+
+
+def pins(target: str, *extras: str, driver: str = "580.65.06", **packages: dict[str, Published]) -> dict[str, str | None]:
+    found = answer(target, *extras, driver=driver, **packages)
+    assert isinstance(found, Resolution), found
+    return {pin.name: pin.version for pin in found.pip}
+
+
+def answer(target: str, *extras: str, driver: str = "580.65.06", **packages: dict[str, Published]) -> Resolution | Conflict:
+    return outcome(BOOK, facts(driver={"version": driver}), request(BOOK, target, extras=extras), index_of(BOOK, packages))
+
+
+SIGHT = {"1.0": Published(("north",)), "2.0": Published(("north",))}
+
+
+def test_an_extension_follows_the_cuda_of_its_framework() -> None:
+    assert pins("north==2.0", "sight", sight=SIGHT)["sight"] == "1.0"
+    assert pins("north==3.0", "sight", sight=SIGHT)["sight"] == "2.0"
+
+
+def test_an_extension_that_is_fixed_moves_the_framework() -> None:
+    assert pins("north", "sight==1.0", sight=SIGHT)["north"] == "2.0"
+
+
+def test_what_cannot_load_together_is_refused_with_the_library() -> None:
+    found = answer("north==2.0", "sight==2.0", sight=SIGHT)
+
+    assert isinstance(found, Conflict)
+    assert any("libcudart.so.13" in reason for reason in map(str, found.causes)), found.causes
+
+
+def test_one_that_compares_lines_wants_that_very_line() -> None:
+    found = answer("north==3.0", "sight==3.0", sight={"3.0": Published(("north",))})
+
+    assert isinstance(found, Conflict)  # north 3.0 is of CUDA 13.0
+
+
+def test_libraries_of_several_majors_are_alternatives() -> None:
+    several = {"4.0": Published(("north",))}
+
+    assert pins("north==2.0", "sight", sight=several)["sight"] == "4.0"
+    assert pins("north==3.0", "sight", sight=several)["sight"] == "4.0"
+
+
+def test_kernels_of_their_own_share_the_major_of_the_process() -> None:
+    kernels = {"1.0": Published()}
+
+    assert pins("north==2.0", "kernels", kernels=kernels)["kernels"] == "1.0"
+    assert isinstance(answer("north==3.0", "kernels", kernels=kernels), Conflict)
+
+
+def test_a_wheel_that_nobody_has_read_binds_nothing() -> None:
+    assert pins("north==3.0", "sight", sight={"9.0": Published(("north",))})["sight"] == "9.0"
