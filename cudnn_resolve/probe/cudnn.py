@@ -338,7 +338,7 @@ def _ask_libraries(
     question = {"seconds": TIMEOUT_SECONDS, "paths": list(environment.ld_library_path), "libraries": list(libraries)}
     # What the user has set for programs that use cuDNN would make it log or load something else.
     env = {name: value for name, value in host.environ.items() if not name.startswith(("CUDNN_", "LD_PRELOAD"))}
-    argv = [python, "-I", payload_path("payload_cudnn.py"), json.dumps(question)]
+    argv = [python, "-I", payload_path("payload_library.py"), "cudnn", json.dumps(question)]
     result = host.run(argv, timeout_seconds=TIMEOUT_SECONDS + 5, env={**env, "LC_ALL": "C"})
     answer = answer_of(result)
     if answer is None or not isinstance(answer.get("answers"), dict):

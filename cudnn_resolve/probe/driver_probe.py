@@ -95,7 +95,7 @@ def ask_libraries(host: Host) -> Native:
     """Ask NVML and libcuda at once, in one child that forks for each and knows where they may be."""
     if not host.python:
         return _unasked("there is no Python to ask with")
-    argv = [host.python, "-I", "-S", payload_path("payload_driver.py"), f"{LIBRARY_SECONDS:g}"]
+    argv = [host.python, "-I", "-S", payload_path("payload_library.py"), "driver", f"{LIBRARY_SECONDS:g}"]
     result = host.run(argv, timeout_seconds=LIBRARY_SECONDS + 5)
     answer = answer_of(result)
     if answer is None:

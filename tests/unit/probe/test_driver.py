@@ -57,7 +57,7 @@ class Machine:
         replies = list(smi)
 
         def programs(argv: tuple[str, ...]) -> CommandResult | None:
-            if payload_path("payload_driver.py") in argv:
+            if payload_path("payload_library.py") in argv:
                 return answer or native
             return replies.pop(0) if replies else None
 
