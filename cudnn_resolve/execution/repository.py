@@ -29,6 +29,8 @@ _ASIDE = ".disabled-by-cudnn-resolve"
 """Added, with a number, to the name of a list that is put aside: apt reads no file that ends so."""
 _LIST_BYTES = 1 << 20
 _OF_NVIDIA = re.compile(r"developer\.download\.nvidia\.com/compute/(?:cuda|machine-learning)/repos/", re.ASCII)
+_SWITCHED_OFF = re.compile(r"^enabled:[ \t]*(?:no|false|without|off|disable|0)[ \t]*$", re.IGNORECASE | re.MULTILINE)
+"""What apt reads as false."""
 _ASIDE_NAME = re.compile(re.escape(_ASIDE) + r"(?:-[0-9]{1,9}(?:\.[0-9]{1,4})?)?", re.ASCII)
 _URL = re.compile(r"(?:https|file)://?[A-Za-z0-9._~:/%+-]{1,400}/", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,80}", re.ASCII)
@@ -39,20 +41,31 @@ class AptFolders(Struct, frozen=True, kw_only=True):
     """Where an apt has what it trusts."""
 
     lists: str
+    main: str
+    """The list beside that folder, `sources.list`."""
     keyring: str
-    """The file of the key that our lists name."""
+    """The file in which NVIDIA's package has its key."""
+
+    @property
+    def own_keyring(self) -> str:
+        """The file for our key where lists of others name that one, and it holds other keys."""
+        return f"{os.path.dirname(self.keyring)}/cudnn-resolve-keyring.gpg"
 
     def holds(self, path: str) -> bool:
-        """Return whether `path` is a list of apt or that keyring."""
-        return os.path.normpath(path) == path and (os.path.dirname(path) == self.lists or path == self.keyring)
+        """Return whether `path` is a list of apt or one of those keyrings."""
+        named = (self.main, self.keyring, self.own_keyring)
+        return os.path.normpath(path) == path and (os.path.dirname(path) == self.lists or path in named)
 
 
 def apt_folders(apt: Apt) -> AptFolders:
     """Ask this apt where its lists are, and below which folder its system lies."""
-    ok, text = apt.ask("apt-config", "shell", "LISTS", "Dir::Etc::sourceparts/d", "ROOT", "Dir/d")
-    found = dict(re.findall(r"^(LISTS|ROOT)='([^'\n]*)'$", text, re.MULTILINE)) if ok else {}
+    asked = ("LISTS", "Dir::Etc::sourceparts/d", "MAIN", "Dir::Etc::sourcelist/f", "ROOT", "Dir/d")
+    ok, text = apt.ask("apt-config", "shell", *asked)
+    found = dict(re.findall(r"^(LISTS|MAIN|ROOT)='([^'\n]*)'$", text, re.MULTILINE)) if ok else {}
     return AptFolders(
-        lists=found.get("LISTS", "/etc/apt/sources.list.d").rstrip("/"), keyring=os.path.join(found.get("ROOT", "/"), KEYRING)
+        lists=found.get("LISTS", "/etc/apt/sources.list.d").rstrip("/"),
+        main=found.get("MAIN", "/etc/apt/sources.list"),
+        keyring=os.path.join(found.get("ROOT", "/"), KEYRING),
     )
 
 
@@ -130,36 +143,68 @@ def make_known(repositories: Sequence[AptRepository], apt: Apt, journal: Journal
 def _changes(
     repositories: Sequence[AptRepository], folders: AptFolders, folder: str, apt: Apt, journal: Journal, download: Download
 ) -> list[Change]:
-    wanted: dict[str, bytes] = {}
+    wanted: dict[str, bytes | None] = {}
+    known = []
+    for path, text in _lists(folders):
+        parts = [_effective(path, part) for part in _parts(path, text)]
+        stale = [_is_stale(part) for part in parts]
+        known += [part for part, old in zip(parts, stale, strict=True) if not old]
+        if any(stale):
+            whole = path != folders.main and all(old or not part for part, old in zip(parts, stale, strict=True))
+            wanted[path] = None if whole else _switched_off(path, text)
     keys: dict[str, bytes] = {}
-    lists = dict(_lists(folders))
-    stale = {path for path, lines in lists.items() if lines and all(_OF_NVIDIA.search(line) and "signed-by" not in line for line in lines)}
+    missing = []
     for repository in repositories:
         check_repository(repository)
-        if any(repository.url.rstrip("/") in line for path, lines in lists.items() if path not in stale for line in lines):
-            continue  # the system knows it already, by a key of its own choice
-        keys[repository.fingerprint] = fetch_key(repository, folder, apt, download)
-        wanted[folders.keyring] = b"".join(keys.values())
-        wanted[f"{folders.lists}/{repository.list_name}"] = repository.entry(folders.keyring).encode()
+        if not any(repository.url.rstrip("/") in part for part in known):  # else the system trusts it by a key of its own choice
+            keys[repository.fingerprint] = fetch_key(repository, folder, apt, download)
+            missing.append(repository)
+    shared = any(folders.keyring in part for part in known) and disk.content(folders.keyring, _LIST_BYTES) != b"".join(keys.values())
+    keyring = folders.own_keyring if shared else folders.keyring
+    if missing:
+        wanted[keyring] = b"".join(keys.values())
+        wanted |= {f"{folders.lists}/{one.list_name}": one.entry(keyring).encode() for one in missing}
     return [
-        Change(path=path, content=wanted.get(path), aside=name_aside(path, journal.id) if disk.kind(path) is not None else None)
-        for path in sorted({*wanted, *stale})
-        if path not in wanted or disk.content(path, _LIST_BYTES) != wanted[path]
+        Change(path=path, content=content, aside=name_aside(path, journal.id) if disk.kind(path) is not None else None)
+        for path, content in sorted(wanted.items())
+        if content is None or disk.content(path, _LIST_BYTES) != content
     ]
 
 
-def _lists(folders: AptFolders) -> Iterator[tuple[str, list[str]]]:
-    """Each list of apt with its lines, comments left out; of a deb822 file each stanza counts as a line."""
-    for name in sorted(disk.names_in(folders.lists)):
-        path = f"{folders.lists}/{name}"
-        if disk.kind(path) != "file" or not name.endswith((".list", ".sources")):
-            continue
-        text = (disk.content(path, _LIST_BYTES) or b"").decode("utf-8", "replace")
-        lines = [line.strip() for line in text.splitlines() if not line.lstrip().startswith("#")]
-        if name.endswith(".sources"):
-            yield path, [f"{stanza.lower()} signed-by" for stanza in "\n".join(lines).split("\n\n") if stanza.strip()]
+def _lists(folders: AptFolders) -> Iterator[tuple[str, str]]:
+    """Each list of apt with its text."""
+    for path in (folders.main, *(f"{folders.lists}/{name}" for name in sorted(disk.names_in(folders.lists)))):
+        if disk.kind(path) == "file" and path.endswith((".list", ".sources")):
+            yield path, (disk.content(path, _LIST_BYTES) or b"").decode("utf-8", "surrogateescape")
+
+
+def _parts(path: str, text: str) -> list[str]:
+    """The entries of a list: lines, or the stanzas of a deb822 file."""
+    return re.split(r"\n(?:[ \t]*\n)+", text) if path.endswith(".sources") else text.splitlines()
+
+
+def _effective(path: str, part: str) -> str:
+    """What apt takes of an entry: comments are left out, and a stanza that is switched off is nothing."""
+    said = "\n".join(line for line in part.splitlines() if line.strip() and not line.lstrip().startswith("#"))
+    return "" if path.endswith(".sources") and _SWITCHED_OFF.search(said) else said
+
+
+def _is_stale(part: str) -> bool:
+    """Return whether an entry is of NVIDIA and names no key: apt refuses one address with two ways to trust it."""
+    return _OF_NVIDIA.search(part) is not None and "signed-by" not in part.lower()
+
+
+def _switched_off(path: str, text: str) -> bytes:
+    """The text of a list that is of others, too, without the entries that stand in the way."""
+    out = []
+    for part in _parts(path, text):
+        if not _is_stale(_effective(path, part)):
+            out.append(part)
+        elif path.endswith(".sources"):
+            out.append("\n".join(["Enabled: no", *(line for line in part.splitlines() if not line.lower().startswith("enabled:"))]))
         else:
-            yield path, [line for line in lines if line]
+            out.append(f"# {part}")
+    return (("\n\n" if path.endswith(".sources") else "\n").join(out).rstrip("\n") + "\n").encode("utf-8", "surrogateescape")
 
 
 def name_aside(path: str, number: int) -> str:
