@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("how to carry it out")
     group.add_argument("-y", "--yes", action="store_true", help="do not ask")
     group.add_argument("--dry-run", action="store_true", help="show what would be done, and change nothing")
-    group.add_argument("--installer", choices=("auto", "pip", "uv"), default="auto", help="default: the environment's own uv, else its pip")
+    group.add_argument("--installer", choices=("auto", "pip", "uv"), default="auto", help="default: uv where there is one, else pip")
     group.add_argument("--no-hashes", action="store_true", help="also install files that nobody knows a hash of")
     group.add_argument("--break-system-packages", action="store_true", help="also change an environment that the system manages, as pip's")
     group.add_argument("--no-validate", action="store_true", help="do not test the stack on the GPU afterwards")

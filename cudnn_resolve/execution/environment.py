@@ -30,8 +30,6 @@ class Environment(Struct, frozen=True, kw_only=True):
     """Folder of its pip; None where it has none."""
     uv: str | None = None
     """Path of a uv that may be used; None where there is none."""
-    uv_is_own: bool = False
-    """True where that uv belongs to this environment."""
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -80,14 +78,12 @@ def ask_environment(host: Host, python: str) -> Environment:
         raise UsageError(f"{python} cannot be the target interpreter: its answer makes no sense", code="python-unusable") from None
     if prefix == "/" or not all(path.startswith("/") for path in (prefix, *scheme.values())):
         raise UsageError(f"{python} cannot be the target interpreter: its folders make no sense", code="python-unusable", context=prefix)
-    own = f"{scheme['scripts']}/uv"
-    found = own if which(host, own) else which(host, "uv")
+    beside = (f"{scheme['scripts']}/uv", "uv", os.path.join(os.path.dirname(host.python), "uv"))  # its own, that of PATH, ours
     return Environment(
         python=python if os.path.isabs(python) else executable,  # tools are run from another folder
         version=version,
         prefix=prefix,
         scheme=scheme,
         pip=str(pip) if pip else None,
-        uv=found,
-        uv_is_own=found == own,
+        uv=next((found for one in beside if (found := which(host, one))), None),
     )

@@ -22,7 +22,7 @@ _UV_KEPT = ("UV_CACHE_DIR", "UV_LINK_MODE", "UV_NO_CACHE", "UV_CONCURRENT_INSTAL
 
 
 def choose_installer(wanted: str, environment: Environment) -> Name:
-    """The installer: what was asked for, else this environment's own uv, its pip, or a uv that is on PATH.
+    """The installer: what was asked for, else uv wherever there is one, else the environment's pip.
 
     UsageError where the one that was asked for is not there, WorldError where there is none at all.
     """
@@ -31,16 +31,14 @@ def choose_installer(wanted: str, environment: Environment) -> Name:
     if wanted == "pip" and environment.pip is None:
         hint = f"`{environment.python} -m ensurepip` installs it; or say --installer uv"
         raise UsageError(f"--installer pip: {environment.python} has no pip", code="no-pip", hint=hint)
-    if wanted == "uv" or (wanted == "auto" and environment.uv_is_own):
+    if environment.uv is not None and wanted != "pip":
         return "uv"
     if environment.pip is not None:
         return "pip"
-    if environment.uv is not None:
-        return "uv"
     raise WorldError(
         f"{environment.python} has no pip, and there is no uv",
         code="no-installer",
-        hint=f"`{environment.python} -m ensurepip` installs pip; or install uv",
+        hint=f"`{environment.python} -m ensurepip` installs pip; or install uv, as the extra `cudnn-resolve[uv]` does",
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.planning.model import AptRepository, Step
 from cudnn_resolve.resolution.release import parse_requirement
 from cudnn_resolve.resolution.universe import constraints
@@ -70,13 +71,19 @@ def _apt(machine: Machine, book: Book, apt: tuple[AptAction, ...]) -> Iterator[S
 
 def _pip(python: str, draft: Plan) -> Iterator[Step]:
     pip, unpinned = draft.pip, left_open(draft)
+    changed = [one for one in pip if one.action in ("install", "upgrade", "downgrade")]
+    if not (unpinned or changed or any(one.action == "remove" for one in pip)):
+        return
     pip_command = (python, "-m", "pip")
     removed = tuple(one.name for one in pip if one.action == "remove")
+    facts = draft.facts
+    if "packages.pip" in facts.sources and facts.python.path == python and "pip" not in (or_none(facts.packages.pip) or {}):
+        why = f"this environment has no pip; where there is uv, `uv pip install --python {python}` does what the lines below do"
+        yield Step(id="pip-itself", kind="pip-itself", argv=(python, "-m", "ensurepip"), why=why)
     if removed:
         yield Step(
             id="pip-remove", kind="pip-remove", argv=(*pip_command, "uninstall", "-y", *removed), why="they own files of other packages"
         )
-    changed = [one for one in pip if one.action in ("install", "upgrade", "downgrade")]
     groups = dict.fromkeys((one.index, one.page, one.reinstall) for one in changed)
     for number, (index, page, again) in enumerate(groups):
         pins = tuple(word for one in changed if (one.index, one.page, one.reinstall) == (index, page, again) for word in wanted(one))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from types import MappingProxyType
@@ -12,12 +13,13 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import InputError, UsageError, WorldError
 from cudnn_resolve.execution.after import differences
 from cudnn_resolve.execution.check import check_before, package_folder
-from cudnn_resolve.execution.environment import Environment
+from cudnn_resolve.execution.environment import Environment, ask_environment
 from cudnn_resolve.execution.installed import Installed, files_of
 from cudnn_resolve.execution.installer import choose_installer, environment_for
 from cudnn_resolve.execution.loader import activation, preload_change
 from cudnn_resolve.execution.task import Task, check_task
 from cudnn_resolve.facts.model import Facts, InstalledFramework, Packages, WouldLoad
+from cudnn_resolve.host.port import CommandResult
 from cudnn_resolve.planning.model import PipAction
 from cudnn_resolve.planning.preload import MODULE
 from tests.fake_host import FakeHost
@@ -130,15 +132,31 @@ def test_another_cudnn_than_planned_is_a_difference() -> None:
     ("wanted", "changes", "name"),
     [
         ("auto", {"pip": "/p"}, "pip"),
-        ("auto", {"pip": "/p", "uv": "/usr/bin/uv"}, "pip"),
-        ("auto", {"pip": "/p", "uv": "/env/bin/uv", "uv_is_own": True}, "uv"),
+        ("auto", {"pip": "/p", "uv": "/usr/bin/uv"}, "uv"),
         ("auto", {"uv": "/usr/bin/uv"}, "uv"),
         ("uv", {"pip": "/p", "uv": "/usr/bin/uv"}, "uv"),
-        ("pip", {"pip": "/p", "uv": "/env/bin/uv", "uv_is_own": True}, "pip"),
+        ("pip", {"pip": "/p", "uv": "/env/bin/uv"}, "pip"),
     ],
 )
 def test_the_installer(wanted: str, changes: dict[str, object], name: str) -> None:
     assert choose_installer(wanted, replace(ENVIRONMENT, **changes)) == name
+
+
+@pytest.mark.parametrize(
+    ("there", "found"),
+    [
+        (("/env/bin/uv", "/usr/bin/uv", "/ours/bin/uv"), "/env/bin/uv"),
+        (("/usr/bin/uv", "/ours/bin/uv"), "/usr/bin/uv"),
+        (("/ours/bin/uv",), "/ours/bin/uv"),
+        ((), None),
+    ],
+)
+def test_uv_is_found_in_the_target_on_the_path_and_beside_us(there: tuple[str, ...], found: str | None) -> None:
+    told = {"prefix": "/env", "executable": "/env/bin/python", "version": "3.11.1", "pip_folder": None, "scheme": ENVIRONMENT.scheme}
+    answer = CommandResult(returncode=0, stdout=f"cudnn-resolve-answer {json.dumps(told)}")
+    host = FakeHost(executables=there, environ={"PATH": "/usr/bin"}, python="/ours/bin/python", programs=lambda _: answer)
+
+    assert ask_environment(host, "/env/bin/python").uv == found
 
 
 def test_an_installer_that_is_not_there() -> None:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.planning.from_lock import plan_of_lock
 from cudnn_resolve.planning.model import Plan
+from cudnn_resolve.report.script import render as script
 from cudnn_resolve.requirement.model import Extra
 from tests.lock_maker import answer, lock_of, pinned
 from tests.worlds.load import facts, gpu, plan, request, versions, world
@@ -324,3 +325,14 @@ def test_a_conflict_is_a_plan_without_anything_to_do() -> None:
     assert not found.is_satisfiable
     assert (found.pip, found.apt, found.steps, found.stack) == ((), (), (), None)
     assert found.targets == ("north==3.0",)
+
+
+def test_an_environment_without_pip_gets_it_first() -> None:
+    sources = {"packages.pip": "metadata on the import path"}
+    bare = planned("north==2.0", python=OLD_PYTHON, packages={"pip": {"numpy": "1.26.4"}}, sources=sources)
+    held = planned("north==2.0", python=OLD_PYTHON, packages={"pip": {"numpy": "1.26.4", "pip": "24.0"}}, sources=sources)
+
+    assert bare.steps[0].argv == ("/env/bin/python", "-m", "ensurepip")
+    assert "uv pip install --python /env/bin/python" in bare.steps[0].why
+    assert held.steps == bare.steps[1:]
+    assert '"$PYTHON" -m ensurepip' in script(bare)
