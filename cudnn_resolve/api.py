@@ -18,6 +18,7 @@ from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import (
     ApplyRequest,
     CheckRequest,
+    CleanRequest,
     DoctorRequest,
     LockRequest,
     MachineOptions,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.operations.apply import ApplyResult, HistoryResult, Interaction, Stopped
     from cudnn_resolve.operations.check import CheckResult
+    from cudnn_resolve.operations.clean import CleanResult
     from cudnn_resolve.operations.doctor import DoctorResult
     from cudnn_resolve.operations.lock import LockCheckResult, LockResult
     from cudnn_resolve.operations.matrix import Answer, MatrixCheckResult, MatrixFrameworkResult, MatrixListResult, MatrixStackResult
@@ -135,6 +137,13 @@ def check(request: CheckRequest) -> CheckResult:
     from cudnn_resolve.operations.check import check as operation
 
     return operation(with_settings(request))
+
+
+def clean(request: CleanRequest) -> CleanResult:
+    """What undo and caches hold of the disk; what nobody can use any more is freed."""
+    from cudnn_resolve.operations.clean import clean as operation
+
+    return operation(request)
 
 
 def doctor(request: DoctorRequest) -> DoctorResult:

@@ -27,6 +27,7 @@ VERBS = MappingProxyType(
         "apply": "carry a plan out, and put everything back if it fails",
         "why": "print the chain of reasons behind one pin, or behind its absence",
         "matrix": "look up which versions work together",
+        "clean": "show and free what undo and caches hold of the disk",
     }
 )
 """Each verb is the module of that name: `add_arguments(parser)` and `run(args)`, which answers the exit code."""

@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.execution.journal import ARRIVING, FILE, LEAVING, STAGING, WHEELS, Journal, PastApply, read_journal
+from cudnn_resolve.execution.space import free_lost
 from cudnn_resolve.host import disk
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
 
 KEPT = 3
-"""Committed journals whose saved files are kept, so that they can be undone."""
+"""Committed journals whose saved files may be kept, so that they can be undone."""
 KEPT_JOURNALS = 20
 """Journals that stay to be read by `--history`; older ones go, with their logs."""
+MOST_SAVED_BYTES = 20 << 30
+"""What the last undo may hold of the disk."""
+_MOST_OLDER_BYTES = 64 << 20
+"""What each undo before it may: those of environments that share their files with uv's cache hold next to nothing."""
 _BESIDE = ".cudnn-resolve-saved"
 _MARK = "at-work"
 _MARK_BYTES = 1 << 20
@@ -119,10 +124,14 @@ class Journals:
             for name in (STAGING, ARRIVING, *((LEAVING,) if spent else ())):
                 if disk.kind(f"{one.folder}/{name}") == "folder":
                     disk.remove_tree(f"{one.folder}/{name}")
-            if files is not None and spent and self.is_store(files.get("store"), one.id) and disk.kind(files["store"]) == "folder":
-                self.drop_store(files["store"])
+            store = files.get("store") if files is not None else None
+            if self.is_store(store, one.id) and disk.kind(str(store)) == "folder":
+                most = MOST_SAVED_BYTES if one in committed[-1:] else _MOST_OLDER_BYTES
+                if spent or disk.own_bytes(str(store)) > most:
+                    self.drop_store(str(store))
             if spent and one not in applies[-KEPT_JOURNALS:]:
                 disk.remove_tree(one.folder)
+        free_lost()
 
     def tidy(self, *, ended: bool = True) -> tuple[str, ...]:
         """What could not be tidied up after an end that is written down, in words: that is no failure of what came to its end.

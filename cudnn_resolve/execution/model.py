@@ -54,6 +54,8 @@ class Execution(Struct, frozen=True, kw_only=True):
     differences: tuple[str, ...] = ()
     """What was seen afterwards and is not as planned."""
     log: str | None = None
+    kept_bytes: int = 0
+    """What the way back holds of the disk, beyond what the environment shares by links."""
     notes: tuple[str, ...] = ()
     restart: str | None = None
     """Why the notebook's kernel must be restarted; None where it need not be."""

@@ -87,6 +87,7 @@ def _begin(task: Task, work: Work, journal: Journal) -> dict[str, Any]:
         "python": work.environment.python,
         "roots": list(work.environment.roots),
         "packages": list(work.environment.packages),
+        "device": disk.device_of(work.environment.prefix),
         "identity": payload_recover.identity_of(work.environment.prefix),
         "words": list(work.words),
         "folder": disk.folder_here(),
@@ -135,6 +136,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
         installed=tuple(one.pin for one in task.install),
         removed=task.remove,
         log=journal.log,
+        kept_bytes=disk.own_bytes(store),
         notes=notes,
     )
 

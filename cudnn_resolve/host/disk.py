@@ -346,6 +346,16 @@ def free_bytes(path: str) -> int:
         return 0
 
 
+def own_bytes(path: str) -> int:
+    """Bytes on the disk that removing a folder would give back: files that lie elsewhere, too, give nothing."""
+    total = 0
+    for one in files_below(path):
+        with contextlib.suppress(OSError):
+            found = os.lstat(one)
+            total += found.st_blocks * 512 if found.st_nlink == 1 else 0
+    return total
+
+
 def device_of(path: str) -> int | None:
     """The file system that a path is on, or that of the nearest folder above it that exists."""
     while not os.path.exists(path) and path != os.path.dirname(path):

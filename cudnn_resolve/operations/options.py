@@ -202,6 +202,14 @@ class CheckRequest(MachineOptions, frozen=True, kw_only=True):
     """What `check` is asked."""
 
 
+class CleanRequest(Struct, frozen=True, kw_only=True):
+    """What `clean` is asked."""
+
+    all: bool = False
+    """Also what an undo would need, and the caches."""
+    dry_run: bool = False
+
+
 class MatrixRequest(Struct, frozen=True, kw_only=True):
     """What `matrix` is asked."""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.execution.journal import OPEN
+from cudnn_resolve.report.clean import mib
 from cudnn_resolve.report.text import Style, clean, wrap
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ _HEADS = {
     "declined": "nothing was changed: the answer was no",
     "dry-run": "nothing was changed (--dry-run)",
 }
+_TOLD_BYTES = 64 << 20
+"""From here on it is said how much an undo holds."""
 _MOST_LEFT = 10
 """Things that are left which are named one by one; the rest is counted."""
 _COLORS = {"done": "green", "undone": "green", "reverted": "yellow", "broken": "red", "interrupted": "yellow"}
@@ -71,7 +74,8 @@ def _next(done: Execution, where: str) -> Iterator[str]:
     if done.restart is not None:
         yield done.restart
     if done.status == "done" and done.id is not None:
-        yield f"`cudnn-resolve apply --undo {done.id}{where}` puts back what was there before"
+        kept = f" (it holds {mib(done.kept_bytes)}; `cudnn-resolve clean --all` frees that)" if done.kept_bytes > _TOLD_BYTES else ""
+        yield f"`cudnn-resolve apply --undo {done.id}{where}` puts back what was there before{kept}"
     if done.status == "broken":
         yield f"`cudnn-resolve apply --undo{where}` tries again to put everything back"
     if done.id is not None and (done.status == "interrupted" or _is_stopped(done)):
@@ -98,6 +102,7 @@ def encode(done: Execution, plan: Mapping[str, Any] | None = None) -> dict[str, 
         if trouble is None
         else {"code": trouble.code, "message": trouble.message, "context": trouble.context, "hint": trouble.hint},
         "log": done.log,
+        "kept_bytes": done.kept_bytes,
         "plan": plan,
     }
 

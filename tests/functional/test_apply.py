@@ -366,7 +366,7 @@ def test_a_journal_with_right_sums_and_paths_elsewhere_is_not_followed(work: Wor
     assert victim.read_text() == "mine"
 
 
-def test_saved_files_are_kept_for_the_last_three(world: ApplyWorld, work: Work) -> None:
+def test_saved_files_are_kept_for_the_last_three_within_a_bound(world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     task = world.task(work.environment)
     one = replace(task, install=task.install[:1], remove=(), preload=())
     for _ in range(5):
@@ -376,4 +376,9 @@ def test_saved_files_are_kept_for_the_last_three(world: ApplyWorld, work: Work) 
     assert [past.id for past in journals.all() if journals.can_undo(past)] == [3, 4, 5]
     with pytest.raises(WorldError, match="not the last one"):
         undo(work, 1)
+    for bound, kept in (("_MOST_OLDER_BYTES", [5]), ("MOST_SAVED_BYTES", [])):
+        monkeypatch.setattr(f"cudnn_resolve.execution.journals.{bound}", 0)
+        monkeypatch.setattr("cudnn_resolve.host.disk.own_bytes", lambda _: 1)
+        journals.prune()
+        assert [past.id for past in journals.all() if journals.can_undo(past)] == kept
     assert set(NEW) >= {"torch"}

@@ -62,6 +62,7 @@ def test_json_has_every_field_and_can_be_printed() -> None:
         "restart": None,
         "error": {"code": "installer-failed", "message": TROUBLE.message, "context": None, "hint": "look"},
         "log": None,
+        "kept_bytes": 0,
         "plan": {"schema": "p"},
     }
 

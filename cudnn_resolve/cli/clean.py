@@ -1,0 +1,33 @@
+"""`cudnn-resolve clean`: show and free what undo and caches hold of the disk."""
+
+from __future__ import annotations
+
+import argparse
+
+from cudnn_resolve import api
+from cudnn_resolve.cli.options import add_output_options, output_of, request_of
+from cudnn_resolve.cli.printing import emit, print_json, width_of
+from cudnn_resolve.errors import ExitCode
+from cudnn_resolve.operations.options import CleanRequest
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `clean`."""
+    group = parser.add_argument_group("what is freed")
+    group.add_argument("--all", action="store_true", help="also the last undo of every environment, and the caches")
+    group.add_argument("--dry-run", action="store_true", help="show what is held, and free nothing")
+    add_output_options(parser)
+    parser.epilog = "Freed is what was kept for environments that are gone; what an apply that was stopped needs to be put back stays."
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what is held and what was freed."""
+    output = output_of(args)
+    found = api.clean(request_of(CleanRequest, args))
+    if output.format == "json":
+        print_json(found.to_json(), output)
+    else:
+        from cudnn_resolve.report.clean import render
+
+        emit(render(found.to_json(), width=width_of(output)), output)
+    return ExitCode.OK

@@ -1,0 +1,63 @@
+"""`clean`: what undo and caches hold of the disk, shown and freed."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from msgspec import Struct
+
+from cudnn_resolve.errors import WorldError
+from cudnn_resolve.execution.space import free, holdings
+from cudnn_resolve.host import disk
+from cudnn_resolve.host.tablecache import cache_folder
+from cudnn_resolve.operations.options import CleanRequest
+from cudnn_resolve.operations.results import Result
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """One thing that takes room."""
+
+    what: str
+    path: str
+    bytes: int
+    freed: bool
+    why: str
+    """Why it is freed or kept."""
+
+
+class CleanResult(Struct, Result, frozen=True, kw_only=True):
+    """What `clean` returns: what takes room, and what was freed of it."""
+
+    parts: tuple[Part, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `clean --format json` prints."""
+        rows = [{name: getattr(one, name) for name in one.__struct_fields__} for one in self.parts]
+        return {"schema": "cudnn-resolve/clean/1", "parts": rows, "freed": sum(one.bytes for one in self.parts if one.freed)}
+
+
+def clean(request: CleanRequest) -> CleanResult:
+    """Free what nobody can use any more; with `all` also the last undo of every environment, and the caches."""
+    parts = []
+    for one in holdings():
+        due = one.is_gone or (request.all and not one.is_open)
+        why = (
+            "the environment is gone"
+            if one.is_gone
+            else "an apply was stopped in the middle: this is the way back (`apply --undo`)"
+            if one.is_open
+            else "for `apply --undo`"
+        )
+        if due and not request.dry_run:
+            free(one)
+        parts.append(Part(what=one.prefix, path=one.folder, bytes=one.bytes, freed=due and not request.dry_run, why=why))
+    cache = cache_folder()
+    size = disk.own_bytes(cache) if cache is not None else 0
+    if cache is not None and size:
+        due = request.all and not request.dry_run
+        if due:
+            with suppress(WorldError):  # another command may be filling it
+                disk.remove_tree(cache)
+        parts.append(Part(what="cache", path=cache, bytes=size, freed=due, why="pages of indexes and tables: made again when needed"))
+    return CleanResult(parts=tuple(parts))
