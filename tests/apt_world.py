@@ -7,9 +7,16 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
-from cudnn_resolve.planning.model import AptRepository
+from cudnn_resolve.execution.environment import ask_environment
+from cudnn_resolve.execution.journals import Journals
+from cudnn_resolve.execution.task import Task
+from cudnn_resolve.execution.work import Work
+from cudnn_resolve.host.hold import hold
+from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.planning.model import AptAction, AptRepository
 from tests.gpg_home import gpg_home
 
 NEEDED = ("apt-get", "apt-mark", "apt-config", "dpkg", "dpkg-deb", "gpg", "gpgv")
@@ -194,3 +201,16 @@ exec {real} "$@"
                 if path.is_file():
                     out[str(path.relative_to(self.root))] = hashlib.sha256(path.read_bytes()).hexdigest()
         return out
+
+
+def work_on(world: AptWorld, tmp_path: Path) -> Work:
+    host = LinuxHost(environ=world.environ)
+    environment = ask_environment(host, sys.executable)
+    taken = hold(str(tmp_path))
+    assert taken is not None
+    return Work(host=host, environment=environment, journals=Journals(environment, str(tmp_path / "state")), hold=taken)
+
+
+def task_for(*pairs: tuple[str, str], repositories: tuple[AptRepository, ...] = ()) -> Task:
+    apt = tuple(AptAction(name=name, version=version, repository="ubuntu2204") for name, version in pairs)
+    return Task(targets=("tensorflow==2.15",), apt=apt, repositories=repositories)

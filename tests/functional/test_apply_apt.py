@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,22 +12,17 @@ from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution import aptget, debs
 from cudnn_resolve.execution.aptget import rpm_name
 from cudnn_resolve.execution.debs import keep_arriving
-from cudnn_resolve.execution.environment import ask_environment
 from cudnn_resolve.execution.journal import ARRIVING, LEAVING, PastApply
-from cudnn_resolve.execution.journals import Journals
 from cudnn_resolve.execution.recover import undo
 from cudnn_resolve.execution.run import carry_out
 from cudnn_resolve.execution.system import restore_system
-from cudnn_resolve.execution.task import Task
-from cudnn_resolve.execution.work import Work
 from cudnn_resolve.host import disk
-from cudnn_resolve.host.hold import hold
 from cudnn_resolve.host.interrupt import InterruptError
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.tool import Tooling
-from cudnn_resolve.planning.model import AptAction, AptRepository
+from cudnn_resolve.planning.model import AptRepository
 from cudnn_resolve.report.script import repository_commands
-from tests.apt_world import AptWorld, missing_tools
+from tests.apt_world import AptWorld, missing_tools, task_for, work_on
 from tests.fake_host import FakeHost
 
 _NEEDS = f"needs root and {', '.join(missing_tools()) or 'nothing else'}"
@@ -57,19 +50,6 @@ def stocked(tmp_path_factory: pytest.TempPathFactory) -> AptWorld:
 @pytest.fixture
 def world(stocked: AptWorld, tmp_path: Path) -> AptWorld:
     return AptWorld(tmp_path / "apt", like=stocked)
-
-
-def work_on(world: AptWorld, tmp_path: Path) -> Work:
-    host = LinuxHost(environ=world.environ)
-    environment = ask_environment(host, sys.executable)
-    taken = hold(str(tmp_path))
-    assert taken is not None
-    return Work(host=host, environment=environment, journals=Journals(environment, str(tmp_path / "state")), hold=taken)
-
-
-def task_for(*pairs: tuple[str, str], repositories: tuple[AptRepository, ...] = ()) -> Task:
-    apt = tuple(AptAction(name=name, version=version, repository="ubuntu2204") for name, version in pairs)
-    return Task(targets=("tensorflow==2.15",), apt=apt, repositories=repositories)
 
 
 def put(world: AptWorld, *pins: str) -> None:
@@ -223,78 +203,6 @@ def test_the_old_list_without_a_key_makes_room_and_comes_back(world: AptWorld, t
     old.unlink()
     assert undo(work, None).left == ()
     assert world.files() == before
-
-
-_NVIDIA = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64"
-
-
-@pytest.mark.parametrize(
-    ("name", "before", "during"),
-    [
-        ("sources.list", f"# mine\ndeb {_NVIDIA}/ /\n", f"# mine\n# deb {_NVIDIA}/ /\n"),
-        (
-            "sources.list.d/cuda.sources",
-            f"Types: deb\nURIs: {_NVIDIA}/\nSuites: /\n\nTypes: deb\nURIs: {{other}}\nSuites: ./\nSigned-By: {{key}}\n",
-            f"Enabled: no\nTypes: deb\nURIs: {_NVIDIA}/\nSuites: /\n\nTypes: deb\nURIs: {{other}}\nSuites: ./\nSigned-By: {{key}}\n",
-        ),
-    ],
-)
-def test_entries_among_those_of_others_are_switched_off_and_come_back(
-    world: AptWorld, tmp_path: Path, name: str, before: str, during: str
-) -> None:
-    repository = world.unknown()
-    world.export(world.key, world.root / "usr/share/keyrings/other.gpg")
-    other = world.base / "other"
-    shutil.copytree(world.repository, other)
-    words = {"other": f"file:{other}", "key": str(world.root / "usr/share/keyrings/other.gpg")}
-    path = world.root / "etc/apt" / name
-    path.write_text(before.format(**words))
-    files = world.files()
-    work = work_on(world, tmp_path)
-
-    done = carry_out(task_for(("libcudnn9-cuda-12", "9.3.0.75-1"), repositories=(repository,)), work)
-    assert done.status == "done", done
-    assert path.read_text() == during.format(**words)
-
-    assert undo(work, None).left == ()
-    assert world.files() == files
-    work.hold.release()
-
-
-def test_a_repository_that_is_switched_off_is_not_known(world: AptWorld, tmp_path: Path) -> None:
-    repository = world.unknown()
-    world.export(world.key, world.keyring)
-    mine = world.root / "etc/apt/sources.list.d/mine.sources"
-    mine.write_text(f"Enabled: no\nTypes: deb\nURIs: {repository.url}\nSuites: ./\nSigned-By: {world.keyring}\n")
-    work = work_on(world, tmp_path)
-
-    done = carry_out(task_for(("libcudnn9-cuda-12", "9.3.0.75-1"), repositories=(repository,)), work)
-    work.hold.release()
-
-    assert done.status == "done", done
-    assert (world.root / "etc/apt/sources.list.d" / repository.list_name).exists()
-
-
-def test_a_keyring_with_keys_of_others_is_left_alone(world: AptWorld, tmp_path: Path) -> None:
-    repository = world.unknown()
-    world.export(world.make_key("another"), world.keyring)
-    before = world.keyring.read_bytes()
-    other = world.base / "other"
-    other.mkdir()
-    (other / "Packages").touch()
-    theirs = world.root / "etc/apt/sources.list.d/theirs.list"
-    theirs.write_text(f"# deb [signed-by={world.keyring}] file:{other} ./\ndeb [signed-by={world.keyring} trusted=yes] file:{other} ./\n")
-    work = work_on(world, tmp_path)
-
-    done = carry_out(task_for(("libcudnn9-cuda-12", "9.3.0.75-1"), repositories=(repository,)), work)
-
-    assert done.status == "done", done
-    assert world.keyring.read_bytes() == before
-    own = world.keyring.parent / "cudnn-resolve-keyring.gpg"
-    assert (world.root / "etc/apt/sources.list.d" / repository.list_name).read_text() == repository.entry(str(own))
-    assert undo(work, None).left == ()
-    assert not own.exists()
-    work.hold.release()
 
 
 def test_a_repository_whose_key_is_unknown_is_refused(world: AptWorld, tmp_path: Path) -> None:
