@@ -37,6 +37,7 @@ class FakeSource:
         self._unavailable = set(unavailable)
         self._listings: dict[tuple[str, str | None], Listing] = {}
         self.offline = False
+        self.exclude_newer: str | None = None
         self.notes: list[str] = []
         self.listed: list[str] = []
         self.read: list[str] = []

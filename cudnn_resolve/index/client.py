@@ -109,6 +109,11 @@ class IndexClient:
         """How many bytes of bodies came."""
         return self._made.received if self._made else 0
 
+    @property
+    def exclude_newer(self) -> str | None:
+        """The time from which on uploads do not count, as `requirement.source.Source.exclude_newer`."""
+        return self.settings.exclude_newer
+
     def listing(self, name: str, place: Place | None = None) -> Listing | None:
         """What the indexes offer of a package, as `requirement.source.Source.listing`."""
         key = (name, place.url if place else "")

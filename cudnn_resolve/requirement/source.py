@@ -133,6 +133,10 @@ class Source(Protocol):
     notes: list[str]
     """What was noticed on the way, for the user."""
 
+    @property
+    def exclude_newer(self) -> str | None:
+        """The time in ISO 8601 from which on uploads do not count; None for no limit."""
+
     def listing(self, name: str, place: Place | None = None) -> Listing | None:
         """What the configured indexes offer of a package (its normalized name), or the one index at `place`.
 

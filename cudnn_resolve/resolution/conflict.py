@@ -18,7 +18,7 @@ from cudnn_resolve.resolution.marker import settle
 from cudnn_resolve.resolution.model import Cause, Conflict, Failure, Rejection
 from cudnn_resolve.resolution.opened import OpenRequest, closed, opened
 from cudnn_resolve.resolution.relaxation import contradicts, relaxations
-from cudnn_resolve.resolution.release import parse_requirement, parse_version
+from cudnn_resolve.resolution.release import LATE, parse_requirement, parse_version
 from cudnn_resolve.resolution.solve import describe
 from cudnn_resolve.resolution.universe import Universe
 
@@ -42,13 +42,15 @@ def explain(book: Book, machine: Machine, request: Request) -> Conflict:
     causes = [Cause(what=condition.what, because=condition.because) for condition in core]
     causes += apart(Universe(book, core_machine, core_request))
     if failure is not None:
-        causes += _not_there(Universe(book, core_machine, core_request), failure)
-        causes += _clashes(failure, core)
-    ids = frozenset(condition.id for condition in core)
+        universe = Universe(book, core_machine, core_request)
+        causes += _not_there(universe, failure)
+        causes += _clashes(universe, failure, core)
+    late = failure is not None and any(LATE in rejection.because for rejection in failure.rejections)
+    ids = frozenset((*(condition.id for condition in core), *(("exclude-newer",) if late else ())))
     return Conflict(
         request=closed(request),
         machine=machine,
-        message=_unknown(book, request) or _message(core, given_up=given_up),
+        message=_unknown(book, request) or _message(core, given_up=given_up, late=late),
         causes=tuple(causes),
         relaxations=relaxations(book, machine, request, ids),
     )
@@ -135,8 +137,10 @@ def _without_extra(book: Book, target: Target) -> str:
     return f"those with {extras} are {have[0]} to {have[-1]}" if have else f"none has {extras} together"
 
 
-def _message(core: list[Condition], *, given_up: bool) -> str:
+def _message(core: list[Condition], *, given_up: bool, late: bool) -> str:
     text = _plain_message(core)
+    if late and all(condition.id.startswith("target:") for condition in core):
+        text = f"{' and '.join(condition.what for condition in core)} cannot be had with --exclude-newer"
     return f"no answer was found for this in {ROUNDS} steps, though there may be one: {text}" if given_up else text
 
 
@@ -153,11 +157,12 @@ def _plain_message(core: list[Condition]) -> str:
     return f"{wish} cannot be had for any machine that the tables know" if targets else f"{wish} cannot be met"
 
 
-def _clashes(failure: Failure, core: list[Condition]) -> list[Cause]:
+def _clashes(universe: Universe, failure: Failure, core: list[Condition]) -> list[Cause]:
     """What the candidates met, those that clash with a condition of the core first, alike ones in one line."""
     ids = {condition.id for condition in core}
     merged: dict[tuple[str, str, str], list[Rejection]] = {}
-    for rejection in _telling(failure.rejections):
+    telling = list(_telling(failure.rejections))
+    for rejection in [one for one in telling if _matters(universe, one, ids)] or telling:
         about = rejection.about
         need = rejection.need if about.startswith(("pip:", "cudnn", "cuda", "slot:")) else ""
         merged.setdefault((_subject(rejection), about, need), []).append(rejection)
@@ -166,6 +171,18 @@ def _clashes(failure: Failure, core: list[Condition]) -> list[Cause]:
     if not out:
         out = [Cause(what=f"{reason.parent or 'the request'} needs {reason.text}", because=reason.because) for reason in failure.causes]
     return list(dict.fromkeys(out))
+
+
+def _matters(universe: Universe, rejection: Rejection, ids: set[str]) -> bool:
+    """False where a fact refused a candidate and is not to blame: there are others, or the clash is there without the fact, too."""
+    if universe.fact(rejection.about) is None or rejection.about.startswith(("limit:", "index")):
+        return True
+    if rejection.about not in ids:
+        return False
+    release = rejection.candidate.payload
+    if rejection.candidate.kind != "pip" or getattr(release, "build", None) is not None:
+        return True
+    return bool(universe.look.at(rejection.candidate.name, ()))
 
 
 def _not_there(universe: Universe, failure: Failure) -> list[Cause]:

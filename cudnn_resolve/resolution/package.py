@@ -15,7 +15,7 @@ from cudnn_resolve.requirement.model import Need
 from cudnn_resolve.resolution import rule
 from cudnn_resolve.resolution.evidence import evidence_needs
 from cudnn_resolve.resolution.model import Candidate
-from cudnn_resolve.resolution.release import SDIST, Release, parse_version, specifier
+from cudnn_resolve.resolution.release import LATE, SDIST, Release, parse_version, specifier
 from cudnn_resolve.resolution.tag import pythons_of
 from cudnn_resolve.version import CudaVersion
 
@@ -173,7 +173,9 @@ def package_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
 
 def file_needs(universe: Universe, release: Release, who: str) -> Iterator[Need]:
     """The needs for a Python, an architecture and a C library that some file of the release serves, and for its files to itself."""
-    if not release.served:
+    if release.late:
+        yield Need("index", lambda _: False, f"{release.package}=={release.text} to count", f"{who} is {LATE}")
+    elif not release.served:
         hashed = universe.shelf.accepts_by_hash(release.package)
         because = f"no file of {who} could be found whose hash is one of those given" if hashed else f"{who} is not on the configured index"
         yield Need("index", lambda _: False, f"{release.package}=={release.text} to be there", because)

@@ -129,6 +129,8 @@ def _options(book: Book, machine: Machine, request: OpenRequest, core: frozenset
     if "channel" in core:
         text = f"CUDA libraries not from {request.channel} only"
         changes.append(("channel", text, replace(request, channel="auto"), {"--channel": None}))
+    if "exclude-newer" in core:
+        changes.append(("exclude-newer", "without --exclude-newer", replace(request, source=None), {"--exclude-newer": None}))
     for number, (_, text, changed, options) in enumerate(changes):
         found = _tried(book, machine, changed)
         if isinstance(found, Resolution):

@@ -35,7 +35,7 @@ class Release:
     Most releases are turned down for their version alone, so their details are looked at when somebody asks for them.
     """
 
-    __slots__ = ("_details", "_look", "build", "index", "lone", "offer", "package", "served", "text", "version")
+    __slots__ = ("_details", "_look", "build", "index", "late", "lone", "offer", "package", "served", "text", "version")
 
     def __init__(  # noqa: PLR0913 - a value with these parts
         self,
@@ -49,6 +49,7 @@ class Release:
         offer: Offer | None = None,
         lone: bool = False,
         served: bool = True,
+        late: bool = False,
     ) -> None:
         self.package = package
         self.version = version
@@ -63,6 +64,8 @@ class Release:
         """True where the package has no final release: then a pre-release is taken without being asked for."""
         self.served = served
         """False where the indexes were asked and do not have it."""
+        self.late = late
+        """True where the user left out what was uploaded when it was."""
         self._look = look
         self._details: Details | None = None
 
@@ -102,8 +105,22 @@ class Release:
         return self.details.yanked
 
 
+def order(release: Release) -> tuple[Version, bool, Version]:
+    """Newest first; of one public version the configured index before those that name a local part."""
+    return Version(release.version.public), release.index == "default", release.version
+
+
 SDIST = ("sdist",)
 """The tags of a release that only a source archive serves."""
+
+
+LATE = "newer than --exclude-newer allows"
+"""What is said of a release that was uploaded too late."""
+
+
+def is_late(day: str | None, limit: str | None) -> bool:
+    """True for a day of upload that is not wholly before the time from which on uploads do not count."""
+    return day is not None and limit is not None and f"{day}T23:59:59.999999Z" >= limit
 
 
 @lru_cache(maxsize=4096)

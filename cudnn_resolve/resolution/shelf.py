@@ -18,7 +18,7 @@ from cudnn_resolve.requirement.source import Metadata, Offer, Place
 from cudnn_resolve.resolution.accepted import accepted_hashes, with_hashes
 from cudnn_resolve.resolution.kept import Kept
 from cudnn_resolve.resolution.marker import marker_environment
-from cudnn_resolve.resolution.release import SDIST, Details, Release, declared, parse_requirement, parse_version
+from cudnn_resolve.resolution.release import SDIST, Details, Release, declared, is_late, order, parse_requirement, parse_version
 from cudnn_resolve.resolution.sdist import is_compiled, is_older
 from cudnn_resolve.resolution.tag import Fit, Target, best_file, fit, python_of, tags_of
 from cudnn_resolve.resolution.vendor import vendor_build
@@ -47,6 +47,7 @@ class Shelf:
         self._incomplete = _incomplete(request, book)
         self._pre = request.pre
         self._wants_gpu = request.device == "gpu"
+        self._limit = request.source.exclude_newer if request.source is not None else None
         self._releases: dict[str, Kept[Release]] = {}
         self._plain: dict[str, Kept[Release]] = {}
         self.vendor = cache(partial(vendor_build, book, machine))
@@ -83,7 +84,7 @@ class Shelf:
         for release in self._of_rows(package, table.releases if table else ()):
             if release.version.local is None or release.text == installed or not self._wants_gpu:
                 kept.setdefault(release.text, release)  # a variant of another index or folder, such as +cpu, is never taken silently
-        yield from sorted(kept.values(), key=_order, reverse=True)
+        yield from sorted(kept.values(), key=order, reverse=True)
 
     def offer(self, release: Release) -> Offer | None:
         """The files of a release; None where no index was asked, or none has it.
@@ -196,7 +197,8 @@ class Shelf:
     def requirements(self, release: Release, extras: tuple[str, ...] = ()) -> Iterator[tuple[Requirement, str | None]]:
         """Requirements of the release on this machine, each with the extra that brings it (None: it always holds)."""
         for line in self.requires(release):
-            if "extra" in line and ";" in line and not self._extra_named(line, extras):
+            named = named_extras(line) if "extra" in line and ";" in line else ()
+            if named and not any(extra in named for extra in extras):
                 continue
             requirement = parse_requirement(line)
             if requirement is None:
@@ -212,11 +214,6 @@ class Shelf:
                 if self._holds(requirement, marker, extra):
                     yield requirement, extra
                     break
-
-    @staticmethod
-    def _extra_named(line: str, extras: tuple[str, ...]) -> bool:
-        named = named_extras(line)
-        return not named or any(extra in named for extra in extras)
 
     def _holds(self, requirement: Requirement, marker: str, extra: str) -> bool:
         key = (marker, extra)
@@ -266,7 +263,7 @@ class Shelf:
         if listing is None:
             for row in reversed(rows):  # the table is in order of version
                 release = self._from_row(package, row)
-                if release is not None:
+                if release is not None and not is_late(row.date, self._limit):
                     yield release
             return
         known = {row.version: row for row in rows}
@@ -326,13 +323,15 @@ class Shelf:
         installed = None if builds else self._installed(package)
         if installed is not None and installed.version not in {release.version for release in out}:
             out.append(installed)
-        yield from sorted(out, key=_order, reverse=True)
+        yield from sorted(out, key=order, reverse=True)
 
     def _from_extra(self, extra: ExtraRelease, rows: Mapping[str, WheelRelease]) -> Release | None:
         version = parse_version(extra.version)
         if version is None:
             return None
         base = rows.get(version.public)
+        if self._is_late(extra.package, extra.version, base):
+            return None
 
         def look() -> Details:
             tags = tags_of(extra.pythons, extra.arch, extra.glibc)
@@ -404,6 +403,7 @@ class Shelf:
             build=build,
             offer=offer,
             served=self._is_served(build, index, offer, asked=offers is not None),
+            late=self._is_late(build.package, build.wheel_version, row),
         )
 
     def _is_served(self, build: Build, index: str, offer: Offer | None, *, asked: bool) -> bool:
@@ -421,6 +421,10 @@ class Shelf:
         if not asked and index == "default":
             return True
         return offer is not None and bool(with_hashes(offer, self._hashes[build.package]).files)
+
+    def _is_late(self, package: str, text: str, row: WheelRelease | None) -> bool:
+        """True where the tables know that a release was uploaded too late; never for what is installed."""
+        return row is not None and self._machine.pip.get(package) != text and is_late(row.date, self._limit)
 
     def _builds(self, package: str, tags: Sequence[str], uploaded: str | None, found: Fit) -> bool:
         """False for a source archive of compiled code that has wheels for other Pythons only, or is older than the target's."""
@@ -456,11 +460,6 @@ class Shelf:
         if row.requires is None:
             return None
         return row.requires.get(self._machine.arch or "x86_64") or row.requires.get("x86_64") or ()
-
-
-def _order(release: Release) -> tuple[Version, bool, Version]:
-    """Newest first; of one public version the configured index before those that name a local part."""
-    return Version(release.version.public), release.index == "default", release.version
 
 
 def shelf_of(book: Book, machine: Machine, request: OpenRequest) -> Shelf:

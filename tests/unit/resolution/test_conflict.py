@@ -1,0 +1,22 @@
+"""What the causes of a conflict name, and what they leave out."""
+
+from __future__ import annotations
+
+from cudnn_resolve.requirement.machine import machine_of
+from cudnn_resolve.resolution.model import Conflict
+from cudnn_resolve.resolution.resolve import resolve
+from tests.fake_source import Published, index_of
+from tests.worlds.load import facts, request, world
+
+BOOK = world()
+
+
+def test_a_release_for_another_architecture_is_no_cause_of_pins_that_clash() -> None:
+    lib = {"2.0": Published(tags=("py3-none-manylinux_2_17_aarch64",)), "1.0": Published()}
+    source = index_of(BOOK, {"lib": lib, "other": {"1.0": Published(("numpy>=2",))}, "app": {"1.0": Published(("lib", "other"))}})
+    here = machine_of(facts(python={"version": "3.10.9"}), BOOK)
+    found = resolve(BOOK, here, request(BOOK, "north==2.0", "south==2.0", extras=("app",)), source)
+
+    assert isinstance(found, Conflict)
+    assert any("numpy>=2" in cause.what for cause in found.causes)
+    assert not [cause for cause in found.causes if "no wheel for" in cause.because]
