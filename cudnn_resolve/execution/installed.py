@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -95,17 +95,12 @@ def _rows(text: str, one: Installed) -> list[list[str]]:
 
 def claimed_by_others(host: Host, kept: Iterable[Installed], paths: set[str]) -> set[str]:
     """Those of the paths that packages which stay list as theirs, too."""
-    out: set[str] = set()
-    for one in kept:
-        text = host.read_text(f"{one.info}/RECORD", _RECORD_BYTES)
-        if text is None:
-            continue
-        root = os.path.dirname(one.info)
-        for line in text.splitlines():
-            written = line.partition(",")[0].strip('"')
-            path = f"{root}/{written}"
-            if written.startswith((".", "/")):
-                path = os.path.normpath(os.path.join(root, written))
-            if path in paths:
-                out.add(path)
-    return out
+    return {path for one in kept for path in listed_files(host, one) if path in paths}
+
+
+def listed_files(host: Host, one: Installed) -> Iterator[str]:
+    """The paths that a package lists as its own; none where it has no list."""
+    root = os.path.dirname(one.info)
+    for line in (host.read_text(f"{one.info}/RECORD", _RECORD_BYTES) or "").splitlines():
+        written = line.partition(",")[0].strip('"')
+        yield os.path.normpath(os.path.join(root, written)) if written.startswith((".", "/")) else f"{root}/{written}"

@@ -23,11 +23,12 @@ from cudnn_resolve.execution.journal import RECOVER, read_journal
 from cudnn_resolve.execution.linkercache import cache_change, write_cache
 from cudnn_resolve.execution.loader import activation_change, loaded_by_preload, preload_change
 from cudnn_resolve.execution.model import EXITS, Done, Execution, Status, Trouble
+from cudnn_resolve.execution.overlap import overlaps
 from cudnn_resolve.execution.recover import put_all_back
 from cudnn_resolve.execution.restore import mark_environment, unmark_environment
 from cudnn_resolve.execution.system import change_system, prepare_system
 from cudnn_resolve.execution.uvlock import can_lock, can_move, install_staged, move_staged, stage, unstage
-from cudnn_resolve.execution.wheel import check_contents
+from cudnn_resolve.execution.wheel import check_contents, sums_of
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import InterruptError, interruptible, undisturbed
 from cudnn_resolve.requirement.source import File
@@ -105,6 +106,10 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     exchange = plan_exchange(supply.wheels, task.remove, own, installed, work.host, work.environment)
     store = work.journals.store_of(journal.id)
     reserve = check_room(supply.wheels, exchange, store, work.environment)
+    leaving = {*task.remove, *(wheel.name for wheel in supply.wheels)}
+    overlapping = overlaps(supply.wheels, (one for name, one in installed.items() if name not in leaving), work.host)
+    for text in overlapping:
+        work.reporter.say(text)
     cached = cache_change(task, work.host)
     _prepare_way_back(journal, work)
     journal.add("files", store=store, **_files(exchange, work.environment, moved=supply.movable))
@@ -128,7 +133,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     with undisturbed():
         unmark_environment(work.environment)
         journal.add("commit")
-        notes = work.journals.tidy()
+        notes = (*overlapping, *work.journals.tidy())
     return Execution(
         status="done",
         id=journal.id,
@@ -227,19 +232,22 @@ def _stage(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None
         asked = [threads.submit(work.members, package.file) for package in task.install]
         if asked[0].result() is None:  # whoever serves them does not tell
             return None
-        unpacked = []
+        contents = []
         for package, future in zip(task.install, asked, strict=True):
             found = future.result()
             if found is None or package.file is None:
                 return None
             check_contents(found, package.file.filename)
-            unpacked.append(found.unpacked)
+            contents.append(found)
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
     wheels = _stage_with_uv(task, work, journal)
-    if wheels is not None and not can_move(journal.folder, work.environment):  # then it needs its room in the environment, too
-        wheels = tuple(replace(wheel, unpacked=count) for wheel, count in zip(wheels, unpacked, strict=True))
     if wheels is not None:
+        again = not can_move(journal.folder, work.environment)  # then it needs its room in the environment, too
+        wheels = tuple(
+            replace(wheel, unpacked=found.unpacked if again else wheel.unpacked, sums=sums_of(found, wheel.name, work.environment))
+            for wheel, found in zip(wheels, contents, strict=True)
+        )
         journal.add("fetched", files=[], sha256=[wheel.sha256 for wheel in wheels])
     return wheels
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -41,6 +41,8 @@ class Wheel(Struct, frozen=True, kw_only=True):
     """Bytes."""
     folders: tuple[str, ...] = ()
     """Folders that it brings by name, empty ones too."""
+    sums: Mapping[str, int] = {}
+    """Where its files will lie, each with its CRC-32."""
 
 
 def read_wheel(path: str, name: str, version: str, sha256: str, environment: Environment) -> Wheel:
@@ -68,6 +70,7 @@ def read_wheel(path: str, name: str, version: str, sha256: str, environment: Env
         root = environment.scheme["purelib" if pure else "platlib"]
         scripts = tuple(_scripts(archive.text(f"{top}/entry_points.txt") or "", path))
     paths = [_place(member.name, root, said_name, environment, path) for member in members]
+    sums = dict(zip(paths, (member.checksum for member in members), strict=True))
     paths += [os.path.join(environment.scheme["scripts"], script) for script in scripts]
     for one in paths:
         if not environment.holds(one):
@@ -81,7 +84,14 @@ def read_wheel(path: str, name: str, version: str, sha256: str, environment: Env
         info=os.path.join(root, top),
         unpacked=sum(member.size for member in members),
         folders=tuple(os.path.join(root, one) for one in folders),
+        sums=sums,
     )
+
+
+def sums_of(found: Contents, name: str, environment: Environment) -> dict[str, int]:
+    """Where the files of a wheel that is not here will lie, each with its CRC-32."""
+    root = environment.scheme["purelib"]
+    return {_place(one, root, name, environment, name): checksum for one, checksum in zip(found.names, found.checksums, strict=False)}
 
 
 def check_members(names: Iterable[str], filename: str) -> None:

@@ -19,6 +19,8 @@ class Member(Struct, frozen=True, kw_only=True):
     size: int
     """Bytes when unpacked."""
     is_link: bool = False
+    checksum: int = 0
+    """CRC-32."""
 
 
 class Archive:
@@ -44,7 +46,7 @@ class Archive:
             raise bad_wheel(self.path, f"it has {len(infos)} members")
         return tuple(
             # `orig_filename` is what the archive says; `filename` is cut at a NUL byte, and other programs may read it otherwise.
-            Member(name=info.orig_filename, size=info.file_size, is_link=(info.external_attr >> 28) == 0o12)
+            Member(name=info.orig_filename, size=info.file_size, is_link=(info.external_attr >> 28) == 0o12, checksum=info.CRC)
             for info in infos
             if not info.orig_filename.endswith("/")
         )

@@ -148,8 +148,12 @@ def read_contents(stream: IO[bytes]) -> Contents:
             raise WheelError("is empty")
         lists = [info for info in infos if _is_top(info, _PROGRAMS)]
         programs = (_member(archive, lists, _LARGEST_PROGRAMS, "a list of programs").decode("utf-8", "replace"),) if lists else ()
+    files = [info for info in infos if not info.is_dir()]
     return Contents(
-        names=tuple(info.filename for info in infos if not info.is_dir()), unpacked=sum(info.file_size for info in infos), programs=programs
+        names=tuple(info.filename for info in files),
+        unpacked=sum(info.file_size for info in infos),
+        programs=programs,
+        checksums=tuple(info.CRC for info in files),
     )
 
 

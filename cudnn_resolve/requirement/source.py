@@ -62,6 +62,8 @@ class Contents(Struct, frozen=True, kw_only=True):
     """Bytes."""
     programs: tuple[str, ...] = ()
     """Its `entry_points.txt`, one for each there is."""
+    checksums: tuple[int, ...] = ()
+    """The CRC-32 of each member."""
 
 
 class Offer:
