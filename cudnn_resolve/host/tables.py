@@ -44,13 +44,8 @@ def open_book(matrix_dirs: Sequence[_Path] = (), project_dirs: Sequence[str] = (
     Overlays are read and checked whole, so MatrixError names every fault of them; a shipped table is checked when it is first
     needed. WorldError where the shipped tables are not there.
     """
-    shipped = shipped_directory()
-    compiled = os.path.join(os.path.dirname(shipped), SHIPPED)
-    base = DirectoryTables(
-        shipped, label="matrices", copies=lambda _: Copies(compiled) if os.path.isdir(compiled) else user_copies(shipped)
-    )
-    layers = _overlays(matrix_dirs, project_dirs, user_copies)
-    book = Book(base, *layers)
+    layers = _overlays(matrix_dirs, project_dirs)
+    book = Book(_shipped(), *layers)
     if layers:
         faults = [fault for layer in layers for fault in layer.faults()]
         if not faults:
@@ -66,17 +61,22 @@ def check_tables(matrix_dirs: Sequence[_Path] = (), project_dirs: Sequence[str] 
     """Every fault of the shipped tables and of the overlays; the laws are asked only where every table can be read."""
     from cudnn_resolve.matrix.law import check
 
-    layers = [DirectoryTables(shipped_directory(), label="matrices"), *_overlays(matrix_dirs, project_dirs)]
+    layers = [_shipped(), *_overlays(matrix_dirs, project_dirs)]
     faults = [fault for layer in layers for fault in layer.faults()]
     return tuple(faults) if faults else check(Book(*layers))
 
 
-def _overlays(
-    matrix_dirs: Sequence[_Path], project_dirs: Sequence[str], copies: Callable[[str], Copies | None] | None = None
-) -> list[DirectoryTables]:
+def _shipped() -> DirectoryTables:
+    shipped = shipped_directory()
+    compiled = os.path.join(os.path.dirname(shipped), SHIPPED)
+    copies = (lambda _: Copies(compiled)) if os.path.isdir(compiled) else user_copies
+    return DirectoryTables(shipped, label="matrices", copies=copies)
+
+
+def _overlays(matrix_dirs: Sequence[_Path], project_dirs: Sequence[str]) -> list[DirectoryTables]:
     return [
-        *(DirectoryTables(path, label=path, copies=copies, overlay=True, of_project=True) for path in project_dirs),
-        *(DirectoryTables(path, label=os.fspath(path), copies=copies, overlay=True) for path in matrix_dirs),
+        *(DirectoryTables(path, label=path, copies=user_copies, overlay=True, of_project=True) for path in project_dirs),
+        *(DirectoryTables(path, label=os.fspath(path), copies=user_copies, overlay=True) for path in matrix_dirs),
     ]
 
 

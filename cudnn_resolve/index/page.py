@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from html import unescape
 from html.parser import HTMLParser
+from itertools import islice
 from typing import Annotated, Any, TypeVar
 from urllib.parse import unquote
 
@@ -22,6 +23,8 @@ from cudnn_resolve.requirement.source import File
 T = TypeVar("T")
 HTML = "html"
 FILES = "files"
+MOST_FILES = 200_000
+"""Files on one page; the longest that are known, of nightly builds, have a quarter of that."""
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.01"
 
 _DIGEST_SIZES = {"md5": 32, "sha1": 40, "sha224": 56, "sha256": 64, "sha384": 96, "sha512": 128, "blake2b": 128}
@@ -138,6 +141,8 @@ def _read_json(body: bytes) -> tuple[_JsonPage, int]:
         page = _JSON.decode(body)
     except (msgspec.DecodeError, RecursionError):
         page, skipped = _read_odd_json(body)
+    if len(page.files) > MOST_FILES:
+        raise PageError(f"lists more than {MOST_FILES} files")
     if not page.meta.api_version.startswith("1."):
         raise PageError(f"has the form {address.shown(page.meta.api_version)}, which this program does not know")
     return page, skipped
@@ -229,7 +234,9 @@ class LinkPage:
 
 def _anchors(body: bytes) -> Iterator[bytes]:
     """What stands from the beginning of each link to that of the next."""
-    starts = [found.start() for found in _ANCHOR.finditer(body)]
+    starts = [found.start() for found in islice(_ANCHOR.finditer(body), MOST_FILES + 1)]
+    if len(starts) > MOST_FILES:
+        raise PageError(f"lists more than {MOST_FILES} files")
     for start, end in zip(starts, [*starts[1:], len(body)], strict=False):
         yield body[start : min(end, start + _LONGEST_LINK)]
 

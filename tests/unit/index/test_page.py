@@ -172,3 +172,13 @@ def test_the_version_in_a_filename(filename: str, version: str | None) -> None:
 @pytest.mark.parametrize("filename", ["some-old.thing-1.0.zip", "some_old_thing-1.0.tar.gz", "Some.Old-Thing-1.0-py3-none-any.whl"])
 def test_a_name_may_be_written_in_many_ways(filename: str) -> None:
     assert version_in(filename, "some-old-thing") == ("1.0" if not filename.endswith(".whl") else None)
+
+
+@pytest.mark.parametrize("kind", ["application/vnd.pypi.simple.v1+json", "text/html"])
+def test_a_page_without_end_is_refused_before_its_versions_are_read(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr("cudnn_resolve.index.page.MOST_FILES", 3)
+    names = [f"demo-{number}.0.tar.gz" for number in range(4)]
+    page = json.dumps({"files": [{"filename": name, "url": name, "hashes": {}} for name in names]})
+    body = page if kind != "text/html" else "".join(f'<a href="{name}">x</a>' for name in names)
+    with pytest.raises(PageError, match="more than 3 files"):
+        read_page(body.encode(), kind, BASE, "demo")
