@@ -67,7 +67,7 @@ def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
 
 def _refuse_targets(request: PlanRequest | ApplyRequest) -> None:
     """Reject targets beside a lock; those of the project's settings are no contradiction."""
-    if request.lock is not None and (request.framework or request.requirement):
+    if request.lock is not None and (request.framework or request.packages or request.requirement):
         hint = "the lock says what is installed; `cudnn-resolve lock` changes it"
         raise UsageError("a lock and targets contradict each other", code="usage-contradiction", hint=hint)
 

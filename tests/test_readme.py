@@ -32,7 +32,7 @@ def samples() -> list[Sample]:
 def run(command: str, cwd: Path) -> list[str]:
     program, *words = shlex.split(command)
     assert program == "cudnn-resolve"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
     alone = ["--offline"] if words[0] in ("plan", "why", "lock") else []  # as printed where no index can be asked
     argv = [sys.executable, "-m", "cudnn_resolve", *words, *alone]
     done = subprocess.run(argv, cwd=cwd, env=environment, capture_output=True, text=True, check=False)

@@ -17,6 +17,7 @@ from cudnn_resolve.cli.options import (
     add_output_options,
     add_reinstall_option,
     add_target_options,
+    lock_among,
     output_of,
     request_of,
 )
@@ -33,16 +34,15 @@ if TYPE_CHECKING:
 _SPOKEN = ("yes", "dry_run", "force", "format", "output", "quiet", "verbose", "no_color", "restart")
 _MEANS = ("installer", "no_hashes", "break_system_packages", "no_validate")
 """Options of `--resume` that hold in the place of those that were given then."""
-_OTHERS = (*_SPOKEN, *_MEANS, "resume", "undo", "history", "lock", "python")
+_OTHERS = (*_SPOKEN, *_MEANS, "resume", "undo", "history", "lock", "packages", "python")
 _HEADS = {"nothing": "nothing to undo", "broken": "not everything could be put back"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `apply`."""
-    parser.add_argument("lock", nargs="?", metavar="LOCK", help="a pylock.toml to install from; without targets: ./pylock.toml")
-    add_target_options(parser)
-    add_machine_options(parser)
-    add_assumption_options(parser)
+    add_target_options(parser, "REQ | LOCK", "; or a pylock.toml to install from (default: ./pylock.toml)")
+    add_machine_options(parser, elsewhere=False)
+    add_assumption_options(parser, elsewhere=False)
     add_choice_options(parser)
     add_allow_break_option(parser)
     add_index_options(parser)
@@ -65,12 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output_options(parser)
     parser.epilog = (
         "Exit code 0: done, or nothing to do; 1: there is no plan; 2: the request cannot be read; 3: the machine or an index refused, "
-        "and nothing was changed; 4: it failed and everything was put back; 5: it failed and something is left, which the output names."
+        "and nothing was changed; 4: it failed and everything was put back; 5: it failed and something is left, which the output names; "
+        "130: it was interrupted, and nothing is changed."
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Carry out, undo, or list; the exit code says what became of it."""
+    lock_among(args)
     _refuse_contradictions(args)
     output = output_of(args)
     request = request_of(ApplyRequest, args)
@@ -138,7 +140,7 @@ def _refuse_contradictions(args: argparse.Namespace) -> None:
     chosen = [name for name, said in (("--resume", args.resume), ("--undo", args.undo is not None), ("--history", args.history)) if said]
     if len(chosen) > 1:
         raise UsageError(f"{chosen[0]} and {chosen[1]} contradict each other", code="usage-contradiction", hint="leave one of them out")
-    asked = [name for name, said in (("LOCK", args.lock), ("-f", args.framework), ("-r", args.requirement)) if said]
+    asked = [name for name, said in (("LOCK", args.lock), ("REQ", args.packages), ("-f", args.framework), ("-r", args.requirement)) if said]
     if chosen and asked:
         raise UsageError(f"{chosen[0]} takes no {asked[0]}", code="usage-contradiction", hint="leave one of them out")
     if args.lock and len(asked) > 1:

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fix", action="store_true", help="hand the remedy of each error to `apply`, one after the other, until none is left"
     )
     parser.add_argument("-y", "--yes", action="store_true", help="with --fix: do not ask")
-    add_target_options(parser)
+    add_target_options(parser, None)
     add_machine_options(parser)
     add_assumption_options(parser)
     add_choice_options(parser)

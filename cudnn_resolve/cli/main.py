@@ -6,6 +6,7 @@ import gc
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import pairwise
 from types import MappingProxyType
 
 from cudnn_resolve._version import __version__
@@ -31,9 +32,15 @@ VERBS = MappingProxyType(
     }
 )
 """Each verb is the module of that name: `add_arguments(parser)` and `run(args)`, which answers the exit code."""
+_VALUED = ("-o", "--output", "--format")
+"""Options before the verb whose next word is their value."""
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 """128 + signal number, as shells report programs that ended so."""
+_EXIT_CODES = (
+    "exit codes: 0 done, or nothing to do; 1 the answer is no; 2 the command line or an input file is wrong; 3 the machine, the disk or "
+    "the network refused; 4 `apply` failed and put everything back; 5 `apply` failed and something is left; 130 interrupted"
+)
 _GC_THRESHOLD = 100_000
 """New objects between two collections: tables are thousands of values that live until the end."""
 
@@ -55,9 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         _tell("interrupted")
         return INTERRUPTED
     except CudnnResolveError as error:
-        return _fail(error)
+        return _fail(error, words)
     except OSError as error:
-        return _fail(_world(error))
+        return _fail(_world(error), words)
     except Exception as error:  # noqa: BLE001 - the last door: whatever comes here is our mistake, and is said in one line
         return _explain_bug(error, words)
     return code
@@ -67,29 +74,33 @@ def _run(words: list[str]) -> int:
     if not words:
         _tell(_overview())
         return ExitCode.USAGE
-    first = words[0]
-    if first in ("-h", "--help", "help"):
-        return _help(words[1:] if first == "help" else [])
-    if first in ("-V", "--version"):
+    first, *rest = _verb_first(words)
+    if first in ("-V", "--version", "version"):
         print(f"{PROGRAM} {__version__}")
         return ExitCode.OK
-    if first not in VERBS:
-        raise _unknown(first)
-    module = import_module(f"cudnn_resolve.cli.{first}")
-    parser = Parser(prog=f"{PROGRAM} {first}", description=f"{VERBS[first][0].upper()}{VERBS[first][1:]}.")
+    if first in ("-h", "--help") or (first == "help" and not rest):
+        print(_overview())
+        return ExitCode.OK
+    name = rest[0] if first == "help" else first
+    if name not in VERBS:
+        raise _unknown(name)
+    module = import_module(f"cudnn_resolve.cli.{name}")
+    parser = Parser(prog=f"{PROGRAM} {name}", description=f"{VERBS[name][0].upper()}{VERBS[name][1:]}.", whole=first == "help")
     module.add_arguments(parser)
     try:
-        args = parser.parse(words[1:])
+        args = parser.parse(["--help"] if first == "help" else rest)
     except SystemExit:  # argparse, after --help
         return ExitCode.OK
     return int(module.run(args))
 
 
-def _help(words: list[str]) -> int:
-    if words:
-        return _run([words[0], "--help"])
-    print(_overview())
-    return ExitCode.OK
+def _verb_first(words: list[str]) -> list[str]:
+    """The words with the command before the options that were given before it."""
+    if not words[0].startswith("-") or words[0] in ("-h", "--help", "-V", "--version"):
+        return words
+    pairs = enumerate(zip(["", *words], words, strict=False))
+    place = next((at for at, (before, word) in pairs if word in VERBS and before not in _VALUED), 0)
+    return [words[place], *words[:place], *words[place + 1 :]]
 
 
 def _overview() -> str:
@@ -100,14 +111,18 @@ def _overview() -> str:
         *(*wrap(about, width=width), "", "commands:"),
         *(line for name, summary in VERBS.items() for line in wrap(summary, width=width, first=f"  {name:<8}  ")),
         *("", "options:", "  -h, --help     show this help", "  -V, --version  show the version", ""),
-        *wrap(f"`{PROGRAM} COMMAND --help` shows the options of one command.", width=width),
+        *wrap("-q, -v, --no-color, --format and -o may stand before the command, too.", width=width),
+        *wrap(f"`{PROGRAM} COMMAND --help` shows the options that matter most, `{PROGRAM} help COMMAND` every one.", width=width),
+        "",
+        *wrap(_EXIT_CODES, width=width),
     ]
     return "\n".join(lines)
 
 
 def _unknown(word: str) -> UsageError:
     if word.startswith("-"):
-        return UsageError(f"the command comes before its options: {word}", code="usage-command", hint=f"{PROGRAM} COMMAND {word} …")
+        hint = f"the commands are {', '.join(VERBS)}"
+        return UsageError(f"{word} is an option, and no command is given", code="usage-command", hint=hint)
     near = nearest(word, VERBS)
     hint = f"did you mean {' or '.join(near)}?" if near else f"the commands are {', '.join(VERBS)}"
     return UsageError(f"there is no command {word!r}", code="usage-command", hint=hint)
@@ -119,10 +134,24 @@ def _world(error: OSError) -> WorldError:
     return WorldError(f"the system refused: {reason}", code="system", context=error.filename if isinstance(error.filename, str) else None)
 
 
-def _fail(error: CudnnResolveError) -> int:
+def _fail(error: CudnnResolveError, words: list[str]) -> int:
     terminal.drop_output()
     show_error(error)
+    if "--format=json" in words or ("--format", "json") in pairwise(words):
+        _print_error(error)
     return error.exit_code
+
+
+def _print_error(error: CudnnResolveError) -> None:
+    """Print an error as an object to standard output, for who reads objects there."""
+    from cudnn_resolve.report.json import render
+
+    fields = {"code": error.code, "message": error.message, "context": error.context, "hint": error.hint}
+    try:
+        print(render({"schema": "cudnn-resolve/error/1", "status": "error", "exit_code": int(error.exit_code), "error": fields}), end="")
+        sys.stdout.flush()
+    except (OSError, ValueError, AttributeError):  # it is full or closed, which may have been the error
+        terminal.silence(sys.stdout)
 
 
 def _tell(text: str) -> None:
@@ -144,8 +173,7 @@ def _explain_bug(error: Exception, words: list[str]) -> int:
         hint="this is a mistake in cudnn-resolve: please report it with the command line, "
         "what `-vv` adds to this message, and the output of `cudnn-resolve detect`",
     )
-    show_error(bug)
-    return ExitCode.WORLD
+    return _fail(bug, words)
 
 
 def _explain_missing(error: ImportError) -> int:

@@ -40,16 +40,40 @@ def output_of(args: argparse.Namespace) -> Output:
     return Output(format=args.format, output=args.output, quiet=args.quiet, verbose=args.verbose, color=not args.no_color)
 
 
+def lock_among(args: argparse.Namespace) -> argparse.Namespace:
+    """The command line with a lock among its words in a place of its own; UsageError where there are several, or requirements, too.
+
+    A word is a lock where it ends in `.toml`, or is a path, but of no archive and of no project.
+    """
+    from cudnn_resolve.host import disk
+
+    def is_lock(word: str) -> bool:
+        elsewhere = "://" in word or " @ " in word or word.endswith((".whl", ".gz", ".zip", ".tgz", ".bz2"))
+        return word.endswith(".toml") or (not elsewhere and (disk.is_regular(word) or ("/" in word and not disk.is_folder(word))))
+
+    locks = [word for word in args.packages if is_lock(word)]
+    if len(args.packages) > 1 and locks:
+        other = next((word for word in args.packages if word != locks[0]), locks[0])
+        hint = "the lock says what is installed; `cudnn-resolve lock` changes it"
+        raise UsageError(f"the lock {locks[0]} and {other} contradict each other", code="usage-contradiction", hint=hint)
+    args.lock = locks[0] if locks else None
+    args.packages = [] if locks else args.packages
+    return args
+
+
 def request_of(kind: type[R], args: argparse.Namespace) -> R:
     """The request that a command line asks."""
     return make(kind, {name: value for name, value in vars(args).items() if name in kind.__struct_fields__})
 
 
-def add_target_options(parser: argparse.ArgumentParser) -> None:
-    """What is asked for: -f, -r, --cuda, --cudnn."""
+def add_target_options(parser: argparse.ArgumentParser, words: str | None = "REQ", more: str = "") -> None:
+    """What is asked for: requirements, -f, -r, --cuda, --cudnn; `words` is what bare words are, None for a command that takes none."""
     group = parser.add_argument_group("what you want")
+    if words is not None:
+        about = f"requirements as pip and uv take them: frameworks, `tensorflow==2.15`, and other packages{more}"
+        group.add_argument("packages", nargs="*", metavar=words, help=about)
     group.add_argument(
-        "-f", "--framework", metavar="REQ", action="append", help="a framework, as `tensorflow==2.15`, `torch>=2.4` or `jax`; repeatable"
+        "-f", "--framework", metavar="REQ", action="append", help="a framework, or what goes with one, as `torchvision`; repeatable"
     )
     group.add_argument(
         "-r",
@@ -68,31 +92,32 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--cudnn", metavar="SPEC", help="limit cuDNN: `9.3` (any 9.3.x), `>=9.1`")
 
 
-def add_machine_options(parser: argparse.ArgumentParser) -> None:
-    """Which machine and environment: --python, --facts."""
+def add_machine_options(parser: argparse.ArgumentParser, *, elsewhere: bool = True) -> None:
+    """Which machine and environment: --python, --facts; `elsewhere`: it may be another machine."""
     group = parser.add_argument_group("which machine and environment")
     group.add_argument(
-        "--python", metavar="PATH", help="the interpreter whose environment is meant (default: the active one, else this one)"
+        "--python", metavar="PATH", help="the interpreter whose environment is meant (default: the active one, ./.venv, or this one)"
     )
-    group.add_argument("--facts", metavar="FILE", help="another machine: what `detect --format json` wrote there; - reads standard input")
+    about = "another machine: what `detect --format json` wrote there; - reads standard input"
+    group.add_argument("--facts", metavar="FILE", help=about if elsewhere else argparse.SUPPRESS)
 
 
-def add_assumption_options(parser: argparse.ArgumentParser, *, platforms: bool = False) -> None:
+def add_assumption_options(parser: argparse.ArgumentParser, *, platforms: bool = False, elsewhere: bool = True) -> None:
     """Single facts stated by hand; `platforms`: --platform may be said several times, and is a list."""
-    group = parser.add_argument_group(
-        "facts stated by hand",
-        "They replace what was detected. With --python-version or --platform the answer is for a fresh environment on "
-        "another machine: nothing of this one counts, and what is not said is unknown.",
-    )
+    about = " With --python-version or --platform the answer is for a fresh environment on another machine: nothing of this one counts, "
+    about = f"{about}and what is not said is unknown." if elsewhere else ""
+    group = parser.add_argument_group("facts stated by hand", f"They replace what was detected.{about}")
     group.add_argument("--driver", metavar="V", help="NVIDIA driver, `550.54.15`")
     group.add_argument("--gpu", metavar="NAME-OR-SM", action="append", help="`T4`, `RTX 4090`, `sm_90` or `9.0`; once for each GPU")
-    group.add_argument("--python-version", metavar="X.Y", help="`3.11` or `3.11.9`")
+    group.add_argument("--python-version", metavar="X.Y", help="`3.11` or `3.11.9`" if elsewhere else argparse.SUPPRESS)
     group.add_argument(
         "--platform",
         metavar="PLATFORM",
         dest="platforms" if platforms else "platform",
         action="append" if platforms else "store",
-        help="`linux_x86_64`, `linux_aarch64`, `manylinux_2_28_x86_64`" + ("; repeatable" if platforms else ""),
+        help="`linux_x86_64`, `linux_aarch64`, `manylinux_2_28_x86_64`" + ("; repeatable" if platforms else "")
+        if elsewhere
+        else argparse.SUPPRESS,
     )
     group.add_argument("--glibc", metavar="V", help="GNU C library, `2.35`")
     group.add_argument("--os", metavar="NAME", help="distribution with its release, `ubuntu22.04`, `debian12`, `rocky9`")
@@ -166,16 +191,23 @@ def add_index_options(parser: argparse.ArgumentParser) -> None:
 def add_output_options(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json")) -> None:
     """How and where the result is printed; the first of `formats` is the default."""
     group = parser.add_argument_group("output")
-    group.add_argument("--format", choices=formats, default=formats[0], help=f"{', '.join(formats)} (default: {formats[0]})")
+    about = f"{', '.join(formats)} (default: {formats[0]})"
+    group.add_argument("--format", choices=formats, default=formats[0], metavar="FORMAT", help=about)
     group.add_argument("-o", "--output", metavar="FILE", help="write the result there; a failure leaves the old file")
     group.add_argument("-q", "--quiet", action="count", default=0, help="say less")
     group.add_argument("-v", "--verbose", action="count", default=0, help="say more")
     group.add_argument("--no-color", action="store_true", help="no colours; NO_COLOR is honoured, too")
 
 
-def add_common_options(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json"), *, platforms: bool = False) -> None:
+def add_common_options(
+    parser: argparse.ArgumentParser,
+    formats: Sequence[str] = ("text", "json"),
+    *,
+    platforms: bool = False,
+    words: tuple[str, ...] = ("REQ",),
+) -> None:
     """Every option of this module, for verbs that resolve; for several `platforms` at once where that is said."""
-    add_target_options(parser)
+    add_target_options(parser, *words)
     add_machine_options(parser)
     add_assumption_options(parser, platforms=platforms)
     add_choice_options(parser)

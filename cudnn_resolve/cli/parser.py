@@ -12,18 +12,61 @@ from cudnn_resolve.errors import UsageError
 _CHOICE = re.compile(r"argument (?P<option>[^:]+): invalid choice: '?(?P<value>[^']*)'? \(choose from (?P<choices>.*)\)")
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser for one verb; `parse` raises UsageError (exit 2) where argparse would exit."""
+_RARE = frozenset(
+    {"--constraint", "--group", "--platform", "--glibc", "--prefer", "--driver-policy", "--pre", "--strict-pins", "--channel", "--matrix"}
+    | {"--allow-break", "--reinstall-package", "--extra-index-url", "--find-links", "--index-strategy", "--exclude-newer", "--no-binary"}
+    | {"--only-binary", "--no-variant-indexes", "--installer", "--no-hashes", "--break-system-packages", "--no-validate", "--restart"}
+    | {"--force", "--no-color", "--help"}
+)
+"""Options that only `help COMMAND` shows, where there are many."""
+_MANY = 20
 
-    def __init__(self, *, prog: str, description: str) -> None:
-        super().__init__(prog=prog, description=description, allow_abbrev=False, add_help=False)
+
+class _Formatter(argparse.HelpFormatter):
+    """One line for an option and its help, where there is room."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=32)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser for one verb; `parse` raises UsageError (exit 2) where argparse would exit.
+
+    Its help shows the options that matter most, or the `whole` of them.
+    """
+
+    def __init__(self, *, prog: str, description: str, whole: bool = False) -> None:
+        super().__init__(prog=prog, description=description, allow_abbrev=False, add_help=False, formatter_class=_Formatter)
+        self._whole = whole
         self.add_argument("-h", "--help", action="help", help="show this help")
+
+    def format_help(self) -> str:
+        """The usage, the options by their groups, and where the rest stands."""
+        whole = self._whole or len(self._actions) <= _MANY
+        formatter = self._get_formatter()
+        words: dict[int | str | None, str] = {"*": "[{} ...]", "?": "[{}]"}
+        taken = " ".join(words.get(one.nargs, "{}").format(one.metavar or one.dest) for one in self._get_positional_actions())
+        formatter.add_text(f"usage: {self.prog} [OPTIONS] {taken}".rstrip())
+        formatter.add_text(self.description)
+        for group in self._action_groups:
+            shown = [one for one in group._group_actions if whole or _RARE.isdisjoint(one.option_strings)]  # noqa: SLF001 - no other way
+            if any(one.help != argparse.SUPPRESS for one in shown):
+                formatter.start_section(group.title)
+                formatter.add_text(group.description if whole else None)
+                formatter.add_arguments(shown)
+                formatter.end_section()
+        formatter.add_text(self.epilog)
+        formatter.add_text(None if whole else f"`{self.prog.replace(' ', ' help ', 1)}` shows every option.")
+        return formatter.format_help()
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """The options of a command line."""
         args, unknown = self.parse_known_args(list(argv))
-        if unknown:
-            self._refuse(unknown[0])
+        options = [word for word in unknown if word.startswith("-") and word != "-"]
+        if options or (unknown and not hasattr(args, "packages")):
+            self._refuse((options or unknown)[0])
+        if unknown:  # argparse reads the words before the first option only
+            args.packages = [*args.packages, *unknown]
         return args
 
     def _refuse(self, word: str) -> NoReturn:
@@ -56,4 +99,4 @@ def nearest(word: str, known: Iterable[str]) -> tuple[str, ...]:
     from difflib import get_close_matches  # only a wrong command line needs it
 
     folded = {name.casefold(): name for name in known}
-    return tuple(folded[name] for name in get_close_matches(word.casefold(), folded, n=3, cutoff=0.6))
+    return tuple(folded[name] for name in get_close_matches(word.casefold(), folded, n=3, cutoff=0.7))

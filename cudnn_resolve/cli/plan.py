@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.options import Output, add_common_options, add_reinstall_option, output_of, request_of
+from cudnn_resolve.cli.options import Output, add_common_options, add_reinstall_option, lock_among, output_of, request_of
 from cudnn_resolve.cli.printing import Messages, draw, emit, message_style, message_width, print_json, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import PlanRequest
@@ -21,8 +21,7 @@ FORMATS = ("text", "json", "sh", "requirements", "notebook", "dockerfile")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `plan`."""
-    parser.add_argument("lock", nargs="?", metavar="LOCK", help="a pylock.toml, instead of targets: what it would change here")
-    add_common_options(parser, FORMATS)
+    add_common_options(parser, FORMATS, words=("REQ | LOCK", "; or a pylock.toml: what it would change here"))
     add_reinstall_option(parser)
     parser.epilog = "Exit code 0: there is a plan; 1: there is none, and the output says what would work; 2: the request cannot be read."
 
@@ -30,35 +29,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the plan; 1 where there is none."""
     output = output_of(args)
-    plan = api.plan(request_of(PlanRequest, args), Messages(output))
+    plan = api.plan(request_of(PlanRequest, lock_among(args)), Messages(output))
     for note in plan.notes:
         say(f"note: {note}", output)
     if output.format not in ("text", "json"):
         for one in plan.warnings:
             if one.code == "overlay":
                 say(f"note: {one.message}", output)
-    if output.format in ("text", "json"):
-        print_plan(plan, output)
-    elif plan.is_satisfiable:
+    if plan.is_satisfiable and output.format not in ("text", "json"):
         report = import_module(f"cudnn_resolve.report.{'script' if output.format == 'sh' else output.format}")
         emit(report.render(plan), output)
-    else:  # who asked for a script or a file to install from gets none, and reads why where messages go
-        draw_plan(plan, output)
-    return ExitCode.OK if plan.is_satisfiable else ExitCode.NO
+        return ExitCode.OK
+    return print_plan(plan, output)
 
 
-def print_plan(plan: PlanResult, output: Output) -> None:
-    """Print the plan, or why there is none, as text or JSON."""
-    from cudnn_resolve.report.plan import render
+def print_plan(plan: PlanResult, output: Output) -> int:
+    """Print the plan, or why there is none, as text or JSON; the exit code."""
+    from cudnn_resolve.report.plan import render, verdict
 
+    verbose = output.verbose > 0
     if output.format == "json":
         print_json(plan.to_json(), output)
+    elif not plan.is_satisfiable and output.format != "text":  # who asked for a file to run gets none, and reads why among the messages
+        draw(render(plan, style=message_style(output), width=message_width()), output)
+    elif output.quiet:
+        emit(verdict(plan), output)
     else:
-        emit(render(plan, style=style_of(output), width=width_of(output), verbose=output.verbose > 0), output)
-
-
-def draw_plan(plan: PlanResult, output: Output) -> None:
-    """Draw the plan among the messages."""
-    from cudnn_resolve.report.plan import render
-
-    draw(render(plan, style=message_style(output), width=message_width(), verbose=output.verbose > 0), output)
+        emit(render(plan, style=style_of(output), width=width_of(output), verbose=verbose, command=plan.command), output)
+    if plan.conflict is not None and output.output is not None:
+        written = "not written" if output.format not in ("text", "json") else "no plan"
+        say(f"there is no plan, and {output.output} is {written}: {plan.conflict.message}", output)
+    return ExitCode.OK if plan.is_satisfiable else ExitCode.NO

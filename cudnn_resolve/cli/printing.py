@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.host import terminal
-from cudnn_resolve.report.text import Style, clean, wrap, wrap_message
+from cudnn_resolve.report.text import UNBROKEN, Style, clean, wrap, wrap_message
 
 if TYPE_CHECKING:
     from cudnn_resolve.cli.options import Output
@@ -107,21 +107,20 @@ def show_error(error: CudnnResolveError) -> None:
 
 
 def style_of(options: Output) -> Style:
-    """Colours for the result: only on a terminal that shows them, never in a file; where nobody reads columns, nothing is cut."""
-    color = options.color and options.output is None and terminal.wants_color(sys.stdout)
-    return Style(color, whole=options.output is not None or not terminal.is_measured(sys.stdout))
+    """Colours for the result: only on a terminal that shows them, never in a file."""
+    return Style(options.color and options.output is None and terminal.wants_color(sys.stdout))
 
 
 def width_of(options: Output) -> int:
-    """Columns for the result; a file is written for 100."""
-    return terminal.DEFAULT_WIDTH if options.output is not None else terminal.width(sys.stdout)
+    """Columns for the result; nothing is wrapped where nobody reads columns, in a pipe or a file."""
+    return terminal.width(sys.stdout) if options.output is None and terminal.is_measured(sys.stdout) else UNBROKEN
 
 
 def message_style(options: Output) -> Style:
     """Colours for what is drawn among the messages, on standard error."""
-    return Style(options.color and terminal.wants_color(sys.stderr), whole=not terminal.is_measured(sys.stderr))
+    return Style(options.color and terminal.wants_color(sys.stderr))
 
 
 def message_width() -> int:
     """Columns for what is drawn among the messages."""
-    return terminal.width(sys.stderr)
+    return terminal.width(sys.stderr) if terminal.is_measured(sys.stderr) else UNBROKEN

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.errors import CudnnResolveError, WorldError
+from cudnn_resolve.errors import CudnnResolveError, UsageError
 from cudnn_resolve.execution.journal import ARRIVING, FILE, LEAVING, STAGING, WHEELS, Journal, PastApply, read_journal
 from cudnn_resolve.execution.space import free_lost
 from cudnn_resolve.host import disk
@@ -192,8 +192,8 @@ def keeps_fetched(past: PastApply) -> bool:
 
 
 def find_journal(journals: Journals, number: int) -> PastApply:
-    """The journal of that number; WorldError where there is none."""
+    """The journal of that number; UsageError where there is none."""
     for one in journals.all():
         if one.id == number:
             return one
-    raise WorldError(f"there is no apply number {number} of this environment", code="no-such-apply", hint="`apply --history` lists them")
+    raise UsageError(f"there is no apply number {number} of this environment", code="no-such-apply", hint="`apply --history` lists them")

@@ -40,6 +40,11 @@ def is_regular(path: str) -> bool:
     return os.path.isfile(path)
 
 
+def is_folder(path: str) -> bool:
+    """True for a folder, or a link that leads to one."""
+    return os.path.isdir(path)
+
+
 def mode_of(path: str) -> int:
     """The permission bits of what is there; 0 where nothing is."""
     try:

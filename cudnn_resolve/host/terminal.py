@@ -10,8 +10,12 @@ DEFAULT_WIDTH = 100
 
 
 def wants_color(stream: TextIO | None) -> bool:
-    """True where `stream` is a terminal that shows colours and nobody asked for none (NO_COLOR, TERM=dumb)."""
-    if stream is None or os.environ.get("NO_COLOR") or os.environ.get("TERM", "") in ("", "dumb"):
+    """True where `stream` is a terminal that shows colours, or FORCE_COLOR is set, and nobody asked for none (NO_COLOR, TERM=dumb)."""
+    if stream is None or os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "") not in ("", "0"):
+        return True
+    if os.environ.get("TERM", "") in ("", "dumb"):
         return False
     try:
         return stream.isatty()

@@ -85,12 +85,20 @@ class Book:
         rows: tuple[row.Slot, ...] = self._rows("package/slot", "slot")
         return tuple(dict.fromkeys((*own, *(package for one in rows if one.slot in slots for package in one.packages))))
 
+    def is_framework(self, name: str) -> bool:
+        """True for the name, the alias or the distribution of a framework."""
+        return _normalized(name) in self._framework_names()
+
+    def companion_of(self, distribution: str) -> str | None:
+        """The framework that a distribution moves with: `torchvision` goes with torch; None for any other package."""
+        return self._keep("companions", None, lambda _: self._collect("companions")).get(_normalized(distribution))
+
     def nearest(self, word: str) -> tuple[str, ...]:
         """Names of frameworks that look like `word`, the nearest first, at most three."""
         from difflib import get_close_matches
 
         known = self._framework_names()
-        close = get_close_matches(_normalized(word[:80]), list(known), n=6, cutoff=0.6)
+        close = get_close_matches(_normalized(word[:80]), list(known), n=6, cutoff=0.7)
         return tuple(dict.fromkeys(known[one] for one in close))[:3]
 
     def extra_releases(self, package: str) -> tuple[row.ExtraRelease, ...]:

@@ -91,6 +91,11 @@ def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyRes
     from cudnn_resolve.execution.run import is_done
 
     environment = _environment(request.python)
+    refused = _not_writable(environment)
+    if refused is not None:
+        interaction.listener.note(
+            f"warning: {refused.message}: whatever is planned for {environment.prefix} cannot be carried out by this user"
+        )
     if request.dry_run:
         return _dry(request, interaction, environment)
     with _held(environment, request, interaction) as work:
@@ -133,6 +138,17 @@ def _damaged(plan: Plan, work: Work) -> tuple[tuple[str, ...], tuple[str, ...]]:
         elif one.is_code:
             notes.append(f"{said}: `apply --reinstall-package {one.package}` lays them down again")
     return tuple(spoiled), tuple(notes)
+
+
+def _not_writable(environment: Environment) -> WorldError | None:
+    """Why this user cannot change the environment; None where that is possible."""
+    from cudnn_resolve.execution.check import require_writable
+
+    try:
+        require_writable(environment)
+    except WorldError as error:
+        return error
+    return None
 
 
 def _dry(request: ApplyRequest, interaction: Interaction, environment: Environment) -> ApplyResult:
@@ -197,6 +213,9 @@ def _carry_out(plan: Plan, task: Task, work: Work, request: ApplyRequest, intera
         return Execution(status="nothing", notes=tuple(one.message for one in plan.warnings if one.code in ("lock-settings", "overlay")))
     if plan.facts.python.externally_managed and not request.break_system_packages:
         raise _managed(work.environment)
+    refused = _not_writable(work.environment)
+    if refused is not None and (task.install or task.remove or task.preload):
+        raise refused
     if interaction.confirm is not None and not interaction.confirm(plan):
         return Execution(status="declined", exit_code=ExitCode.NO)
 

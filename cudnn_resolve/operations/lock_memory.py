@@ -58,12 +58,12 @@ def remembered(lock: Lock, path: str, request: LockRequest) -> dict[str, Any]:
         "channel": asked.channel,
         "strict-pins": asked.strict_pins,
     }
-    if not (request.framework or request.requirement or request.group):
+    if not (request.framework or request.packages or request.requirement or request.group):
         folder = os.path.dirname(path)
         out.update({"framework": list(asked.said), "cuda": asked.cuda, "cudnn": asked.cudnn})
         out.update({name: [_from(folder, value, name) for value in values] for name, values in asked.files.items() if name in FILES})
     for name, values in asked.stated.items():
-        if name in ("gpu", "no-binary", "only-binary"):
+        if name in ("gpu", "no-binary", "only-binary") or (name == "packages" and "framework" in out):
             out[name] = list(values)
         elif name == "platform":
             out["platforms"] = list(values)
@@ -102,6 +102,7 @@ def asked_of(options: LockRequest, request: Request, base: str) -> Asked:
         "python-version": _one(options.python_version),
         "driver": _one(options.driver),
         "gpu": options.gpu,
+        "packages": options.packages,
         "glibc": _one(options.glibc),
         "os": _one(options.os),
         "index-strategy": _one(options.index_strategy),

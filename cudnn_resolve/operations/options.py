@@ -62,6 +62,8 @@ class Options(StatedOptions, frozen=True, kw_only=True):
 
     framework: tuple[str, ...] = ()
     """PEP 508 requirements, in the order of the command line."""
+    packages: tuple[str, ...] = ()
+    """Requirements as pip and uv take them: frameworks among them are targets, the others join as lines of a file would."""
     requirement: tuple[str, ...] = ()
     constraint: tuple[str, ...] = ()
     group: tuple[str, ...] = ()
@@ -161,7 +163,7 @@ class ApplyRequest(Options, frozen=True, kw_only=True):
     @property
     def names_targets(self) -> bool:
         """True where it says what is wanted itself."""
-        return bool(self.framework or self.requirement or self.group or self.reinstall_package)
+        return bool(self.framework or self.packages or self.requirement or self.group or self.reinstall_package)
 
     def again(self) -> tuple[str, ...]:
         """The words of a command line that asks for the same; how it is spoken and asked about is left to that."""
@@ -169,6 +171,9 @@ class ApplyRequest(Options, frozen=True, kw_only=True):
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if name in _OF_ONE_RUN or value is None or value is False:
+                continue
+            if name == "packages":
+                words += [str(_written(one)) for one in value]
                 continue
             option = "--" + name.replace("_", "-")
             words += (

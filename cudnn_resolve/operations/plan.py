@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 class PlanResult(Plan, Result, frozen=True, kw_only=True):
     """What `plan` returns: the plan, or the conflict in the place of one."""
 
+    command: str | None = None
+    """The command line that carries it out; None where there is nothing to do, or no plan."""
+
     @property
     def status(self) -> Literal["ok", "unsatisfiable"]:
         """`unsatisfiable` where there is a conflict."""
@@ -31,7 +35,7 @@ class PlanResult(Plan, Result, frozen=True, kw_only=True):
         from cudnn_resolve.facts.codec import encode
         from cudnn_resolve.report.plan_json import encode_plan
 
-        return encode_plan(self, encode(self.facts))
+        return {**encode_plan(self, encode(self.facts)), "command": self.command}
 
 
 class WhyResult(Struct, Result, frozen=True, kw_only=True):
@@ -63,9 +67,23 @@ class LockMisfitError(CudnnResolveError):
 
 def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
     """The plan for the targets, or the one that leads to a lock; a conflict is a plan, too."""
-    if request.lock is None:
-        return grown(PlanResult, plan_of(request, listener))
-    return grown(PlanResult, plan_of_lock_file(request.lock, request))
+    found = plan_of(request, listener) if request.lock is None else plan_of_lock_file(request.lock, request)
+    return grown(PlanResult, found, command=_command(found, request))
+
+
+def _command(plan: Plan, request: PlanRequest) -> str | None:
+    """The command line that carries a plan out, or that writes the script of one for another machine."""
+    from cudnn_resolve.resolution.relaxation import command
+
+    if not (plan.is_satisfiable and (plan.changes or plan.steps)) or request.given is not None:
+        return None
+    elsewhere = request.facts is not None or request.assumptions.elsewhere
+    if plan.resolution is not None:
+        words = command(replace(plan.resolution.request, verb="plan")).partition(" plan")[2]
+    else:
+        said = ((name, value) for name, value in (("--python", request.python), ("--facts", request.facts)) if value)
+        words = " " + shlex.join((request.lock or "", *(word for pair in said for word in pair)))
+    return f"cudnn-resolve plan{words} --format sh -o setup.sh" if elsewhere else f"cudnn-resolve apply{words}"
 
 
 def plan_of(options: Options, listener: Listener = NOBODY, verb: str = "plan") -> Plan:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -23,6 +24,9 @@ _FIRST = frozenset({"--index-url", "--pre"})
 """Options of which the command line's own counts, else the first of the files."""
 _OF_FILES = frozenset({"--no-index", "--trusted-host"})
 """Settings that only files have."""
+SPOKEN = "the command line"
+"""Origin of a requirement that stands in no file."""
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 SIZE = 4 * 1024 * 1024
 """Largest requirements file, in bytes."""
 
@@ -31,6 +35,7 @@ class Wishes(Struct, frozen=True, kw_only=True):
     """What files ask for besides the frameworks of the command line."""
 
     extras: tuple[Extra, ...] = ()
+    """Those of the command line first."""
     references: tuple[Reference, ...] = ()
     settings: tuple[Setting, ...] = ()
 
@@ -43,22 +48,29 @@ def request_of(options: Options, book: Book, wishes: Wishes, direct: Sequence[Di
     from cudnn_resolve.requirement.derive import merged, parse_target
 
     pre = options.pre or any(one.option == "--pre" for one in wishes.settings)
-    targets = [parse_target(text, book) for text in options.framework]
-    extras = []
+    targets = [parse_target(text, book) for text in options.framework if _companion(text, book) is None]
+    extras = [Extra(text=text, origin=SPOKEN) for text in options.framework if _companion(text, book) is not None]
     for extra in wishes.extras:
         target = None if extra.constraint else _framework(extra, book)
         if target is None:
             extras.append(extra)
         else:
             targets.append(target)
+    if not targets:
+        targets = list(_implied(extras, book))
     if not targets and not options.reinstall_package:
+        near = [one for text in options.packages for one in book.nearest(text)]
+        hint = f"did you mean {' or '.join(f'`{one}`' for one in dict.fromkeys(near))}? " if near else "packages are planned beside one; "
         raise UsageError(
             "no framework is asked for",
             code="no-target",
-            hint=f"name one: `-f tensorflow==2.15`; known: {', '.join(book.frameworks())}",
+            hint=f"{hint}name one: `cudnn-resolve plan tensorflow==2.15`; known: {', '.join(book.frameworks())}",
         )
+    plain = request_without_targets(options)
+    spoken = (*(one.text for one in extras if one.origin == SPOKEN), *(one.place for one in wishes.references if one.origin == SPOKEN))
     return replace(
-        request_without_targets(options),
+        plain,
+        context=(*(("", text) for text in spoken), *plain.context),
         allow_break=frozenset(_named(name, book) for name in options.allow_break),
         targets=merged(replace(one, pre=pre) for one in targets if one.marker is None),
         conditional=tuple(replace(one, pre=pre) for one in targets if one.marker is not None),
@@ -67,6 +79,22 @@ def request_of(options: Options, book: Book, wishes: Wishes, direct: Sequence[Di
         direct={one.name: one for one in direct},
         settings=tuple(_settings(wishes, options)),
     )
+
+
+def _companion(text: str, book: Book) -> str | None:
+    """The framework that a package goes with, `torch` for `torchvision>=0.21`; None for a framework and for any other text."""
+    name = _NAME.match(text.strip())
+    return book.companion_of(name[0]) if name is not None and not book.is_framework(name[0]) else None
+
+
+def _implied(extras: Iterable[Extra], book: Book) -> Iterator[Target]:
+    """The frameworks that packages go with, for a request that names none."""
+    from packaging.specifiers import SpecifierSet
+
+    for extra in extras:
+        framework = None if extra.constraint else _companion(extra.text, book)
+        if framework is not None:
+            yield Target(text=framework, framework=framework, specifier=SpecifierSet(), origin=f"`{extra.text}`, which goes with it")
 
 
 def _named(name: str, book: Book) -> str:
@@ -103,7 +131,7 @@ def request_without_targets(options: Options) -> Request:
 
 def wishes_of(options: Options) -> Wishes:
     """What the files of `-r`, `-c` and `--group` ask for; InputError where one cannot be read."""
-    if not (options.requirement or options.constraint or options.group):
+    if not (options.packages or options.requirement or options.constraint or options.group):
         return Wishes()
     from cudnn_resolve.requirement.file import Reference, Setting
 
@@ -141,6 +169,8 @@ def _lines(options: Options) -> Iterator[Line]:
         except ValueError as error:
             raise InputError(f"is not TOML: {error}", code="project-invalid", context=path) from None
 
+    spoken = "\n".join(" ".join(word.split()) for word in options.packages)
+    yield from (replace(line, origin=SPOKEN) for line in read_requirements(SPOKEN, lambda *_: (SPOKEN, spoken)))
     for path in options.requirement:
         file, _, inside = path.partition("[") if path.endswith("]") else (path, "", "]")
         if os.path.basename(file) == "pyproject.toml":
@@ -161,11 +191,12 @@ def _framework(extra: Extra, book: Book) -> Target | None:
     from cudnn_resolve.requirement.derive import parse_target
 
     requirement = Requirement(extra.text)
-    if book.framework_of(requirement.name) is None:
+    spoken = extra.origin == SPOKEN
+    if book.framework_of(requirement.name) is None and not (spoken and book.is_framework(requirement.name)):
         return None
     marker, requirement.marker = requirement.marker, None
     plain = parse_target(str(requirement) if marker else extra.text, book)
-    return replace(plain, origin=extra.origin, marker=str(marker) if marker else None, hashes=extra.hashes)
+    return replace(plain, origin=None if spoken else extra.origin, marker=str(marker) if marker else None, hashes=extra.hashes)
 
 
 def _context(options: Options) -> tuple[tuple[str, str], ...]:
@@ -183,6 +214,7 @@ def _context(options: Options) -> tuple[tuple[str, str], ...]:
         ("--glibc", options.glibc),
         ("--os", options.os),
         *(("--allow-break", name) for name in options.allow_break),
+        *(("--reinstall-package", name) for name in options.reinstall_package),
         ("--prefer", options.prefer if options.prefer != "installed" else None),
         *(("--matrix", path) for path in options.matrix),
         *_index_context(options),

@@ -200,6 +200,8 @@ def _left(request: MachineOptions, settings: Mapping[str, Any]) -> dict[str, Any
         dropped.update((*MACHINE, "python", "facts"))
     if says("python_version", "platform", "platforms"):
         dropped.update(("python", "facts"))
+    if says("packages"):  # who names what he wants names all of it
+        dropped.add("framework")
     if getattr(request, "device", None) == "cpu":
         dropped.update(("gpu", "cuda", "cudnn"))
     elif says("gpu", "cuda", "cudnn"):

@@ -63,6 +63,9 @@ class TargetEnvironment(Struct, frozen=True, kw_only=True):
 TIMEOUT_SECONDS = 20.0
 """An interpreter on a cold network disk is slow; one that hangs must not be waited for longer."""
 
+LOCAL = ".venv"
+"""The virtual environment of a project, in its folder."""
+_TOOLS = re.compile(r"/uv/(?:archive|environments|builds)-v\d+/|/uv/tools/[^/]+/$|/pipx/(?:venvs|\.cache)/[^/]+/$|/\.cache/pipx/[^/]+/$")
 _VERSION = re.compile(r"\d+(\.\d+)?")
 _HINT = "pass --python with the path of an interpreter or of a virtual environment"
 
@@ -90,22 +93,51 @@ class Target(Struct, frozen=True, kw_only=True):
 def choose_python(host: Host, wanted: str | None) -> tuple[str, str]:
     """Choose the target interpreter and say why; UsageError where what was asked for is not there.
 
-    In order: `wanted` (a path of an interpreter, of an environment or of its bin directory, a name on PATH, or a version),
-    the active virtual environment (VIRTUAL_ENV), the active conda environment (CONDA_PREFIX), the interpreter that runs this.
+    In order: `wanted` (a path of an interpreter, of an environment or of its bin directory, a name on PATH, or a version), the active
+    virtual environment (VIRTUAL_ENV), the active conda environment (CONDA_PREFIX), `.venv` in the working directory, conda's base
+    environment, the interpreter that runs this, the first one on PATH. The environment of a tool (uvx, uv tool, pipx) is passed over:
+    what is installed there serves the tool alone.
     """
     if wanted is not None:
         return _wanted_python(host, wanted), "--python"
-    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        prefix = host.environ.get(variable)
-        if prefix:
-            return _python_below(host, prefix, f"{variable} says {prefix}, but it"), variable
-    if host.python and is_file(host, host.python):
-        return host.python, "runs this program"
+    is_base = host.environ.get("CONDA_DEFAULT_ENV") in ("base", "root")
+    for name in ("VIRTUAL_ENV", LOCAL, "CONDA_PREFIX") if is_base else ("VIRTUAL_ENV", "CONDA_PREFIX", LOCAL):
+        prefix = host.environ.get(name)
+        if name == LOCAL and any(is_file(host, f"{LOCAL}/bin/{one}") for one in ("python", "python3")):
+            return _python_below(host, LOCAL, LOCAL), LOCAL
+        if prefix and not is_of_tool(host, prefix):
+            return _python_below(host, prefix, f"{name} says {prefix}, but it"), name
+    return _running_python(host)
+
+
+def _running_python(host: Host) -> tuple[str, str]:
+    """The interpreter that runs this, or the first one on PATH where that is a tool's own."""
+    own = host.python if host.python and is_file(host, host.python) else None
+    if own is not None and not is_of_tool(host, _prefix(own)):
+        return own, "runs this program"
     for name in ("python3", "python"):
-        found = which(host, name)
-        if found:
-            return found, f"first {name} on PATH"
-    raise UsageError("no Python interpreter was found", code="python-missing", hint=_HINT)
+        for folder in host.environ.get("PATH", "").split(":"):
+            path = f"{folder}/{name}"
+            if folder and is_file(host, path) and not is_of_tool(host, _prefix(path)):
+                return path, f"first {name} on PATH"
+    if own is None:
+        raise UsageError("no Python interpreter was found", code="python-missing", hint=_HINT)
+    raise UsageError(
+        f"no environment to look at: cudnn-resolve runs in one that serves it alone, {_prefix(own)}",
+        code="python-of-tool",
+        hint="name the one that is meant, `--python .venv`; `python3 -m venv .venv` makes it",
+    )
+
+
+def _prefix(python: str) -> str:
+    """The environment of an interpreter in its bin directory."""
+    return python.rpartition("/")[0].rpartition("/")[0]
+
+
+def is_of_tool(host: Host, prefix: str) -> bool:
+    """True for an environment that uv (uvx, uv tool) or pipx made for one program."""
+    made_by = any(is_file(host, f"{prefix}/{name}") for name in ("uv-receipt.toml", "pipx_metadata.json"))
+    return made_by or _TOOLS.search(f"{prefix}/") is not None
 
 
 def ask_python(host: Host, path: str, how: str) -> Target:

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from cudnn_resolve.facts.conflict import conflicts, covers, is_wrong
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, InstalledFramework, Problem, Toolkit, Unknown
-from cudnn_resolve.report.text import Style, clean, shorten, table, wrap
+from cudnn_resolve.report.text import Style, clean, table, wrap
 
 _LABEL = 12
 """Columns of the labels on the left, after the mark."""
-_ANY = 10_000
-"""Columns of a table where nothing is cut."""
-_ROWS = 6
-"""Rows of a section that are shown where nobody asks for more."""
+_LETTERS, _ANY = 170, 1_000_000
+"""Letters of a problem that are shown where nobody asks for more."""
+_ROWS, _MOST_ROWS = 6, 8
+"""Rows of a section that are shown where nobody asks for more, and where more are wrong."""
 _NAMES = {"ubuntu": "Ubuntu", "debian": "Debian", "rhel": "RHEL", "rocky": "Rocky Linux", "amzn": "Amazon Linux", "fedora": "Fedora"}
 _CONTAINERS = {"docker": "in a container", "colab": "Google Colab", "kaggle": "Kaggle", "wsl": "WSL"}
 _IMPLEMENTATIONS = {"cpython": "CPython", "pypy": "PyPy"}
@@ -37,17 +37,16 @@ def render(facts: Facts, *, style: Style | None = None, width: int = 100, verbos
     """
     style = style or Style()
     room = width - _LABEL - 2
-    cells = _ANY if style.whole else room
     sections = [
         ("System", _system(facts)),
         ("Python", _python(facts)),
         ("Driver", _driver(facts)),
         ("GPU", _gpus(facts)),
-        ("CUDA", _toolkits(facts, cells)),
-        ("cuDNN", _cudnn(facts, cells)),
-        ("Frameworks", _frameworks(facts, cells)),
+        ("CUDA", _toolkits(facts)),
+        ("cuDNN", _cudnn(facts)),
+        ("Frameworks", _frameworks(facts)),
         ("Loader", _loader(facts)),
-        ("Problems", _problems(facts, room, whole=verbose or style.whole)),
+        ("Problems", _problems(facts, _ANY if verbose else _LETTERS)),
     ]
     if verbose:
         sections.append(("Known from", [_Row(f"{clean(fact)}: {clean(how)}") for fact, how in facts.sources.items()]))
@@ -67,13 +66,13 @@ def _section(label: str, rows: Sequence[_Row], limit: int, room: int, style: Sty
             if row.wrong or spare >= 0:
                 shown.append(row)
         left_out = len(rows) - len(shown)
-        rows = [*shown[:12], _Row(f"and {left_out + len(shown[12:])} more (-v shows them)")]
+        rows = [*shown[:_MOST_ROWS], _Row(f"and {left_out + len(shown[_MOST_ROWS:])} more (-v shows them)")]
     for row in rows:
         mark = style("!", "bold", "red") if row.wrong else " "
         for line in row.text.split("\n"):
-            text = line if style.whole else shorten(line, room)
-            yield f"{mark} {style(label.ljust(_LABEL), 'bold')}{style(text, 'yellow') if row.wrong else text}".rstrip()
-            label, mark = "", " "
+            for text in wrap(line, width=room, rest="  "):
+                yield f"{mark} {style(label.ljust(_LABEL), 'bold')}{style(text, 'yellow') if row.wrong else text}".rstrip()
+                label, mark = "", " "
 
 
 def _unknown_or(value: object, none: str) -> list[_Row]:
@@ -153,20 +152,20 @@ def _gpu(gpu: Gpu) -> str:
     )
 
 
-def _toolkits(facts: Facts, room: int) -> list[_Row]:
+def _toolkits(facts: Facts) -> list[_Row]:
     if isinstance(facts.cuda_toolkits, Unknown) or not facts.cuda_toolkits:
         return _unknown_or(facts.cuda_toolkits, "no toolkit")
-    return [_Row(line) for line in table([_toolkit(row) for row in facts.cuda_toolkits], width=room, indent="")]
+    return [_Row(line) for line in table([_toolkit(row) for row in facts.cuda_toolkits], indent="")]
 
 
 def _toolkit(row: Toolkit) -> tuple[str, ...]:
     return row.version or "?", row.source, clean(row.path or "")
 
 
-def _cudnn(facts: Facts, room: int) -> list[_Row]:
+def _cudnn(facts: Facts) -> list[_Row]:
     if isinstance(facts.cudnn, Unknown) or not facts.cudnn:
         return _unknown_or(facts.cudnn, "none")
-    lines = table([_copy(copy) for copy in facts.cudnn], width=room, indent="")
+    lines = table([_copy(copy) for copy in facts.cudnn], indent="")
     return [_Row(line, _is_broken(copy)) for line, copy in zip(lines, facts.cudnn, strict=True)]
 
 
@@ -180,10 +179,10 @@ def _copy(copy: CudnnCopy) -> tuple[str, ...]:
     return version, f"CUDA {copy.cuda}" if copy.cuda else "", copy.source, state, clean(copy.path or copy.owner or "")
 
 
-def _frameworks(facts: Facts, room: int) -> list[_Row]:
+def _frameworks(facts: Facts) -> list[_Row]:
     if isinstance(facts.frameworks, Unknown) or not facts.frameworks:
         return _unknown_or(facts.frameworks, "none")
-    lines = table([_framework(row) for row in facts.frameworks], width=room, indent="")
+    lines = table([_framework(row) for row in facts.frameworks], indent="")
     return [_Row(line + _would_load(row), is_wrong(row)) for line, row in zip(lines, facts.frameworks, strict=True)]
 
 
@@ -215,18 +214,16 @@ def _loader(facts: Facts) -> list[_Row]:
     return [*(rows or [_Row(f"{name} is not set")]), _Row(cached)]
 
 
-def _problems(facts: Facts, room: int, *, whole: bool) -> list[_Row]:
-    """What cannot work, marked, then what could not be asked; a long text takes two lines, or all that it needs."""
+def _problems(facts: Facts, most: int) -> list[_Row]:
+    """What cannot work, marked, then what could not be asked; each in at most so many letters."""
     seen = conflicts(facts)
     wrong = [problem for problem in facts.problems if any(covers(problem, conflict) for conflict in seen)]
     wrong.extend(conflict for conflict in seen if not any(covers(problem, conflict) for problem in wrong))
-    rows = [_Row(_told(problem, room, whole=whole), True) for problem in wrong]
-    rows.extend(_Row(_told(problem, room, whole=whole)) for problem in facts.problems if problem not in wrong)
+    rows = [_Row(_told(problem, most), True) for problem in wrong]
+    rows.extend(_Row(_told(problem, most)) for problem in facts.problems if problem not in wrong)
     return rows or [_Row("none")]
 
 
-def _told(problem: Problem, room: int, *, whole: bool) -> str:
-    lines = wrap(clean(f"{problem.what}: {problem.why}"), width=room, rest="  ")
-    if len(lines) > 2 and not whole:
-        lines = [lines[0], shorten(f"{lines[1]} …", room)]
-    return "\n".join(lines)
+def _told(problem: Problem, most: int) -> str:
+    text = f"{problem.what}: {problem.why}"
+    return clean(text if len(text) <= most else f"{text[:most].rpartition(' ')[0] or text[:most]} (-v shows all of it)")

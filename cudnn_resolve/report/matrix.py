@@ -29,8 +29,6 @@ class Page:
 
     def __init__(self, style: Style | None = None, width: int = 100) -> None:
         self.style, self.width = style or Style(), width
-        self.room = 10_000 if self.style.whole else width
-        """Columns of a table, of which nothing is cut where nobody reads columns."""
         self.lines: list[str] = []
 
     def title(self, text: str) -> None:
@@ -50,12 +48,12 @@ class Page:
             return
         dropped = []
         for name in least:
-            if _width([[header[index] for index in used], *([row[index] for index in used] for row in body)]) <= self.room:
+            if _width([[header[index] for index in used], *([row[index] for index in used] for row in body)]) <= self.width:
                 break
             if header.index(name) in used:
                 used.remove(header.index(name))
                 dropped.append(name)
-        first, *rest = table([[line[index] for index in used] for line in (header, *body)], width=self.room)
+        first, *rest = table([[line[index] for index in used] for line in (header, *body)], width=self.width)
         self.lines += [self.style(first, "dim"), *rest]
         if dropped:
             self.say(f"(no room for: {', '.join(reversed(dropped))})")

@@ -1,4 +1,4 @@
-"""A plan as text for reading: the stack first, then what changes, then the steps; reasons where they are asked for."""
+"""A plan as text for reading: short, or with every package, reason and step; or the verdict alone."""
 
 from __future__ import annotations
 
@@ -6,38 +6,59 @@ import shlex
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.facts.model import UNKNOWN, Driver, or_none
+from cudnn_resolve.planning.preload import MODULE
 from cudnn_resolve.report.text import Style, clean, table, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from cudnn_resolve.planning.model import PipAction, Plan, Stack
+    from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.planning.model import PipAction, Plan, Stack, StackFramework, Step
     from cudnn_resolve.resolution.model import Conflict
 
-_SIGNS = {"install": "+", "upgrade": "^", "downgrade": "v", "remove": "-", "keep": "="}
-_COLORS = {"install": "green", "upgrade": "cyan", "downgrade": "yellow", "remove": "red"}
+_ACTIONS = {"install": ("+", "green"), "upgrade": ("^", "cyan"), "downgrade": ("v", "yellow"), "remove": ("-", "red"), "keep": ("=", "dim")}
 _FIRST = ("overlay", "breaks-framework", "cuda-majors", "cudnn-majors")
 """Warnings that stand above the plan."""
-_STEP_WIDTH = 3
-"""Lines of a command that are shown where nobody asks for more."""
+_NAMED = 3
+"""Packages of one kind of change that are named in a short plan."""
+_CHOSEN = {
+    "--python": "as --python says",
+    "VIRTUAL_ENV": "the active virtual environment",
+    "CONDA_PREFIX": "the active conda environment",
+    ".venv": "the virtual environment of this folder",
+    "runs this program": "the Python that runs cudnn-resolve",
+}
+"""Why an interpreter is the target, by what `detect` says of it."""
+_CHANNELS = {"pip": "from pip wheels", "apt": "from apt", "system": "installed on the system", "bundled": "inside the wheel"}
 
 
-def render(plan: Plan, *, style: Style | None = None, width: int = 100, verbose: bool = False) -> str:
-    """The plan, or why there is none and what would work, in lines of at most `width` columns; `verbose` adds every reason."""
-    page = _Page(style or Style(), width, verbose=verbose)
+def render(plan: Plan, *, style: Style | None = None, width: int = 100, verbose: bool = False, command: str | None = None) -> str:
+    """The plan, or why there is none and what would work, in lines of at most `width` columns.
+
+    `verbose` shows every package, reason and step; `command` is the last line, which carries the plan out.
+    """
+    page = _Page(style or Style(), width)
     page.head(plan)
     if plan.conflict is not None:
         page.conflict(plan.conflict)
+    elif verbose:
+        page.everything(plan)
     else:
-        if plan.stack is not None:
-            page.stack(plan.stack)
-        page.changes(plan)
-        page.overrides(plan)
-        page.environment(plan)
-        page.warnings(plan)
-        page.proven(plan)
-        page.steps(plan)
+        page.summary(plan)
+    if command is not None and plan.is_satisfiable:
+        page.lines += ["", clean(command)] if verbose else [clean(command)]
     return "\n".join(page.lines) + "\n"
+
+
+def verdict(plan: Plan) -> str:
+    """The answer in one line."""
+    if plan.conflict is not None:
+        return clean(f"no: {plan.conflict.message}\n".rstrip()) + "\n"
+    found = [f"{one.name} {one.version}" for one in plan.stack.frameworks] if plan.stack is not None else list(plan.targets)
+    if plan.stack is not None:
+        found += [f"{name} {value}" for name, value in (("CUDA", plan.stack.cuda), ("cuDNN", plan.stack.cudnn)) if value]
+        found += [f"driver >= {plan.stack.driver_min}"] if plan.stack.driver_min else []
+    return clean(f"yes: {', '.join(found)}: {_counts(plan)}") + "\n"
 
 
 def machine_line(plan: Plan) -> str:
@@ -65,130 +86,173 @@ def machine_line(plan: Plan) -> str:
     return clean(", ".join(part for part in parts if part))
 
 
+def environment_line(facts: Facts) -> str:
+    """The interpreter whose environment is changed, and why it is this one."""
+    python = facts.python
+    if python.path is None:
+        return "into a new environment"
+    how = facts.sources.get("python")
+    why = _CHOSEN.get(how, how) if how is not None else "as the facts say"
+    return clean(f"into {python.path} ({why}{'; the system manages it' if python.externally_managed else ''})")
+
+
+def _counts(plan: Plan) -> str:
+    """What changes, in numbers."""
+    actions = [*(one.action for one in plan.pip), *(one.action for one in plan.apt)]
+    numbers = {name: actions.count(name) for name in _ACTIONS}
+    numbers["install"] += len(plan.unpinned)
+    words = [f"{numbers[name]} to {name}" for name in _ACTIONS if numbers[name] and name != "keep"]
+    words += [f"{numbers['keep']} kept"] if numbers["keep"] else []
+    return ", ".join(words if plan.changes else ["nothing to do", *words])
+
+
+def _built_with(one: StackFramework) -> str:
+    built = [f"CUDA {one.cuda_built}" if one.cuda_built else "", f"cuDNN {one.cudnn_built}" if one.cudnn_built else ""]
+    text = " and ".join(part for part in built if part)
+    return (f"built with {text}" if text else "CPU build") + ("" if one.asked else ", installed and kept")
+
+
+def _what(step: Step, plan: Plan) -> str:
+    """What a step does, and where."""
+    if step.argv is not None:
+        return shlex.join(step.argv)
+    value = next((one.value for one in plan.environment if one.kind == step.kind), "")
+    if step.kind == "preload":
+        return f"write {MODULE}.py and {MODULE}.pth into the site-packages of {plan.facts.python.path or 'the environment'}, for {value}"
+    if step.kind == "ldconfig":
+        return f"write {value} into /etc/ld.so.conf.d/cudnn-resolve.conf, and run ldconfig"
+    return f"add {step.why}"
+
+
 class _Page:
     """Lines under construction."""
 
-    def __init__(self, style: Style, width: int, *, verbose: bool) -> None:
+    def __init__(self, style: Style, width: int) -> None:
         self.lines: list[str] = []
         self._style = style
         self._width = width
-        self._verbose = verbose
 
     def head(self, plan: Plan) -> None:
+        """What is asked for, the machine, the environment, and what must be known first."""
         self.lines.append(self._style(f"Plan for {clean(', '.join(plan.targets))}", "bold"))
         self._wrap(f"on {machine_line(plan)}", "  ")
-        for one in plan.warnings:
-            if one.code in _FIRST:
-                self._wrap(one.message, self._style("  ! ", "yellow"), "    ")
+        self._wrap(environment_line(plan.facts), "  ")
+        self._warnings(one.message for one in plan.warnings if one.code in _FIRST)
 
-    def stack(self, stack: Stack) -> None:
+    def summary(self, plan: Plan) -> None:
+        """The stack, and what changes in numbers and in important names."""
+        self.lines.append("")
+        if plan.stack is not None:
+            self._stack(plan.stack)
+        self.lines.append(self._style(f"{_counts(plan)} (-v shows all)", "bold"))
+        self._named(plan)
+        for one in plan.environment:
+            if one.kind != "none":
+                self._wrap(f"{'linker cache' if one.kind == 'ldconfig' else one.kind}: {one.why}", "  * ")
+        self._warnings(one.message for one in plan.warnings if one.code not in _FIRST)
+        self._proven(plan)
+
+    def _named(self, plan: Plan) -> None:
+        """The changes, a line for each kind and each further index."""
+        for action, (sign, color) in _ACTIONS.items():
+            found = [one for one in plan.pip if one.action == action]
+            if action == "remove":
+                for one in found:
+                    self._wrap(f"{one.name} {one.version}: {'; '.join(one.because)}", self._style(f"  {sign} ", color))
+            elif found and action != "keep":
+                self._some([_moved(one) for one in found], self._style(f"  {sign} ", color))
+        for index in dict.fromkeys(one.index for one in plan.pip if one.index is not None and one.action != "keep"):
+            self._some([one.name for one in plan.pip if one.index == index and one.action != "keep"], f"  from {clean(index)}: ")
+        apt = [one for one in plan.apt if one.action != "keep"]
+        if apt:
+            self._some([f"{one.name}={one.version}" for one in apt], "  apt: ")
+        if plan.unpinned:
+            self._some(plan.unpinned, "  ? version left to the installer: ")
+        if plan.overrides:
+            texts = [f"{one.package} {one.chosen} instead of {one.declared} of {one.requested_by}" for one in plan.overrides]
+            self._some(texts, f"  {len(texts)} override{'s' if len(texts) > 1 else ''}: ", most=1)
+
+    def _some(self, names: Sequence[str], first: str, *, most: int = _NAMED) -> None:
+        more = f" and {len(names) - most} more" if len(names) > most else ""
+        self._wrap(f"{', '.join(names[:most])}{more}", first, "    ")
+
+    def everything(self, plan: Plan) -> None:
+        """Every package, reason and step."""
+        if plan.stack is not None and plan.stack.frameworks:
+            self._title("Stack")
+            self._stack(plan.stack, verbose=True)
+        self._packages(plan)
+        if plan.overrides:
+            self._title("Overrides (pins that are read as the range which the ABI allows)")
+            self._table([(f"{one.package} {one.chosen}", f"instead of {one.declared}", f"of {one.requested_by}") for one in plan.overrides])
+            for one in plan.overrides:
+                self._wrap(f"{one.package}: {one.reason}", "      ")
+        self._title("Loader")
+        for entry in plan.environment:
+            label = {"none": "nothing to do", "preload": "preload", "ldconfig": f"linker cache: {entry.value}", "env": entry.value}[
+                entry.kind
+            ]
+            self._wrap(f"{label}: {entry.why}", "  ")
+        later = [one.message for one in plan.warnings if one.code not in _FIRST]
+        if later:
+            self._title("Warnings")
+            self._warnings(later)
+        if plan.proven:
+            self._title("Proven (`validate --record`)")
+            self._proven(plan)
+        if plan.steps:
+            self._title("Steps")
+        for number, step in enumerate(plan.steps, 1):
+            self._wrap(f"{_what(step, plan)}{' (root)' if step.needs_root else ''}", f"  {number}. ")
+
+    def _stack(self, stack: Stack, *, verbose: bool = False) -> None:
         if not stack.frameworks:
             return
-        self._title("Stack")
         rows = []
         if stack.driver_min:
-            rows.append(("driver", f">= {stack.driver_min}", f"{stack.driver_because or ''}; policy {stack.driver_policy}"))
+            because = f"{stack.driver_because or ''}; " if verbose else ""
+            rows.append(("driver", f">= {stack.driver_min}", f"{because}policy {stack.driver_policy}"))
         channels = sorted({one.libraries for one in stack.frameworks if one.asked})
-        where = {"pip": "from pip wheels", "apt": "from apt", "system": "installed on the system", "bundled": "inside the wheel"}
-        how = " and ".join(where[one] for one in channels if one in where)
+        how = " and ".join(_CHANNELS[one] for one in channels if one in _CHANNELS)
         if stack.cuda:
             rows.append(("CUDA", stack.cuda, how))
         if stack.cudnn:
             rows.append(("cuDNN", stack.cudnn, f"libcudnn.so.{stack.cudnn_soname}"))
-        for one in stack.frameworks:
-            built = [f"CUDA {one.cuda_built}" if one.cuda_built else "", f"cuDNN {one.cudnn_built}" if one.cudnn_built else ""]
-            text = " and ".join(part for part in built if part)
-            kept = "" if one.asked else ", installed and kept"
-            rows.append((one.name, one.version, f"built with {text}{kept}" if text else f"CPU build{kept}"))
-        self._table(rows)
+        self._table([*rows, *((one.name, one.version, _built_with(one)) for one in stack.frameworks)])
 
-    def changes(self, plan: Plan) -> None:
-        changed = [one for one in plan.pip if one.action != "keep"]
+    def _packages(self, plan: Plan) -> None:
+        self._title(f"Packages ({_counts(plan)})")
+        for one in (pin for pin in plan.pip if pin.action != "keep"):
+            sign, color = _ACTIONS[one.action]
+            self.lines.append(self._style(clean(f"  {sign} {_moved(one)}{f'  from {one.index}' if one.index else ''}"), color))
+            self._reasons(one.because)
+        for apt in (pin for pin in plan.apt if pin.action != "keep"):
+            self.lines.append(clean(f"  {_ACTIONS[apt.action][0]} {apt.name}={apt.version}  (apt, {apt.repository})"))
+            self._reasons(apt.because)
         kept = [one for one in plan.pip if one.action == "keep"]
-        apt = [one for one in plan.apt if one.action != "keep"]
-        count = f"{len(changed) + len(apt)} to change, {len(kept) + len(plan.apt) - len(apt)} kept"
-        self._title(f"Packages ({count})")
-        if not changed and not apt and not plan.unpinned:
-            self.lines.append("  nothing to do: what is installed fits")
-        for one in changed:
-            self._pip(one)
-        for apt_one in apt:
-            self.lines.append(clean(f"  {_SIGNS[apt_one.action]} {apt_one.name}={apt_one.version}  (apt, {apt_one.repository})"))
-            self._reasons(apt_one.because)
         if kept:
             self._wrap(", ".join(f"{one.name} {one.version}" for one in kept), "  = ")
-            if self._verbose:
-                for one in kept:
-                    self._wrap(f"{one.name}: {'; '.join(one.because)}", "      ")
+            self._reasons([f"{one.name}: {'; '.join(one.because)}" for one in kept])
         if plan.unpinned:
             self._wrap(f"{', '.join(plan.unpinned)} (version left to the installer)", "  ? ")
 
-    def _pip(self, one: PipAction) -> None:
-        sign = _SIGNS[one.action]
-        arrow = f"{one.installed} -> {one.version}" if one.action in ("upgrade", "downgrade") else one.version
-        source = f"  from {one.index}" if one.index else ""
-        self.lines.append(self._style(clean(f"  {sign} {one.name} {arrow}{source}"), _COLORS[one.action]))
-        self._reasons(one.because, always=one.action == "remove")
+    def _reasons(self, because: Sequence[str]) -> None:
+        for reason in because:
+            self._wrap(reason, "      ")
 
-    def _reasons(self, because: Sequence[str], *, always: bool = False) -> None:
-        if self._verbose or always:
-            for reason in because:
-                self._wrap(reason, "      ")
+    def _warnings(self, messages: Sequence[str] | Iterator[str]) -> None:
+        for message in messages:
+            self._wrap(message, self._style("  ! ", "yellow"), "    ")
 
-    def overrides(self, plan: Plan) -> None:
-        if not plan.overrides:
-            return
-        self._title("Overrides (pins that are read as the range which the ABI allows)")
-        rows = [(f"{one.package} {one.chosen}", f"instead of {one.declared}", f"of {one.requested_by}") for one in plan.overrides]
-        self._table(rows)
-        if self._verbose:
-            for one in plan.overrides:
-                self._wrap(f"{one.package}: {one.reason}", "      ")
-
-    def environment(self, plan: Plan) -> None:
-        self._title("Loader")
-        for one in plan.environment:
-            label = {"none": "nothing to do", "preload": "preload", "ldconfig": f"linker cache: {one.value}", "env": one.value}[one.kind]
-            self._wrap(f"{label}: {one.why}", "  ")
-
-    def warnings(self, plan: Plan) -> None:
-        later = [one for one in plan.warnings if one.code not in _FIRST]
-        if not later:
-            return
-        self._title("Warnings")
-        for one in later:
-            self._wrap(one.message, self._style("  ! ", "yellow"), "    ")
-
-    def proven(self, plan: Plan) -> None:
-        if not plan.proven:
-            return
-        self._title("Proven (`validate --record`)")
-        for one in plan.proven:
+    def _proven(self, plan: Plan) -> None:
+        for one in plan.proven or ():
             if one.because is not None:
-                self._wrap(
-                    f"{'recorded' if one.is_open else 'no longer'} on {one.words}: {one.because}", self._style("  ! ", "yellow"), "    "
-                )
+                self._warnings([f"{'recorded' if one.is_open else 'no longer proven'} on {one.words}: {one.because}"])
             else:
-                self._wrap(f"on {one.words}" + (": a card like this machine's, with its driver" if one.here else ""), "  ", "    ")
-
-    def steps(self, plan: Plan) -> None:
-        if not plan.steps:
-            return
-        self._title("Steps")
-        for number, step in enumerate(plan.steps, 1):
-            root = " (root)" if step.needs_root else ""
-            if step.argv is None:
-                self._wrap(f"{step.why}{root}", f"  {number}. ")
-                continue
-            before = len(self.lines)
-            self._wrap(f"{shlex.join(step.argv)}{root}", f"  {number}. ")
-            if not (self._verbose or self._style.whole) and len(self.lines) - before > _STEP_WIDTH:
-                del self.lines[before + _STEP_WIDTH :]
-                self.lines[-1] += " …"
-        self.lines.append("")
-        self._wrap("`--format sh` prints these steps as a script, `-v` every reason, `why PACKAGE` the chain behind one pin.", "")
+                self._wrap(f"proven on {one.words}" + (": a card like this machine's, with its driver" if one.here else ""), "  ", "    ")
 
     def conflict(self, conflict: Conflict) -> None:
+        """Why there is no plan, and what would work."""
         self.lines.append("")
         self._wrap(f"There is no plan: {conflict.message}.", "")
         self._title("Why")
@@ -206,14 +270,12 @@ class _Page:
         self.lines += ["", self._style(clean(text), "bold")]
 
     def _table(self, rows: Sequence[tuple[str, ...]]) -> None:
-        clean_rows = [tuple(clean(cell) for cell in row) for row in rows]
-        lead = [row[:-1] for row in clean_rows]
-        for row, line in zip(clean_rows, table(lead, width=self._width, flexible=0), strict=True):
-            column = max((len(one) for one in table(lead, width=self._width, flexible=0)), default=0)
-            if row[-1]:
-                self.lines += wrap(row[-1], width=self._width, first=f"{line.ljust(column)}  ")
-            else:
-                self.lines.append(line)
+        self.lines += table([tuple(clean(cell) for cell in row) for row in rows], width=self._width)
 
     def _wrap(self, text: str, first: str, rest: str | None = None) -> None:
         self.lines += wrap(clean(text), width=self._width, first=first, rest=rest)
+
+
+def _moved(one: PipAction) -> str:
+    """A package with its version, or with the two between which it moves."""
+    return f"{one.name} {one.installed} -> {one.version}" if one.action in ("upgrade", "downgrade") else f"{one.name} {one.version}"

@@ -20,15 +20,17 @@ def clean(text: str, *, lines: bool = False) -> str:
     return (_HARMFUL if lines else _HARMFUL_OR_NEWLINE).sub(lambda found: ascii(found[0])[1:-1], text)
 
 
+UNBROKEN = 1_000_000
+"""The width of text that nobody reads in columns: what is piped or written to a file is read by programs, or copied."""
+
+
 class Style:
-    """Colours, or none; and whether a line that is too long may be cut."""
+    """Colours, or none."""
 
-    __slots__ = ("color", "whole")
+    __slots__ = ("color",)
 
-    def __init__(self, color: bool = False, *, whole: bool = False) -> None:  # noqa: FBT001, FBT002 - what it is about
+    def __init__(self, color: bool = False) -> None:  # noqa: FBT001, FBT002 - what it is about
         self.color = color
-        self.whole = whole
-        """True where nothing is cut: what is piped is read by programs, or copied."""
 
     def __call__(self, text: str, *names: str) -> str:
         """`text` in the named styles (`bold`, `dim`, `red`, `green`, `yellow`, `cyan`); as it is where there are no colours."""
@@ -37,31 +39,18 @@ class Style:
         return f"\x1b[{';'.join(_SGR[name] for name in names)}m{text}\x1b[0m"
 
 
-def shorten(text: str, width: int) -> str:
-    """`text` in at most `width` columns, its middle left out where it is longer (the two ends of a path say most)."""
-    if len(text) <= width:
-        return text
-    if width < 5:
-        return text[:width]
-    head = (width - 1) // 3
-    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
-
-
-def table(rows: Sequence[Sequence[str]], *, width: int, indent: str = "  ", gap: str = "  ", flexible: int = -1) -> list[str]:
-    """One line for each row, columns aligned; the `flexible` column is shortened where a line would exceed `width`.
+def table(rows: Sequence[Sequence[str]], *, width: int = UNBROKEN, indent: str = "  ", gap: str = "  ") -> list[str]:
+    """Columns, of which the last one is wrapped; nothing is cut, so that it can be copied.
 
     The cells must be clean. All rows have the same number of cells; a column that is empty in every row takes no room.
     """
-    if not rows:
-        return []
-    used = [index for index in range(len(rows[0])) if any(row[index] for row in rows)]
-    widths = {index: max(len(row[index]) for row in rows) for index in used}
-    flexible %= len(rows[0])
-    excess = len(indent) + sum(widths.values()) + len(gap) * (len(used) - 1) - width
-    if excess > 0 and flexible in widths:
-        widths[flexible] = max(12, widths[flexible] - excess)
-    cells = ([shorten(row[index], widths[index]).ljust(widths[index]) for index in used] for row in rows)
-    return [f"{indent}{gap.join(line)}".rstrip() for line in cells]
+    used = [index for index in range(len(rows[0])) if any(row[index] for row in rows)] if rows else []
+    widths = [max(len(row[index]) for row in rows) for index in used[:-1]]
+    lines: list[str] = []
+    for row in rows:
+        lead = "".join(f"{row[index].ljust(room)}{gap}" for index, room in zip(used, widths, strict=False))
+        lines += wrap(row[used[-1]], width=width, first=f"{indent}{lead}") if used else []
+    return lines
 
 
 def wrap(text: str, *, width: int, first: str = "", rest: str | None = None) -> list[str]:
@@ -69,9 +58,11 @@ def wrap(text: str, *, width: int, first: str = "", rest: str | None = None) -> 
 
     Only blanks are broken at, so that a path or an address can be copied; `first` may be coloured, which takes no room.
     """
+    blank = " " * len(_SEQUENCE.sub("", first))
+    if len(blank) + len(text) <= width:
+        return [f"{first}{text}".rstrip()]
     from textwrap import wrap as break_lines
 
-    blank = " " * len(_SEQUENCE.sub("", first))
     rest = blank if rest is None else rest
     found = break_lines(text, width, initial_indent=blank, subsequent_indent=rest, break_on_hyphens=False, break_long_words=False)
     return [first + found[0][len(blank) :], *found[1:]] if found else [first.rstrip()]

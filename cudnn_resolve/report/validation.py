@@ -73,8 +73,11 @@ def _group(group: Sequence[Check], style: Style, width: int) -> Iterator[str]:
 
 def _verdict(validation: Validation, style: Style) -> str:
     counts = {status: sum(check.status == status for check in validation.checks) for status in _MARKS}
-    words = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    found = [f"{count} {status}" for status, count in counts.items() if count]
+    words = ", ".join(found)
     status = validation.status
     if status == "skipped":
         words = f"nothing was computed on a GPU ({words})"
+    if status == "skipped" and counts["passed"]:
+        return style(f"sound as far as that can be seen without a GPU: {', '.join(found)}", "bold", "yellow")
     return style(f"{status}: {words}", "bold", _MARKS[status][1] if status != "skipped" else "yellow")

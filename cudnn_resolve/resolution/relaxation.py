@@ -74,7 +74,7 @@ def command(request: Request, targets: tuple[str, ...] | None = None, *, change:
     pairs = [(name, value) for name, value in options.items() if value is not None]
     pairs += [(name, change.get(name, value) or "") for name, value in request.context if change.get(name, value) is not None]
     for name, value in pairs:
-        words += [name, value] if value else [name]
+        words += [word for word in (name, value) if word]
     return shlex.join(words)
 
 
@@ -404,10 +404,11 @@ def _extras(book: Book, machine: Machine, request: OpenRequest, core: frozenset[
         rest = tuple(one for one in request.extras if one is not extra)
         found = _tried(book, machine, replace(request, extras=rest))
         if isinstance(found, Resolution):
+            spoken = ("", extra.text)  # it stands on the command line, in no file
             yield Relaxation(
-                change=f"edit {extra.origin}: without `{extra.text}`",
+                change=f"without `{extra.text}`" if spoken in request.context else f"edit {extra.origin}: without `{extra.text}`",
                 result=result(found),
-                command=command(request),
+                command=command(replace(request, context=tuple(one for one in request.context if one != spoken))),
                 distance=1,
             )
 

@@ -10,6 +10,7 @@ import pytest
 from cudnn_resolve.cli.options import Output
 from cudnn_resolve.cli.printing import emit, say, style_of, width_of
 from cudnn_resolve.errors import WorldError
+from cudnn_resolve.report.text import UNBROKEN
 
 
 def test_a_result_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,9 +77,9 @@ def test_no_colours_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not style_of(Output()).color
 
 
-@pytest.mark.parametrize(("columns", "width"), [("72", 72), ("10", 60), ("", 100), ("x", 100), ("9" * 50, 100)])
+@pytest.mark.parametrize(("columns", "width"), [("72", 72), ("10", 60), ("", UNBROKEN), ("x", 100), ("9" * 50, 100)])
 def test_the_width_is_what_the_user_says(columns: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", columns)
 
     assert width_of(Output()) == width
-    assert width_of(Output(output="f")) == 100
+    assert width_of(Output(output="f")) == UNBROKEN

@@ -178,6 +178,37 @@ def test_the_active_environment_comes_before_the_interpreter_that_runs_this() ->
     assert choose(None, *files, python="/tool/bin/python") == ("/tool/bin/python", "runs this program")
 
 
+def test_the_environment_of_the_folder_comes_before_condas_base_and_before_the_interpreter_that_runs_this() -> None:
+    files = (".venv/bin/python", "/conda/bin/python", "/env/bin/python")
+
+    assert choose(None, *files, python="/env/bin/python") == (".venv/bin/python", ".venv")
+    assert choose(None, *files, CONDA_PREFIX="/conda", CONDA_DEFAULT_ENV="base") == (".venv/bin/python", ".venv")
+    assert choose(None, *files, CONDA_PREFIX="/conda", CONDA_DEFAULT_ENV="work") == ("/conda/bin/python", "CONDA_PREFIX")
+    assert choose(None, *files[1:], CONDA_PREFIX="/conda", CONDA_DEFAULT_ENV="base") == ("/conda/bin/python", "CONDA_PREFIX")
+
+
+@pytest.mark.parametrize(
+    ("prefix", "more"),
+    [
+        ("/home/u/.cache/uv/archive-v0/kJ2", ()),
+        ("/home/u/.local/share/uv/tools/cudnn-resolve", ()),
+        ("/tools/x", ("uv-receipt.toml",)),
+        ("/home/u/.local/share/pipx/venvs/cudnn-resolve", ()),
+        ("/elsewhere", ("pipx_metadata.json",)),
+    ],
+)
+def test_the_environment_of_a_tool_is_never_the_target_silently(prefix: str, more: tuple[str, ...]) -> None:
+    own = (f"{prefix}/bin/python", f"{prefix}/bin/python3", *(f"{prefix}/{name}" for name in more))
+    path = f"{prefix}/bin:/usr/bin"
+
+    found = choose(None, *own, "/usr/bin/python3", python=own[0], PATH=path, VIRTUAL_ENV=prefix)
+    assert found == ("/usr/bin/python3", "first python3 on PATH")
+    assert choose(prefix, *own, python=own[0])[1] == "--python"
+    with pytest.raises(UsageError, match="serves it alone") as raised:
+        choose(None, *own, python=own[0], PATH=path)
+    assert "--python .venv" in (raised.value.hint or "")
+
+
 def test_without_an_interpreter_of_our_own_the_one_on_path_is_meant() -> None:
     assert choose(None, "/usr/bin/python3") == ("/usr/bin/python3", "first python3 on PATH")
 

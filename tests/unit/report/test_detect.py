@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from cudnn_resolve.facts.codec import decode
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, InstalledFramework, Platform, Problem, WouldLoad
 from cudnn_resolve.report.detect import render
-from cudnn_resolve.report.text import Style, clean, shorten, table, wrap
+from cudnn_resolve.report.text import Style, clean, table, wrap
 
 MACHINES = Path(__file__).parents[2] / "machines"
 
@@ -36,7 +34,9 @@ def test_a_sound_machine_in_whole() -> None:
         "  Frameworks  tensorflow 2.17.1  built with CUDA 12.3  cuDNN 8.9.6\n"
         "                loads 8.9.6.50 /usr/lib/x86_64-linux-gnu/libcudnn.so.8 (the linker cache)\n"
         "              torch 2.5.1+cu121  built with CUDA 12.1  cuDNN 9.1.0\n"
-        "                loads 9.6.0.74 /usr/local/…vidia/cudnn/lib/libcudnn.so.9 (RPATH of libtorch_cuda.so)\n"
+        "                loads 9.6.0.74\n"
+        "                /usr/local/lib/python3.10/dist-packages/nvidia/cudnn/lib/libcudnn.so.9 (RPATH of\n"
+        "                libtorch_cuda.so)\n"
         "  Loader      LD_LIBRARY_PATH=/usr/lib64-nvidia\n"
         "              1 CUDA library in the linker cache\n"
         "  Problems    none\n"
@@ -112,7 +112,7 @@ def test_a_hopeless_machine_still_fits_a_screen() -> None:
     lines = render(facts).splitlines()
 
     assert len(lines) < 90
-    assert max(map(len, lines)) <= 100
+    assert [line for line in lines if len(line) > 100 and max(map(len, line.split())) < 80] == []
 
 
 def test_verbose_says_how_each_fact_was_learnt() -> None:
@@ -154,25 +154,16 @@ def test_a_driver_without_version() -> None:
     assert "  Driver      of unknown version\n" in render(Facts(driver=Driver()))
 
 
-@pytest.mark.parametrize(
-    ("text", "width", "expected"),
-    [("abc", 3, "abc"), ("abcdefghij", 8, "ab…fghij"), ("abcdef", 3, "abc")],
-)
-def test_shorten_keeps_both_ends(text: str, width: int, expected: str) -> None:
-    assert shorten(text, width) == expected
-    assert len(expected) <= width
-
-
 def test_clean_keeps_newlines_only_where_they_are_meant() -> None:
     assert clean("a\nb\tc\x00") == "a\\nb\\tc\\x00"
     assert clean("a\nb\x1b", lines=True) == "a\nb\\x1b"
     assert clean("Größe 中文 🐍") == "Größe 中文 🐍"
 
 
-def test_table_drops_empty_columns_and_shortens_one() -> None:
-    assert table([], width=10) == []
-    assert table([("a", "", "b"), ("ccc", "", "d")], width=80) == ["  a    b", "  ccc  d"]
-    assert table([("a", "x" * 50)], width=30) == ["  a  " + shorten("x" * 50, 25)]
+def test_table_drops_empty_columns_and_cuts_nothing() -> None:
+    assert table([]) == []
+    assert table([("a", "", "b"), ("ccc", "", "d")]) == ["  a    b", "  ccc  d"]
+    assert table([("a", "x" * 500)]) == [f"  a  {'x' * 500}"]
 
 
 def test_wrap_indents_what_follows() -> None:

@@ -1,0 +1,288 @@
+"""What a user types and reads: bare requirements, the short plan, the environment that is meant, help, options anywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functional.interpreters import make_environment
+
+ELSEWHERE = ("--offline", "--driver", "550.54.15", "--gpu", "T4", "--python-version", "3.11", "--os", "ubuntu22.04")
+HERE = ("--offline", "--driver", "550.54.15", "--gpu", "T4")
+TORCH = ("torch==2.6.0",)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Compiled tables for all tests of this file."""
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+class Program:
+    """Runs the program in a folder, without an active environment."""
+
+    def __init__(self, folder: Path, cache: str) -> None:
+        self.folder = folder
+        kept = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "CONDA_PREFIX", "COLUMNS")}
+        self.environ = {**kept, "PYTHONPATH": str(Path(__file__).parents[2]), "XDG_CACHE_HOME": cache}
+
+    def __call__(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "cudnn_resolve", *words],
+            cwd=self.folder,
+            env={**self.environ, **environ},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert "Traceback" not in done.stderr
+        assert "internal error" not in done.stderr
+        return done
+
+    def plan(self, *words: str, **environ: str) -> dict[str, Any]:
+        """The plan as an object."""
+        done = self("plan", *words, "--format", "json", **environ)
+        assert done.returncode in (0, 1), done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+
+@pytest.fixture
+def program(tmp_path: Path, cache: str) -> Program:
+    return Program(tmp_path, cache)
+
+
+def pins(plan: dict[str, Any]) -> dict[str, str]:
+    return {one["name"]: one["version"] for one in plan["pip"]}
+
+
+# -- bare requirements -----------------------------------------------------------------------------------------------------------
+
+
+def test_requirements_stand_bare_before_and_after_options(program: Program) -> None:
+    bare = program.plan("torch==2.6.0", *ELSEWHERE, "numpy<2")
+    (program.folder / "r.txt").write_text("numpy<2\n")
+    long = program.plan("-f", "torch==2.6.0", "-r", "r.txt", *ELSEWHERE)
+
+    assert pins(bare) == pins(long)
+    assert pins(bare)["numpy"] == "1.26.4"
+    assert shlex.split(bare["command"])[:5] == ["cudnn-resolve", "plan", "-f", "torch==2.6.0", "numpy<2"]
+
+
+def test_frameworks_among_bare_requirements_are_targets_also_by_another_name(program: Program) -> None:
+    assert program.plan("tensorflow==2.18.0", "pytorch==2.6.0", *ELSEWHERE)["targets"] == ["tensorflow==2.18.0", "pytorch==2.6.0"]
+
+
+@pytest.mark.parametrize("words", [("-f", "torchvision==0.21.0"), ("torchvision==0.21.0",)])
+def test_a_companion_brings_its_framework(words: tuple[str, ...], program: Program) -> None:
+    found = program.plan(*words, *ELSEWHERE)
+
+    assert (pins(found)["torchvision"], pins(found)["torch"]) == ("0.21.0", "2.6.0")
+    assert found["targets"] == ["torch"]
+
+
+def test_a_bare_requirement_can_be_left_out(program: Program) -> None:
+    found = program.plan("torch==2.1.0", "torchvision==0.16.0", "numpy>=2", *ELSEWHERE)
+
+    (first, *_) = found["conflict"]["relaxations"]
+    assert first["change"] == "without `numpy>=2`"
+    assert "numpy" not in first["command"]
+    assert "torchvision==0.16.0" in first["command"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("tenserflow",), ["no framework is asked for", "did you mean `tensorflow`"]),
+        (("numpy",), ["no framework is asked for", "beside one"]),
+        (("torch", "<<<"), ["is no requirement", "the command line"]),
+        (("torch", "pylock.toml"), ["pylock.toml and torch contradict each other"]),
+        (("gone.toml",), ["there is no file gone.toml"]),
+    ],
+)
+def test_a_wrong_bare_word_is_explained(words: tuple[str, ...], expected: list[str], program: Program) -> None:
+    done = program("plan", *words, *ELSEWHERE)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert [word for word in expected if word not in done.stderr] == []
+    assert "cupy" not in done.stderr.partition("known:")[0]  # it looks like numpy to a machine only
+
+
+# -- the plan as it is read ------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_reads_in_fifteen_lines_and_ends_with_the_command_that_does_it(program: Program) -> None:
+    make_environment("3.11", program.folder / ".venv")
+    done = program("plan", *TORCH, *HERE)
+    lines = done.stdout.splitlines()
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(lines) <= 15
+    assert lines[-1] == "cudnn-resolve apply -f torch==2.6.0 --driver 550.54.15 --gpu T4 --offline"
+    assert [line for line in lines if " to install" in line]
+    assert "…" not in done.stdout
+
+
+def test_the_last_line_writes_the_script_for_another_machine_and_works(program: Program) -> None:
+    last = program("plan", *TORCH, *ELSEWHERE).stdout.splitlines()[-1]
+    words = shlex.split(last)
+
+    assert words[:2] == ["cudnn-resolve", "plan"]
+    assert program(*words[1:]).returncode == 0
+    assert (program.folder / "setup.sh").read_text().startswith("#!")
+
+
+def test_everything_is_shown_on_demand_and_the_verdict_alone_too(program: Program) -> None:
+    everything = program("plan", *TORCH, *ELSEWHERE, "-v").stdout
+    verdict = program("plan", *TORCH, *ELSEWHERE, "-q").stdout
+    no = program("plan", "torch==2.1", *ELSEWHERE[:3], "--gpu", "RTX 5090", "--python-version", "3.11", "-q")
+
+    assert [title for title in ("Stack", "Packages", "Loader", "Steps") if title not in everything] == []
+    assert "typing-extensions" in everything
+    assert verdict.startswith("yes: torch 2.6.0, CUDA 12.4, cuDNN 9.1.0.70, driver >= 525.60.13: ")
+    assert verdict.count("\n") == 1
+    assert (no.returncode, no.stdout.count("\n"), no.stdout[:14]) == (1, 1, "no: torch==2.1")
+
+
+def test_steps_say_what_is_done_and_where(program: Program) -> None:
+    make_environment("3.11", program.folder / ".venv")
+    steps = program("plan", "onnxruntime-gpu==1.20.2", *HERE, "-v").stdout.partition("Steps\n")[2]
+
+    assert f"write _cudnn_resolve_preload.py and _cudnn_resolve_preload.pth into the site-packages of {program.folder}/.venv" in steps
+    assert "does not look" not in steps
+
+
+def test_nothing_is_wrapped_or_cut_in_a_pipe(program: Program) -> None:
+    facts = Path(__file__).parents[1] / "machines" / "workstation.json"
+    shown = program("plan", *TORCH, *ELSEWHERE, "-v").stdout
+    detected = program("detect", "--facts", str(facts)).stdout
+
+    assert max(map(len, shown.splitlines())) > 400  # the step that installs
+    assert "…" not in shown + detected
+
+
+# -- the environment that is meant -----------------------------------------------------------------------------------------------
+
+
+def test_the_environment_of_the_folder_is_meant_and_named_with_the_reason(program: Program) -> None:
+    own = program("plan", *TORCH, *HERE).stdout
+    make_environment("3.11", program.folder / ".venv")
+    local = program("plan", *TORCH, *HERE).stdout
+    make_environment("3.11", program.folder / "active")
+    active = program("plan", *TORCH, *HERE, VIRTUAL_ENV=str(program.folder / "active")).stdout
+    named = program("plan", *TORCH, *HERE, "--python", "active").stdout
+
+    assert f"  into {sys.executable} (the Python that runs cudnn-resolve)\n" in own
+    assert f"  into {program.folder}/.venv/bin/python (the virtual environment of this folder)\n" in local
+    assert f"  into {program.folder}/active/bin/python (the active virtual environment)\n" in active
+    assert "active/bin/python (as --python says)\n" in named
+    assert "  into a new environment\n" in program("plan", *TORCH, *ELSEWHERE).stdout
+
+
+def test_the_environment_of_a_tool_is_not_the_target(program: Program) -> None:
+    tool = program.folder / "tool"
+    python = make_environment("3.11", tool)
+    (tool / "uv-receipt.toml").write_text("")
+    packages = os.pathsep.join([program.environ["PYTHONPATH"], *(path for path in sys.path if "site-packages" in path)])
+    environ = {**program.environ, "PYTHONPATH": packages, "PATH": str(tool / "bin")}
+    argv = [python, "-m", "cudnn_resolve", "plan", *TORCH, *HERE]
+
+    done = subprocess.run(argv, cwd=program.folder, env=environ, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "serves it alone" in done.stderr
+    make_environment("3.11", program.folder / ".venv")
+    done = subprocess.run(argv, cwd=program.folder, env=environ, capture_output=True, text=True, check=False)
+    assert f"  into {program.folder}/.venv/bin/python (the virtual environment of this folder)\n" in done.stdout
+
+
+# -- help, and options anywhere ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["plan", "lock", "apply", "doctor", "why"])
+def test_help_is_short_and_the_whole_is_one_word_away(verb: str, program: Program) -> None:
+    short, whole = program(verb, "--help", COLUMNS="100").stdout, program("help", verb, COLUMNS="100").stdout
+
+    assert len(short.splitlines()) <= 55 < len(whole.splitlines())
+    assert f"`cudnn-resolve help {verb}` shows every option." in short
+    assert "--no-variant-indexes" in whole
+    assert "--no-variant-indexes" not in short
+
+
+def test_apply_lists_only_what_it_takes(program: Program) -> None:
+    shown = program("help", "apply").stdout
+    done = program("apply", "torch", "--platform", "linux_x86_64")
+
+    assert [option for option in ("--facts", "--python-version", "--platform") if option in shown] == []
+    assert (done.returncode, "plans for another machine" in done.stderr) == (2, True)
+    assert "130" in shown
+
+
+@pytest.mark.parametrize("words", [("-q", "plan", *TORCH), ("--format", "text", "plan", *TORCH, "-q"), ("--offline", "-q", "plan", *TORCH)])
+def test_options_stand_before_or_after_the_command(words: tuple[str, ...], program: Program) -> None:
+    done = program(*words, *ELSEWHERE)
+
+    assert (done.returncode, done.stdout.count("\n")) == (0, 1), done.stderr
+
+
+def test_help_and_version_are_words_too(program: Program) -> None:
+    assert program("version").stdout == program("--version").stdout
+    assert program("help").stdout == program("--help").stdout
+    assert "130 interrupted" in " ".join(program("help").stdout.split())
+
+
+def test_colours_can_be_forced_into_a_pipe(program: Program) -> None:
+    kept = program.environ.pop("NO_COLOR", None)
+    assert "\x1b[" in program("plan", *TORCH, *ELSEWHERE, FORCE_COLOR="1").stdout
+    assert "\x1b[" not in program("plan", *TORCH, *ELSEWHERE, FORCE_COLOR="0").stdout
+    assert "\x1b[" not in program("plan", *TORCH, *ELSEWHERE, FORCE_COLOR="1", NO_COLOR="1").stdout
+    assert kept is None or kept
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        (("--format", "json", "plan", "tenserflow"), 2, "no-target"),
+        (("plan", "-f", "tenserflow", "--format=json"), 2, "unknown-framework"),
+        (("detect", "--facts", "gone.json", "--format", "json"), 2, None),
+        (("apply", "--undo", "77", "--format", "json"), 2, "no-such-apply"),
+    ],
+)
+def test_an_error_is_an_object_for_who_reads_objects(words: tuple[str, ...], code: int, error: str | None, program: Program) -> None:
+    done = program(*words, XDG_STATE_HOME=str(program.folder / "state"))
+    found = json.loads(done.stdout)
+
+    assert (done.returncode, found["exit_code"], found["schema"]) == (code, code, "cudnn-resolve/error/1")
+    assert error in (None, found["error"]["code"])
+    assert found["error"]["message"] in done.stderr
+
+
+def test_a_file_that_no_plan_is_written_to_is_spoken_of(program: Program) -> None:
+    script = program("plan", "torch==99", *ELSEWHERE, "--format", "sh", "-o", "plan.sh")
+    text = program("plan", "torch==99", *ELSEWHERE, "-o", "plan.txt")
+
+    assert (script.returncode, text.returncode) == (1, 1)
+    assert "there is no plan, and plan.sh is not written" in script.stderr
+    assert not (program.folder / "plan.sh").exists()
+    assert "there is no plan, and plan.txt is no plan" in text.stderr
+
+
+def test_an_environment_that_cannot_be_written_is_told_before_the_plan(program: Program) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may write everywhere")
+    make_environment("3.11", program.folder / ".venv")
+    (folder,) = (program.folder / ".venv" / "lib").glob("python*/site-packages")
+    folder.chmod(0o555)
+    done = program("apply", *TORCH, *HERE, "--yes", XDG_STATE_HOME=str(program.folder / "state"))
+    folder.chmod(0o755)
+
+    assert done.returncode == 3
+    assert done.stderr.index("cannot be carried out by this user") < done.stderr.index("Plan for") if "Plan for" in done.stderr else True
