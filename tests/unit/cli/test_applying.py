@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve.cli import apply
-from cudnn_resolve.cli.options import request_of
+from cudnn_resolve.cli.options import lock_among, request_of
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.execution.environment import ask_environment
 from cudnn_resolve.execution.journal import Journal
@@ -51,7 +51,7 @@ def test_with_a_gpu_the_stack_is_seen_at_work(monkeypatch: pytest.MonkeyPatch, s
 def parsed(*words: str) -> argparse.Namespace:
     parser = Parser(prog="x", description="")
     apply.add_arguments(parser)
-    return parser.parse(list(words))
+    return lock_among(parser.parse(list(words)))
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,6 @@ def test_an_empty_path_is_refused(words: list[str]) -> None:
         (["--prefer", "latest"], "--help"),
         (["--channel", "pipp"], "pip"),
         (["--zzz"], "--help"),
-        (["extra"], "--help"),
         (["--facts"], "--help"),
         (["-f"], "--help"),
     ],
