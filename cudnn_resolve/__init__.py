@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from cudnn_resolve.operations.doctor import DoctorResult
     from cudnn_resolve.operations.lock import LockCheckResult, LockResult
     from cudnn_resolve.operations.matrix import MatrixCheckResult, MatrixFrameworkResult, MatrixListResult, MatrixStackResult
-    from cudnn_resolve.operations.plan import LockMisfitError, PlanResult, WhyResult
+    from cudnn_resolve.operations.plan import LockMisfitError, PlanResult
     from cudnn_resolve.operations.results import FactsResult
     from cudnn_resolve.operations.validate import ValidationResult
+    from cudnn_resolve.operations.why import WhyResult
 
     Path = str | PathLike[str]
 del TYPE_CHECKING
@@ -37,7 +38,8 @@ _LATER = {
     "DoctorResult": "operations.doctor",
     **dict.fromkeys(("LockCheckResult", "LockResult"), "operations.lock"),
     **dict.fromkeys(("MatrixCheckResult", "MatrixFrameworkResult", "MatrixListResult", "MatrixStackResult"), "operations.matrix"),
-    **dict.fromkeys(("PlanResult", "WhyResult"), "operations.plan"),
+    "PlanResult": "operations.plan",
+    "WhyResult": "operations.why",
     "FactsResult": "operations.results",
     "ValidationResult": "operations.validate",
 }
@@ -109,6 +111,7 @@ def detect(*, python: Path | None = None, facts: Path | Facts | Mapping[str, Any
 def plan(  # noqa: PLR0913 - the options of the command line
     framework: str | Sequence[str] = (),
     *,
+    packages: str | Sequence[str] = (),
     requirement: Path | Sequence[Path] = (),
     cuda: str | None = None,
     cudnn: str | None = None,
@@ -157,6 +160,7 @@ def plan(  # noqa: PLR0913 - the options of the command line
 def lock(  # noqa: PLR0913 - the options of the command line
     framework: str | Sequence[str] = (),
     *,
+    packages: str | Sequence[str] = (),
     requirement: Path | Sequence[Path] = (),
     cuda: str | None = None,
     cudnn: str | None = None,
@@ -210,6 +214,7 @@ def apply(  # noqa: PLR0913 - the options of the command line
     framework: str | Sequence[str] = (),
     *,
     lock: Path | None = None,
+    packages: str | Sequence[str] = (),
     requirement: Path | Sequence[Path] = (),
     cuda: str | None = None,
     cudnn: str | None = None,
@@ -333,6 +338,7 @@ def why(  # noqa: PLR0913 - the options of the command line
     package: str,
     framework: str | Sequence[str] = (),
     *,
+    packages: str | Sequence[str] = (),
     requirement: Path | Sequence[Path] = (),
     cuda: str | None = None,
     cudnn: str | None = None,

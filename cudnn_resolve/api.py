@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from cudnn_resolve.operations.doctor import DoctorResult
     from cudnn_resolve.operations.lock import LockCheckResult, LockResult
     from cudnn_resolve.operations.matrix import Answer, MatrixCheckResult, MatrixFrameworkResult, MatrixListResult, MatrixStackResult
-    from cudnn_resolve.operations.plan import PlanResult, WhyResult
+    from cudnn_resolve.operations.plan import PlanResult
     from cudnn_resolve.operations.results import FactsResult
     from cudnn_resolve.operations.validate import ValidationResult
+    from cudnn_resolve.operations.why import WhyResult
 
 O = TypeVar("O", bound=MachineOptions)  # noqa: E741 - the usual letter for options
 R = TypeVar("R", bound=Struct)
@@ -65,7 +66,7 @@ def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
     return operation(_settled(request), listener)
 
 
-def _refuse_targets(request: PlanRequest | ApplyRequest) -> None:
+def _refuse_targets(request: PlanRequest | ApplyRequest | WhyRequest) -> None:
     """Reject targets beside a lock; those of the project's settings are no contradiction."""
     if request.lock is not None and (request.framework or request.packages or request.requirement):
         hint = "the lock says what is installed; `cudnn-resolve lock` changes it"
@@ -74,11 +75,15 @@ def _refuse_targets(request: PlanRequest | ApplyRequest) -> None:
 
 def why(request: WhyRequest, listener: Listener = NOBODY) -> WhyResult:
     """The chain of reasons behind one pin, or behind its absence."""
-    from cudnn_resolve.operations.plan import why as operation
+    from cudnn_resolve.host import disk
+    from cudnn_resolve.operations.why import why as operation
 
     if not request.package:
         raise UsageError("no package is named", code="usage-argument", hint="name one, such as nvidia-cudnn-cu12")
-    return operation(_settled(request), listener)
+    _refuse_targets(request)
+    if request.lock is None and not request.names_targets and disk.is_regular("pylock.toml"):
+        request = replace(request, lock="pylock.toml")
+    return operation(request if request.lock is not None else _settled(request), listener)
 
 
 def lock(request: LockRequest, listener: Listener = NOBODY) -> LockResult:

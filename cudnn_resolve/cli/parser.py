@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from cudnn_resolve.errors import UsageError
 
@@ -29,6 +29,19 @@ class _Formatter(argparse.HelpFormatter):
         super().__init__(prog, max_help_position=32)
 
 
+class _Once(argparse.Action):
+    """The value of an option that is given once; UsageError where it is given again with another one."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
+        """Keep the value."""
+        del parser
+        before = getattr(namespace, self.dest, self.default)
+        if option is not None and before not in (self.default, values):
+            hint = "say it once"
+            raise UsageError(f"{option} is given twice, with {before!r} and with {values!r}", code="usage-repeated", hint=hint)
+        setattr(namespace, self.dest, values)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser for one verb; `parse` raises UsageError (exit 2) where argparse would exit.
 
@@ -38,6 +51,8 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *, prog: str, description: str, whole: bool = False) -> None:
         super().__init__(prog=prog, description=description, allow_abbrev=False, add_help=False, formatter_class=_Formatter)
         self._whole = whole
+        self.register("action", None, _Once)
+        self.register("action", "store", _Once)
         self.add_argument("-h", "--help", action="help", help="show this help")
 
     def format_help(self) -> str:

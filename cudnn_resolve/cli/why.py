@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.options import add_common_options, output_of, request_of
+from cudnn_resolve.cli.options import add_common_options, lock_among, output_of, request_of
 from cudnn_resolve.cli.plan import print_plan
 from cudnn_resolve.cli.printing import Messages, emit, print_json, remark_lines, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode
@@ -15,14 +15,14 @@ from cudnn_resolve.operations.options import WhyRequest
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `why`."""
     parser.add_argument("package", metavar="PACKAGE", help="a pip package, `cuda`, `cudnn`, `driver` or `python`")
-    add_common_options(parser)
+    add_common_options(parser, words=("REQ | LOCK", "; or a pylock.toml (default where nothing is asked for: ./pylock.toml)"))
     parser.epilog = "The other options are those of `plan`: the same request, the same answer."
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the chain; where there is no plan, why not."""
     output = output_of(args)
-    found = api.why(request_of(WhyRequest, args), Messages(output))
+    found = api.why(request_of(WhyRequest, lock_among(args)), Messages(output))
     for note in found.plan.notes:
         say(f"note: {note}", output)
     if found.chain is None:

@@ -33,6 +33,21 @@ _GLIBC_OF = {  # the C library that a release of a distribution was published wi
 }  # fmt: skip
 _REBUILDS = ("centos", "rocky", "almalinux", "ol")
 """Distributions that rebuild RHEL, release by release."""
+_RELEASES = {  # those that there are, and room for the next ones
+    "ubuntu": tuple(f"{year:02}.{month}" for year in range(10, 29) for month in ("04", "10")),
+    "debian": tuple(map(str, range(7, 16))),
+    **{name: tuple(map(str, range(6, 13))) for name in ("rhel", *_REBUILDS)},
+    "amzn": ("1", "2", "2018", "2023", "2025", "2027"),
+    "fedora": tuple(map(str, range(20, 60))),
+    "sles": tuple(map(str, range(11, 18))),
+    "opensuse-leap": ("15", "16"),
+    "alpine": ("3",),
+    **dict.fromkeys(("linuxmint", "pop", "kali", "raspbian", "gentoo", "nixos", "arch", "manjaro", "mariner", "azurelinux"), ()),
+    **dict.fromkeys(
+        ("photon", "kylin", "openeuler", "anolis", "tencentos", "wolfi", "cos", "flatcar", "opensuse-tumbleweed", "rhivos"), ()
+    ),
+}
+"""Distributions and the first numbers of their releases (of Ubuntu's the whole); empty where any number may be one."""
 _DRIVER_MAJORS = (100, 1999)
 """What can be a driver branch: 340 knows no CUDA that matters here, 615 is the newest of 2026, and there is room above."""
 _NEWEST_BARE_MAJOR = 20
@@ -153,6 +168,7 @@ def _with_platform(facts: Facts, text: str) -> Facts:
 
 def _with_os(facts: Facts, text: str) -> Facts:
     distribution, release = split_os(text)
+    _refuse_unknown(text, distribution, release)
     old = facts.platform
     facts = _learnt(facts, "--os", "platform.distribution", "platform.release")
     if (old.distribution, old.release) == (distribution, release) and old.glibc is not None:
@@ -185,6 +201,22 @@ def split_os(text: str) -> tuple[str, str]:
     if distribution == "ubuntu" and len(release) == 4 and release.isdigit():
         release = f"{release[:2]}.{release[2:]}"
     return distribution, release
+
+
+def _refuse_unknown(text: str, distribution: str, release: str) -> None:
+    """UsageError for a distribution or a release that there is not, with the nearest that there is."""
+    from difflib import get_close_matches
+
+    known = _RELEASES.get(distribution)
+    number = release if distribution == "ubuntu" else release.partition(".")[0]
+    if known is not None and (not known or number in known):
+        return
+    names = get_close_matches(distribution, _RELEASES, n=1, cutoff=0.7)
+    releases = [one for one in _GLIBC_OF if one.startswith(names[0])] if names else []
+    near = get_close_matches(f"{names[0]}{release}", releases, n=2, cutoff=0.7) or releases[-2:] if names else []
+    what = f"{distribution} has no release {release}" if known is not None else f"no distribution is called {distribution!r}"
+    hint = f"did you mean {' or '.join(near)}?" if near else "of another distribution, state the C library instead: --glibc 2.35"
+    raise UsageError(f"--os {text!r}: {what}", code="option-os", hint=hint)
 
 
 def _glibc_of(text: str) -> str:

@@ -165,6 +165,8 @@ class DirectoryTables:
         except MatrixError as error:
             return [Fault(file=self.label, place="", message=error.faults[0])]
         found = list(self._stray)
+        if self._overlay and not (names or self._stray or self._ignored):
+            return [Fault(file=self.label, place="", message="holds no table, such as driver/minimum.toml or framework/torch.toml")]
         for name in names:
             if name not in self._loaded:
                 compiled, faults = self._compile(name)

@@ -12,7 +12,7 @@ from cudnn_resolve.facts.assume import assume
 from cudnn_resolve.facts.model import Facts, Gpu, Unknown, or_none
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import MachineOptions, Options, StatedOptions
-from cudnn_resolve.version import Capability
+from cudnn_resolve.version import Capability, DriverVersion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request
+
+
+_GENERATIONS, _BRANCHES = 8, 100
+"""How much newer than the tables a GPU's capability and a driver's branch may be."""
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -123,6 +127,8 @@ def gather_facts(options: StatedOptions, book: Book) -> Facts:
     facts = assume(facts, stated, card_of(book))
     if stated.gpus:
         _refuse_impossible(facts, book)
+    if stated.driver is not None:
+        _refuse_future(stated.driver, book)
     return facts
 
 
@@ -156,12 +162,24 @@ def card_of(book: Book) -> Callable[[str], Gpu]:
     return look_up
 
 
+def _refuse_future(driver: str, book: Book) -> None:
+    """UsageError for a driver of a branch far above all known ones."""
+    branches = book.branches()
+    if branches and DriverVersion(driver).major > branches[-1].number + _BRANCHES:
+        raise UsageError(
+            f"--driver {driver!r}: no driver has that version; the newest branch that is known is {branches[-1].name}",
+            code="option-driver",
+            hint="`nvidia-smi` prints the driver's version, such as 550.54.15",
+        )
+
+
 def _refuse_impossible(facts: Facts, book: Book) -> None:
     """UsageError for a compute capability that no GPU has; one above all known ones may be newer than the tables."""
     known = sorted(row.capability for row in book.architectures())
     for gpu in () if isinstance(facts.gpus, Unknown) else facts.gpus:
         capability = Capability.parse(gpu.compute_capability) if gpu.compute_capability else None
-        if known and capability is not None and capability < known[-1] and capability not in known:
+        above = capability is not None and known and capability.major > known[-1].major + _GENERATIONS
+        if known and capability is not None and (above or capability < known[-1]) and capability not in known:
             near = sorted(known, key=lambda one: (abs(one.major - capability.major), abs(one.minor - capability.minor)))[:3]
             raise UsageError(
                 f"--gpu: no GPU has the compute capability {capability}",

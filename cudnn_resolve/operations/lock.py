@@ -13,7 +13,7 @@ from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.operations.gather import Question, gather_book, gather_facts, gather_question
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.lock_memory import asked_of, remembered, with_memory
-from cudnn_resolve.operations.options import LockRequest
+from cudnn_resolve.operations.options import LockRequest, Options
 from cudnn_resolve.operations.plan import PlanResult
 from cudnn_resolve.operations.results import Result, grown
 
@@ -155,6 +155,31 @@ def check_lock(request: LockRequest, listener: Listener = NOBODY) -> LockCheckRe
     for one in facts:
         found += (difference for difference in fit(lock, one, book) if difference not in found)
     return LockCheckResult(lock=lock, differences=tuple(found), overlays=book.remarks)
+
+
+def plan_behind(path: str, request: Options, listener: Listener = NOBODY) -> tuple[Plan, Question]:
+    """The plan that leads to the pins of a lock for a machine like this one, and the question that it answers."""
+    from packaging.tags import platform_tags
+
+    from cudnn_resolve.planning.model import Plan
+
+    text = _read_text(path)
+    if text is None:
+        raise InputError(f"there is no lock {path}", code="lock-missing", hint="`cudnn-resolve lock` writes one")
+    lock = _read(text, path)
+    said = {name: getattr(request, name) for name in Options.__struct_fields__ if name not in ("allow_break", "reinstall_package")}
+    found = _answers(_only_platforms(LockRequest(**said), lock, path), lock, frozenset(), listener)
+    if found.conflict is not None:
+        return found.conflict, found.question
+    here = next(iter(platform_tags()), "")
+    answer = next((one for one in found.answers if here.endswith(one.resolution.machine.arch)), found.answers[0])
+    targets = tuple(target.text for target in answer.resolution.request.targets)
+    plan = Plan(targets=targets, facts=found.question.facts, resolution=answer.resolution)
+    for one in lock.packages:
+        pin = next((pin for pin in answer.resolution.pip if pin.name == one.name), None)
+        if pin is not None and one.version is not None and pin.version not in (None, str(one.version)):
+            listener.note(f"note: {path} holds {one.name} {one.version}; renewed it would hold {pin.version}, of which this tells")
+    return plan, found.question
 
 
 def _refuse_contradictions(request: LockRequest) -> None:

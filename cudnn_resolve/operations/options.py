@@ -96,6 +96,11 @@ class Options(StatedOptions, frozen=True, kw_only=True):
     """Installed packages whose files are laid down again; `plan` and `apply` alone take it."""
 
     @property
+    def names_targets(self) -> bool:
+        """True where it says what is wanted itself."""
+        return bool(self.framework or self.packages or self.requirement or self.group or self.reinstall_package)
+
+    @property
     def repeated(self) -> tuple[tuple[str, str], ...]:
         """Options of one command alone, which the same command repeats when it is proposed."""
         return ()
@@ -112,6 +117,8 @@ class WhyRequest(Options, frozen=True, kw_only=True):
     """What `why` is asked."""
 
     package: str = ""
+    lock: str | None = None
+    """A lock instead of targets; None = `./pylock.toml` where nothing is asked for, if it is there."""
 
 
 class LockRequest(Options, frozen=True, kw_only=True):
@@ -159,11 +166,6 @@ class ApplyRequest(Options, frozen=True, kw_only=True):
     restart: bool = False
     words: tuple[str, ...] = ()
     """The words of a command line that asks for the same, for `--resume`."""
-
-    @property
-    def names_targets(self) -> bool:
-        """True where it says what is wanted itself."""
-        return bool(self.framework or self.packages or self.requirement or self.group or self.reinstall_package)
 
     def again(self) -> tuple[str, ...]:
         """The words of a command line that asks for the same; how it is spoken and asked about is left to that."""

@@ -1,22 +1,21 @@
-"""`plan` and `why`: from a request, or from a lock, to the plan; from a plan to the chain behind one pin."""
+"""`plan`: from a request, or from a lock, to the plan."""
 
 from __future__ import annotations
 
 import shlex
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import CudnnResolveError, ExitCode
 from cudnn_resolve.operations.gather import gather_book, gather_facts, gather_question
 from cudnn_resolve.operations.listener import NOBODY, Listener
-from cudnn_resolve.operations.options import Options, PlanRequest, StatedOptions, WhyRequest
+from cudnn_resolve.operations.options import Options, PlanRequest, StatedOptions
 from cudnn_resolve.operations.results import Result, grown
 from cudnn_resolve.planning.model import Plan
 
 if TYPE_CHECKING:
-    from cudnn_resolve.resolution.chain import Chain
+    from cudnn_resolve.operations.gather import Question
 
 
 class PlanResult(Plan, Result, frozen=True, kw_only=True):
@@ -36,27 +35,6 @@ class PlanResult(Plan, Result, frozen=True, kw_only=True):
         from cudnn_resolve.report.plan_json import encode_plan
 
         return {**encode_plan(self, encode(self.facts)), "command": self.command}
-
-
-class WhyResult(Struct, Result, frozen=True, kw_only=True):
-    """What `why` returns: the chain behind a pin, and the plan that has it."""
-
-    plan: PlanResult
-    chain: Chain | None = None
-    """None where there is no plan."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The object that `why --format json` prints."""
-        from cudnn_resolve.report.why import encode
-
-        if self.chain is None:
-            return self.plan.to_json()
-        return {**encode(self.chain), **({"overlays": list(self.overlays)} if self.overlays else {})}
-
-    @property
-    def overlays(self) -> tuple[str, ...]:
-        """Tables that lie over the shipped ones, in words."""
-        return tuple(one.message for one in self.plan.warnings if one.code == "overlay")
 
 
 class LockMisfitError(CudnnResolveError):
@@ -88,12 +66,17 @@ def _command(plan: Plan, request: PlanRequest) -> str | None:
 
 def plan_of(options: Options, listener: Listener = NOBODY, verb: str = "plan") -> Plan:
     """The plan behind the options, as a command asks for it."""
+    return answered(options, listener, verb)[0]
+
+
+def answered(options: Options, listener: Listener = NOBODY, verb: str = "plan") -> tuple[Plan, Question]:
+    """The plan behind the options, and the question that it answers."""
     from cudnn_resolve.planning.make import make_plan
     from cudnn_resolve.resolution.resolve import resolve
 
     asked = gather_question(options, verb=verb, listener=listener)
     outcome = resolve(asked.book, asked.machine, asked.request, asked.source, tell=listener.tell)
-    return make_plan(asked.facts, outcome, asked.book, asked.source)
+    return make_plan(asked.facts, outcome, asked.book, asked.source), asked
 
 
 def plan_of_lock_file(path: str, options: StatedOptions) -> Plan:
@@ -122,13 +105,3 @@ def plan_of_lock_file(path: str, options: StatedOptions) -> Plan:
         for one in unmet(lock, options.framework, limits, book)
     )
     return replace(plan, warnings=(*warnings, *plan.warnings))
-
-
-def why(request: WhyRequest, listener: Listener = NOBODY) -> WhyResult:
-    """The chain of reasons behind a package, and the plan; no chain where that is a conflict."""
-    from cudnn_resolve.resolution.chain import chain
-
-    found = grown(PlanResult, plan_of(request, listener))
-    if found.resolution is None:
-        return WhyResult(plan=found)
-    return WhyResult(plan=found, chain=chain(found.resolution, request.package, gather_book(request)))

@@ -60,11 +60,11 @@ def request_of(options: Options, book: Book, wishes: Wishes, direct: Sequence[Di
         targets = list(_implied(extras, book))
     if not targets and not options.reinstall_package:
         near = [one for text in options.packages for one in book.nearest(text)]
-        hint = f"did you mean {' or '.join(f'`{one}`' for one in dict.fromkeys(near))}? " if near else "packages are planned beside one; "
+        hint = f"did you mean {' or '.join(f'`{one}`' for one in dict.fromkeys(near))}? " if near else ""
         raise UsageError(
             "no framework is asked for",
             code="no-target",
-            hint=f"{hint}name one: `cudnn-resolve plan tensorflow==2.15`; known: {', '.join(book.frameworks())}",
+            hint=f"{hint}name one: `-f tensorflow==2.15`; known: {', '.join(book.frameworks())}; other packages are planned beside one",
         )
     plain = request_without_targets(options)
     spoken = (*(one.text for one in extras if one.origin == SPOKEN), *(one.place for one in wishes.references if one.origin == SPOKEN))

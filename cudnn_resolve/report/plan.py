@@ -81,7 +81,7 @@ def machine_line(plan: Plan) -> str:
         else "driver unknown",
         "GPU unknown"
         if facts.gpus is UNKNOWN
-        else ", ".join(gpu.name or gpu.compute_capability or "GPU" for gpu in gpus or ()) or "no GPU",
+        else ", ".join(gpu.name or f"GPU of compute capability {gpu.compute_capability or '?'}" for gpu in gpus or ()) or "no GPU",
     ]
     return clean(", ".join(part for part in parts if part))
 

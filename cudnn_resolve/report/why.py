@@ -19,7 +19,8 @@ def render(chain: Chain, *, style: Style | None = None, width: int = 100) -> str
     style = style or Style()
     if chain.chosen is None:
         return "\n".join(wrap(clean(f"{chain.package} is not part of the plan: {chain.absence}"), width=width)) + "\n"
-    lines = [style(clean(f"{chain.package} {chain.chosen}"), "bold")]
+    head = f"{chain.package}: this machine has none" if chain.chosen == "none" else f"{chain.package} {chain.chosen}"
+    lines = [style(clean(head), "bold")]
     seen: set[Link] = set()
     for link in chain.links:
         lines += _lines(link, 1, width, seen)
@@ -30,6 +31,7 @@ def _lines(link: Link, depth: int, width: int, seen: set[Link]) -> list[str]:
     indent = "  " * depth
     left = "" if link.obeyed else " (left: an override)"
     text = f"{link.text}, asked for" if link.because == "asked for" else f"{link.text}{left}: {link.because}"
+    text = link.text if link.because in link.text else text  # the sentence names who wants it
     lines = wrap(clean(text), width=width, first=f"{indent}<- ", rest=f"{indent}   ")
     if depth >= _DEPTH or (link in seen and link.links):
         return lines

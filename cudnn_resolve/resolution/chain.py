@@ -8,6 +8,8 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.resolution.model import Reason, Resolution
 
@@ -41,10 +43,9 @@ def chain(resolution: Resolution, word: str, book: Book) -> Chain:
         if fact is not None:
             return Chain(package=word, chosen=fact, links=(), absence=None)
         return Chain(package=word, chosen=None, links=(), absence=_absence(resolution, word, book))
-    links: list[Link] = []
-    for name in names:
-        links += [_link(resolution, reason, frozenset({name})) for reason in resolution.pins[name].reasons]
-    return Chain(package=word, chosen=resolution.pins[names[0]].candidate.version, links=tuple(dict.fromkeys(links)))
+    seen = frozenset(names)
+    reasons = [reason for name in names for reason in resolution.pins[name].reasons if reason.parent_name not in seen]
+    return Chain(package=word, chosen=resolution.pins[names[0]].candidate.version, links=_links(resolution, reasons, seen))
 
 
 def _fact(resolution: Resolution, word: str) -> str | None:
@@ -66,13 +67,19 @@ def _names(word: str) -> tuple[str, ...]:
     return f"pip:{name}", f"framework:{name}"
 
 
-def _link(resolution: Resolution, reason: Reason, seen: frozenset[str]) -> Link:
-    links: tuple[Link, ...] = ()
-    above = reason.parent_name
-    if above is not None and above not in seen and above in resolution.pins:
-        reasons = resolution.pins[above].reasons
-        links = tuple(dict.fromkeys(_link(resolution, one, seen | {above}) for one in reasons))
-    return Link(text=reason.text, because=reason.because, parent=reason.parent, obeyed=reason.obeyed, links=links)
+def _links(resolution: Resolution, reasons: Iterable[Reason], seen: frozenset[str]) -> tuple[Link, ...]:
+    """What stands behind reasons, each sentence once; a step from a framework to its own wheel is none."""
+    found: dict[tuple[str, str, bool], Link] = {}
+    for reason in reasons:
+        above = reason.parent_name
+        links: tuple[Link, ...] = ()
+        if above is not None and above not in seen and above in resolution.pins:
+            behind = [one for one in resolution.pins[above].reasons if one.parent_name not in seen]
+            links = _links(resolution, behind, seen | {above})
+        link = Link(text=reason.text, because=reason.because, parent=reason.parent, obeyed=reason.obeyed, links=links)
+        for one in links if reason.because == f"{reason.text} is that build" else (link,):
+            found.setdefault((one.text, one.because, one.obeyed), one)
+    return tuple(found.values())
 
 
 def _absence(resolution: Resolution, word: str, book: Book) -> str:

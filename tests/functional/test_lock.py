@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import cudnn_resolve
+from cudnn_resolve.cli.main import main
 from cudnn_resolve.locking.read import read
 from tests.lock_project import ELSEWHERE, TARGET, Project
 from tests.wheel_maker import made_wheel
@@ -69,6 +70,29 @@ def test_pins_stay_until_an_upgrade_is_asked_for(locked: Project) -> None:
     assert "left-pad is not in the lock" in done.stderr
     assert locked.pins["setuptools"] == "75.0.0"
     assert "upgraded setuptools 75.0.0 -> 76.0.0" in locked("--upgrade").stderr
+
+
+def test_bare_requirements_are_remembered_and_hold(project: Project) -> None:
+    assert project("ctranslate2==4.5.0", "numpy<2", *ELSEWHERE).returncode == 0
+    before = project.file.read_bytes()
+    made_wheel(project.wheels, "numpy", "2.0.2")
+
+    assert not project.differences("--no-facts")
+    assert project("--upgrade").returncode == 0
+    assert (project.pins["numpy"], project.file.read_bytes()) == ("1.26.4", before)
+    assert project("ctranslate2==4.5.0", "--upgrade", *ELSEWHERE).returncode == 0  # who names what he wants names all of it
+    assert project.pins["numpy"] == "2.0.2"
+
+
+def test_why_asks_the_lock_that_lies_here(locked: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    made_wheel(locked.wheels, "numpy", "2.0.2")
+    places = locked.words()[1:]
+
+    assert main(["why", "numpy", *places]) == 0
+    assert capsys.readouterr().out.startswith("numpy 1.26.4\n  <- numpy: ctranslate2 4.5.0")
+    assert main(["why", "numpy", "gone.toml", *places]) == 2
+    assert main(["why", "nympy", *places]) == 2
+    assert "did you mean numpy?" in capsys.readouterr().err
 
 
 def test_a_failure_leaves_the_old_file(locked: Project) -> None:

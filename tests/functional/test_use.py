@@ -103,7 +103,7 @@ def test_a_bare_requirement_can_be_left_out(program: Program) -> None:
     ("words", "expected"),
     [
         (("tenserflow",), ["no framework is asked for", "did you mean `tensorflow`"]),
-        (("numpy",), ["no framework is asked for", "beside one"]),
+        (("numpy",), ["no framework is asked for", "planned beside one"]),
         (("torch", "<<<"), ["is no requirement", "the command line"]),
         (("torch", "pylock.toml"), ["pylock.toml and torch contradict each other"]),
         (("gone.toml",), ["there is no file gone.toml"]),
@@ -286,3 +286,79 @@ def test_an_environment_that_cannot_be_written_is_told_before_the_plan(program: 
 
     assert done.returncode == 3
     assert done.stderr.index("cannot be carried out by this user") < done.stderr.index("Plan for") if "Plan for" in done.stderr else True
+
+
+# -- what cannot be ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (("--os", "ubunut22.04"), "no distribution is called 'ubunut'", "ubuntu22.04"),
+        (("--os", "ubuntu99.04"), "ubuntu has no release 99.04", "ubuntu24.04"),
+        (("--os", "debian99"), "debian has no release 99", "debian"),
+        (("--os", "frobnix7"), "no distribution is called", "--glibc"),
+        (("--gpu", "sm_999"), "no GPU has the compute capability 99.9", "12.0"),
+        (("--driver", "999.99"), "no driver has that version", "nvidia-smi"),
+        (("--driver", "five", "--driver", "550.54.15"), "--driver is given twice, with 'five' and with '550.54.15'", "once"),
+        (("--matrix", "/etc/ssl"), "holds no table", ""),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_nearest(words: tuple[str, ...], message: str, hint: str, program: Program) -> None:
+    done = program("plan", "torch", *words, "--offline", "--python-version", "3.11")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert hint in done.stderr.partition(message)[2]
+
+
+@pytest.mark.parametrize("name", ["ubuntu2204", "rocky9.3", "centos7", "fedora41", "Ubuntu 24.04", "amzn2023", "sles15.6", "arch1"])
+def test_what_is_there_is_planned_for(name: str, program: Program) -> None:
+    assert program("plan", "torch==2.6.0", "--offline", "--python-version", "3.11", "--os", name, "-q").returncode == 0
+
+
+def test_a_gpu_and_a_driver_newer_than_the_tables_are_planned_for(program: Program) -> None:
+    assert program.plan("torch", "--offline", "--python-version", "3.11", "--gpu", "sm_130", "--driver", "640.10")["facts"]["gpus"]
+
+
+def test_the_doctor_knows_frameworks_too(program: Program) -> None:
+    done = program("doctor", "-f", "tenserflow", "--facts", str(Path(__file__).parents[1] / "machines" / "laptop.json"))
+
+    assert done.returncode == 2
+    assert "did you mean `tensorflow`" in done.stderr
+
+
+# -- why -----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_no_sentence_of_a_chain_explains_itself(program: Program) -> None:
+    shown = program("why", "nvidia-cudnn-cu12", "torch==2.6.0", "tensorflow==2.18.0", *ELSEWHERE).stdout
+    lines = [line.strip().removeprefix("<- ") for line in shown.splitlines()]
+
+    assert "is that build" not in shown
+    assert "CUDA libraries for tensorflow 2.18.0 (gpu)" in lines
+    assert [line for line in lines if line.startswith("cuDNN 9.3.0.75: nvidia-cudnn-cu12 9.3.0.75")] == []  # which is what was asked about
+    top = [line for line in shown.splitlines() if line.startswith("  <- ")]
+    assert len(top) == len(set(top))
+
+
+def test_a_driver_that_is_not_there_is_spoken_of_as_that(program: Program) -> None:
+    facts = Path(__file__).parents[1] / "machines" / "laptop.json"
+    shown = program("why", "driver", "torch==2.6.0", "--facts", str(facts), "--offline").stdout
+
+    assert shown.startswith("driver: this machine has none\n  <- driver >= 525.60.13: ")
+
+
+@pytest.mark.parametrize(("name", "hint"), [("left-pad", "plan -v"), ("sympi", "did you mean sympy?")])
+def test_a_package_that_nobody_knows_is_a_mistake(name: str, hint: str, program: Program) -> None:
+    (program.folder / "r.txt").write_text("sympy==1.13.1\n")
+    done = program("why", name, *TORCH, "-r", "r.txt", *ELSEWHERE)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert hint in done.stderr
+
+
+def test_what_is_known_and_not_there_is_explained(program: Program) -> None:
+    done = program("why", "nvidia-cudnn-cu13", *TORCH, *ELSEWHERE)
+
+    assert (done.returncode, "is not part of the plan" in done.stdout) == (0, True)

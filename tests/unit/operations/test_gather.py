@@ -32,6 +32,9 @@ class Shelf:
         known = (Capability(7, 5), Capability(8, 0), Capability(9, 0))
         return tuple(Architecture(capability=one, name="x", cuda_first=CudaVersion("9.0")) for one in known)
 
+    def branches(self) -> tuple[()]:
+        return ()
+
 
 BOOK = cast("Book", Shelf())
 HERE = Facts(python=Python(version="3.10.1"), driver=Driver(version="535.1"), gpus=(Gpu(name="here"),))

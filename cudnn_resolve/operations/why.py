@@ -1,0 +1,79 @@
+"""`why`: the chain of reasons behind one pin of a plan or of a lock, or behind its absence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from cudnn_resolve.errors import UsageError
+from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.lock import plan_behind
+from cudnn_resolve.operations.options import WhyRequest
+from cudnn_resolve.operations.plan import PlanResult, answered
+from cudnn_resolve.operations.results import Result, grown
+
+if TYPE_CHECKING:
+    from cudnn_resolve.operations.gather import Question
+    from cudnn_resolve.resolution.chain import Chain
+    from cudnn_resolve.resolution.model import Resolution
+
+
+class WhyResult(Struct, Result, frozen=True, kw_only=True):
+    """What `why` returns: the chain behind a pin, and the plan that has it."""
+
+    plan: PlanResult
+    chain: Chain | None = None
+    """None where there is no plan."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `why --format json` prints."""
+        from cudnn_resolve.report.why import encode
+
+        if self.chain is None:
+            return self.plan.to_json()
+        return {**encode(self.chain), **({"overlays": list(self.overlays)} if self.overlays else {})}
+
+    @property
+    def overlays(self) -> tuple[str, ...]:
+        """Tables that lie over the shipped ones, in words."""
+        return tuple(one.message for one in self.plan.warnings if one.code == "overlay")
+
+
+def why(request: WhyRequest, listener: Listener = NOBODY) -> WhyResult:
+    """The chain of reasons behind a package, and the plan; no chain where that is a conflict.
+
+    UsageError for a package that neither the plan nor the tables nor an index know.
+    """
+    from cudnn_resolve.resolution.chain import chain
+
+    plan, question = answered(request, listener) if request.lock is None else plan_behind(request.lock, request, listener)
+    found = grown(PlanResult, plan)
+    if found.resolution is None:
+        return WhyResult(plan=found)
+    reasons = chain(found.resolution, request.package, question.book)
+    if reasons.chosen is None and not _is_known(request.package, found.resolution, question):
+        raise _unknown(request.package, found.resolution, question)
+    return WhyResult(plan=found, chain=reasons)
+
+
+def _is_known(word: str, resolution: Resolution, question: Question) -> bool:
+    """True for a package that something is known of: by the tables, the environment or an index."""
+    name, book = canonicalize_name(word), question.book
+    if book.is_framework(name) or book.component(name) is not None or book.package(name) is not None or book.slot(name) is not None:
+        return True
+    if name in resolution.machine.pip:
+        return True
+    listing = question.source.listing(name)
+    return listing is not None and any(True for _ in listing.offers)
+
+
+def _unknown(word: str, resolution: Resolution, question: Question) -> UsageError:
+    from difflib import get_close_matches
+
+    known = [*(pin.name for pin in resolution.pip), *question.book.frameworks(), "cuda", "cudnn", "driver", "python"]
+    near = get_close_matches(word.lower(), known, n=2, cutoff=0.7)
+    where = "the plan, the tables and the cache know" if question.source.offline else "the plan, the tables and the indexes know"
+    hint = f"did you mean {' or '.join(near)}?" if near else "`cudnn-resolve plan -v` lists the packages of the plan"
+    return UsageError(f"{where} no package {word!r}", code="unknown-package", hint=hint)
