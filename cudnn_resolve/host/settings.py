@@ -19,7 +19,10 @@ def project_table(start: str | os.PathLike[str]) -> tuple[str, dict[str, Any]] |
     None where no file has it; InputError where it is not a table. A file that does not mention this program is passed over, whatever
     its state.
     """
-    directory = os.path.abspath(os.fspath(start))
+    try:
+        directory = os.path.abspath(os.fspath(start))
+    except OSError:  # the working directory is gone
+        return None
     while True:
         path = os.path.join(directory, "pyproject.toml")
         found = _table(path)
