@@ -398,6 +398,8 @@ class Build(_Wheel, frozen=True, kw_only=True):
     """Oldest GPU by the documentation, where the code inside is not known."""
     extra: Identifier | None = None
     driver: Driver | None = None
+    provisional: Annotated[bool, DERIVED] = False
+    """True for a release that the tables do not know: made of its metadata, as its predecessor otherwise."""
 
 
 class ExtraRelease(_Wheel, frozen=True, kw_only=True):

@@ -73,6 +73,10 @@ def gather_question(options: Options, *, fresh: bool = False, verb: str = "plan"
         from cudnn_resolve.resolution.opened import opened
 
         source.expect(names_ahead(book, machine, settle(opened(request), machine) if machine.python is not None else request))
+    if request.targets:
+        from cudnn_resolve.resolution.provisional import with_new_releases
+
+        book = with_new_releases(book, request, machine, source)
     return Question(book=book, facts=facts, machine=machine, request=request, source=source)
 
 

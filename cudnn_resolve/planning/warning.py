@@ -47,6 +47,7 @@ def warnings(
         out += _extra(resolution, book, build)
         out += _traps(book, build)
         out += _older_toolkit(resolution, build)
+        out += _provisional(build)
         out += _known_in_part(resolution, build)
     out += _advisories(resolution, book)
     out += _from_source(resolution)
@@ -232,6 +233,17 @@ def _older_toolkit(resolution: Resolution, build: Build) -> Iterator[Warning]:
             message=f"{build.package} {build.version} is built with CUDA {build.cuda} as published and lives on "
             f"the installed {resolution.cuda}; "
             "it is kept because it is what this environment runs on",
+        )
+
+
+def _provisional(build: Build) -> Iterator[Warning]:
+    """A release that the tables do not know."""
+    if build.provisional:
+        built = f"CUDA {build.cuda}" + (f" and cuDNN {build.cudnn}" if build.cudnn else "") if build.cuda else "no GPU code"
+        yield Warning(
+            code="provisional",
+            message=f"{build.package} {build.version} is not in the tables yet: {built} is taken from its metadata and the release before "
+            "it, and for which GPUs it holds code is not known",
         )
 
 

@@ -1,0 +1,194 @@
+"""Releases of frameworks that the index has and the tables do not know yet: provisional rows, made of what their metadata say.
+
+A new release is built like the one before it until its metadata say otherwise: CUDA and cuDNN are those of the NVIDIA wheels that it
+requires. For which GPUs it holds code is not known. The rows lie over the tables, so that everything which asks the tables sees them;
+a plan that takes one says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+from packaging.utils import canonicalize_name
+
+from cudnn_resolve.errors import IndexUnavailableError
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.row import Build, Head, WheelRelease
+from cudnn_resolve.matrix.table import Table, table_type
+from cudnn_resolve.resolution.release import parse_requirement, parse_version
+from cudnn_resolve.resolution.runtime import extras_of
+from cudnn_resolve.resolution.tag import Target as Files
+from cudnn_resolve.resolution.tag import best_file
+from cudnn_resolve.version import CudaVersion, CudnnVersion
+
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+    from cudnn_resolve.requirement.machine import Machine
+    from cudnn_resolve.requirement.model import Request, Target
+    from cudnn_resolve.requirement.source import Offer, Source
+
+NEWEST = 2
+"""So many new releases of a distribution are looked at, besides those that are asked for by name."""
+
+
+class NewReleases:
+    """Tables of provisional rows, as a layer over the others."""
+
+    remark = ""
+
+    def __init__(self, tables: dict[str, Table]) -> None:
+        self._tables = tables
+
+    def names(self) -> Sequence[str]:
+        """Every table with a provisional row."""
+        return tuple(self._tables)
+
+    def load(self, name: str) -> Table:
+        """One table."""
+        return self._tables[name]
+
+    def head(self, name: str) -> Head | None:  # noqa: ARG002 - the head below counts
+        """None: a framework is called as it was."""
+        return None
+
+    def path(self, name: str) -> str:
+        """For messages: where the rows come from."""
+        return f"{name} (read from the index)"
+
+    def version(self) -> str:
+        """The releases, by name and version."""
+        builds = (one for name, table in self._tables.items() if name.startswith("framework/") for one in getattr(table, "build", ()))
+        return "new:" + ",".join(sorted({f"{one.package}-{one.version}" for one in builds}))
+
+
+def with_new_releases(book: Book, request: Request, machine: Machine, source: Source) -> Book:
+    """The book with provisional rows for the targets of a request; the same book where the tables know every release."""
+    tables: dict[str, Table] = {}
+    for target in request.targets:
+        builds: list[Build] = []
+        framework = book.framework(target.framework)
+        for package in (target.package,) if target.package else framework.packages:
+            known = [one for one in framework.builds if one.package == package and one.index == "default"]
+            releases = list(_releases(package, known, target, machine, source, pre=request.pre)) if known else []
+            if releases:
+                builds += [build for offer, requires in releases for build in _builds(book, known, offer, requires)]
+                tables[f"wheel/{package}"] = _table(f"wheel/{package}", release=[_wheel(offer) for offer, _ in releases])
+        if builds:
+            tables[f"framework/{target.framework}"] = _table(f"framework/{target.framework}", build=builds)
+    return Book(*book.layers, NewReleases(tables)) if tables else book
+
+
+def _table(name: str, **rows: Iterable[Build | WheelRelease]) -> Table:
+    type_ = table_type(name)
+    assert type_ is not None
+    return type_(**{array: tuple(found) for array, found in rows.items()})  # type: ignore[arg-type]
+
+
+def _releases(
+    package: str, known: Sequence[Build], target: Target, machine: Machine, source: Source, *, pre: bool
+) -> Iterator[tuple[Offer, tuple[str, ...]]]:
+    """New releases of a distribution that have a file for the machine, with their Requires-Dist lines, the newest first."""
+    listing = source.listing(package)
+    if listing is None:
+        return
+    versions = {version for one in known if (version := parse_version(one.version)) is not None}
+    newest = max((one for one in versions if not one.is_prerelease), default=max(versions))
+    taken = 0
+    for offer in listing.offers:
+        version = parse_version(offer.version)
+        if version is None or version in versions or version.local is not None:
+            continue
+        named = _names(target, version)
+        if not named and (version < newest or taken >= NEWEST or (version.is_prerelease and not pre)):
+            if version < newest and not any(one.operator == "==" for one in target.specifier):
+                return
+            continue
+        file = best_file(offer.files, Files(machine.python, machine.free_threaded, machine.arch, machine.glibc))
+        if named and (file is None or not file.is_wheel):  # the resolution says what it is not made for
+            file = next((one for one in offer.files if one.is_wheel), None)
+        if file is None or not file.is_wheel or (file.yanked is not None and not named):
+            continue
+        try:
+            said = source.metadata(package, file)
+        except IndexUnavailableError:
+            said = None
+        if said is not None:
+            taken += 1
+            yield offer, said.requires
+
+
+def _names(target: Target, version: Version) -> bool:
+    """True where the user asks for that very version."""
+    return any(one.operator in ("==", "===") and parse_version(one.version) == version for one in target.specifier)
+
+
+def _builds(book: Book, known: Sequence[Build], offer: Offer, requires: tuple[str, ...]) -> Iterator[Build]:
+    """The builds of a new release: those of the nearest known release before it, with what its own metadata say."""
+    version = parse_version(offer.version)
+    assert version is not None
+    by_version = {one: found for build in known if (found := parse_version(build.version)) is not None for one in (build.version,)}
+    below = [text for text, one in by_version.items() if one < version]
+    home = max(below, key=by_version.__getitem__) if below else min(by_version, key=by_version.__getitem__)
+    for build in known:
+        if build.version == home:
+            cuda, cudnn = _stated(book, build, requires)
+            gpu = build.cuda is not None
+            yield replace(
+                build,
+                version=offer.version,
+                wheel_version=offer.version,
+                variant=f"cu{cuda.major}{cuda.minor}" if gpu and cuda is not None and build.variant.startswith("cu") else build.variant,
+                cuda=(cuda or build.cuda) if gpu else None,
+                cudnn=(cudnn or build.cudnn) if gpu else None,
+                requires=requires,
+                requires_like=None,
+                pythons=(),
+                arch=(),
+                glibc=None,
+                date=None,
+                yanked=False,
+                targets=(),
+                targets_aarch64=(),
+                capability_first=None,
+                sonames=(),
+                provisional=True,
+            )
+
+
+def _stated(book: Book, build: Build, requires: Iterable[str]) -> tuple[CudaVersion | None, CudnnVersion | None]:
+    """CUDA line and cuDNN of the NVIDIA wheels that a release requires, by itself or by the extras of the build."""
+    cuda: CudaVersion | None = None
+    cudnn: CudnnVersion | None = None
+    extras = extras_of(build)
+    for line in requires:
+        requirement = parse_requirement(line)
+        if requirement is None or ("extra" in line and not any(f'"{one}"' in line or f"'{one}'" in line for one in extras)):
+            continue
+        name = canonicalize_name(requirement.name)
+        lowest = [one.version.removesuffix(".*") for one in requirement.specifier if one.operator in ("==", ">=", "~=")]
+        component = book.component(name)
+        if not lowest or (component is None and name != "cuda-toolkit"):
+            continue
+        if name == "cuda-toolkit" or (component is not None and component.library == "toolkit"):
+            cuda = CudaVersion(".".join(lowest[0].split(".")[:2]))
+        elif component is not None and component.library == "cudart":
+            cuda = cuda or _line(book.cuda_of(name, lowest[0]))
+        elif component is not None and component.library == "cudnn":
+            cudnn = CudnnVersion(lowest[0])
+    return cuda, cudnn
+
+
+def _line(cuda: CudaVersion | None) -> CudaVersion | None:
+    return CudaVersion(cuda.line) if cuda is not None else None
+
+
+def _wheel(offer: Offer) -> WheelRelease:
+    files = [one for one in offer.files if one.is_wheel]
+    return WheelRelease(
+        version=offer.version,
+        requires_python=next((one.requires_python for one in files if one.requires_python), None),
+        tags=tuple(dict.fromkeys(one.tag for one in files)),
+    )
