@@ -265,12 +265,6 @@ def test_package_keeps(law: Callable[[Source], Iterator[str]]) -> None:
     assert not faults, "\n".join(faults)
 
 
-KNOWN_CIRCLES = (
-    frozenset({"bound", "evidence", "framework", "hopeless", "model", "package", "provider", "runtime", "solve", "standing", "universe"}),
-)
-"""Circles inside `resolution` that still wait for one class for each kind of package; none may be added, and what is gone goes here."""
-
-
 def circles(needs: Mapping[str, set[str]]) -> list[set[str]]:
     """Modules that import one another, directly or through others (the strongly connected components of more than one)."""
     reach: dict[str, set[str]] = {}
@@ -302,9 +296,7 @@ def test_no_modules_import_one_another_in_a_circle() -> None:
         for name, source in sources.items()
     }
 
-    left = [ring for ring in circles(needs) if {name.partition(".")[2] for name in ring} not in KNOWN_CIRCLES]
-
-    assert left == []
+    assert circles(needs) == []
 
 
 def test_a_circle_is_found() -> None:

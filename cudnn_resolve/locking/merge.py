@@ -16,6 +16,7 @@ from cudnn_resolve.errors import WorldError
 from cudnn_resolve.locking.file import HASHES, hashes_of, locked_file, path_from, without_credentials
 from cudnn_resolve.locking.model import CREATED_BY, TOOL, Asked, Lock, Tool
 from cudnn_resolve.locking.stack import platform_of
+from cudnn_resolve.resolution.key import FrameworkKey
 from cudnn_resolve.resolution.tag import Target, fit
 
 if TYPE_CHECKING:
@@ -253,11 +254,11 @@ class _Merger:
 
 def _reasons(pin: PipPin, resolution: Resolution) -> Iterator[str]:
     """Why a pin has its version; what other packages merely declare is left out, for their own metadata says it."""
-    asked = resolution.pins.get(f"framework:{pin.build.framework}") if pin.build is not None else None
+    asked = resolution.pins.get(FrameworkKey(pin.build.framework)) if pin.build is not None else None
     for reason in asked.reasons if asked is not None else ():
         yield _told(reason)
     for reason in pin.reasons:
-        if pin.build is not None and reason.parent_name == f"framework:{pin.build.framework}":
+        if pin.build is not None and reason.parent_key == FrameworkKey(pin.build.framework):
             continue  # that the wheel of a build is the wheel of that build
         if not reason.obeyed or _is_declared(reason):
             continue  # pins that are left are among the overrides

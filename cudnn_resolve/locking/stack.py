@@ -9,13 +9,14 @@ from msgspec.structs import astuple, replace
 
 from cudnn_resolve.locking.model import Environment, Framework, Stack
 from cudnn_resolve.requirement.machine import MachineGpu
+from cudnn_resolve.resolution.key import GpuKey
 from cudnn_resolve.resolution.rule import code_needs, cudnn_hardware, library_needs
 from cudnn_resolve.version import CudaVersion, DriverVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.locking.model import Lock
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.requirement.model import Need
+    from cudnn_resolve.resolution.candidate import Need
     from cudnn_resolve.resolution.model import Resolution
     from cudnn_resolve.version import Capability
 
@@ -68,9 +69,9 @@ def _capabilities(resolution: Resolution, book: Book) -> tuple[tuple[str, ...], 
         if row.tegra:  # modules with drivers and libraries of their own, which these wheels do not know
             continue
         needs = list(_needs(resolution, book, row.capability))
-        if any(need.name == "gpu:0" for need in needs):
+        if any(need.key == GpuKey(0) for need in needs):
             continue
-        floors = [need.payload for need in needs if need.name == "driver"]
+        floors = [need.floor for need in needs if isinstance(need.floor, DriverVersion)]
         (ptx if floors else native).append(str(row.capability))
         drivers += floors
     return tuple(native), tuple(ptx), str(max(drivers)) if drivers else None

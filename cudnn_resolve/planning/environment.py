@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.facts.model import UNKNOWN, Loader
 from cudnn_resolve.locking.model import Environment
+from cudnn_resolve.resolution.key import CUDNN, CUDNN_OF_SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +67,7 @@ def _cache(resolution: Resolution, facts: Facts) -> Iterator[Environment]:
         return
     loader = Loader() if facts.loader is UNKNOWN else facts.loader
     directories = []
-    cudnn = resolution.pins.get("cudnn:system") or resolution.pins.get("cudnn")
+    cudnn = resolution.pins.get(CUDNN_OF_SYSTEM) or resolution.pins.get(CUDNN)
     version = cudnn.candidate.version if cudnn is not None else None
     for copy in resolution.machine.cudnn:
         same = version is not None and copy.version is not None and version.startswith(copy.version)

@@ -12,10 +12,10 @@ from cudnn_resolve.planning.model import AptAction, PipAction, Plan, Stack, Stac
 from cudnn_resolve.planning.origin import overlay_warnings
 from cudnn_resolve.planning.step import steps
 from cudnn_resolve.planning.warning import warnings
-from cudnn_resolve.resolution.assemble import loaded_cudnn
+from cudnn_resolve.resolution.assemble import loaded_cudnn, versions_after
 from cudnn_resolve.resolution.model import Conflict, Resolution
 from cudnn_resolve.resolution.opened import opened
-from cudnn_resolve.resolution.standing import broken_by, versions_after
+from cudnn_resolve.resolution.standing import broken_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,8 +9,8 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.planning.model import AptRepository, Step
+from cudnn_resolve.resolution.context import constraints
 from cudnn_resolve.resolution.release import parse_requirement
-from cudnn_resolve.resolution.universe import constraints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,14 +13,15 @@ from cudnn_resolve.facts.model import UNKNOWN, Facts
 from cudnn_resolve.matrix.evidence import evidence_of, holds_evidence
 from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.planning.origin import origin_warnings
-from cudnn_resolve.resolution.assemble import loaded_cudnn
+from cudnn_resolve.resolution.assemble import cuda_of, loaded_cudnn, versions_after
+from cudnn_resolve.resolution.candidate import PipCandidate
 from cudnn_resolve.resolution.framework import is_vague
+from cudnn_resolve.resolution.key import CUDA, CUDA_OF_SYSTEM
 from cudnn_resolve.resolution.opened import opened
-from cudnn_resolve.resolution.package import abi_range
-from cudnn_resolve.resolution.release import Release
-from cudnn_resolve.resolution.runtime import extras_of
+from cudnn_resolve.resolution.reading import abi_range
+from cudnn_resolve.resolution.release import extras_of
 from cudnn_resolve.resolution.shelf import Shelf, shelf_of
-from cudnn_resolve.resolution.standing import broken_by, versions_after
+from cudnn_resolve.resolution.standing import broken_by
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 if TYPE_CHECKING:
@@ -67,8 +68,7 @@ def warnings(
 
 
 def _repository(resolution: Resolution) -> Iterator[Warning]:
-    pin = resolution.pins.get("cuda:system") or resolution.pins.get("cuda")
-    runtime = pin.candidate.payload if pin is not None else None
+    runtime = cuda_of(resolution.pins, CUDA_OF_SYSTEM) or cuda_of(resolution.pins, CUDA)
     if runtime is None or runtime.repository is None:
         return
     if resolution.machine.os is None:
@@ -79,7 +79,7 @@ def _repository(resolution: Resolution) -> Iterator[Warning]:
     elif runtime.foreign:
         yield Warning(
             code="older-repository",
-            message=f"CUDA {runtime.line} is not in the apt repository of {resolution.machine.os}: its libraries come from "
+            message=f"CUDA {runtime.version} is not in the apt repository of {resolution.machine.os}: its libraries come from "
             f"{runtime.repository}, "
             "that of an older release, which serves for libraries alone",
         )
@@ -287,10 +287,10 @@ def _from_source(resolution: Resolution) -> Iterator[Warning]:
     """Packages without a wheel that the target could use."""
     names = []
     for pin in resolution.pins.values():
-        release = pin.candidate.payload
-        if isinstance(release, Release) and release.package in resolution.request.direct:
+        release = pin.candidate.release if isinstance(pin.candidate, PipCandidate) else None
+        if release is None or release.package in resolution.request.direct:
             continue
-        if isinstance(release, Release) and "sdist" in release.tags and resolution.machine.pip.get(release.package) != release.text:
+        if "sdist" in release.tags and resolution.machine.pip.get(release.package) != release.text:
             names.append(f"{release.package} {release.text}")
     if names:
         yield Warning(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from packaging.version import InvalidVersion, Version
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.requirement.extra import fits
 from cudnn_resolve.requirement.file import without_login
-from cudnn_resolve.requirement.model import Limit, Need, Request, Target
+from cudnn_resolve.requirement.model import Limit, Target
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
@@ -135,15 +135,6 @@ def _both(text: str, target: Target) -> str:
 _SPECIFIED = re.compile(r"[<>=!~]")
 
 
-def target_need(target: Target, book: Book) -> Need:
-    """The need behind one target."""
-
-    def test(candidate: object) -> bool:
-        return accepts(target, candidate.payload, book)  # type: ignore[attr-defined]
-
-    return Need(f"framework:{target.framework}", test, target.text, asked(target), payload=target)
-
-
 def accepts(target: Target, build: Build, book: Book) -> bool:
     """True where a build is what the target asks for: PEP 440, its extras, withdrawn builds only where one version is named."""
     if not fits(book, target, build):
@@ -158,31 +149,6 @@ def accepts(target: Target, build: Build, book: Book) -> bool:
     if build.variant == VENDOR and not local:
         text = build.version
     return target.specifier.contains(text, prereleases=target.pre or bool(target.specifier.prereleases))
-
-
-def derive(request: Request, book: Book, applies: Callable[[str], bool]) -> Iterator[Need]:
-    """The needs of the user's own words: each target, and each further requirement that applies to the machine."""
-    for target in request.targets:
-        yield target_need(target, book)
-    for extra in request.extras:
-        if not extra.constraint and applies(extra.text):
-            yield from _extra_needs(extra.text, extra.origin)
-
-
-def _extra_needs(text: str, origin: str) -> Iterator[Need]:
-    requirement = Requirement(text)
-    name = canonicalize_name(requirement.name)
-    extras = ",".join(sorted(canonicalize_name(extra) for extra in requirement.extras))
-    spec = requirement.specifier
-    exact = any(one.operator in ("==", "===") and not one.version.endswith(".*") for one in spec)
-
-    def test(candidate: object) -> bool:
-        release = candidate.payload  # type: ignore[attr-defined]
-        if not hasattr(release, "version"):
-            return True
-        return spec.contains(release.version, prereleases=bool(spec.prereleases) or release.lone) and (exact or not release.yanked)
-
-    yield Need(f"pip:{name}" + (f"[{extras}]" if extras else ""), test, text, f"asked for in {origin}")
 
 
 def _or(names: tuple[str, ...]) -> str:

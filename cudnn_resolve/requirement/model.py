@@ -1,13 +1,9 @@
-"""What a user asks for, and one thing that must hold.
-
-A `Need` is what resolvelib calls a requirement: it names a package of the universe (the driver, a GPU, Python, CUDA, cuDNN, a
-framework or a pip package), tests a candidate of it, and says in words what it wants and because of what.
-"""
+"""What a user asks for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Literal
 
 from msgspec import Struct, field
 from packaging.specifiers import SpecifierSet
@@ -94,24 +90,3 @@ class Request(Struct, frozen=True, kw_only=True):
     """Options that describe the machine, as the user gave them (`("--driver", "535.104.05")`): commands that are proposed repeat them."""
     settings: tuple[tuple[str, str], ...] = ()
     """What files set of where packages come from, as options: a proposed command that leaves the files out says it itself."""
-
-
-class Need(Struct, frozen=True, eq=False):
-    """One thing that must hold, about one package of the universe; compared by identity."""
-
-    name: str
-    """The package it is about: `driver`, `gpu:0`, `python`, `cuda`, `cudnn`, `framework:torch`, `pip:numpy`, …"""
-    test: Callable[[Any], bool]
-    """True for a candidate that it accepts."""
-    text: str
-    """What is wanted, in words: `driver >= 525.60.13`."""
-    because: str
-    """Who wants it and how that is known."""
-    declared: SpecifierSet | None = None
-    """The specifier as a wheel declares it, where `test` reads it more widely."""
-    requested_by: str | None = None
-    """`torch 2.6.0`: who declares it."""
-    binding: bool = True
-    """False for a pin that nobody has to obey (of an extra that is not installed), only better kept."""
-    payload: Any = None
-    """What the candidates are made of, for packages that exist only because somebody needs them."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.requirement.derive import accepts
+from cudnn_resolve.resolution.release import extras_of
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
@@ -36,7 +37,7 @@ def names_ahead(book: Book, machine: Machine, request: Request) -> Iterator[str]
         yield build.package
         seen.add(build.package)
         lines = _lines_of(book, machine, build.package, build.version)
-        waiting += [name for line in lines if (name := _name(line, _extras(build))) is not None]
+        waiting += [name for line in lines if (name := _name(line, extras_of(build))) is not None]
     waiting += [name for extra in request.extras if not extra.constraint and (name := _name(extra.text, ())) is not None]
     while waiting:
         name = waiting.pop()
@@ -57,10 +58,6 @@ def _likely(book: Book, machine: Machine, target: Target) -> Build | None:
             if best is None or not beyond:
                 best = build
     return best
-
-
-def _extras(build: Build) -> tuple[str, ...]:
-    return tuple(extra.strip() for extra in (build.extra or "").split(",") if extra.strip())
 
 
 def _lines_of(book: Book, machine: Machine, package: str, version: str | None) -> tuple[str, ...]:

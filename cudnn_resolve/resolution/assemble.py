@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from packaging.requirements import InvalidRequirement, Requirement
@@ -11,26 +11,32 @@ from packaging.version import InvalidVersion
 
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.resolution.bound import with_bounds
-from cudnn_resolve.resolution.model import AptPin, Candidate, Channel, Override, Pin, PipPin, Reason, Resolution
+from cudnn_resolve.resolution.candidate import Channel, CudaCandidate, CudnnCandidate, LibrariesCandidate, PipCandidate
+from cudnn_resolve.resolution.cuda import repositories
+from cudnn_resolve.resolution.key import CUDA, CUDA_OF_SYSTEM, CUDNN, CUDNN_OF_SYSTEM, DRIVER, CudaKey, CudnnKey, Key, LibrariesKey, PipKey
+from cudnn_resolve.resolution.model import AptPin, Override, Pin, PipPin, Reason, Resolution
 from cudnn_resolve.resolution.opened import closed
-from cudnn_resolve.resolution.release import Release
 from cudnn_resolve.resolution.rule import LIBRARIES
-from cudnn_resolve.resolution.runtime import Runtime, repositories
+from cudnn_resolve.resolution.solve import build_of
 from cudnn_resolve.version import DriverVersion
 
 if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import AptPattern, Build, CudnnBuild
     from cudnn_resolve.requirement.source import File, Offer
+    from cudnn_resolve.resolution.release import Release
     from cudnn_resolve.resolution.solve import Solved
     from cudnn_resolve.resolution.universe import Universe
 
 
 def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Resolution:
     """The resolution behind a solve."""
-    pins = with_bounds(universe, solved.pins)
-    builds = tuple(pins[f"framework:{target.framework}"].candidate.payload for target in universe.request.targets)
-    runtime: Runtime | None = _shared(pins, "cuda")
-    cudnn: CudnnBuild | None = _shared(pins, "cudnn")
+    pins = with_bounds(universe.book, solved.pins)
+    builds = tuple(build_of(pins, target.framework) for target in universe.request.targets)
+    # What the frameworks share, else what an installed one lives on.
+    runtime = cuda_of(pins, CUDA) or cuda_of(pins, CUDA_OF_SYSTEM)
+    chosen = _cudnn_of(pins, CUDNN) or _cudnn_of(pins, CUDNN_OF_SYSTEM)
+    cudnn = chosen.build if chosen is not None else None
     cudnn_text, soname = _cudnn(cudnn, builds)
     minimum, why = driver_minimum(pins)
     pip = pip_pins(pins, universe)
@@ -49,7 +55,7 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
         channels=_channels(pins, builds),
         driver_min=minimum,
         driver_because=why,
-        unasked=universe.unasked,
+        unasked=universe.installed.unasked,
         dropped=tuple(dropped),
         rounds=solved.rounds,
         unreached=pip.unreached,
@@ -57,10 +63,23 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
     )
 
 
-def _shared(pins: dict[str, Pin], name: str) -> Any:
-    """What the frameworks share, else what an installed one lives on."""
-    pin = pins.get(name) or pins.get(f"{name}:system")
-    return pin.candidate.payload if pin is not None else None
+def versions_after(book: Book, found: Resolution) -> dict[str, str]:
+    """Version of every package once a resolution is carried out; what must make room for another owner of its files is gone."""
+    pinned = {pin.name: pin.version for pin in found.pip if pin.version is not None}
+    owned = {slot for name in pinned if (slot := book.slot(name)) is not None}
+    kept = {name: version for name, version in found.machine.pip.items() if book.slot(name) not in owned}
+    return {**kept, **pinned}
+
+
+def cuda_of(pins: Mapping[Key, Pin], key: CudaKey) -> CudaCandidate | None:
+    """Return the CUDA that was chosen; None where none was."""
+    found = pins[key].candidate if key in pins else None
+    return found if isinstance(found, CudaCandidate) else None
+
+
+def _cudnn_of(pins: Mapping[Key, Pin], key: CudnnKey) -> CudnnCandidate | None:
+    found = pins[key].candidate if key in pins else None
+    return found if isinstance(found, CudnnCandidate) else None
 
 
 def loaded_cudnn(resolution: Resolution, build: Build) -> str | None:
@@ -70,7 +89,7 @@ def loaded_cudnn(resolution: Resolution, build: Build) -> str | None:
     channel = resolution.channels.get(build.framework)
     if channel == "bundled":
         return str(build.cudnn)
-    own = resolution.pins.get("cudnn:system") if channel in ("system", "apt") else None
+    own = resolution.pins.get(CUDNN_OF_SYSTEM) if channel in ("system", "apt") else None
     return own.candidate.version if own is not None else resolution.cudnn
 
 
@@ -85,61 +104,57 @@ def _cudnn(chosen: CudnnBuild | None, builds: tuple[Build, ...]) -> tuple[str | 
     return str(newest), newest.major
 
 
-def _cuda_line(universe: Universe, pins: dict[str, Pin], runtime: Runtime | None, builds: tuple[Build, ...]) -> str | None:
+def _cuda_line(universe: Universe, pins: Mapping[Key, Pin], runtime: CudaCandidate | None, builds: tuple[Build, ...]) -> str | None:
     """The CUDA of the stack: that of the runtime library itself where it is a wheel, else the chosen line, else what is bundled."""
-    for pin in pins.values():
-        release = pin.candidate.payload
-        if isinstance(release, Release) and not pin.candidate.extras:
-            component = universe.book.component(release.package)
-            if component is not None and component.library == "cudart":
-                cuda = universe.book.cuda_of(release.package, release.text)
-                if cuda is not None:
-                    return cuda.line
+    for key, pin in pins.items():
+        component = universe.book.component(key.name) if isinstance(key, PipKey) and not key.extras else None
+        if component is not None and component.library == "cudart":
+            cuda = universe.book.cuda_of(component.package, pin.candidate.version)
+            if cuda is not None:
+                return cuda.line
     if runtime is not None:
-        return runtime.line
+        return runtime.version
     bundled = [build.cuda for build in builds if build.cuda is not None]
     return max(bundled).line if bundled else None
 
 
-def driver_minimum(pins: dict[str, Pin]) -> tuple[str | None, str | None]:
+def driver_minimum(pins: Mapping[Key, Pin]) -> tuple[str | None, str | None]:
     """The oldest driver that every need accepts, and the need that decides it."""
     best: DriverVersion | None = None
     why: str | None = None
-    for reason in pins["driver"].reasons if "driver" in pins else ():
-        if not reason.text.startswith("driver >= "):
-            continue
-        version = DriverVersion(reason.text.removeprefix("driver >= "))
-        if best is None or version > best:
-            best, why = version, reason.because
+    for reason in pins[DRIVER].reasons if DRIVER in pins else ():
+        if isinstance(reason.floor, DriverVersion) and (best is None or reason.floor > best):
+            best, why = reason.floor, reason.because
     return (str(best) if best else None), why
 
 
-def _channels(pins: dict[str, Pin], builds: tuple[Build, ...]) -> dict[str, Channel]:
+def _channels(pins: Mapping[Key, Pin], builds: tuple[Build, ...]) -> dict[str, Channel]:
     out: dict[str, Channel] = {}
     for build in builds:
-        chosen = pins.get(f"libraries:{build.framework}")
+        pin = pins.get(LibrariesKey(build.framework))
+        chosen = pin.candidate if pin is not None else None
         if build.delivery == "bundled":
             out[build.framework] = "bundled"
-        elif chosen is not None and chosen.candidate.payload is build and chosen.candidate.channel:
-            out[build.framework] = chosen.candidate.channel
+        elif isinstance(chosen, LibrariesCandidate) and chosen.build is build:
+            out[build.framework] = chosen.channel
         elif build.cuda is not None:
             out[build.framework] = "pip"
     return out
 
 
-def _overrides(universe: Universe, pins: dict[str, Pin]) -> list[Override]:
+def _overrides(universe: Universe, pins: Mapping[Key, Pin]) -> list[Override]:
     out: dict[tuple[str, str, str], Override] = {}
     for pin in pins.values():
-        candidate: Candidate = pin.candidate
-        if candidate.kind != "pip":
+        candidate = pin.candidate
+        if not isinstance(candidate, PipCandidate) or candidate.release is None:
             continue
         why = [reason for reason in pin.reasons if reason.obeyed]
         for reason in pin.reasons:
             if reason.obeyed or not reason.binding or reason.declared is None:
                 continue
-            package, by = candidate.payload.package, reason.requested_by or reason.parent or "?"
+            package, by = candidate.key.name, reason.requested_by or reason.parent or "?"
             others = [one for one in why if one.text != reason.text]
-            others.sort(key=lambda one: one.parent_name == reason.parent_name)
+            others.sort(key=lambda one: one.parent_key == reason.parent_key)
             wanted = next((one.because for one in others), None)
             text = f"read as {reason.text.removeprefix(package)}, which is what the ABI promises"
             if universe.book.component(package) is None:
@@ -161,22 +176,20 @@ def _is_pinned(pattern: AptPattern) -> bool:
     return pattern.library == "libraries" or (shared and pattern.library in LIBRARIES)
 
 
-def _apt_pins(universe: Universe, pins: dict[str, Pin]) -> tuple[AptPin, ...]:
+def _apt_pins(universe: Universe, pins: Mapping[Key, Pin]) -> tuple[AptPin, ...]:
     out: list[AptPin] = []
-    for apart in ("", ":system"):
-        cuda, cudnn = pins.get(f"cuda{apart}"), pins.get(f"cudnn{apart}")
-        if cuda is not None and cuda.candidate.channel == "apt":
-            out += _apt_cuda(universe, cuda)
-        if cudnn is not None and cuda is not None and cudnn.candidate.channel == "apt":
-            build: CudnnBuild = cudnn.candidate.payload
-            repository = cuda.candidate.payload.repository or next(iter(repositories(universe)), "")
-            because = _because(cudnn)
-            out.append(AptPin(name=build.apt_package or "", version=build.apt_version or "", repository=repository, because=because))
+    for cuda_key, cudnn_key in ((CUDA, CUDNN), (CUDA_OF_SYSTEM, CUDNN_OF_SYSTEM)):
+        cuda, cudnn = cuda_of(pins, cuda_key), _cudnn_of(pins, cudnn_key)
+        if cuda is not None and cuda.channel == "apt":
+            out += _apt_cuda(universe, cuda, _because(pins[cuda_key]))
+        if cudnn is not None and cuda is not None and cudnn.channel == "apt":
+            name, version = cudnn.build.apt_package or "", cudnn.build.apt_version or ""
+            repository = cuda.repository or next(iter(repositories(universe.context)), "")
+            out.append(AptPin(name=name, version=version, repository=repository, because=_because(pins[cudnn_key])))
     return tuple(out)
 
 
-def _apt_cuda(universe: Universe, pin: Pin) -> Iterator[AptPin]:
-    runtime: Runtime = pin.candidate.payload
+def _apt_cuda(universe: Universe, runtime: CudaCandidate, because: tuple[str, ...]) -> Iterator[AptPin]:
     for pattern in universe.book.apt_patterns():
         last = pattern.last
         if not pattern.first <= runtime.cuda or (last is not None and runtime.cuda > last) or not _is_pinned(pattern):
@@ -186,7 +199,7 @@ def _apt_cuda(universe: Universe, pin: Pin) -> Iterator[AptPin]:
             name=pattern.name.format(**fields),
             version=pattern.version.format(**fields),
             repository=runtime.repository or "",
-            because=_because(pin),
+            because=because,
         )
 
 
@@ -204,19 +217,21 @@ class Pins(Struct, frozen=True, kw_only=True):
     """Package to why its requirements may not be all: a source archive whose build could add some."""
 
 
-def pip_pins(pins: dict[str, Pin], universe: Universe) -> Pins:
+def pip_pins(pins: Mapping[Key, Pin], universe: Universe) -> Pins:
     """The pip packages of a solve: the stack first, then the rest by name."""
     reasons: dict[str, tuple[Reason, ...]] = {}
     releases: dict[str, Release | None] = {}
     for pin in pins.values():
         candidate = pin.candidate
-        if candidate.kind == "unlisted":
-            releases.setdefault(str(candidate.payload), None)
-            reasons.setdefault(str(candidate.payload), pin.reasons)
-        elif candidate.kind == "pip":
-            release: Release = candidate.payload
-            releases[release.package] = release
-            reasons[release.package] = (*reasons.get(release.package, ()), *pin.reasons)
+        if not isinstance(candidate, PipCandidate):
+            continue
+        name = candidate.key.name
+        if candidate.release is None:
+            releases.setdefault(name, None)
+            reasons.setdefault(name, pin.reasons)
+        else:
+            releases[name] = candidate.release
+            reasons[name] = (*reasons.get(name, ()), *pin.reasons)
     unreached: dict[str, str] = {}
     guessed: dict[str, str] = {}
     requires = _requires(reasons)
@@ -275,9 +290,9 @@ def _requires(reasons: dict[str, tuple[Reason, ...]]) -> dict[str, set[str]]:
     out: dict[str, set[str]] = {}
     for name, all_of in reasons.items():
         for reason in all_of:
-            parent = (reason.parent_name or "").removeprefix("pip:").partition("[")[0]
-            if parent in reasons and parent != name:
-                out.setdefault(parent, set()).add(name)
+            parent = reason.parent_key
+            if isinstance(parent, PipKey) and parent.name in reasons and parent.name != name:
+                out.setdefault(parent.name, set()).add(name)
     return out
 
 

@@ -15,7 +15,9 @@ from packaging.specifiers import SpecifierSet
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.resolution.assemble import assemble
+from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.family import search
+from cudnn_resolve.resolution.key import FrameworkKey, PipKey
 from cudnn_resolve.resolution.marker import settle
 from cudnn_resolve.resolution.model import Failure, Resolution
 from cudnn_resolve.resolution.opened import OpenRequest, opened
@@ -85,8 +87,7 @@ def _attempt_once(
     made: list[Universe] = []
 
     def make(machine: Machine, request: OpenRequest, *, closed: bool) -> Universe:
-        universe = Universe(book, machine, request, near=near, closed=closed)
-        universe.budget = budget
+        universe = Universe(Context(book, machine, request, near=near, closed=closed), budget)
         made.append(universe)
         return universe
 
@@ -94,7 +95,7 @@ def _attempt_once(
         return _on_some_python(machine, request, rounds, partial(make, closed=False))
     first = min(rounds, CLOSED_ROUNDS)
     found = _on_some_python(machine, request, first, partial(make, closed=True))
-    if not any(one.is_cut for one in made) or (isinstance(found, Resolution) and _is_best(made[-1], found)):
+    if not any(one.context.is_cut for one in made) or (isinstance(found, Resolution) and _is_best(made[-1], found)):
         return found
     other = _on_some_python(machine, request, rounds, partial(make, closed=False))
     if isinstance(other, Failure):
@@ -107,9 +108,9 @@ def _attempt_once(
 def _is_best(universe: Universe, found: Resolution) -> bool:
     """True where every target has the first build that it accepts and the machine allows."""
     for target, build in zip(found.request.targets, found.builds, strict=True):
-        candidates = universe.unordered(f"framework:{target.framework}", ())
-        usable = (one for one in candidates if accepts(target, one.payload, universe.book) and not universe.look.met(one))
-        if next((one.payload for one in usable), None) is not build:
+        candidates = universe.unordered(FrameworkKey(target.framework))
+        usable = (one for one in candidates if accepts(target, one.build, universe.book) and not universe.look.met(one))
+        if next((one.build for one in usable), None) is not build:
             return False
     return True
 
@@ -144,8 +145,8 @@ def _attempt(universe: Universe, rounds: int, dropped: Sequence[str]) -> Resolut
     companions = [name for name in installed_companions(book, machine, request) if name not in dropped]
     found = search(universe, universe.root_needs(companions), rounds)
     if isinstance(found, Solved):
-        return assemble(*with_wishes(universe, found, companions, rounds), dropped)
-    if not companions or universe.closed:
+        return assemble(*with_late_pins(universe, found, companions, rounds), dropped)
+    if not companions or universe.context.closed:
         return found
     alone = search(universe, universe.root_needs(()), rounds)
     if isinstance(alone, Failure):
@@ -157,7 +158,7 @@ def _attempt(universe: Universe, rounds: int, dropped: Sequence[str]) -> Resolut
         if isinstance(with_, Solved):
             kept.append(name)
             best = with_
-    return assemble(*with_wishes(universe, best, kept, rounds), tuple(name for name in companions if name not in kept))
+    return assemble(*with_late_pins(universe, best, kept, rounds), tuple(name for name in companions if name not in kept))
 
 
 def installed_companions(book: Book, machine: Machine, request: Request) -> tuple[str, ...]:
@@ -170,21 +171,21 @@ def installed_companions(book: Book, machine: Machine, request: Request) -> tupl
     return tuple(out)
 
 
-def with_wishes(universe: Universe, found: Solved, companions: Sequence[str], rounds: int) -> tuple[Universe, Solved]:
+def with_late_pins(universe: Universe, found: Solved, companions: Sequence[str], rounds: int) -> tuple[Universe, Solved]:
     """The answer, or another one with the same frameworks that leaves fewer of the wheels' own pins; and the universe that it is of.
 
     A release of a library is chosen before the packages around the stack are, so that a pin of theirs may be left although the
     library could have been that release.
     """
-    wishes: dict[str, list[SpecifierSet]] = {}
+    late: dict[str, list[SpecifierSet]] = {}
     for package, reason in _left(found):
-        kind, _, rest = (reason.parent_name or "").partition(":")
-        if kind == "pip" and is_late(universe.book, rest.partition("[")[0]):
-            wishes.setdefault(package, []).append(SpecifierSet(reason.declared or ""))
-    if not wishes:
+        if isinstance(reason.parent_key, PipKey) and is_late(universe.book, reason.parent_key.name):
+            late.setdefault(package, []).append(SpecifierSet(reason.declared or ""))
+    if not late:
         return universe, found
-    other = Universe(universe.book, universe.machine, universe.request, near=universe.near, wishes=wishes, closed=universe.closed)
-    other.budget = universe.budget
+    old = universe.context
+    context = Context(old.book, old.machine, old.request, near=old.near, late_pins=late, closed=old.closed)
+    other = Universe(context, universe.budget)
     answer = search(other, other.root_needs(companions), rounds)
     better = isinstance(answer, Solved) and _frameworks(answer) == _frameworks(found) and _count(answer) < _count(found)
     return (other, answer) if better and isinstance(answer, Solved) else (universe, found)
@@ -192,10 +193,9 @@ def with_wishes(universe: Universe, found: Solved, companions: Sequence[str], ro
 
 def _left(found: Solved) -> Iterator[tuple[str, Reason]]:
     """Pins that an answer leaves, each with the package that it is about."""
-    for name, pin in found.pins.items():
-        for reason in pin.reasons:
-            if not reason.obeyed:
-                yield name.partition(":")[2].partition("[")[0], reason
+    for key, pin in found.pins.items():
+        if isinstance(key, PipKey):
+            yield from ((key.name, reason) for reason in pin.reasons if not reason.obeyed)
 
 
 def _count(found: Solved) -> int:
@@ -203,4 +203,4 @@ def _count(found: Solved) -> int:
 
 
 def _frameworks(found: Solved) -> dict[str, str]:
-    return {name: pin.candidate.version for name, pin in found.pins.items() if name.startswith("framework:")}
+    return {key.name: pin.candidate.version for key, pin in found.pins.items() if isinstance(key, FrameworkKey)}

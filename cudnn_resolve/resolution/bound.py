@@ -14,16 +14,16 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.requirement.model import Need
-from cudnn_resolve.resolution.model import Candidate, Pin, Reason
-from cudnn_resolve.resolution.package import name_of, within
+from cudnn_resolve.resolution.candidate import Need, PipCandidate, slot_need
+from cudnn_resolve.resolution.key import Key, SlotKey, pip_key
+from cudnn_resolve.resolution.model import Pin, Reason
+from cudnn_resolve.resolution.reading import within
 from cudnn_resolve.resolution.release import Release, parse_requirement
-from cudnn_resolve.resolution.solve import describe
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Bound
-    from cudnn_resolve.resolution.universe import Universe
+    from cudnn_resolve.resolution.context import Context
 
 
 class FrameworkBound(NamedTuple):
@@ -51,54 +51,54 @@ class FrameworkBound(NamedTuple):
 
     def slot(self, owner: str, text: str, because: str) -> Need:
         """The need for the slot that a bounded framework and a release outside the bound would both own."""
-        name = f"slot:{self.requirement} for {self.bound.package or self.framework} {self.versions}"
-        return Need(name, lambda other: other.payload == owner, text, because, payload=owner)
+        files = f"{self.requirement} for {self.bound.package or self.framework} {self.versions}"
+        return slot_need(SlotKey(files), owner, text, because)
 
 
-def bound_needs(universe: Universe, release: Release) -> Iterator[Need]:
+def bound_needs(book: Book, release: Release) -> Iterator[Need]:
     """The bounds that a release of a framework has, and those of frameworks that it does not keep itself."""
-    for one in _bounds(universe.book):
-        if one.is_of(universe.book, release):
+    for one in _bounds(book):
+        if one.is_of(book, release):
             yield one.slot("inside", str(one.requirement), _because(one, release))
         elif one.package == release.package and not one.allows(release):
             because = f"{release.package} {release.text} is not {one.requirement}: {one.bound.reason}"
             yield one.slot("outside", f"no {one.bound.package or one.framework} {one.versions}", because)
 
 
-def direct_needs(universe: Universe, release: Release) -> Iterator[Need]:
+def direct_needs(context: Context, release: Release) -> Iterator[Need]:
     """The bounds of a framework's release on packages that are there whatever else is chosen."""
     # setuptools is counted in: what a framework requires (tensorboard) brings it where nothing else does.
-    there: set[str] = {"setuptools", *universe.machine.pip}
-    there.update(canonicalize_name(one.name) for one, _ in universe.shelf.requirements(release))
-    for extra in universe.request.extras:
+    there: set[str] = {"setuptools", *context.machine.pip}
+    there.update(canonicalize_name(one.name) for one, _ in context.shelf.requirements(release))
+    for extra in context.request.extras:
         asked = parse_requirement(extra.text)
         if asked is not None:
             there.add(canonicalize_name(asked.name))
-    for one in _bounds(universe.book):
-        if one.package in there and one.is_of(universe.book, release):
-            yield Need(name_of(one.package), within(one.requirement.specifier, universe), one.bound.requirement, _because(one, release))
+    for one in _bounds(context.book):
+        if one.package in there and one.is_of(context.book, release):
+            yield Need(pip_key(one.package), within(one.requirement.specifier, context), one.bound.requirement, _because(one, release))
 
 
-def with_bounds(universe: Universe, pins: dict[str, Pin]) -> dict[str, Pin]:
+def with_bounds(book: Book, pins: dict[Key, Pin]) -> dict[Key, Pin]:
     """The pins, those that a bound holds back with it among their reasons."""
     out = dict(pins)
     for pin in pins.values():
         framework = pin.candidate
-        if not isinstance(framework.payload, Release) or framework.extras:
+        if not isinstance(framework, PipCandidate) or framework.release is None or framework.key.extras:
             continue
-        for one in _bounds(universe.book):
-            name = name_of(one.package)
-            if name in out and one.is_of(universe.book, framework.payload):
-                out[name] = _with_reason(out[name], one, framework)
+        for one in _bounds(book):
+            key = pip_key(one.package)
+            if key in out and one.is_of(book, framework.release):
+                out[key] = _with_reason(out[key], one, framework, framework.release)
     return out
 
 
-def _with_reason(pin: Pin, one: FrameworkBound, framework: Candidate) -> Pin:
-    because = _because(one, framework.payload)
+def _with_reason(pin: Pin, one: FrameworkBound, framework: PipCandidate, release: Release) -> Pin:
+    because = _because(one, release)
     if any(reason.because == because for reason in pin.reasons):
         return pin
     text = str(one.requirement)
-    reason = Reason(text=text, because=because, parent=describe(framework), parent_name=framework.name, name=pin.candidate.name)
+    reason = Reason(text=text, because=because, parent=str(framework), parent_key=framework.key, key=pin.candidate.key)
     return Pin(candidate=pin.candidate, reasons=(*pin.reasons, reason))
 
 

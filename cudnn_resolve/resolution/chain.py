@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.resolution.key import ARCH, CUDA, CUDNN, DRIVER, GLIBC, OS, PYTHON, FrameworkKey, GpuKey, Key, pip_key
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.resolution.model import Reason, Resolution
+
+
+_PARTS: Mapping[str, Key] = {str(key): key for key in (CUDA, CUDNN, DRIVER, PYTHON, GLIBC, ARCH, OS)}
 
 
 class Link(Struct, frozen=True, kw_only=True):
@@ -37,15 +42,15 @@ class Chain(Struct, frozen=True, kw_only=True):
 
 def chain(resolution: Resolution, word: str, book: Book) -> Chain:
     """The reasons behind a package, a fact or `cuda`, `cudnn`, `driver` in a resolution."""
-    names = [name for name in _names(word) if name in resolution.pins]
-    if not names:
+    keys = [key for key in _keys(word) if key in resolution.pins]
+    if not keys:
         fact = _fact(resolution, word)
         if fact is not None:
             return Chain(package=word, chosen=fact, links=(), absence=None)
         return Chain(package=word, chosen=None, links=(), absence=_absence(resolution, word, book))
-    seen = frozenset(names)
-    reasons = [reason for name in names for reason in resolution.pins[name].reasons if reason.parent_name not in seen]
-    return Chain(package=word, chosen=resolution.pins[names[0]].candidate.version, links=_links(resolution, reasons, seen))
+    seen = frozenset[Key | None](keys)
+    reasons = [reason for key in keys for reason in resolution.pins[key].reasons if reason.parent_key not in seen]
+    return Chain(package=word, chosen=resolution.pins[keys[0]].candidate.version, links=_links(resolution, reasons, seen))
 
 
 def _fact(resolution: Resolution, word: str) -> str | None:
@@ -57,24 +62,25 @@ def _fact(resolution: Resolution, word: str) -> str | None:
     return known.get(word.lower())
 
 
-def _names(word: str) -> tuple[str, ...]:
+def _keys(word: str) -> tuple[Key, ...]:
     plain = word.strip().lower()
-    if plain in ("cuda", "cudnn", "driver", "python", "glibc", "arch", "os"):
-        return (plain,)
+    if plain in _PARTS:
+        return (_PARTS[plain],)
     if plain.startswith("gpu"):
-        return (plain if ":" in plain else "gpu:0",)
+        number = plain.partition(":")[2] or "0"
+        return (GpuKey(int(number)),) if number.isdecimal() else ()
     name = canonicalize_name(plain)
-    return f"pip:{name}", f"framework:{name}"
+    return pip_key(name), FrameworkKey(name)
 
 
-def _links(resolution: Resolution, reasons: Iterable[Reason], seen: frozenset[str]) -> tuple[Link, ...]:
+def _links(resolution: Resolution, reasons: Iterable[Reason], seen: frozenset[Key | None]) -> tuple[Link, ...]:
     """What stands behind reasons, each sentence once; a step from a framework to its own wheel is none."""
     found: dict[tuple[str, str, bool], Link] = {}
     for reason in reasons:
-        above = reason.parent_name
+        above = reason.parent_key
         links: tuple[Link, ...] = ()
         if above is not None and above not in seen and above in resolution.pins:
-            behind = [one for one in resolution.pins[above].reasons if one.parent_name not in seen]
+            behind = [one for one in resolution.pins[above].reasons if one.parent_key not in seen]
             links = _links(resolution, behind, seen | {above})
         link = Link(text=reason.text, because=reason.because, parent=reason.parent, obeyed=reason.obeyed, links=links)
         for one in links if reason.because == f"{reason.text} is that build" else (link,):

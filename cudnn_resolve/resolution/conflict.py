@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -11,21 +11,46 @@ from packaging.version import Version
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.requirement.extra import fits
+from cudnn_resolve.requirement.model import Target
 from cudnn_resolve.resolution.attempt import PYTHONS
-from cudnn_resolve.resolution.condition import Condition, conditions
+from cudnn_resolve.resolution.candidate import (
+    BuildCandidate,
+    CudaCandidate,
+    CudnnCandidate,
+    LibrariesCandidate,
+    PipCandidate,
+    WheelCandidate,
+)
+from cudnn_resolve.resolution.condition import Condition, Subject, conditions
+from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.family import apart, search
+from cudnn_resolve.resolution.key import (
+    CUDNN,
+    CudaKey,
+    CudnnKey,
+    DriverKey,
+    GpuKey,
+    IndexKey,
+    InstalledKey,
+    Key,
+    LimitKey,
+    PipKey,
+    PlatformKey,
+    PythonKey,
+    RootKey,
+    SlotKey,
+)
 from cudnn_resolve.resolution.marker import settle
 from cudnn_resolve.resolution.model import Cause, Conflict, Failure, Rejection
 from cudnn_resolve.resolution.opened import OpenRequest, closed, opened
 from cudnn_resolve.resolution.relaxation import contradicts, relaxations
 from cudnn_resolve.resolution.release import LATE, parse_requirement, parse_version
-from cudnn_resolve.resolution.solve import describe
 from cudnn_resolve.resolution.universe import Universe
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.requirement.model import Request, Target
+    from cudnn_resolve.requirement.model import Request
 
 ROUNDS = 3000
 """Steps of each search for the conditions that matter."""
@@ -40,19 +65,19 @@ def explain(book: Book, machine: Machine, request: Request) -> Conflict:
     failure = _failure(book, core_machine, core_request)
     given_up = failure is not None and failure.exhausted
     causes = [Cause(what=condition.what, because=condition.because) for condition in core]
-    causes += apart(Universe(book, core_machine, core_request))
+    causes += apart(Universe(Context(book, core_machine, core_request)))
     if failure is not None:
-        universe = Universe(book, core_machine, core_request)
+        universe = Universe(Context(book, core_machine, core_request))
         causes += _not_there(universe, failure)
         causes += _clashes(universe, failure, core)
     late = failure is not None and any(LATE in rejection.because for rejection in failure.rejections)
-    ids = frozenset((*(condition.id for condition in core), *(("exclude-newer",) if late else ())))
+    about = frozenset((*(condition.about for condition in core), *(("exclude-newer",) if late else ())))
     return Conflict(
         request=closed(request),
         machine=machine,
         message=_unknown(book, request) or _message(core, given_up=given_up, late=late),
         causes=tuple(causes),
-        relaxations=relaxations(book, machine, request, ids),
+        relaxations=relaxations(book, machine, request, about),
     )
 
 
@@ -78,7 +103,7 @@ def minimum(book: Book, machine: Machine, request: OpenRequest) -> tuple[list[Co
     """
     core: list[Condition] = []
     limits = tuple(extra for extra in request.extras if extra.constraint)  # a line that moves a framework may be left out
-    standing = Universe(book, machine, replace(request, extras=limits)).standing
+    standing = Universe(Context(book, machine, replace(request, extras=limits))).installed.standing
     waiting = [list(conditions(machine, request, standing))]
     while waiting:
         group = waiting.pop()
@@ -92,7 +117,7 @@ def minimum(book: Book, machine: Machine, request: OpenRequest) -> tuple[list[Co
         else:
             half = len(group) // 2 if len(group) > _TOGETHER else 1
             waiting += [group[half:], group[:half]]
-    core.sort(key=lambda condition: not condition.id.startswith("target:"))
+    core.sort(key=lambda condition: not isinstance(condition.about, Target))
     return core, machine, request
 
 
@@ -105,7 +130,7 @@ _TOGETHER = 4
 
 
 def _failure(book: Book, machine: Machine, request: OpenRequest) -> Failure | None:
-    universe = Universe(book, machine, request)
+    universe = Universe(Context(book, machine, request))
     found = search(universe, universe.root_needs(()), ROUNDS)
     return found if isinstance(found, Failure) else None
 
@@ -139,14 +164,14 @@ def _without_extra(book: Book, target: Target) -> str:
 
 def _message(core: list[Condition], *, given_up: bool, late: bool) -> str:
     text = _plain_message(core)
-    if late and all(condition.id.startswith("target:") for condition in core):
+    if late and all(isinstance(condition.about, Target) for condition in core):
         text = f"{' and '.join(condition.what for condition in core)} cannot be had with --exclude-newer"
     return f"no answer was found for this in {ROUNDS} steps, though there may be one: {text}" if given_up else text
 
 
 def _plain_message(core: list[Condition]) -> str:
-    targets = [condition.what for condition in core if condition.id.startswith("target:")]
-    others = [condition.what for condition in core if not condition.id.startswith("target:")]
+    targets = [condition.what for condition in core if isinstance(condition.about, Target)]
+    others = [condition.what for condition in core if not isinstance(condition.about, Target)]
     wish = " and ".join(targets) or "the request"
     if others and not targets:
         return f"{' and '.join(others)} cannot share one environment" if len(others) > 1 else f"{others[0]} cannot be had"
@@ -159,42 +184,41 @@ def _plain_message(core: list[Condition]) -> str:
 
 def _clashes(universe: Universe, failure: Failure, core: list[Condition]) -> list[Cause]:
     """What the candidates met, those that clash with a condition of the core first, alike ones in one line."""
-    ids = {condition.id for condition in core}
-    merged: dict[tuple[str, str, str], list[Rejection]] = {}
+    subjects = {condition.about for condition in core}
+    merged: dict[tuple[str, Key, str], list[Rejection]] = {}
     telling = list(_telling(failure.rejections))
-    for rejection in [one for one in telling if _matters(universe, one, ids)] or telling:
-        about = rejection.about
-        need = rejection.need if about.startswith(("pip:", "cudnn", "cuda", "slot:")) else ""
-        merged.setdefault((_subject(rejection), about, need), []).append(rejection)
-    ordered = sorted(merged.items(), key=lambda item: item[0][1] not in ids)
+    for rejection in [one for one in telling if _matters(universe, one, subjects)] or telling:
+        need = rejection.need if isinstance(rejection.about, (PipKey, CudnnKey, CudaKey, SlotKey)) else ""
+        merged.setdefault((_subject(rejection), rejection.about, need), []).append(rejection)
+    ordered = sorted(merged.items(), key=lambda item: item[0][1] not in subjects)
     out = [_clash(subject, rejections) for (subject, _, _), rejections in ordered[:CAUSES]]
     if not out:
         out = [Cause(what=f"{reason.parent or 'the request'} needs {reason.text}", because=reason.because) for reason in failure.causes]
     return list(dict.fromkeys(out))
 
 
-def _matters(universe: Universe, rejection: Rejection, ids: set[str]) -> bool:
+def _matters(universe: Universe, rejection: Rejection, subjects: Collection[Subject]) -> bool:
     """False where a fact refused a candidate and is not to blame: there are others, or the clash is there without the fact, too."""
-    if universe.fact(rejection.about) is None or rejection.about.startswith(("limit:", "index")):
+    if universe.fact(rejection.about) is None or isinstance(rejection.about, (LimitKey, IndexKey)):
         return True
-    if rejection.about not in ids:
+    if rejection.about not in subjects:
         return False
-    release = rejection.candidate.payload
-    if rejection.candidate.kind != "pip" or getattr(release, "build", None) is not None:
+    candidate = rejection.candidate
+    if not isinstance(candidate, PipCandidate) or isinstance(candidate, WheelCandidate) or candidate.release is None:
         return True
-    return bool(universe.look.at(rejection.candidate.name, ()))
+    return bool(universe.look.at(candidate.key, ()))
 
 
 def _not_there(universe: Universe, failure: Failure) -> list[Cause]:
     """Packages that the indexes do not have, or not in the versions that are wanted."""
     wanted = [(rejection.about, rejection.need, rejection.because) for rejection in failure.rejections]
-    wanted += [(reason.name, reason.text, reason.because) for reason in failure.causes if reason.name is not None]
+    wanted += [(reason.key, reason.text, reason.because) for reason in failure.causes if reason.key is not None]
     out: dict[str, Cause] = {}
     for about, text, because in wanted:
-        name = about.removeprefix("pip:").partition("[")[0]
         shelf = universe.shelf
-        if not about.startswith("pip:") or name in out or universe.request.source is None or not shelf.is_answered(name):
+        if not isinstance(about, PipKey) or about.name in out or universe.request.source is None or not shelf.is_answered(about.name):
             continue
+        name = about.name
         requirement = parse_requirement(text)
         versions = [one.version for one in shelf.releases(name)]
         if versions and (requirement is None or any(requirement.specifier.contains(one, prereleases=True) for one in versions)):
@@ -219,12 +243,12 @@ def _telling(rejections: Sequence[Rejection]) -> Iterator[Rejection]:
     """Rejections that say something: not those that only repeat another one a level higher, nor channels that nobody asked for."""
     for rejection in rejections:
         candidate = rejection.candidate
-        if candidate.kind == "framework" and rejection.about.startswith("pip:"):
+        if isinstance(candidate, BuildCandidate) and isinstance(rejection.about, PipKey):
             continue
-        beside = candidate.kind == "libraries" and candidate.channel != "pip" and not rejection.about.startswith("installed:")
+        beside = isinstance(candidate, LibrariesCandidate) and candidate.channel != "pip" and not isinstance(rejection.about, InstalledKey)
         if beside and len(rejections) > 1:
             continue
-        if candidate.name.startswith("pip:nvidia-cudnn") and rejection.about == "cudnn":
+        if isinstance(candidate, PipCandidate) and candidate.key.name.startswith("nvidia-cudnn") and rejection.about == CUDNN:
             continue
         yield rejection
 
@@ -232,23 +256,18 @@ def _telling(rejections: Sequence[Rejection]) -> Iterator[Rejection]:
 def _subject(rejection: Rejection) -> str:
     """What the rejected candidates of one line have in common."""
     candidate = rejection.candidate
-    build = getattr(candidate.payload, "build", None)
-    if build is not None:
-        return str(build.package)
-    kind = candidate.name.partition(":")[0]
-    if kind == "framework":
+    if isinstance(candidate, WheelCandidate):
+        return candidate.build.package
+    if isinstance(candidate, BuildCandidate):
         # What is installed stands in the way of every distribution of a framework alike.
-        return str(candidate.payload.framework if rejection.about.startswith("installed:") else candidate.payload.package)
-    if kind == "libraries":
-        target = candidate.payload
-        return f"{target.package} with its CUDA libraries from {candidate.channel}"
-    if kind == "cudnn":
-        return f"cuDNN {candidate.payload.version.major} for CUDA {candidate.payload.cuda_major} ({candidate.channel})"
-    if kind == "cuda":
-        return f"CUDA {candidate.payload.cuda.major} ({candidate.channel})"
-    if kind == "pip":
-        return candidate.name.removeprefix("pip:").partition("[")[0]
-    return describe(candidate)
+        return candidate.build.framework if isinstance(rejection.about, InstalledKey) else candidate.build.package
+    if isinstance(candidate, LibrariesCandidate):
+        return f"{candidate.build.package} with its CUDA libraries from {candidate.channel}"
+    if isinstance(candidate, CudnnCandidate):
+        return f"cuDNN {candidate.build.version.major} for CUDA {candidate.build.cuda_major} ({candidate.channel})"
+    if isinstance(candidate, CudaCandidate):
+        return f"CUDA {candidate.cuda.major} ({candidate.channel})"
+    return candidate.key.name if isinstance(candidate, PipCandidate) else str(candidate)
 
 
 def _clash(subject: str, rejections: list[Rejection]) -> Cause:
@@ -260,8 +279,7 @@ def _clash(subject: str, rejections: list[Rejection]) -> Cause:
         named = f"{subject} ({names[0]}, {names[1]} … {names[-1]})"
     needs = " or ".join(dict.fromkeys(rejection.need for rejection in rejections[:_NAMED]))
     because = last.because if subject.startswith("cuDNN") else first.because
-    facts = ("gpu", "driver", "python", "glibc", "limit", "arch", "os", "root", "installed")
-    if first.against and not first.about.startswith(facts):
+    if first.against and not isinstance(first.about, _FACTS):
         others = dict.fromkeys(
             f"{reason.requested_by or reason.parent or 'the request'} wants {reason.text} ({reason.because})"
             for reason in first.against[:_NAMED]
@@ -272,8 +290,10 @@ def _clash(subject: str, rejections: list[Rejection]) -> Cause:
 
 def _version_of(rejection: Rejection) -> str:
     candidate = rejection.candidate
-    return str(candidate.payload.wheel_version) if candidate.kind == "libraries" else candidate.version
+    return candidate.build.wheel_version if isinstance(candidate, LibrariesCandidate) else candidate.version
 
 
+_FACTS = (GpuKey, DriverKey, PythonKey, PlatformKey, LimitKey, RootKey, InstalledKey)
+"""What is as it is: nobody else wants anything of it that would have to be named."""
 _NAMED = 3
 """Versions that are named one by one."""

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.matrix.evidence import companion_of, cuda_majors, evidence_of
 from cudnn_resolve.matrix.library import library_of
-from cudnn_resolve.requirement.model import Need
-from cudnn_resolve.resolution.release import Release
+from cudnn_resolve.resolution.candidate import Need, PipCandidate, WheelCandidate, shared_major
+from cudnn_resolve.resolution.key import pip_key
 from cudnn_resolve.version import CudaVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import WheelEvidence
-    from cudnn_resolve.resolution.model import Candidate
+    from cudnn_resolve.resolution.release import Release
 
 _VARIANT = re.compile(r"\+cu(\d{2,3})$")
 
@@ -42,7 +42,7 @@ def evidence_needs(book: Book, arch: str, release: Release, who: str) -> Iterato
     if not row.frameworks:
         if len(majors) == 1:
             (major,) = majors
-            yield _major_need(major, f"{who} needs {needed}")
+            yield shared_major("CUDA", major, f"{who} needs {needed}")
         return
     line = row.cuda if row.same_line else None
     for framework in row.frameworks:
@@ -60,12 +60,11 @@ def _of_index(book: Book, release: Release, who: str) -> Iterator[Need]:
     if line is not None:
         yield _framework_need(framework, frozenset({line.major}), line, f"{who} is built with CUDA {line}")
     elif release.text.endswith("+cpu"):
-        yield Need(f"pip:{framework}", _without_gpu, f"{framework} without GPU code", f"{who} is built without GPU code")
+        yield Need(pip_key(framework), _without_gpu, f"{framework} without GPU code", f"{who} is built without GPU code")
 
 
-def _without_gpu(other: Candidate) -> bool:
-    release = other.payload
-    return not isinstance(release, Release) or release.build is None or release.build.cuda is None
+def _without_gpu(other: PipCandidate) -> bool:
+    return not isinstance(other, WheelCandidate) or other.build.cuda is None
 
 
 def fitting_majors(book: Book, row: WheelEvidence) -> frozenset[int]:
@@ -81,20 +80,15 @@ def fitting_majors(book: Book, row: WheelEvidence) -> frozenset[int]:
     return frozenset(set.intersection(*by_library.values())) if by_library else frozenset()
 
 
-def _major_need(major: int, because: str) -> Need:
-    text = str(major)
-    return Need("slot:CUDA major", lambda other: other.payload == text, f"CUDA {major}", because, payload=text)
-
-
 def _framework_need(framework: str, majors: frozenset[int], line: CudaVersion | None, because: str) -> Need:
     """The need for a build of the framework with the CUDA that an extension was built for: that very line, or one of the majors."""
 
-    def test(other: Candidate) -> bool:
-        if other.kind == "unlisted" or not isinstance(other.payload, Release) or other.payload.build is None:
+    def test(other: PipCandidate) -> bool:
+        if not isinstance(other, WheelCandidate):
             return True
-        cuda = other.payload.build.cuda
+        cuda = other.build.cuda
         return cuda is not None and (cuda.major in majors if line is None else cuda.line == line.line)
 
     wanted = line.line if line is not None else " or ".join(map(str, sorted(majors)))
     why = because if line is None else f"{because}, and refuses a {framework} of another CUDA on import"
-    return Need(f"pip:{framework}", test, f"{framework} built with CUDA {wanted}", why)
+    return Need(pip_key(framework), test, f"{framework} built with CUDA {wanted}", why)

@@ -16,11 +16,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudnn_resolve.requirement.derive import accepts
-from cudnn_resolve.requirement.model import Need
-from cudnn_resolve.resolution import runtime
+from cudnn_resolve.resolution.candidate import BuildCandidate, CudaCandidate, Need
+from cudnn_resolve.resolution.channel import component_package, is_installed
 from cudnn_resolve.resolution.hopeless import forbidden
-from cudnn_resolve.resolution.model import Candidate, Cause, Failure
-from cudnn_resolve.resolution.solve import ROUNDS, Solved, solve
+from cudnn_resolve.resolution.key import CUDA, FrameworkKey
+from cudnn_resolve.resolution.model import Cause, Failure
+from cudnn_resolve.resolution.solve import ROUNDS, Solved, build_of, solve
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build
@@ -69,7 +70,7 @@ class Group(NamedTuple):
 
 def search(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> Solved | Failure:
     """The best consistent choice over all families, or what stood in the way."""
-    failure = forbidden(universe, needs)
+    failure = forbidden(universe.look, needs)
     if failure is not None:
         return failure
     targets = universe.request.targets
@@ -98,11 +99,11 @@ def search(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> S
 
 def _choices(universe: Universe, target: Target) -> list[Choice]:
     """The builds that a target accepts, best first."""
-    candidates = enumerate(universe.unordered(f"framework:{target.framework}", ()))
+    builds = enumerate(one.build for one in universe.unordered(FrameworkKey(target.framework)))
     return [
-        Choice(one.payload, place, _own(one.payload), runtime.is_installed(universe, one.payload))
-        for place, one in candidates
-        if accepts(target, one.payload, universe.book)
+        Choice(build, place, _own(build), is_installed(universe.context, build))
+        for place, build in builds
+        if accepts(target, build, universe.book)
     ]
 
 
@@ -169,10 +170,10 @@ def _group_needs(universe: Universe, group: Group, each: Sequence[Sequence[Choic
     for target, choices in zip(universe.request.targets, each, strict=True):
         taken = {id(choice.build) for choice in choices if group.takes(choice)}
 
-        def test(candidate: Candidate, taken: set[int] = taken) -> bool:
-            return id(candidate.payload) in taken
+        def test(candidate: BuildCandidate, taken: set[int] = taken) -> bool:
+            return id(candidate.build) in taken
 
-        out.append(Need(f"framework:{target.framework}", test, text, because, requested_by="family"))
+        out.append(Need(FrameworkKey(target.framework), test, text, because, divides=True))
     return out
 
 
@@ -187,11 +188,11 @@ def _preference(universe: Universe, answer: Solved) -> tuple[int, ...]:
     places = []
     builds = []
     for target in universe.request.targets:
-        name = f"framework:{target.framework}"
-        chosen = answer.pins[name].candidate
-        builds.append(chosen.payload)
-        changed += universe.holds(target.framework) and not runtime.is_installed(universe, chosen.payload)
-        places.append(next(number for number, candidate in enumerate(universe.unordered(name, ())) if candidate is chosen))
+        key = FrameworkKey(target.framework)
+        build = build_of(answer.pins, target.framework)
+        builds.append(build)
+        changed += universe.context.holds(target.framework) and not is_installed(universe.context, build)
+        places.append(next(number for number, candidate in enumerate(universe.unordered(key)) if candidate.build is build))
     return changed, _beyond_one([_own(build) for build in builds]), int(_replaces(universe, answer, builds)), *places
 
 
@@ -200,10 +201,11 @@ def _replaces(universe: Universe, answer: Solved, builds: Sequence[Build]) -> bo
     major = _wheels_major(universe)
     if major is None:
         return False
-    cuda = answer.pins.get("cuda")
-    if cuda is not None and cuda.candidate.channel == "pip" and cuda.candidate.payload.cuda.major != major:
+    pin = answer.pins.get(CUDA)
+    cuda = pin.candidate if pin is not None else None
+    if isinstance(cuda, CudaCandidate) and cuda.channel == "pip" and cuda.cuda.major != major:
         return True
-    new = (build for build in builds if build.delivery == "bundled" and not runtime.is_installed(universe, build))
+    new = (build for build in builds if build.delivery == "bundled" and not is_installed(universe.context, build))
     return any(build.cuda is not None and build.cuda.major != major for build in new)
 
 
@@ -230,7 +232,7 @@ def _wheels_major(universe: Universe) -> int | None:
     if universe.request.prefer != "installed":
         return None
     for major in (13, 12, 11):
-        if runtime.component_package(universe, "cudnn", major) in universe.machine.pip:
+        if component_package(universe.book, "cudnn", major) in universe.machine.pip:
             return major
     return None
 

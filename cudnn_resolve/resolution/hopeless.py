@@ -6,26 +6,40 @@ its turn. The first candidate that nothing forbids ends the look, so that a requ
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
-from cudnn_resolve.resolution.model import Candidate, Failure, Rejection
-from cudnn_resolve.resolution.package import file_needs
-from cudnn_resolve.resolution.release import Release
-
-if TYPE_CHECKING:
-    from cudnn_resolve.requirement.model import Need
-    from cudnn_resolve.resolution.universe import Universe
+from cudnn_resolve.resolution.candidate import BuildCandidate, Candidate, Need, PipCandidate
+from cudnn_resolve.resolution.context import Context
+from cudnn_resolve.resolution.key import FrameworkKey, Key, PipKey
+from cudnn_resolve.resolution.model import Failure, Rejection
+from cudnn_resolve.resolution.package import PipPackages, file_needs
 
 
-def forbidden(universe: Universe, needs: Sequence[Need]) -> Failure | None:
+class Candidates(Protocol):
+    """The part of a universe that is looked at."""
+
+    context: Context
+    packages: PipPackages
+
+    def unordered(self, key: Key, needs: Sequence[Need] = ()) -> Iterable[Any]:
+        """Return the candidates of a package."""
+
+    def needs(self, candidate: Candidate) -> Iterator[Need]:
+        """What a candidate needs."""
+
+    def fact(self, key: Key) -> Candidate | None:
+        """The one candidate of a fact; None for any other package."""
+
+
+def forbidden(look: Look, needs: Sequence[Need]) -> Failure | None:
     """The failure of a request of which the machine forbids some package in every release; None where it forbids none."""
-    by_name: dict[str, list[Need]] = {}
+    by_key: dict[Key, list[Need]] = {}
     for need in needs:
-        if need.name.partition(":")[0] in ("framework", "pip"):
-            by_name.setdefault(need.name, []).append(need)
-    for name, wanted in by_name.items():
-        rejections = universe.look.at(name, wanted)
+        if isinstance(need.key, (FrameworkKey, PipKey)):
+            by_key.setdefault(need.key, []).append(need)
+    for key, wanted in by_key.items():
+        rejections = look.at(key, wanted)
         if rejections:
             return Failure(rejections=tuple(rejections), causes=(), rounds=0)
     return None
@@ -34,15 +48,15 @@ def forbidden(universe: Universe, needs: Sequence[Need]) -> Failure | None:
 class Look:
     """What the machine forbids, asked of each candidate once."""
 
-    def __init__(self, universe: Universe) -> None:
+    def __init__(self, universe: Candidates) -> None:
         self._universe = universe
         self._met: dict[int, list[Rejection]] = {}
-        self._split: dict[str, tuple[list[Candidate], list[Candidate]]] = {}
+        self._split: dict[Key, tuple[list[Candidate], list[Candidate]]] = {}
 
-    def at(self, name: str, needs: Sequence[Need]) -> list[Rejection]:
+    def at(self, key: Key, needs: Sequence[Need]) -> list[Rejection]:
         """What the candidates that the needs leave of a package meet; empty where one of them meets nothing, or there is none."""
         out: list[Rejection] = []
-        for candidate in self._universe.unordered(name, needs):
+        for candidate in self._universe.unordered(key, needs):
             if all(need.test(candidate) for need in needs):
                 met = self.met(candidate)
                 if not met:
@@ -56,9 +70,9 @@ class Look:
         if known is None:
             refusal = next(self._refusals(candidate), None)
             if refusal is not None:
-                known = [Rejection(candidate=candidate, about=refusal.name, need=refusal.text, because=refusal.because, against=())]
+                known = [Rejection(candidate=candidate, about=refusal.key, need=refusal.text, because=refusal.because, against=())]
             else:
-                known = next(self._required(candidate), []) if candidate.kind == "framework" else []
+                known = next(self._required(candidate), []) if isinstance(candidate, BuildCandidate) else []
             self._met[id(candidate)] = known
         return known
 
@@ -69,38 +83,38 @@ class Look:
 
     def _refusals(self, candidate: Candidate) -> Iterator[Need]:
         """The needs of a candidate that a fact does not meet."""
-        if candidate.kind == "framework":
+        if isinstance(candidate, BuildCandidate):
             needs = self._universe.needs(candidate)
-        elif candidate.kind == "pip" and isinstance(candidate.payload, Release):
-            needs = file_needs(self._universe, candidate.payload, f"{candidate.payload.package} {candidate.payload.text}")
+        elif isinstance(candidate, PipCandidate) and candidate.release is not None:
+            needs = file_needs(self._universe.context, candidate.release, f"{candidate.release.package} {candidate.release.text}")
         else:
             return
         for need in needs:
-            fact = self._universe.fact(need.name)
+            fact = self._universe.fact(need.key)
             if fact is not None and not need.test(fact):
                 yield need
 
-    def _required(self, candidate: Candidate) -> Iterator[list[Rejection]]:
+    def _required(self, candidate: BuildCandidate) -> Iterator[list[Rejection]]:
         """What each package meets that a build's wheel requires, and of which every release is forbidden."""
-        wheel = self._universe.build_candidate(candidate.payload)
+        wheel = self._universe.packages.wheel_of(candidate.build)
         for need in self._universe.needs(wheel) if wheel is not None else ():
-            if need.name.startswith("pip:"):
+            if isinstance(need.key, PipKey):
                 met = self._package(need)
                 if met:
                     yield met
 
     def _package(self, need: Need) -> list[Rejection]:
         """What the releases of a package meet that a need leaves; empty where one of them meets nothing, or there is none."""
-        if need.name not in self._split:
+        if need.key not in self._split:
             allowed: list[Candidate] = []
             refused: list[Candidate] = []
-            for candidate in self._universe.unordered(need.name, ()):
+            for candidate in self._universe.unordered(need.key):
                 if not self.met(candidate):
                     allowed.append(candidate)
                     break
                 refused.append(candidate)
-            self._split[need.name] = (allowed, refused)
-        allowed, refused = self._split[need.name]
+            self._split[need.key] = (allowed, refused)
+        allowed, refused = self._split[need.key]
         if allowed:
-            return [] if need.test(allowed[0]) else self.at(need.name, [need])
+            return [] if need.test(allowed[0]) else self.at(need.key, [need])
         return [rejection for candidate in refused for rejection in self.met(candidate)]

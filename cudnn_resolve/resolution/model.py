@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -12,28 +12,10 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request
     from cudnn_resolve.requirement.source import Direct, File, Offer
+    from cudnn_resolve.resolution.candidate import Candidate, Channel
+    from cudnn_resolve.resolution.key import Key
     from cudnn_resolve.resolution.standing import Standing
-
-Channel = Literal["pip", "apt", "system", "bundled"]
-
-
-class Candidate(Struct, frozen=True, kw_only=True, eq=False):
-    """One version of one package of the universe; compared by identity, so the universe makes each one once."""
-
-    name: str
-    version: str
-    """For people: `12.4`, `535.104.05`, `2.6.0+cu118`; `unknown` for a fact that nobody knows."""
-    kind: str
-    """`fact`, `cuda`, `cudnn`, `framework`, `libraries`, `pip`, `unlisted` or `slot`."""
-    payload: Any = None
-    channel: Channel | None = None
-    extras: tuple[str, ...] = ()
-    index: str = "default"
-
-    @property
-    def known(self) -> bool:
-        """False for a fact that nobody knows, which excludes nothing."""
-        return self.payload is not None
+    from cudnn_resolve.version import DriverVersion
 
 
 class Reason(Struct, frozen=True, kw_only=True):
@@ -43,15 +25,17 @@ class Reason(Struct, frozen=True, kw_only=True):
     because: str
     parent: str | None
     """The candidate that brought it, in words; None for the user's own request."""
-    parent_name: str | None = None
+    parent_key: Key | None = None
     """The same as a package of the universe."""
     declared: str | None = None
     requested_by: str | None = None
     binding: bool = True
     obeyed: bool = True
     """False where the chosen version is not the one that is declared."""
-    name: str | None = None
+    key: Key | None = None
     """The package of the universe that it is about."""
+    floor: DriverVersion | tuple[int, int] | None = None
+    """The oldest driver, or C library, that it accepts."""
 
 
 class Pin(Struct, frozen=True, kw_only=True):
@@ -105,8 +89,8 @@ class Resolution(Struct, frozen=True, kw_only=True):
 
     request: Request
     machine: Machine
-    pins: dict[str, Pin]
-    """Every package of the universe that was decided, by its name there."""
+    pins: dict[Key, Pin]
+    """Every package of the universe that was decided."""
     builds: tuple[Build, ...]
     """The build of each target, in the order of the targets."""
     pip: tuple[PipPin, ...]
@@ -165,8 +149,8 @@ class Rejection(Struct, frozen=True, kw_only=True):
     """A candidate that a solve turned down, and what it met."""
 
     candidate: Candidate
-    about: str
-    """The package of the universe on which it clashed, `driver` or `pip:nvidia-cudnn-cu12`."""
+    about: Key
+    """The package of the universe on which it clashed."""
     need: str
     because: str
     against: tuple[Reason, ...]

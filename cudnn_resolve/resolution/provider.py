@@ -7,19 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 from resolvelib import AbstractProvider, BaseReporter
 
-from cudnn_resolve.resolution.model import Candidate
-from cudnn_resolve.resolution.package import has_wheel, is_exact, name_of
+from cudnn_resolve.resolution.candidate import BuildCandidate, Candidate, PipCandidate
+from cudnn_resolve.resolution.key import CudaKey, CudnnKey, FrameworkKey, Key, LibrariesKey, PipKey, SlotKey, pip_key
+from cudnn_resolve.resolution.package import has_wheel
+from cudnn_resolve.resolution.reading import is_exact
 from cudnn_resolve.resolution.release import parse_requirement
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.requirement.model import Need, Request
+    from cudnn_resolve.requirement.model import Request
+    from cudnn_resolve.resolution.candidate import Need
     from cudnn_resolve.resolution.universe import Universe
 
 _LONG = 400
 """Steps after which a search takes long."""
 _OFTEN = 50
-_STAGE = {"framework": 1, "libraries": 4, "cuda": 5, "slot": 8}
+_STAGE: dict[type[Key], int] = {FrameworkKey: 1, LibrariesKey: 4, CudaKey: 5, SlotKey: 8}
+"""When packages of a kind are decided; facts and what is installed at once."""
 
 
 class Provider(AbstractProvider):  # type: ignore[type-arg]
@@ -32,21 +36,21 @@ class Provider(AbstractProvider):  # type: ignore[type-arg]
         """Whether anything is left of a package under certain needs, as far as that was asked."""
         self.wheels: dict[tuple[object, ...], bool] = {}
         """Whether a wheel is among what is left of a package under certain needs, as far as that was asked."""
-        self._stages: dict[str, tuple[int, int, str]] = {}
-        targets = sorted(universe.request.targets, key=lambda target: not universe.holds(target.framework))
+        self._stages: dict[Key, tuple[int, int, str]] = {}
+        targets = sorted(universe.request.targets, key=lambda target: not universe.context.holds(target.framework))
         self._pinned = frozenset(_pinned(universe.request))
-        self._order = {f"framework:{target.framework}": number for number, target in enumerate(targets)}
+        self._order = {target.framework: number for number, target in enumerate(targets)}
 
-    def identify(self, requirement_or_candidate: Need | Candidate) -> str:
+    def identify(self, requirement_or_candidate: Need | Candidate) -> Key:
         """The package of the universe that a need or a candidate is about."""
-        return requirement_or_candidate.name
+        return requirement_or_candidate.key
 
     def get_preference(
         self,
-        identifier: str,
-        resolutions: Mapping[str, Candidate],
-        candidates: Mapping[str, Iterator[Candidate]],
-        information: Mapping[str, Iterator[Any]],
+        identifier: Key,
+        resolutions: Mapping[Key, Candidate],
+        candidates: Mapping[Key, Iterator[Candidate]],
+        information: Mapping[Key, Iterator[Any]],
         backtrack_causes: Sequence[Any],
     ) -> tuple[int, int, str]:
         """What is decided first.
@@ -61,25 +65,25 @@ class Provider(AbstractProvider):  # type: ignore[type-arg]
             stage = self._stages[identifier] = self._stage(identifier)
         return stage
 
-    def _stage(self, identifier: str) -> tuple[int, int, str]:
-        kind, _, rest = identifier.partition(":")
-        book = self._universe.book
-        if identifier in self._pinned:
-            return 0, 1, identifier
-        if kind == "pip":
-            name = rest.partition("[")[0]
-            framework = book.framework_of(name)
-            if f"framework:{framework}" in self._order:
-                return 1, self._order[f"framework:{framework}"], identifier
-            if book.component(name) is None:
-                return (9 if is_late(book, name) else 3), 0, identifier
-            return (6 if name.startswith("nvidia-cudnn") else 7), 0, identifier
-        if kind == "cudnn":
-            return 6, 1, identifier
-        return _STAGE.get(kind, 0), self._order.get(identifier, 99), identifier
+    def _stage(self, key: Key) -> tuple[int, int, str]:
+        book, text = self._universe.book, str(key)
+        if key in self._pinned:
+            return 0, 1, text
+        if isinstance(key, FrameworkKey):
+            return 1, self._order.get(key.name, 99), text
+        if isinstance(key, CudnnKey):
+            return 6, 1, text
+        if not isinstance(key, PipKey):
+            return _STAGE.get(type(key), 0), 99, text
+        framework = book.framework_of(key.name)
+        if framework in self._order:
+            return 1, self._order[framework], text
+        if book.component(key.name) is None:
+            return (9 if is_late(book, key.name) else 3), 0, text
+        return (6 if key.name.startswith("nvidia-cudnn") else 7), 0, text
 
     def find_matches(
-        self, identifier: str, requirements: Mapping[str, Iterator[Need]], incompatibilities: Mapping[str, Iterator[Candidate]]
+        self, identifier: Key, requirements: Mapping[Key, Iterator[Need]], incompatibilities: Mapping[Key, Iterator[Candidate]]
     ) -> Any:
         """Candidates that every need accepts, best first, tested one by one as they are asked for."""
         return Matches(self, identifier, tuple(requirements[identifier]), frozenset(map(id, incompatibilities[identifier])))
@@ -107,12 +111,12 @@ def is_late(book: Book, name: str) -> bool:
     return not others
 
 
-def _pinned(request: Request) -> Iterator[str]:
+def _pinned(request: Request) -> Iterator[Key]:
     """Packages that the user pins to one version: they are decided with the facts, since they leave no choice either."""
     for extra in request.extras:
         requirement = None if extra.constraint else parse_requirement(extra.text)
         if requirement is not None and is_exact(requirement.specifier):
-            yield name_of(requirement.name, requirement.extras)
+            yield pip_key(requirement.name, requirement.extras)
 
 
 class Matches(Sequence[Candidate]):
@@ -121,20 +125,22 @@ class Matches(Sequence[Candidate]):
     The order of library wheels depends on the CUDA that is chosen meanwhile, so it is worked out at each look, not when a need is added.
     """
 
-    def __init__(self, provider: Provider, name: str, needs: tuple[Need, ...], bad: frozenset[int]) -> None:
+    def __init__(self, provider: Provider, key: Key, needs: tuple[Need, ...], bad: frozenset[int]) -> None:
         self._provider = provider
-        self._name = name
+        self._key = key
         self._needs = needs
         self._bad = bad
-        self._from_index = name.startswith("pip:") and provider.universe().request.source is not None
+        self._from_index = isinstance(key, PipKey) and provider.universe().request.source is not None
 
     def _fits(self, candidate: Candidate) -> bool:
         if id(candidate) in self._bad or not self._accepts(candidate):
             return False
         universe = self._provider.universe()
-        if candidate.kind == "framework":
+        if isinstance(candidate, BuildCandidate):
             return not universe.look.met(candidate)
-        return not (self._from_index and universe.needs_wheel(candidate) and self._has_wheel())
+        if not self._from_index or not isinstance(candidate, PipCandidate):
+            return True
+        return not (universe.packages.must_not_build(candidate) and self._has_wheel())
 
     def _accepts(self, candidate: Candidate) -> bool:
         accepts = self._provider.is_satisfied_by
@@ -142,24 +148,25 @@ class Matches(Sequence[Candidate]):
 
     def _has_wheel(self) -> bool:
         """True where some release that every need accepts has a wheel for the machine, whatever else came of it."""
-        key = (self._name, *map(id, self._needs))
+        key = (self._key, *map(id, self._needs))
         answer = self._provider.wheels.get(key)
         if answer is None:
             universe = self._provider.universe()
-            found = (one.payload for one in universe.unordered(self._name, self._needs) if one.kind == "pip" and self._accepts(one))
-            answer = self._provider.wheels[key] = any(has_wheel(universe, release) for release in found)
+            found: Iterable[PipCandidate] = universe.unordered(self._key, self._needs)
+            accepted = (one.release for one in found if one.release is not None and self._accepts(one))
+            answer = self._provider.wheels[key] = any(has_wheel(universe.context, release) for release in accepted)
         return answer
 
     def __iter__(self) -> Iterator[Candidate]:
         universe = self._provider.universe()
-        found = filter(self._fits, universe.candidates(self._name, self._needs))
-        return universe.wheels_first(found) if self._from_index else found
+        found = filter(self._fits, universe.candidates(self._key, self._needs))
+        return universe.packages.wheels_first(found) if self._from_index else found
 
     def __bool__(self) -> bool:
-        key = (self._name, self._bad, *map(id, self._needs))
+        key = (self._key, self._bad, *map(id, self._needs))
         answer = self._provider.some.get(key)
         if answer is None:
-            answer = any(map(self._fits, self._provider.universe().unordered(self._name, self._needs)))
+            answer = any(map(self._fits, self._provider.universe().unordered(self._key, self._needs)))
             self._provider.some[key] = answer
         return answer
 
@@ -193,7 +200,7 @@ class Notes(BaseReporter):  # type: ignore[type-arg]
 
     def pinning(self, candidate: Candidate) -> None:
         """Remembers the choice, by which later candidates are ordered."""
-        self._universe.chosen[candidate.name] = candidate
+        self._universe.context.chosen[candidate.key] = candidate
 
     def rejecting_candidate(self, criterion: Any, candidate: Candidate) -> None:
         """Remembers what a candidate met: the newest need of the criterion, which left nothing to choose, and those before it."""

@@ -17,8 +17,7 @@ from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build, Head, WheelRelease
 from cudnn_resolve.matrix.table import Table, table_type
-from cudnn_resolve.resolution.release import parse_requirement, parse_version
-from cudnn_resolve.resolution.runtime import extras_of
+from cudnn_resolve.resolution.release import extras_of, parse_requirement, parse_version
 from cudnn_resolve.resolution.tag import Target as Files
 from cudnn_resolve.resolution.tag import best_file
 from cudnn_resolve.version import CudaVersion, CudnnVersion

@@ -11,16 +11,19 @@ from packaging.specifiers import SpecifierSet
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.requirement.derive import accepts
+from cudnn_resolve.resolution.assemble import versions_after
 from cudnn_resolve.resolution.attempt import PYTHONS, attempt
+from cudnn_resolve.resolution.key import CUDA_LIMIT, CUDNN_LIMIT, DRIVER, GLIBC, PYTHON, GpuKey, InstalledKey
 from cudnn_resolve.resolution.model import Failure, Relaxation, Resolution
 from cudnn_resolve.resolution.release import parse_version
-from cudnn_resolve.resolution.standing import broken_by, is_apart, versions_after
+from cudnn_resolve.resolution.standing import broken_by, is_apart
 from cudnn_resolve.version import CudaVersion, DriverVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request, Target
+    from cudnn_resolve.resolution.condition import Subject
     from cudnn_resolve.resolution.opened import OpenRequest
 
 ROUNDS = 1500
@@ -30,7 +33,7 @@ MOST = 8
 """Relaxations that are shown."""
 
 
-def relaxations(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> tuple[Relaxation, ...]:
+def relaxations(book: Book, machine: Machine, request: OpenRequest, core: frozenset[Subject]) -> tuple[Relaxation, ...]:
     """What would work, nearest first; `core` names the wishes and facts that cannot hold together."""
     found = [
         *_fresh(book, machine, request, core),
@@ -110,7 +113,7 @@ def result(found: Resolution) -> str:
     return ", ".join(parts)
 
 
-def _options(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:
+def _options(book: Book, machine: Machine, request: OpenRequest, core: frozenset[Subject]) -> Iterator[Relaxation]:
     """One of the user's own options left out."""
     changes: list[tuple[str, str, OpenRequest, dict[str, str | None]]] = []
     if "strict-pins" in core:
@@ -122,9 +125,9 @@ def _options(book: Book, machine: Machine, request: OpenRequest, core: frozenset
     if "driver-policy" in core:
         text = "--driver-policy minor: rely on NVIDIA's minor-version compatibility"
         changes.append(("driver-policy", text, replace(request, driver_policy="minor"), {"--driver-policy": None}))
-    if "limit:cuda" in core and request.cuda is not None:
+    if CUDA_LIMIT in core and request.cuda is not None:
         changes.append(("cuda", f"without --cuda {request.cuda.text!r}", replace(request, cuda=None), {"--cuda": None}))
-    if "limit:cudnn" in core and request.cudnn is not None:
+    if CUDNN_LIMIT in core and request.cudnn is not None:
         changes.append(("cudnn", f"without --cudnn {request.cudnn.text!r}", replace(request, cudnn=None), {"--cudnn": None}))
     if "channel" in core:
         text = f"CUDA libraries not from {request.channel} only"
@@ -176,10 +179,10 @@ def _one_of_two(book: Book, machine: Machine, request: OpenRequest) -> Iterator[
                 yield Relaxation(change=change, result=result(found), command=command(changed), distance=0)
 
 
-def _versions(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:
+def _versions(book: Book, machine: Machine, request: OpenRequest, core: frozenset[Subject]) -> Iterator[Relaxation]:
     """The nearest newer and the nearest older release of each target."""
     for target in request.targets:
-        if f"target:{target.framework}" not in core:
+        if target not in core:
             continue
         wanted = wanted_version(book, target)
         if wanted is None or not target.specifier or contradicts(book, target):
@@ -203,10 +206,10 @@ def _versions(book: Book, machine: Machine, request: OpenRequest, core: frozense
             yield Relaxation(change=change, result=result(found), command=line, distance=distance)
 
 
-def _without_extras(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:
+def _without_extras(book: Book, machine: Machine, request: OpenRequest, core: frozenset[Subject]) -> Iterator[Relaxation]:
     """A target without its extras, whose build is then free."""
     for target in request.targets:
-        if f"target:{target.framework}" not in core or not target.extras:
+        if target not in core or not target.extras:
             continue
         text = f"{target.package or target.framework}{target.specifier}"
         changed = replace(request, targets=tuple(replace(one, extras=(), text=text) if one is target else one for one in request.targets))
@@ -221,9 +224,9 @@ def _minor(version: str) -> tuple[int, ...]:
     return parsed.release[:2] if parsed else ()
 
 
-def _pythons(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:
+def _pythons(book: Book, machine: Machine, request: OpenRequest, core: frozenset[Subject]) -> Iterator[Relaxation]:
     """The nearest older and the nearest newer Python, in a fresh environment."""
-    if "python" not in core or machine.python is None:
+    if PYTHON not in core or machine.python is None:
         return
     here = machine.python
     older = sorted((one for one in PYTHONS if one < here), reverse=True)
@@ -281,7 +284,7 @@ def _apart(rest: Request, alone: Request, name: str) -> tuple[str, str]:
     return command(replace(rest, verb="plan")), command(replace(alone, verb="plan"), change={**less, "--python": None})
 
 
-def _fresh(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:
+def _fresh(book: Book, machine: Machine, request: OpenRequest, core: frozenset[Subject]) -> Iterator[Relaxation]:
     """An environment of its own, where installed frameworks stand in the way."""
     there = _in_the_way(machine, book, core)
     if not there:
@@ -315,7 +318,7 @@ def _in_new_environment(machine: Machine, request: OpenRequest) -> str:
     return f"{words} {shlex.join(more)}" if more else words
 
 
-def _broken(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:
+def _broken(book: Book, machine: Machine, request: OpenRequest, core: frozenset[Subject]) -> Iterator[Relaxation]:
     """Installed frameworks given up."""
     there = _in_the_way(machine, book, core)
     every = [name for name in book.frameworks() if any(one in machine.pip for one in book.distributions(name))] if there else ()
@@ -336,22 +339,22 @@ def _broken(book: Book, machine: Machine, request: OpenRequest, core: frozenset[
         return
 
 
-def _in_the_way(machine: Machine, book: Book, core: frozenset[str]) -> dict[str, str]:
+def _in_the_way(machine: Machine, book: Book, core: frozenset[Subject]) -> dict[str, str]:
     """The installed frameworks among the conditions of a conflict: `torch 2.6.0` by name."""
     out = {}
-    for name in sorted(one.partition(":")[2] for one in core if one.startswith("installed:")):
+    for name in sorted(one.framework for one in core if isinstance(one, InstalledKey)):
         out[name] = " and ".join(f"{one} {machine.pip[one]}" for one in book.distributions(name) if one in machine.pip)
     return out
 
 
-def _gpus(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:
+def _gpus(book: Book, machine: Machine, request: OpenRequest, core: frozenset[Subject]) -> Iterator[Relaxation]:
     """Fewer GPUs of a machine with several."""
-    if len(machine.gpus) < 2 or not any(one.startswith("gpu:") for one in core):
+    if len(machine.gpus) < 2 or not any(isinstance(one, GpuKey) for one in core):
         return
     for number, gpu in enumerate(machine.gpus):
         others = tuple(one for one in machine.gpus if one is not gpu)
         found = _tried(book, replace(machine, gpus=others), request)
-        if f"gpu:{number}" in core and isinstance(found, Resolution):
+        if GpuKey(number) in core and isinstance(found, Resolution):
             named = " and ".join(one.label for one in others)
             yield Relaxation(
                 change=f"without {gpu.label}: hide it with CUDA_VISIBLE_DEVICES",
@@ -361,9 +364,9 @@ def _gpus(book: Book, machine: Machine, request: OpenRequest, core: frozenset[st
             )
 
 
-def _drivers(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:
+def _drivers(book: Book, machine: Machine, request: OpenRequest, core: frozenset[Subject]) -> Iterator[Relaxation]:
     """The oldest driver that would do, and the forward-compatibility package where the cards allow one."""
-    if "driver" not in core or machine.driver is None:
+    if DRIVER not in core or machine.driver is None:
         return
     floors = [floor for major in range(9, 20) if (floor := book.floor(major)) is not None]
     known = sorted({*floors, *(row.driver for row in book.minimums())})
@@ -396,10 +399,10 @@ def _of_last_branches(book: Book, machine: Machine, older: list[DriverVersion]) 
     return [driver for driver in older if driver.major <= min(lasts)]
 
 
-def _extras(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:
+def _extras(book: Book, machine: Machine, request: OpenRequest, core: frozenset[Subject]) -> Iterator[Relaxation]:
     """A line of a requirements file left out."""
     for extra in request.extras:
-        if f"extra:{extra.text}" not in core:
+        if extra not in core:
             continue
         rest = tuple(one for one in request.extras if one is not extra)
         found = _tried(book, machine, replace(request, extras=rest))
@@ -430,13 +433,14 @@ def _forward(book: Book, machine: Machine, found: Resolution) -> Iterator[Relaxa
             return
 
 
-def _glibc(book: Book, machine: Machine, request: OpenRequest, core: frozenset[str]) -> Iterator[Relaxation]:
+def _glibc(book: Book, machine: Machine, request: OpenRequest, core: frozenset[Subject]) -> Iterator[Relaxation]:
     """A newer distribution."""
-    if "glibc" not in core:
+    if GLIBC not in core:
         return
     found = _tried(book, replace(machine, glibc=None), request)
-    if isinstance(found, Resolution) and "glibc" in found.pins:
-        needed = max((reason.text.rpartition(" ")[2] for reason in found.pins["glibc"].reasons), key=DriverVersion)
+    if isinstance(found, Resolution) and GLIBC in found.pins:
+        floors = (reason.floor for reason in found.pins[GLIBC].reasons)
+        needed = ".".join(map(str, max(floor for floor in floors if isinstance(floor, tuple))))
         yield Relaxation(
             change=f"a distribution with glibc {needed} or newer (a container, for example)",
             result=result(found),

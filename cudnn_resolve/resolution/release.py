@@ -123,6 +123,11 @@ def is_late(day: str | None, limit: str | None) -> bool:
     return day is not None and limit is not None and f"{day}T23:59:59.999999Z" >= limit
 
 
+def extras_of(build: Build) -> tuple[str, ...]:
+    """The extras that bring the CUDA libraries of a build."""
+    return tuple(extra.strip() for extra in (build.extra or "").split(",") if extra.strip())
+
+
 @lru_cache(maxsize=4096)
 def parse_requirement(line: str) -> Requirement | None:
     """The requirement in a Requires-Dist line; None for a line that is none."""

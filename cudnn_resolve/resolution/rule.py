@@ -6,16 +6,18 @@ compatibility), cuDNN support matrix. The figures are the matrix's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.requirement.model import Need
-from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
+from cudnn_resolve.resolution.candidate import Fact, Need
+from cudnn_resolve.resolution.key import CUDNN_LIMIT, DRIVER, GpuKey, LimitKey
+from cudnn_resolve.version import Capability, CudaVersion, CudnnVersion, DriverVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build, CudnnBuild
     from cudnn_resolve.requirement.machine import Machine
+    from cudnn_resolve.requirement.model import Limit
 
 
 def driver_minimum(book: Book, cuda: CudaVersion, policy: str) -> tuple[DriverVersion | None, str]:
@@ -43,11 +45,11 @@ def driver_need(book: Book, cuda: CudaVersion, policy: str, who: str) -> Need | 
 def at_least(minimum: DriverVersion, because: str) -> Need:
     """The need for a driver that is at least this new."""
     return Need(
-        "driver",
-        lambda candidate: candidate.payload is None or candidate.payload >= minimum,
+        DRIVER,
+        lambda candidate: candidate.value is None or candidate.value >= minimum,
         f"driver >= {minimum}",
         because,
-        payload=minimum,
+        floor=minimum,
     )
 
 
@@ -90,8 +92,8 @@ def card_driver_needs(book: Book, machine: Machine) -> Iterator[Need]:
         if row.driver_last is not None:
             last = row.driver_last
             yield Need(
-                "driver",
-                lambda candidate, last=last: candidate.payload is None or candidate.payload.major <= last,  # type: ignore[misc]
+                DRIVER,
+                lambda candidate, last=last: candidate.value is None or candidate.value.major <= last,  # type: ignore[misc]
                 f"driver of branch R{last} or older",
                 f"R{last} is the last branch that supports {gpu.label}",
             )
@@ -99,7 +101,7 @@ def card_driver_needs(book: Book, machine: Machine) -> Iterator[Need]:
 
 def refused(number: int, text: str, because: str) -> Need:
     """A need that a GPU of this machine is known not to meet."""
-    return Need(f"gpu:{number}", lambda candidate: candidate.payload is None, text, because)
+    return Need(GpuKey(number), lambda candidate: candidate.value is None, text, because)
 
 
 def code_needs(book: Book, machine: Machine, build: Build, who: str) -> Iterator[Need]:
@@ -138,6 +140,30 @@ def cudnn_hardware(book: Book, machine: Machine, build: CudnnBuild) -> Iterator[
         architecture = book.architecture(gpu.capability)
         last = f"; cuDNN {architecture.cudnn_last} is the last" if architecture and architecture.cudnn_last else ""
         yield refused(number, f"compute capability {known}", f"{who} has code for these only, none for {gpu.label}{last}")
+
+
+def limit_need(key: LimitKey, what: str, versions: Sequence[str], because: str) -> Need:
+    """The need that the user's limit allows a CUDA or a cuDNN, in one of the forms that its version may be written in."""
+
+    def test(candidate: Fact[Limit]) -> bool:
+        return candidate.value is None or allows(candidate.value, *versions)
+
+    return Need(key, test, f"{what} allowed", because)
+
+
+def cudnn_limit(version: CudnnVersion, who: str) -> Need:
+    """The need that the user's limit on cuDNN allows this version."""
+    return limit_need(CUDNN_LIMIT, f"cuDNN {version}", cudnn_forms(version), f"{who} is that cuDNN")
+
+
+def cudnn_forms(version: CudnnVersion) -> tuple[str, str]:
+    """Return `9.3.0.75` and `9.3.0`."""
+    return str(version), ".".join(map(str, version.parts[:3]))
+
+
+def allows(limit: Limit, *versions: str) -> bool:
+    """True where a limit admits one of some versions."""
+    return any(limit.specifier.contains(one, prereleases=True) for one in versions)
 
 
 def same_sonames(book: Book, built: CudaVersion, runtime: CudaVersion, libraries: Iterable[str]) -> str | None:

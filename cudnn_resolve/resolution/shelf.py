@@ -16,7 +16,7 @@ from cudnn_resolve.requirement.derive import VENDOR
 from cudnn_resolve.requirement.extra import named_extras
 from cudnn_resolve.requirement.source import Metadata, Offer, Place
 from cudnn_resolve.resolution.accepted import accepted_hashes, with_hashes
-from cudnn_resolve.resolution.kept import Kept
+from cudnn_resolve.resolution.candidate import LazyList
 from cudnn_resolve.resolution.marker import marker_environment
 from cudnn_resolve.resolution.release import SDIST, Details, Release, declared, is_late, order, parse_requirement, parse_version
 from cudnn_resolve.resolution.sdist import is_compiled, is_older
@@ -48,8 +48,8 @@ class Shelf:
         self._pre = request.pre
         self._wants_gpu = request.device == "gpu"
         self._limit = request.source.exclude_newer if request.source is not None else None
-        self._releases: dict[str, Kept[Release]] = {}
-        self._plain: dict[str, Kept[Release]] = {}
+        self._releases: dict[str, LazyList[Release]] = {}
+        self._plain: dict[str, LazyList[Release]] = {}
         self.vendor = cache(partial(vendor_build, book, machine))
         """The installed build of a framework where it is an image's own, by its package."""
         self._compiled: dict[str, bool] = {}
@@ -59,21 +59,21 @@ class Shelf:
         self._target = Target(machine.python, machine.free_threaded, machine.arch, machine.glibc)
         self._environment = marker_environment(machine)
 
-    def releases(self, package: str) -> Kept[Release]:
+    def releases(self, package: str) -> LazyList[Release]:
         """Releases of the package, newest first, made as they are looked at; empty for one that nobody knows."""
         found = self._releases.get(package)
         if found is None:
-            found = self._releases[package] = Kept(self._make(package))
+            found = self._releases[package] = LazyList(self._make(package))
         return found
 
-    def plain(self, package: str) -> Kept[Release]:
+    def plain(self, package: str) -> LazyList[Release]:
         """Releases of a framework that nobody asked for, newest first.
 
         The wheels as they are, without what only an extra or the system brings.
         """
         found = self._plain.get(package)
         if found is None:
-            found = self._plain[package] = Kept(self._make_plain(package))
+            found = self._plain[package] = LazyList(self._make_plain(package))
         return found
 
     def _make_plain(self, package: str) -> Iterator[Release]:

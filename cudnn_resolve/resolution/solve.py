@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from resolvelib.resolvers import Resolution, ResolutionImpossible, ResolutionTooDeep
 
-from cudnn_resolve.resolution.model import Candidate, Failure, Pin, Reason, Rejection
+from cudnn_resolve.resolution.candidate import BuildCandidate, Candidate, PipCandidate
+from cudnn_resolve.resolution.key import FrameworkKey, Key
+from cudnn_resolve.resolution.model import Failure, Pin, Reason, Rejection
 from cudnn_resolve.resolution.provider import Notes, Provider
 
 if TYPE_CHECKING:
-    from cudnn_resolve.requirement.model import Need
+    from cudnn_resolve.matrix.row import Build
+    from cudnn_resolve.resolution.candidate import Need
     from cudnn_resolve.resolution.universe import Universe
 
 ROUNDS = 20000
@@ -22,7 +25,7 @@ ROUNDS = 20000
 class Solved(Struct, frozen=True, kw_only=True):
     """Every package that was decided."""
 
-    pins: dict[str, Pin]
+    pins: dict[Key, Pin]
     rounds: int
 
 
@@ -35,9 +38,9 @@ class _Search(Resolution):  # type: ignore[type-arg]
 
     def __init__(self, provider: Provider, notes: Notes) -> None:
         super().__init__(provider, notes)
-        self._tested: dict[str, tuple[Any, Candidate, bool]] = {}
+        self._tested: dict[Key, tuple[Any, Candidate, bool]] = {}
 
-    def _is_current_pin_satisfying(self, name: str, criterion: Any) -> bool:
+    def _is_current_pin_satisfying(self, name: Key, criterion: Any) -> bool:
         pin = self.state.mapping.get(name)
         if pin is None:
             return False
@@ -49,15 +52,22 @@ class _Search(Resolution):  # type: ignore[type-arg]
         return answer
 
 
+def build_of(pins: Mapping[Key, Pin], framework: str) -> Build:
+    """Return the build that was chosen of a framework."""
+    chosen = pins[FrameworkKey(framework)].candidate
+    assert isinstance(chosen, BuildCandidate)
+    return chosen.build
+
+
 def solve(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> Solved | Failure:
     """The first consistent choice in the order of preference, or what stood in the way."""
     notes = Notes(universe)
-    universe.chosen.clear()
+    universe.context.chosen.clear()
     most = rounds if universe.budget is None else min(rounds, universe.budget.left)
     if most <= 0:
         return Failure(rejections=(), causes=(), rounds=0, exhausted=True)
     try:
-        return _solved(_Search(Provider(universe), notes).resolve(list(universe.with_holds(needs)), max_rounds=most), notes)
+        return _solved(_Search(Provider(universe), notes).resolve(list(universe.with_held(needs)), max_rounds=most), notes)
     except ResolutionImpossible as error:
         return Failure(rejections=_rejections(universe, notes), causes=tuple(_reasons(error.causes, None)), rounds=notes.rounds)
     except ResolutionTooDeep:
@@ -77,19 +87,19 @@ def _solved(state: Any, notes: Notes) -> Solved:
     return Solved(pins=pins, rounds=notes.rounds)
 
 
-def _wanted(state: Any) -> set[str]:
+def _wanted(state: Any) -> set[Key]:
     """The packages that the request needs, directly or not; a search also pins what later turns out to be needed by nothing.
 
     `resolvelib.Resolver` asks the same of each package by recursion, which does not end where packages that nothing needs require
     one another.
     """
-    needed_by: dict[str | None, set[str]] = {}
+    needed_by: dict[Key | None, set[Key]] = {}
     for name in state.mapping:
         for parent in state.criteria[name].iter_parent():
-            if parent is None or state.mapping.get(parent.name) is parent:
-                needed_by.setdefault(parent.name if parent is not None else None, set()).add(name)
-    wanted: set[str] = set()
-    waiting: list[str | None] = [None]
+            if parent is None or state.mapping.get(parent.key) is parent:
+                needed_by.setdefault(parent.key if parent is not None else None, set()).add(name)
+    wanted: set[Key] = set()
+    waiting: list[Key | None] = [None]
     while waiting:
         for name in needed_by.get(waiting.pop(), ()):
             if name not in wanted:
@@ -103,10 +113,10 @@ def _rejections(universe: Universe, notes: Notes) -> tuple[Rejection, ...]:
     out = {(id(one.candidate), one.about): one for one in universe.look.all_met()}
     for candidate, need, before in notes.rejections:
         out.setdefault(
-            (id(candidate), need.name),
+            (id(candidate), need.key),
             Rejection(
                 candidate=candidate,
-                about=need.name,
+                about=need.key,
                 need=need.text,
                 because=need.because,
                 against=tuple(_reasons(before, None)),
@@ -116,39 +126,20 @@ def _rejections(universe: Universe, notes: Notes) -> tuple[Rejection, ...]:
 
 
 def _reasons(information: Iterable[Any], chosen: Candidate | None) -> Iterator[Reason]:
+    release = chosen.release if isinstance(chosen, PipCandidate) else None
     for need, parent in information:
-        if need.requested_by == "family":
+        if need.divides:
             continue
-        release = chosen.payload if chosen is not None else None
-        version = getattr(release, "version", None)
-        obeyed = True
-        if need.declared is not None and version is not None and chosen is not None and chosen.kind == "pip":
-            obeyed = need.declared.contains(version, prereleases=True)
+        obeyed = need.declared is None or release is None or need.declared.contains(release.version, prereleases=True)
         yield Reason(
             text=need.text,
             because=need.because,
-            parent=describe(parent) if parent is not None else None,
-            parent_name=parent.name if parent is not None else None,
+            parent=str(parent) if parent is not None else None,
+            parent_key=parent.key if parent is not None else None,
             declared=str(need.declared) if need.declared is not None else None,
             requested_by=need.requested_by,
             binding=need.binding,
             obeyed=obeyed,
-            name=need.name,
+            key=need.key,
+            floor=need.floor,
         )
-
-
-def describe(candidate: Candidate) -> str:
-    """A candidate in words."""
-    kind, _, rest = candidate.name.partition(":")
-    if kind == "pip":
-        return f"{rest} {candidate.version}"
-    if kind == "framework":
-        return f"{rest} {candidate.version}"
-    if kind == "libraries":
-        return f"CUDA libraries of {rest} ({candidate.channel})"
-    if kind in ("cuda", "cudnn"):
-        title = "CUDA" if kind == "cuda" else "cuDNN"
-        return f"{title} {candidate.version} ({candidate.channel})"
-    if kind == "gpu":
-        return candidate.version
-    return f"{kind} {candidate.version}"

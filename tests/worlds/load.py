@@ -19,6 +19,7 @@ from cudnn_resolve.requirement.derive import parse_limit, parse_target
 from cudnn_resolve.requirement.machine import Machine, machine_of
 from cudnn_resolve.requirement.model import Extra, Request
 from cudnn_resolve.requirement.source import Source
+from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.model import Conflict, Resolution
 from cudnn_resolve.resolution.opened import opened
 from cudnn_resolve.resolution.resolve import resolve
@@ -106,7 +107,7 @@ def machine(book: Book, **parts: Any) -> Machine:
 
 def universe(book: Book, *targets: str, options: Mapping[str, Any] | None = None, **parts: Any) -> Universe:
     """The universe of a request on a machine."""
-    return Universe(book, machine(book, **parts), opened(request(book, *targets, **(options or {}))))
+    return Universe(Context(book, machine(book, **parts), opened(request(book, *targets, **(options or {})))))
 
 
 def outcome(book: Book, of: Facts, asked: Request, source: Source | None = None) -> Resolution | Conflict:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from packaging.version import Version
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.requirement import derive
-from tests.worlds.load import request, world
+from tests.worlds.load import world
 
 BOOK = world()
 
@@ -98,38 +97,3 @@ def test_the_builds_that_a_target_accepts(text: str, accepted: list[str]) -> Non
     builds = BOOK.framework(target.framework).builds
 
     assert sorted(build.wheel_version for build in builds if derive.accepts(target, build, BOOK)) == accepted
-
-
-def test_needs_at_the_root() -> None:
-    asked = request(BOOK, "north==2.0", "south", extras=["numpy<2", "Some_Thing[b,A]>=1"])
-    needs = list(derive.derive(asked, BOOK, lambda _: True))
-
-    assert [need.name for need in needs] == ["framework:north", "framework:south", "pip:numpy", "pip:some-thing[a,b]"]
-    assert needs[0].because == "asked for"
-    assert "requirements.txt:1" in needs[2].because
-
-
-@pytest.mark.parametrize(
-    ("spec", "version", "accepted"),
-    [("<2", "1.26.4", True), ("<2", "2.0", False), (">=1", "2.0rc1", False), (">=2.0rc1", "2.0rc1", True), ("", "1", True)],
-)
-def test_a_further_requirement_tests_versions(spec: str, version: str, *, accepted: bool) -> None:
-    class Release:
-        def __init__(self) -> None:
-            self.version = Version(version)
-            self.yanked = False
-            self.lone = False
-
-    class Candidate:
-        payload = Release()
-
-    (_, need) = derive.derive(request(BOOK, "north", extras=[f"numpy{spec}"]), BOOK, lambda _: True)
-
-    assert bool(need.test(Candidate())) == accepted
-
-
-def test_a_requirement_that_does_not_apply_is_no_need() -> None:
-    asked = request(BOOK, "north", extras=["numpy<2; python_version < '3'", "scipy"])
-    needs = list(derive.derive(asked, BOOK, lambda text: "python_version" not in text))
-
-    assert [need.name for need in needs] == ["framework:north", "pip:scipy"]

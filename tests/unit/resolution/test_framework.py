@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
-from cudnn_resolve.resolution import framework, runtime
+from cudnn_resolve.resolution.context import Context
+from cudnn_resolve.resolution.framework import Frameworks
+from cudnn_resolve.resolution.key import FrameworkKey, LibrariesKey, PipKey
 from cudnn_resolve.resolution.opened import opened
+from cudnn_resolve.resolution.release import extras_of
 from cudnn_resolve.resolution.universe import Universe
 from tests.worlds.load import machine, request, universe, world
 
@@ -16,7 +19,7 @@ BOOK = world()
 
 def builds(name: str = "north", **parts: Any) -> list[tuple[str, str]]:
     here = universe(BOOK, name, **parts)
-    return [(one.payload.wheel_version, one.payload.variant) for one in framework.framework_candidates(here, name)]
+    return [(one.build.wheel_version, one.build.variant) for one in here.candidates(FrameworkKey(name), ())]
 
 
 def test_the_newest_release_first_then_the_configured_index() -> None:
@@ -39,18 +42,18 @@ def test_what_is_installed_comes_first() -> None:
     [("2.0", ["2.0", "2.0+cu118", "3.0", "1.0"]), ("1.0", ["1.0", "2.0", "2.0+cu118", "3.0"]), ("2.5", ["3.0", "2.0", "2.0+cu118", "1.0"])],
 )
 def test_the_nearest_release_first_where_one_is_left(near: str, expected: list[str]) -> None:
-    here = Universe(BOOK, machine(BOOK), opened(request(BOOK, "north")), near={"north": near})
+    here = Universe(Context(BOOK, machine(BOOK), opened(request(BOOK, "north")), near={"north": near}))
 
-    assert [one.payload.wheel_version for one in framework.framework_candidates(here, "north")] == expected
+    assert [one.build.wheel_version for one in here.candidates(FrameworkKey("north"), ())] == expected
 
 
 def needs(name: str, version: str, **parts: Any) -> dict[str, list[str]]:
     """What a build needs: package of the universe to the words."""
     here = universe(BOOK, name, **parts)
-    wheel = next(one for one in here.unordered(f"pip:{name}", ()) if one.payload.text == version and one.payload.build.cuda)
+    wheel = next(one for one in here.unordered(PipKey(name)) if one.version == version and one.build.cuda)
     out: dict[str, list[str]] = {}
     for need in here.needs(wheel):
-        out.setdefault(need.name, []).append(need.text)
+        out.setdefault(str(need.key), []).append(need.text)
     return out
 
 
@@ -84,12 +87,12 @@ def test_what_metadata_does_not_say() -> None:
 
 def library_needs(channel: str, version: str = "2.0", **options: Any) -> dict[str, list[str]]:
     here = universe(BOOK, options.pop("target", "south"), python={"version": "3.10"}, options=options)
-    wheel = next(one for one in here.unordered("pip:south", ()) if one.payload.text == version)
-    need = next(need for need in here.needs(wheel) if need.name == "libraries:south")
-    candidate = next(one for one in framework.library_candidates(here, "libraries:south", [need]) if one.channel == channel)
+    wheel = next(one for one in here.unordered(PipKey("south")) if one.version == version)
+    need = next(need for need in here.needs(wheel) if need.key == LibrariesKey("south"))
+    candidate = next(one for one in here.candidates(need.key, [need]) if one.channel == channel)
     out: dict[str, list[str]] = {}
     for one in here.needs(candidate):
-        out.setdefault(one.name, []).append(one.text)
+        out.setdefault(str(one.key), []).append(one.text)
     return out
 
 
@@ -107,9 +110,9 @@ def test_pins_of_an_extra_bind_under_strict_pins_only_where_the_extra_is_asked_f
 
 def test_extras_are_read_from_the_build() -> None:
     here = universe(BOOK, "south")
-    build = next(one.payload for one in framework.framework_candidates(here, "south") if one.payload.version == "2.0")
+    build = next(one.build for one in here.candidates(FrameworkKey("south"), ()) if one.build.version == "2.0")
 
-    assert runtime.extras_of(build) == ("cuda",)
+    assert extras_of(build) == ("cuda",)
 
 
 @pytest.mark.parametrize(
@@ -123,6 +126,6 @@ def test_extras_are_read_from_the_build() -> None:
 )
 def test_requirements_of_an_installed_build_that_are_not_met(pip: dict[str, str], count: int) -> None:
     here = universe(BOOK, "north", packages={"pip": pip})
-    build = next(one.payload for one in framework.framework_candidates(here, "north") if one.payload.wheel_version == "2.0")
+    build = next(one.build for one in here.candidates(FrameworkKey("north"), ()) if one.build.wheel_version == "2.0")
 
-    assert framework.unmet(here, build) == count
+    assert Frameworks(here.builds).unmet(build) == count

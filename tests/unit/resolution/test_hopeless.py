@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.family import search
+from cudnn_resolve.resolution.key import PYTHON, FrameworkKey
 from cudnn_resolve.resolution.model import Failure
 from cudnn_resolve.resolution.opened import opened
 from cudnn_resolve.resolution.solve import Solved
@@ -19,7 +21,7 @@ ELSEWHERE = Published(tags=("cp39-cp39-manylinux_2_17_x86_64",))
 
 def found(target: str, extras: tuple[str, ...] = (), packages: Any = None, book: Book = BOOK, **parts: Any) -> Solved | Failure:
     asked = opened(request(book, target, extras=extras), index_of(book, packages) if packages is not None else None)
-    universe = Universe(book, machine(book, **parts), asked)
+    universe = Universe(Context(book, machine(book, **parts), asked))
     return search(universe, universe.root_needs(()))
 
 
@@ -28,7 +30,7 @@ def test_a_framework_that_no_wheel_brings_here() -> None:
 
     assert isinstance(answer, Failure)
     assert answer.rounds == 0
-    assert {rejection.about for rejection in answer.rejections} == {"python"}
+    assert {rejection.about for rejection in answer.rejections} == {PYTHON}
 
 
 def test_a_wish_that_no_release_meets_here() -> None:
@@ -46,12 +48,12 @@ def test_a_build_whose_requirements_have_no_file_here_is_passed_over() -> None:
 
     there = found("north", packages={"lib": {"1.0": Published()}}, book=book, driver=new)
     assert isinstance(there, Solved)
-    assert there.pins["framework:north"].candidate.version == "3.0"
+    assert there.pins[FrameworkKey("north")].candidate.version == "3.0"
     elsewhere = found("north", packages={"lib": {"1.0": ELSEWHERE}}, book=book, driver=new)
     assert isinstance(elsewhere, Solved)
-    assert elsewhere.pins["framework:north"].candidate.version == "2.0"
+    assert elsewhere.pins[FrameworkKey("north")].candidate.version == "2.0"
     assert elsewhere.rounds < 20
     only = found("north==3.0", packages={"lib": {"1.0": ELSEWHERE}}, book=book, driver=new)
     assert isinstance(only, Failure)
     assert only.rounds == 0
-    assert [rejection.candidate.name for rejection in only.rejections] == ["pip:lib"]
+    assert [str(rejection.candidate.key) for rejection in only.rejections] == ["pip:lib"]

@@ -11,8 +11,12 @@ from packaging.version import Version
 
 from cudnn_resolve.matrix.row import Component
 from cudnn_resolve.resolution import assemble, package
+from cudnn_resolve.resolution.candidate import Need
+from cudnn_resolve.resolution.context import Context
+from cudnn_resolve.resolution.key import PipKey, SlotKey, pip_key
 from cudnn_resolve.resolution.model import Reason
 from cudnn_resolve.resolution.opened import opened
+from cudnn_resolve.resolution.reading import abi_range
 from cudnn_resolve.resolution.universe import Universe
 from tests.fake_source import FakeSource, Published
 from tests.worlds.load import gpu, machine, request, universe, world
@@ -40,7 +44,7 @@ def component(name: str) -> Component:
     ],
 )
 def test_a_pin_is_read_as_its_abi_range(name: str, spec: str, words: str, inside: list[str], outside: list[str]) -> None:
-    text, test = package.abi_range(component(name), SpecifierSet(spec))
+    text, test = abi_range(component(name), SpecifierSet(spec))
 
     assert text == words
     assert all(test(Version(one)) for one in inside)
@@ -51,8 +55,8 @@ def need_of(here: Universe, line: str, by: str = "north", **more: Any) -> tuple[
     """The words of the need behind a Requires-Dist line of a package, and the versions that it accepts."""
     release = next(iter(here.shelf.releases(by)))
     requirement = Requirement(line)
-    need = package.requirement_need(here, requirement, by=release, extra=None, who=by, **more)
-    candidates = package.package_candidates(here, need.name.removeprefix("pip:"))
+    need = package.requirement_need(here.context, requirement, by=release, extra=None, who=by, **more)
+    candidates = here.unordered(need.key)
     return need.text, {one.version for one in candidates if need.test(one)}
 
 
@@ -82,17 +86,17 @@ def test_known_bad_releases_are_not_accepted() -> None:
 def test_an_advisory_may_be_about_some_gpus_only(capability: str, *, avoided: bool) -> None:
     here = universe(BOOK, "north", gpus=gpu(capability))
 
-    assert package.is_avoided(here, "nvidia-cudnn-cu12", Version("9.3.0.75")) == avoided
+    assert here.context.is_avoided("nvidia-cudnn-cu12", Version("9.3.0.75")) == avoided
 
 
 def test_one_avoided_gpu_of_several_is_enough() -> None:
-    assert package.is_avoided(universe(BOOK, "north", gpus=gpu("8.0", "9.0")), "nvidia-cudnn-cu12", Version("9.3.0.75"))
+    assert universe(BOOK, "north", gpus=gpu("8.0", "9.0")).context.is_avoided("nvidia-cudnn-cu12", Version("9.3.0.75"))
 
 
 def arranged(here: Universe, name: str, *lines: str) -> list[str]:
     release = next(iter(here.shelf.releases("north")))
-    needs = [package.requirement_need(here, Requirement(line), by=release, extra=None, who="north") for line in lines]
-    return [one.version for one in package.ordered(here, list(package.package_candidates(here, name)), needs)]
+    needs = [package.requirement_need(here.context, Requirement(line), by=release, extra=None, who="north") for line in lines]
+    return [one.version for one in here.candidates(PipKey(name), needs)]
 
 
 def test_a_plain_package_comes_newest_first() -> None:
@@ -114,34 +118,34 @@ def test_a_library_wheel_follows_the_pins_then_goes_as_little_beyond_as_it_must(
 
 
 def test_a_package_that_nobody_knows_is_left_to_the_installer() -> None:
-    found = list(package.package_candidates(universe(BOOK, "north"), "left-pad"))
+    found = list(universe(BOOK, "north").unordered(PipKey("left-pad")))
 
-    assert [(one.kind, one.version) for one in found] == [("unlisted", "unpinned")]
+    assert [(one.release, one.version) for one in found] == [(None, "unpinned")]
 
 
 def test_an_installed_package_that_nobody_knows_is_that_version() -> None:
     held = {"pip": {"left-pad": "1.3"}, "apt": {}}
 
-    assert [one.version for one in package.package_candidates(universe(BOOK, "north", packages=held), "left-pad")] == ["1.3"]
+    assert [one.version for one in universe(BOOK, "north", packages=held).unordered(PipKey("left-pad"))] == ["1.3"]
 
 
 @pytest.mark.parametrize(
     ("name", "extras", "full"), [("NumPy", (), "pip:numpy"), ("a_b", ("Z", "x"), "pip:a-b[x,z]"), ("a", ("x", "X"), "pip:a[x]")]
 )
 def test_names_of_the_universe(name: str, extras: tuple[str, ...], full: str) -> None:
-    assert package.name_of(name, extras) == full
+    assert str(pip_key(name, extras)) == full
 
 
 def needs_of(version: str, **parts: Any) -> dict[str, str]:
     """What the files of `north` of a version need of the machine."""
     here = universe(BOOK, "north", **parts)
     release = next(one for one in here.shelf.releases("north") if one.text == version)
-    return {need.name: need.text for need in package.file_needs(here, release, "north") if not fits(here, need.name, need.test)}
+    return {str(need.key): need.text for need in package.file_needs(here.context, release, "north") if not fits(here, need)}
 
 
-def fits(here: Universe, name: str, test: Any) -> bool:
-    found = here.unordered(name, ()) if not name.startswith("slot:") else ()
-    return all(test(one) for one in found)
+def fits(here: Universe, need: Need) -> bool:
+    found = here.unordered(need.key) if not isinstance(need.key, SlotKey) else ()
+    return all(map(need.test, found))
 
 
 def test_files_for_another_python_another_c_library_another_architecture() -> None:
@@ -157,8 +161,8 @@ def test_files_for_another_python_another_c_library_another_architecture() -> No
 def test_a_release_for_another_system_is_not_blamed_on_the_architecture() -> None:
     tags = ("py3-none-win_amd64",)
     source = FakeSource({"lib": {"1.0": Published((), tags)}})
-    here = Universe(BOOK, machine(BOOK), opened(request(BOOK, "north"), source))
-    needs = {need.name: need for need in package.file_needs(here, next(iter(here.shelf.releases("lib"))), "lib 1.0")}
+    here = Universe(Context(BOOK, machine(BOOK), opened(request(BOOK, "north"), source)))
+    needs = {str(need.key): need for need in package.file_needs(here.context, next(iter(here.shelf.releases("lib"))), "lib 1.0")}
 
     assert (needs["arch"].text, needs["arch"].because) == ("another system", "lib 1.0 has no wheel for Linux")
 

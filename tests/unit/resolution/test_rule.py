@@ -72,7 +72,7 @@ def test_the_cuda_releases_of_a_gpu(capability: str, first: str | None, last: st
 def test_libraries_know_a_range_of_gpus(cuda: str, capability: str, count: int) -> None:
     needs = list(rule.library_needs(BOOK, machine(BOOK, gpus=gpu(capability)), CudaVersion(cuda), "x"))
 
-    assert [need.name for need in needs] == ["gpu:0"] * count
+    assert [str(need.key) for need in needs] == ["gpu:0"] * count
 
 
 def build(*targets: str, **more: Any) -> Build:
@@ -83,7 +83,7 @@ def build(*targets: str, **more: Any) -> Build:
 def code(built: Build, capability: str, arch: str = "x86_64") -> list[tuple[str, str]]:
     platform = {"system": "linux", "arch": arch}
     found = rule.code_needs(BOOK, machine(BOOK, platform=platform, gpus=gpu(capability)), built, "it")
-    return [(need.name, need.text) for need in found]
+    return [(str(need.key), need.text) for need in found]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_ptx_serves_where_the_driver_is_as_new_as_the_toolkit() -> None:
 def test_each_gpu_is_asked_for() -> None:
     found = rule.code_needs(BOOK, machine(BOOK, gpus=gpu("7.5", "9.0")), build("sm_75"), "it")
 
-    assert [need.name for need in found] == ["gpu:1"]
+    assert [str(need.key) for need in found] == ["gpu:1"]
 
 
 def test_code_may_differ_on_aarch64() -> None:
@@ -184,8 +184,8 @@ def test_a_driver_need_accepts_newer_ones_and_an_unknown_one() -> None:
     need = rule.at_least(DriverVersion("525.60.13"), "because")
 
     class Fact:
-        def __init__(self, payload: DriverVersion | None) -> None:
-            self.payload = payload
+        def __init__(self, value: DriverVersion | None) -> None:
+            self.value = value
 
     assert [need.test(Fact(DriverVersion(one) if one else None)) for one in (None, "525.60.13", "525.60.12", "580.1", "470.223.02")] == [
         True,

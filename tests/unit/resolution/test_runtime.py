@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from cudnn_resolve.resolution import runtime
-from cudnn_resolve.resolution.model import Candidate
+from cudnn_resolve.resolution.channel import channels
+from cudnn_resolve.resolution.cuda import cuda_limit
+from cudnn_resolve.resolution.key import CUDA, CUDA_LIMIT, CUDNN, CUDNN_LIMIT, CUDNN_OF_SYSTEM, CudnnKey, FrameworkKey, PipKey
+from cudnn_resolve.resolution.rule import cudnn_limit
 from cudnn_resolve.resolution.universe import Universe
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 from tests.worlds.load import gpu, universe, world
@@ -21,27 +23,25 @@ def lines(found: Any) -> list[tuple[str, str | None]]:
 
 @pytest.mark.parametrize(("channel", "expected"), [("auto", ("pip", "system", "apt")), ("pip", ("pip",)), ("apt", ("system", "apt"))])
 def test_channels_in_the_order_of_the_contract(channel: str, expected: tuple[str, ...]) -> None:
-    assert runtime.channels(universe(BOOK, "north", options={"channel": channel})) == expected
+    assert channels(universe(BOOK, "north", options={"channel": channel}).context) == expected
 
 
 def test_a_toolkit_that_is_there_is_a_candidate_and_a_pip_part_is_none() -> None:
     toolkits = [{"version": "12.2.1", "path": "/usr/local/cuda-12.2", "source": "runfile"}, {"version": "11.8", "source": "pip"}]
-    found = list(runtime.cuda_candidates(universe(BOOK, "north", cuda_toolkits=toolkits, options={"channel": "apt"}), "cuda"))
+    found = list(universe(BOOK, "north", cuda_toolkits=toolkits, options={"channel": "apt"}).unordered(CUDA))
 
     assert lines(found)[0] == ("12.2", "system")
-    assert [one.payload.path for one in found if one.channel == "system"] == ["/usr/local/cuda-12.2"]
+    assert [one.path for one in found if one.channel == "system"] == ["/usr/local/cuda-12.2"]
 
 
 def test_wheels_give_the_lines_that_they_are_of() -> None:
-    found = {one.version for one in runtime.cuda_candidates(universe(BOOK, "north", options={"channel": "pip"}), "cuda")}
+    found = {one.version for one in universe(BOOK, "north", options={"channel": "pip"}).unordered(CUDA)}
 
     assert found == {"11.8", "12.2", "12.4", "12.8", "13.0"}
 
 
 def apt(here: Universe) -> dict[str, tuple[str, bool]]:
-    return {
-        one.version: (one.payload.repository, one.payload.foreign) for one in runtime.cuda_candidates(here, "cuda") if one.channel == "apt"
-    }
+    return {one.version: (one.repository, one.foreign) for one in here.unordered(CUDA) if one.channel == "apt"}
 
 
 def test_the_own_repository_comes_before_that_of_an_older_release() -> None:
@@ -79,13 +79,10 @@ def test_an_unknown_distribution_excludes_nothing() -> None:
 def ordered(here: Universe, *, build: str | None = None) -> list[tuple[str, str | None]]:
     needs = []
     if build is not None:
-        candidate = next(one for one in here.candidates(f"framework:{build}", ()))
-        needs = [
-            need
-            for need in here.needs(next(one for one in here.unordered(f"pip:{build}", ()) if one.payload.build is candidate.payload))
-            if need.name == "cuda"
-        ]
-    return lines(runtime.ordered(here, list(runtime.cuda_candidates(here, "cuda")), needs))
+        candidate = next(iter(here.candidates(FrameworkKey(build), ())))
+        wheel = next(one for one in here.unordered(PipKey(build)) if one.build is candidate.build)
+        needs = [need for need in here.needs(wheel) if need.key == CUDA]
+    return lines(here.candidates(CUDA, needs))
 
 
 def test_a_runtime_as_the_wheels_pin_it_is_the_oldest_that_serves() -> None:
@@ -106,8 +103,8 @@ def test_the_installed_line_stays() -> None:
     assert ordered(universe(BOOK, "north", packages=held, options={"prefer": "newest"}))[0] != ("12.2", "pip")
 
 
-def cudnn(here: Universe, name: str = "cudnn") -> list[tuple[str, str | None]]:
-    return lines(runtime.cudnn_candidates(here, name))
+def cudnn(here: Universe, key: CudnnKey = CUDNN) -> list[tuple[str, str | None]]:
+    return lines(here.unordered(key))
 
 
 def test_known_bad_cudnn_is_no_candidate_unless_pins_are_strict() -> None:
@@ -125,7 +122,7 @@ def test_only_whole_copies_of_the_system_count() -> None:
         {"version": "9.99.0.1", "soname": 9, "cuda": "12", "path": "/d", "source": "other", "complete": True},
         {"version": None, "soname": 9, "cuda": "12", "path": "/e", "source": "other", "complete": True},
     ]
-    found = cudnn(universe(BOOK, "north", cudnn=copies), "cudnn:system")
+    found = cudnn(universe(BOOK, "north", cudnn=copies), CUDNN_OF_SYSTEM)
 
     assert [one for one in found if one[1] == "system"] == [("8.7.0.84", "system"), ("9.99.0.1", "system")]
 
@@ -143,9 +140,9 @@ def test_only_whole_copies_of_the_system_count() -> None:
 )
 def test_a_limit_on_cuda(limit: str, line: str, releases: tuple[str, ...], *, allowed: bool) -> None:
     here = universe(BOOK, "north", options={"cuda": limit})
-    need = runtime.cuda_limit(CudaVersion(line), releases, "x")
+    need = cuda_limit(CudaVersion(line), releases, "x")
 
-    assert need.test(next(iter(here.unordered("limit:cuda", ())))) == allowed
+    assert need.test(next(iter(here.unordered(CUDA_LIMIT)))) == allowed
 
 
 @pytest.mark.parametrize(
@@ -154,14 +151,14 @@ def test_a_limit_on_cuda(limit: str, line: str, releases: tuple[str, ...], *, al
 def test_a_limit_on_cudnn(limit: str, *, allowed: bool) -> None:
     here = universe(BOOK, "north", options={"cudnn": limit})
 
-    assert runtime.cudnn_limit(CudnnVersion("9.1.0.70"), "x").test(next(iter(here.unordered("limit:cudnn", ())))) == allowed
+    assert cudnn_limit(CudnnVersion("9.1.0.70"), "x").test(next(iter(here.unordered(CUDNN_LIMIT)))) == allowed
 
 
 def test_a_cudnn_works_with_a_range_of_cuda() -> None:
     here = universe(BOOK, "north")
-    old = next(one for one in runtime.cudnn_candidates(here, "cudnn") if one.version == "8.9.7.29" and one.channel == "pip")
-    need = next(need for need in runtime.cudnn_needs(here, old) if need.name == "cuda")
-    serving: list[Candidate] = [one for one in runtime.cuda_candidates(here, "cuda") if need.test(one)]
+    old = next(one for one in here.unordered(CUDNN) if one.version == "8.9.7.29" and one.channel == "pip")
+    need = next(need for need in here.needs(old) if need.key == CUDA)
+    serving = [one for one in here.unordered(CUDA) if need.test(one)]
 
     assert {one.version for one in serving} == {"12.2", "12.4"}
     assert {one.channel for one in serving} == {"pip"}

@@ -1,0 +1,110 @@
+"""Channels of CUDA libraries: pip wheels, what is on the system, apt packages; and which of them serves an installed build now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.resolution.release import parse_version
+from cudnn_resolve.version import CudnnVersion
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.row import Build
+    from cudnn_resolve.resolution.candidate import Channel
+    from cudnn_resolve.resolution.context import Context
+
+
+def channels(context: Context) -> tuple[Channel, ...]:
+    """The channels that the request allows, in the order of the contract: pip where it serves, what is there, then apt."""
+    wanted = context.request.channel
+    if wanted == "pip":
+        return ("pip",)
+    if wanted == "apt":
+        return ("system", "apt")
+    return ("pip", "system", "apt")
+
+
+def preferred(context: Context, build: Build | None = None) -> tuple[Channel, ...]:
+    """The allowed channels for a build, best first on this machine.
+
+    An installed build stays with the channel that serves it now; any other order is the contract's.
+    """
+    allowed = channels(context)
+    if build is not None and build.delivery == "system" and context.fixes_by_extra(build.framework):
+        return tuple(sorted(allowed, key=lambda one: one == "pip"))  # an extra such as cuda12-local means the machine's own libraries
+    if build is None or "pip" not in allowed or "system" not in allowed or not is_installed(context, build):
+        return allowed
+    if lives_on_system(context, build):
+        return ("system", *(one for one in allowed if one != "system"))
+    return allowed
+
+
+def is_installed(context: Context, build: Build) -> bool:
+    """True where the environment holds a build of this version, as far as the version tells, and the user does not ask for the newest."""
+    installed = context.machine.pip.get(build.package)
+    if installed is None or context.request.prefer != "installed":
+        return False
+    if installed == build.wheel_version:
+        return True
+    version = parse_version(installed)
+    if version is None or version.public != build.version:
+        return False
+    if version.local is None:
+        return build.index == "default"
+    return build.index == "default" and version.local in (build.variant, build.wheel_version.partition("+")[2])
+
+
+def lives_on_system(context: Context, build: Build) -> bool:
+    """True for an installed build whose library wheels are missing and which loads the system's libraries instead.
+
+    The loader falls back to its cache where an RPATH leads nowhere; Colab's images of 2024 ran PyTorch so.
+    """
+    return is_installed(context, build) and not wheels_serve(context, build) and system_serves(context, build)
+
+
+def wheels_serve(context: Context, build: Build) -> bool:
+    """True where installed library wheels are all that the build needs; half a set is none."""
+    if build.cuda is None:
+        return True
+    if build.delivery == "system":
+        wanted = (component_package(context.book, library, build.cuda.major) for library in build.loads)
+        if not all(package in context.machine.pip for package in wanted if package is not None):
+            return False
+    package = component_package(context.book, "cudnn" if build.cudnn else "cudart", build.cuda.major)
+    installed = context.machine.pip.get(package or "")
+    if installed is None:
+        return False
+    return build.cudnn is None or _cudnn_version(installed, build)
+
+
+def system_serves(context: Context, build: Build) -> bool:
+    """True where a toolkit and a cuDNN of the system are all that the build needs."""
+    if build.cuda is None:
+        return False
+    major = build.cuda.major
+    toolkits = any(one.version and one.source != "pip" and int(one.version.partition(".")[0]) == major for one in context.machine.toolkits)
+    if build.cudnn is None:
+        return toolkits
+    copies = (one.version for one in context.machine.cudnn if one.version and one.source != "pip" and one.complete is not False)
+    return toolkits and any(_cudnn_version(text, build) for text in copies)
+
+
+def _cudnn_version(text: str, build: Build) -> bool:
+    try:
+        return build.cudnn is None or CudnnVersion(text).serves(build.cudnn)
+    except ValueError:
+        return False
+
+
+def channels_of_system(context: Context) -> tuple[Channel, ...]:
+    """The channels that give the system's libraries."""
+    allowed = channels(context)
+    return ("system", "apt") if "apt" in allowed else ("system",)
+
+
+def component_package(book: Book, library: str, major: int) -> str | None:
+    """The pip package that carries a CUDA library of a major, None where there is none."""
+    for component in book.components(major):
+        if component.library == library:
+            return component.package
+    return None

@@ -1,0 +1,131 @@
+"""The cuDNN that an environment loads, through one channel: its wheel, the apt package, or a copy that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.matrix.row import CudnnBuild
+from cudnn_resolve.resolution import rule
+from cudnn_resolve.resolution.candidate import Channel, CudaCandidate, CudnnCandidate, Kind, LazyList, Need, PipCandidate
+from cudnn_resolve.resolution.channel import channels, channels_of_system, preferred
+from cudnn_resolve.resolution.key import CUDA, CUDA_OF_SYSTEM, CudnnKey, pip_key
+from cudnn_resolve.resolution.release import parse_version
+from cudnn_resolve.version import CudaVersion, CudnnVersion
+
+if TYPE_CHECKING:
+    from cudnn_resolve.resolution.context import Context
+    from cudnn_resolve.resolution.standing import InstalledFrameworks
+
+_SERVED_WITH: dict[Channel, tuple[Channel, ...]] = {"pip": ("pip",), "apt": ("apt", "system"), "system": ("system", "apt")}
+"""The channels of CUDA that a cuDNN of a channel may stand beside."""
+
+
+class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
+    """Builds of cuDNN through the channels that the request allows."""
+
+    def __init__(self, context: Context, installed: InstalledFrameworks) -> None:
+        super().__init__()
+        self.context = context
+        self.installed = installed
+        self._orders: dict[CudnnKey, LazyList[CudnnCandidate]] = {}
+
+    def make(self, key: CudnnKey) -> Iterator[CudnnCandidate]:
+        """Every cuDNN build that some allowed channel has; for that of the system, beside wheels, what is there and what apt has."""
+        context = self.context
+        for channel in channels_of_system(context) if key.of_system else channels(context):
+            if channel == "system":
+                yield from (_candidate(key, build, channel) for build in self._there())
+                continue
+            for build in context.book.cudnn_builds():
+                if channel == "pip":
+                    if build.wheel is None or not self._has_wheel(build):
+                        continue
+                elif build.apt_package is None or build.apt_version is None:
+                    continue
+                if not self._is_avoided(build, channel):
+                    yield _candidate(key, build, channel)
+
+    def _has_wheel(self, build: CudnnBuild) -> bool:
+        return any(release.text == str(build.version) for release in self.context.shelf.releases(build.wheel or ""))
+
+    def _is_avoided(self, build: CudnnBuild, channel: Channel) -> bool:
+        version = parse_version(str(build.version))
+        if version is None or self.context.request.strict_pins:
+            return False
+        names = ("cudnn", build.wheel) if channel == "pip" and build.wheel else ("cudnn",)
+        return any(self.context.is_avoided(name, version) for name in names)
+
+    def _there(self) -> Iterator[CudnnBuild]:
+        """The builds of the copies on the system, as the matrix knows them or as far as the copy tells."""
+        builds = self.context.book.cudnn_builds()
+        for copy in self.context.machine.cudnn:
+            if copy.version is None or copy.source == "pip" or copy.complete is False:
+                continue
+            try:
+                version = CudnnVersion(copy.version)
+            except ValueError:
+                continue
+            major = int(copy.cuda.split(".")[0]) if copy.cuda and copy.cuda.split(".")[0].isdigit() else None
+            known = (
+                build
+                for build in builds
+                if (build.version == version or (len(version.parts) == 3 and build.version.parts[:3] == version.parts))
+                and (major is None or build.cuda_major == major)
+            )
+            found = next(known, None)
+            if found is None and major is not None:
+                found = CudnnBuild(version=version, cuda_major=major, soname=copy.soname or version.major)
+            if found is not None:
+                yield found
+
+    def ordered(self, key: CudnnKey, needs: Sequence[Need]) -> Iterable[CudnnCandidate]:
+        """Builds of cuDNN, best first: the preferred channel, then the newest."""
+        if key not in self._orders:
+            rank = {channel: number for number, channel in enumerate(preferred(self.context))}
+            found = sorted(self.candidates(key, needs), key=lambda one: (rank.get(one.channel, 9), *_newest_first(one.build)))
+            self._orders[key] = LazyList(iter(found))
+        return self._orders[key]
+
+    def needs(self, candidate: CudnnCandidate) -> Iterator[Need]:
+        """What a cuDNN needs: GPUs that it has code for, a CUDA that it works with, a driver, and to be allowed."""
+        book, machine, build = self.context.book, self.context.machine, candidate.build
+        if candidate.channel == "apt":
+            yield from self.installed.apt_needs(build)
+        who = f"cuDNN {build.version} for CUDA {build.cuda_major}"
+        yield from rule.cudnn_hardware(book, machine, build)
+        if build.driver is not None and self.context.request.driver_policy == "strict":
+            yield rule.at_least(build.driver, f"{who} asks for it")
+        yield rule.cudnn_limit(build.version, who)
+        yield _cuda_need(candidate, who)
+        if candidate.channel == "pip" and build.wheel:
+            text = str(build.version)
+
+            def is_wheel(other: PipCandidate) -> bool:
+                return other.release is not None and other.release.text == text
+
+            yield Need(pip_key(build.wheel), is_wheel, f"{build.wheel}=={text}", f"the wheel that carries {who}")
+
+
+def _candidate(key: CudnnKey, build: CudnnBuild, channel: Channel) -> CudnnCandidate:
+    return CudnnCandidate(key=key, version=str(build.version), build=build, channel=channel)
+
+
+def _cuda_need(candidate: CudnnCandidate, who: str) -> Need:
+    """The need for a CUDA that a cuDNN works with, through a channel that goes with its own."""
+    build = candidate.build
+    channels = _SERVED_WITH[candidate.channel]
+    first, last = build.cuda_first, build.cuda_last
+
+    def fits(other: CudaCandidate) -> bool:
+        if other.channel not in channels or other.cuda.major != build.cuda_major:
+            return False
+        return (first is None or other.cuda >= CudaVersion(first.line)) and (last is None or other.cuda <= CudaVersion(last.line))
+
+    span = f"CUDA {first.line if first else build.cuda_major}" + (f" to {last.line}" if last else " or later of that major")
+    return Need(CUDA_OF_SYSTEM if candidate.key.of_system else CUDA, fits, span, f"{who} works with it")
+
+
+def _newest_first(build: CudnnBuild) -> tuple[int, ...]:
+    parts = (*build.version.parts, 0, 0, 0)[:4]
+    return (*(-part for part in parts), -build.cuda_major)

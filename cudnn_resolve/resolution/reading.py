@@ -1,0 +1,83 @@
+"""How specifiers are read: NVIDIA's pins as the ranges that their ABI allows, pre-releases and withdrawn releases as by pip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from cudnn_resolve.requirement.derive import VENDOR
+from cudnn_resolve.resolution.release import parse_version
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.row import Component
+    from cudnn_resolve.resolution.candidate import PipCandidate
+    from cudnn_resolve.resolution.context import Context
+    from cudnn_resolve.resolution.release import Release
+
+
+def is_exact(spec: SpecifierSet) -> bool:
+    """True where a specifier pins one version."""
+    return any(one.operator in {"==", "==="} and not one.version.endswith(".*") for one in spec)
+
+
+def is_version(release: Release, text: str) -> bool:
+    """True for the release of a version, however that is written."""
+    return release.text == text or release.version == parse_version(text)
+
+
+def contains(spec: SpecifierSet) -> Callable[[Version], bool]:
+    """Return the test that a version, a pre-release or not, is within a specifier."""
+    return lambda version: spec.contains(version, prereleases=True)
+
+
+def abi_range(component: Component, spec: SpecifierSet) -> tuple[str, Callable[[Version], bool]]:
+    """How a specifier on an NVIDIA library may be read: the range in words, and the test of a version.
+
+    An exact pin X becomes: same major, not older than X (for cuDNN: than X's minor). Source: NVIDIA's ABI promise within a
+    CUDA major and cuDNN's compatibility rule; `component.abi` says for which packages it is given. Other operators hold as written.
+    """
+    pins = [one for one in spec if one.operator == "==" and not one.version.endswith(".*")]
+    if component.abi == "exact" or not pins:
+        return str(spec), contains(spec)
+    rest = SpecifierSet(",".join(str(one) for one in spec if one not in pins))
+    pin = Version(pins[0].version)
+    if component.abi == "major":
+        floor = Version(str(pin.major))
+    elif component.library == "cudnn":
+        floor = Version(f"{pin.major}.{pin.minor}")
+    else:
+        floor = pin
+    top = pin.major + 1
+
+    def test(version: Version) -> bool:
+        return floor <= version and version.major < top and rest.contains(version, prereleases=True)
+
+    return f">={floor},<{top}" + (f",{rest}" if str(rest) else ""), test
+
+
+def within(spec: SpecifierSet, context: Context) -> Callable[[PipCandidate], bool]:
+    """A test of candidates: pre-releases only where the specifier names one, withdrawn ones only where it pins or they are installed."""
+    pinned = is_exact(spec)
+
+    def test(candidate: PipCandidate) -> bool:
+        release = candidate.release
+        if release is None:
+            return True
+        if not spec.contains(release.version, prereleases=True) and not _is_vendor_pin(spec, release):
+            return False
+        installed = context.machine.pip.get(release.package)
+        here = installed is not None and is_version(release, installed)
+        if release.version.is_prerelease and not (here or spec.prereleases or release.lone):
+            return False
+        return pinned or here or not release.yanked
+
+    return test
+
+
+def _is_vendor_pin(spec: SpecifierSet, release: Release) -> bool:
+    """True where a specifier names an image's own build by its whole version."""
+    version = parse_version(release.text) if release.build is not None and release.build.variant == VENDOR else None
+    return version is not None and spec.contains(version, prereleases=True)
