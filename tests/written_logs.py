@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from cudnn_resolve.diagnosis.diagnose import diagnose_log
+from cudnn_resolve.diagnosis.diagnose import diagnose
 from cudnn_resolve.diagnosis.model import Diagnosis
 from cudnn_resolve.diagnosis.read import Reader
 from cudnn_resolve.host.tables import open_book
@@ -53,7 +53,8 @@ def broken() -> list[Case]:
 def judged(log: str | bytes, *, piece: int = 1 << 20) -> Diagnosis:
     """The findings of a log by itself, handed over in pieces of that size."""
     raw = log.encode() if isinstance(log, str) else log
-    return diagnose_log(Reader(book().symptoms()).read(raw[start : start + piece] for start in range(0, len(raw), piece)), book())
+    reader = Reader(book().symptoms()).read(raw[start : start + piece] for start in range(0, len(raw), piece))
+    return diagnose(reader, None, book())
 
 
 def loud(diagnosis: Diagnosis) -> list[str]:

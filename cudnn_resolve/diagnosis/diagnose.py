@@ -57,11 +57,6 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
     )
 
 
-def diagnose_log(reader: Reader, book: Book) -> Diagnosis:
-    """The findings of a log by itself."""
-    return diagnose(reader, None, book)
-
-
 def diagnose_facts(facts: Facts, book: Book) -> list[Finding]:
     """What will fail on a machine before it fails, unsorted.
 

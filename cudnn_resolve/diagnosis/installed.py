@@ -120,11 +120,10 @@ def _finer(told: CudnnVersion | None, known: CudnnVersion | None) -> CudnnVersio
 
 def _declared(seen: InstalledFramework, builds: Iterable[Build], facts: Facts, book: Book) -> tuple[str, ...]:
     """What the wheel of that version requires, extras apart, as far as the matrix knows it; where it may be one of several, what all do."""
-    package = book.package(seen.name)
     public, _, local = seen.version.partition("+")
-    release = next((one for one in package.releases if one.version == public), None) if package else None
     arch = facts.platform.arch or "x86_64"
-    harvested = (release.requires or {}).get(arch) or (release.requires or {}).get("x86_64") if release else None
+    known = book.requires(seen.name, public)
+    harvested = known.get(arch) or known.get("x86_64")
     python = "".join(("cp", *(facts.python.version or "").split(".")[:2]))
     fit = [one for one in builds if arch in (one.arch or (arch,)) and (python in (one.pythons or (python,)) or python == "cp")]
     some = [declared(one.requires, one.requires_like, harvested) or () for one in (fit if local else fit[:1])]

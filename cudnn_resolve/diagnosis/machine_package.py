@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
 
 from cudnn_resolve.diagnosis.installed import Installed
 from cudnn_resolve.diagnosis.machine import Checks, Inspection, fact, finding
 from cudnn_resolve.diagnosis.model import Finding, Remedy
 from cudnn_resolve.diagnosis.specifier import Required, is_version, requirements_of, within
 from cudnn_resolve.facts.model import CPU_PACKAGES
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]{0,98}[A-Za-z0-9])?", re.ASCII)
 _ABI = {"numpy": "numpy_abi", "protobuf": "protobuf_abi"}
@@ -101,8 +99,6 @@ def _is_required(machine: Inspection, name: str) -> bool:
 
 def _abi(machine: Inspection) -> Iterator[Finding]:
     """NumPy and protobuf that an installed framework cannot use: by bounds that its metadata does not say, and by those that it does."""
-    from packaging.requirements import Requirement
-
     for one in machine.installed:
         framework = machine.book.framework_of(one.name)
         silent = []

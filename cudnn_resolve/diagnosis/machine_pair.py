@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
 
 from cudnn_resolve.diagnosis.machine import Checks, Inspection, finding
 from cudnn_resolve.diagnosis.model import Finding
 from cudnn_resolve.diagnosis.specifier import within
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
+from cudnn_resolve.resolution.release import parse_requirement
 
 _CAUSE = "framework_pkg_mismatch"
 _TORCH = ("torchvision", "torchaudio", "torchtext")
@@ -84,19 +83,10 @@ def _takes(requirement: Requirement, version: str) -> bool:
 
 def _requires(machine: Inspection, name: str) -> Iterator[Requirement]:
     """What the installed wheel requires without extras: by its own metadata, else as the matrix has it."""
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    version = machine.pip[name].partition("+")[0]
     lines = machine.facts.packages.requires.get(name)
     if lines is None:
-        package = machine.book.package(name)
-        release = next((one for one in package.releases if one.version == version), None) if package else None
-        lines = ((release.requires or {}) if release else {}).get(machine.arch, ())
-    for line in lines:
-        try:
-            requirement = Requirement(line)
-        except InvalidRequirement:
-            continue
+        lines = machine.book.requires(name, machine.pip[name].partition("+")[0]).get(machine.arch, ())
+    for requirement in filter(None, map(parse_requirement, lines)):
         if requirement.marker is None or "extra" not in str(requirement.marker):
             yield requirement
 

@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from packaging.version import Version
+
 from cudnn_resolve.diagnosis.installed import Installed
 from cudnn_resolve.diagnosis.machine import Checks, Inspection, as_declared, cudnn_of, fact, finding
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
@@ -143,9 +145,7 @@ def _newer(machine: Inspection, linker: str, cuda: CudaVersion) -> Iterator[Reme
 
 def _linker_of(machine: Inspection, name: str, version: str) -> str | None:
     """The wheel of nvJitLink that a release of a library requires."""
-    table = machine.book.package(name)
-    release = next((one for one in table.releases if one.version == version), None) if table else None
-    lines = (release.requires or {}).get(machine.arch, ()) if release else ()
+    lines = machine.book.requires(name, version).get(machine.arch, ())
     return next((one.name for one in requirements_of(lines, machine.facts) if one.name.startswith("nvidia-nvjitlink")), None)
 
 
@@ -162,8 +162,6 @@ def _declared(machine: Inspection) -> list[Declared]:
 
 def _accepts(machine: Inspection, one: Declared) -> bool:
     """True where NVIDIA's ABI promise covers the version that is there."""
-    from packaging.version import Version
-
     from cudnn_resolve.resolution.reading import abi_range
 
     component = machine.book.component(one.wanted.name)

@@ -111,6 +111,12 @@ class Book:
         """What is known of a pip package's releases, oldest first; None where it was not harvested."""
         return self._keep("package", _normalized(name), self._package)
 
+    def requires(self, package: str, version: str) -> Mapping[str, tuple[str, ...]]:
+        """Architecture to the Requires-Dist lines of a release; empty where it was not harvested."""
+        found = self.package(package)
+        release = next((one for one in found.releases if one.version == version), None) if found else None
+        return (release.requires or {}) if release else {}
+
     def extras(self, package: str) -> frozenset[str]:
         """The extras, normalized, that some harvested release of a package has."""
         return self._keep("extras of", _normalized(package), self._extras_of)

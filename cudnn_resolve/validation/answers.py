@@ -7,6 +7,8 @@ from typing import Any, TypeVar, overload
 
 from msgspec import Struct, ValidationError, convert
 
+from cudnn_resolve.version import CudnnVersion
+
 _MOST_LETTERS = 400
 T = TypeVar("T")
 
@@ -56,6 +58,14 @@ class Told(Struct, frozen=True, kw_only=True):
         return f"{self.step}: {self.failure}" if self.step and self.failure else self.failure
 
 
+def cudnn_of(text: object) -> CudnnVersion | None:
+    """A version of cuDNN; None for what cannot be one."""
+    try:
+        return CudnnVersion(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
 class CudnnAnswer(Struct, frozen=True):
     """What one libcudnn said of itself."""
 
@@ -67,6 +77,16 @@ class CudnnAnswer(Struct, frozen=True):
     """Kind to the status with which one was made."""
     engines: dict[str, str] = {}
     """Library to why it cannot be opened; "" where it can."""
+
+    @property
+    def release(self) -> CudnnVersion | None:
+        """Its version; None where it tells none that could be one."""
+        return cudnn_of(self.version)
+
+    @property
+    def faults(self) -> list[str]:
+        """Each part or descriptor that it does not take for its own, with the status that it answered."""
+        return [f"{part} {status}" for part, status in {**self.checks, **self.descriptors}.items() if status != 0]
 
 
 class CompilerAnswer(Struct, frozen=True):

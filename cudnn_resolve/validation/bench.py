@@ -44,7 +44,6 @@ SWITCH_OF_ONNXRUNTIME = re.compile(r"0\.|1\.1?[0-7]\.|1\.[89]\.")
 TIMED = frozenset({"torch", "tensorflow", "jax", "cupy", "onnxruntime", "paddle"})
 COMPILES = frozenset({"jax", "tensorflow"})
 """Frameworks that take longest: they compile for each case, or load for long."""
-ONLY_FORWARD = frozenset({"onnxruntime", "ctranslate2"})
 
 MOST = 4
 """More would wait for the same disk."""

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import CPU_PACKAGES, CudnnCopy, Driver, Facts, Unknown
-from cudnn_resolve.validation.answers import CompilerAnswer, CudnnAnswer, Told, one_line
+from cudnn_resolve.validation.answers import CompilerAnswer, CudnnAnswer, Told, cudnn_of, one_line
 from cudnn_resolve.validation.model import Check, Status
 from cudnn_resolve.validation.payload_load import COMPILES, DRIVER
 from cudnn_resolve.validation.subject import Subject
@@ -31,21 +31,10 @@ _WITHOUT = {
 """What frameworks do without cuDNN."""
 
 
-class Cudnn(Struct, frozen=True, kw_only=True):
-    """One libcudnn in a process, as it answered."""
-
-    path: str
-    version: CudnnVersion | None
-    checks: Mapping[str, int]
-    """Part or descriptor to the status with which cuDNN answered for it; 0 is good."""
-    engines: Mapping[str, str]
-    """Engine library to why it cannot be opened; "" where it can."""
-
-
 class Seen(Struct, frozen=True, kw_only=True):
     """What a child told of the libraries in its process."""
 
-    cudnns: tuple[Cudnn, ...]
+    cudnns: tuple[CudnnAnswer, ...]
     libraries: Mapping[str, str | None]
     """Path to version."""
     imported: Mapping[str, tuple[str, float]]
@@ -73,9 +62,9 @@ class Seen(Struct, frozen=True, kw_only=True):
         """The directories from which a cuDNN came."""
         return " and ".join(self.cudnn_directories.get(str(version.major), {}))
 
-    def cudnn_for(self, built: CudnnVersion | None) -> Cudnn | None:
+    def cudnn_for(self, built: CudnnVersion | None) -> CudnnAnswer | None:
         """The libcudnn that a framework built with that one finds: the one of its major, else any."""
-        alike = [one for one in self.cudnns if built and one.version and one.version.major == built.major]
+        alike = [one for one in self.cudnns if built and one.release and one.release.major == built.major]
         return next(iter((*alike, *self.cudnns)), None)
 
 
@@ -84,7 +73,7 @@ def seen_in(told: Told) -> Seen:
     # A child that ended before it could ask the libraries for their versions has told their paths.
     libraries = told.last("libraries", dict[str, str | None]) or dict.fromkeys(told.last("mapped", list[str]) or ())
     return Seen(
-        cudnns=tuple(map(_cudnn, {one.path: one for one in told.every("cudnn", CudnnAnswer)}.values())),
+        cudnns=tuple({one.path: one for one in told.every("cudnn", CudnnAnswer)}.values()),
         libraries={path: version for path, version in libraries.items() if path.startswith("/")},
         imported={name: (one_line(version, 60), seconds) for name, version, seconds in told.every("imported", tuple[str, str, float])},
         built=dict(told.every("built", tuple[str, dict[str, Any]])),
@@ -93,31 +82,16 @@ def seen_in(told: Told) -> Seen:
     )
 
 
-def _cudnn(answer: CudnnAnswer) -> Cudnn:
-    return Cudnn(
-        path=answer.path,
-        version=_version(answer.version),
-        checks={**answer.checks, **answer.descriptors},
-        engines={name: one_line(why) for name, why in answer.engines.items()},
-    )
-
-
-def _version(text: object) -> CudnnVersion | None:
-    try:
-        return CudnnVersion(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
-
-
 def missing_driver(text: str, facts: Facts) -> str:
     """The library of the driver for want of which something failed on a machine without a driver; "" for any other failure."""
     found = _DRIVER.search(text)
     return found[1] if found and not isinstance(facts.driver, Driver) else ""
 
 
-def _skipped(check: Check, what: str) -> Check:
-    """Skip a check that cannot be made without a driver, of which `what` is missing."""
-    return replace(check, status="skipped", observed=f"no driver: {what} comes with it", detail="", output=())
+def _unless_driver(check: Check, text: str, facts: Facts) -> Check:
+    """The check, or a skipped one where by these words it failed for want of a driver."""
+    what = missing_driver(text, facts) if check.status != "passed" else ""
+    return replace(check, status="skipped", observed=f"no driver: {what} comes with it", detail="", output=()) if what else check
 
 
 def judge_loading(subject: Subject, told: Told, facts: Facts, *, has_gpu: bool, is_asked: bool = False) -> tuple[Check, ...]:
@@ -126,36 +100,15 @@ def judge_loading(subject: Subject, told: Told, facts: Facts, *, has_gpu: bool, 
     `is_asked`: the framework was named by whoever wants it tested, and did not just happen to be there.
     """
     seen = seen_in(told)
+    first = Check(id=f"{subject.name}/import", framework=subject.name, status="passed", expected=subject.installed.version)
     if subject.module not in seen.imported:
-        failed = _import_failed(subject, told)
-        what = missing_driver(told.failure, facts)
-        return (_skipped(failed, what) if what else failed,)
+        why, detail = told.failure or "ended without a word", f"import {subject.module} fails"
+        return (_unless_driver(replace(first, status="failed", observed=why, detail=detail, output=told.output), told.failure, facts),)
     version, seconds = seen.imported[subject.module]
-    first = Check(
-        id=f"{subject.name}/import",
-        framework=subject.name,
-        status="passed",
-        expected=subject.installed.version,
-        observed=version or "imported",
-        seconds=seconds,
-    )
-    built = seen.built.get(subject.module, {})
-    if subject.is_cpu_build or built.get("device") == "cpu":
+    first = replace(first, observed=version or "imported", seconds=seconds)
+    if subject.is_cpu_build or seen.built.get(subject.module, {}).get("device") == "cpu":
         return first, _cpu_build(subject, has_gpu=has_gpu, is_asked=is_asked)
     return first, *judge_cudnn(f"{subject.name}/", (subject,), told, facts), *_judge_cuda(subject, seen)
-
-
-def _import_failed(subject: Subject, told: Told) -> Check:
-    why = told.failure or "ended without a word"
-    return Check(
-        id=f"{subject.name}/import",
-        framework=subject.name,
-        status="failed",
-        expected=subject.installed.version,
-        observed=why,
-        detail=f"import {subject.module} fails",
-        output=told.output,
-    )
 
 
 def _cpu_build(subject: Subject, *, has_gpu: bool, is_asked: bool) -> Check:
@@ -173,53 +126,40 @@ def _cpu_build(subject: Subject, *, has_gpu: bool, is_asked: bool) -> Check:
 
 def judge_order(pair: tuple[Subject, Subject], told: Told, facts: Facts) -> Check:
     """Check two frameworks in one process: the cuDNN that the first one loads must serve both, and the second must still load."""
-    seen = seen_in(told)
-    first, second = pair
-    id_ = f"order/{first.name} then {second.name}"
-    wanted = "one cuDNN that serves both"
-    missing = [one for one in pair if one.module not in seen.imported]
+    imported = seen_in(told).imported
+    blank = Check(id=f"order/{pair[0].name} then {pair[1].name}", status="failed", expected="one cuDNN that serves both")
+    missing = next((one for one in pair if one.module not in imported), None)
     if missing:
-        why = told.ending or "ended without a word"
-        failed = Check(
-            id=id_, status="failed", expected=wanted, observed=why, detail=f"{missing[0].name} is not served", output=told.output
-        )
-        what = missing_driver(told.failure, facts)
-        return _skipped(failed, what) if what else failed
+        why, detail = told.ending or "ended without a word", f"{missing.name} is not served"
+        return _unless_driver(replace(blank, observed=why, detail=detail, output=told.output), told.failure, facts)
     checks = judge_cudnn("", pair, told, facts)
     bad = [check for check in checks if check.status in ("failed", "warning")]
     if not bad:
         served = list(dict.fromkeys(check.observed or "" for check in checks if check.id == "cudnn" and check.status == "passed"))
-        shown = "; ".join(served) or "no cuDNN was loaded"
-        return Check(id=id_, status="passed" if served else "skipped", expected=wanted, observed=shown)
+        return replace(blank, status="passed" if served else "skipped", observed="; ".join(served) or "no cuDNN was loaded")
     worst: Status = "failed" if any(check.status == "failed" for check in bad) else "warning"
     words = "; ".join(f"{check.framework}: {check.observed}" if check.framework else str(check.observed) for check in bad)
     details = "; ".join(dict.fromkeys(check.detail for check in bad if check.detail))
-    return Check(id=id_, status=worst, expected=wanted, observed=words, detail=details, output=bad[0].output)
+    return replace(blank, status=worst, observed=words, detail=details, output=bad[0].output)
 
 
 def judge_library(id_: str, told: Told, facts: Facts) -> tuple[Check, ...]:
     """Check that one libcudnn opens alone, with all its parts."""
     seen = seen_in(told)
-    version = seen.cudnns[0].version if seen.cudnns else None
+    version = seen.cudnns[0].release if seen.cudnns else None
+    blank = Check(id=f"{id_}/load", status="passed", expected="it opens")
     if version is None:
-        why = told.ending or "it does not say its version"
-        alone = _is_outer([path.rpartition("/")[2] for path in seen.libraries if path.rpartition("/")[2].startswith("libcudnn")])
-        detail = _PARTS_ELSEWHERE if alone else ""
-        failed = Check(id=f"{id_}/load", status="failed", expected="it opens", observed=why, detail=detail, output=told.output)
-        what = missing_driver(told.failure, facts)
-        return (_skipped(failed, what) if what else failed,)
-    opened = Check(id=f"{id_}/load", status="passed", expected="it opens", observed=f"{version} from {seen.homes(version)}")
-    return opened, *_judge_parts(f"{id_}/", (), _loaded(told), facts)
+        names = [name for path in seen.libraries if (name := path.rpartition("/")[2]).startswith("libcudnn")]
+        why, detail = told.ending or "it does not say its version", _PARTS_ELSEWHERE if _is_outer(names) else ""
+        return (_unless_driver(replace(blank, status="failed", observed=why, detail=detail, output=told.output), told.failure, facts),)
+    return replace(blank, observed=f"{version} from {seen.homes(version)}"), *_judge_parts(f"{id_}/", (), _loaded(told), facts)
 
 
 def judge_cudnn(prefix: str, subjects: Sequence[Subject], told: Told, facts: Facts) -> tuple[Check, ...]:
     """Check which cuDNN answers, that it serves each of these frameworks, and that all its parts are of one release."""
     seen = seen_in(told)
-    checks = []
-    for subject in subjects:
-        check = _judge_version(f"{prefix}cudnn", subject, seen, told)
-        what = missing_driver(check.observed or "", facts) if check.status != "passed" else ""
-        checks.append(_skipped(check, what) if what else check)
+    found = [_judge_version(f"{prefix}cudnn", subject, seen, told) for subject in subjects]
+    checks = [_unless_driver(check, check.observed or "", facts) for check in found]
     if not seen.cudnn_directories and (not told.failure or missing_driver(told.failure, facts)):
         return tuple(checks)
     parts = _judge_parts(f"{prefix}cudnn-", subjects, _loaded(told), facts)
@@ -249,10 +189,8 @@ def _judge_compiler(id_: str, subjects: Sequence[Subject], told: Told, facts: Fa
     warned = replace(blank, status="warning", detail=_WITHOUT_COMPILER)
     if ended:
         yield replace(warned, observed=told.ending, output=told.output)
-    elif not answer.how and (what := missing_driver(answer.why, facts)):
-        yield _skipped(blank, what)
     elif not answer.how:
-        yield replace(warned, observed=f"{name} cannot be opened: {one_line(answer.why, 300)}")
+        yield _unless_driver(replace(warned, observed=f"{name} cannot be opened: {one_line(answer.why, 300)}"), answer.why, facts)
     elif answer.status != 0:
         detail = f"at status 7 its libnvrtc-builtins is missing or of another release; {_WITHOUT_COMPILER}"
         yield replace(warned, observed=f"{path or name} compiles nothing (status {answer.status})", detail=detail)
@@ -267,7 +205,7 @@ _WITHOUT_COMPILER = "engines of cuDNN that compile at run time (fused and attent
 def _judge_version(id_: str, subject: Subject, seen: Seen, told: Told) -> Check:
     """Compare the cuDNN that is loaded with the one that the framework was built with."""
     said = seen.built.get(subject.module, {}).get("cudnn")
-    built = _version(said if isinstance(said, str) and "." in said else None) or _version(subject.installed.cudnn_built) or _version(said)
+    built = cudnn_of(said if isinstance(said, str) and "." in said else None) or cudnn_of(subject.installed.cudnn_built) or cudnn_of(said)
     whole = built is not None and len(built.parts) > 1
     expected = f"cuDNN {built.line} or a later {built.major}.x" if built and whole else f"cuDNN {built or ''}".strip()
 
@@ -288,10 +226,10 @@ def _judge_version(id_: str, subject: Subject, seen: Seen, told: Told) -> Check:
         return check(
             "skipped", "not loaded", "it opens cuDNN only once it uses a GPU" if subject.installed.would_load else "it uses no cuDNN"
         )
-    if found.version is None:
+    if found.release is None:
         return check("failed", told.failure or f"{found.path} does not say its version", "cuDNN does not answer")
-    observed = f"{found.version} from {seen.homes(found.version)}"
-    if built is not None and not found.version.serves(built):
+    observed = f"{found.release} from {seen.homes(found.release)}"
+    if built is not None and not found.release.serves(built):
         rule = "the same major and at least the same minor are needed" if whole else "the same major is needed"
         return check("failed", observed, f"built with {built}: {rule}")
     how = seen.opened.get(subject.module, "")
@@ -306,13 +244,10 @@ def _judge_parts(prefix: str, subjects: Sequence[Subject], told: Told, facts: Fa
     seen = seen_in(told)
     faults = list(_split(seen, facts))
     for one in seen.cudnns:
-        other = [f"{part} {status}" for part, status in one.checks.items() if status != 0]
-        if other:
-            faults.append(
-                f"parts of another release than {one.path.rpartition('/')[2]}: {', '.join(other)}"
-                " (1002 is CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH)"
-            )
-        faults += [f"{name} cannot be opened: {why}" for name, why in one.engines.items() if why]
+        if one.faults:
+            others = f"parts of another release than {one.path.rpartition('/')[2]}: {', '.join(one.faults)}"
+            faults.append(f"{others} (1002 is CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH)")
+        faults += [f"{name} cannot be opened: {one_line(why)}" for name, why in one.engines.items() if why]
     if told.failure:
         faults.append(told.ending)
     without = [fault for fault in faults if missing_driver(fault, facts)]
@@ -374,8 +309,8 @@ def _is_outer(names: Sequence[str]) -> bool:
 def _without_outer(directories: dict[str, tuple[str, ...]], releases: Mapping[str, str | None]) -> dict[str, tuple[str, ...]]:
     """Leave out directories of an outer library alone, whose parts come from elsewhere by design, and are known to be no older."""
     parts = {directory: names for directory, names in directories.items() if not _is_outer(names)}
-    told = [_version(releases[directory]) for directory in parts]
-    least = [_version(_release_in(names) or releases[directory]) for directory, names in directories.items() if directory not in parts]
+    told = [cudnn_of(releases[directory]) for directory in parts]
+    least = [cudnn_of(_release_in(names) or releases[directory]) for directory, names in directories.items() if directory not in parts]
     serve = all(one and two and len(two.parts) > 1 and one.parts[:2] >= two.parts[:2] for one in told for two in least)
     return parts if parts and serve else directories
 
@@ -390,7 +325,7 @@ def _told_release(directory: str, there: Mapping[str, tuple[str, ...]], seen: Se
     if not any(name.startswith("libcudnn_graph.") for name in there[directory]):
         return None
     outer = {f"{place}/{name}" for place, names in there.items() if _is_outer(names) for name in names}
-    return next((one.version.text for one in seen.cudnns if one.version and one.path in outer), None)
+    return next((one.release.text for one in seen.cudnns if one.release and one.path in outer), None)
 
 
 def _release_in(names: Sequence[str]) -> str | None:

@@ -6,7 +6,6 @@ convolution's result, normalized. Source of the format: CTranslate2's model_spec
 
 import json
 import os
-import shutil
 import struct
 import tempfile
 
@@ -90,15 +89,12 @@ class Framework(Base):
         kind, device = case["type"], "cpu" if self.is_cpu else "cuda"
         if kind not in self.lib.get_supported_compute_types(device):
             raise Unsupported("CTranslate2 does not compute {} on this device".format(kind))
-        folder = tempfile.mkdtemp(prefix="cudnn-resolve-")
-        try:
+        with tempfile.TemporaryDirectory(prefix="cudnn-resolve-") as folder:
             with open(os.path.join(folder, "model.bin"), "wb") as file:
                 file.write(model(case))
             self.write(folder, "config.json", dict.fromkeys(["alignment_heads", "lang_ids", "suppress_ids", "suppress_ids_begin"]))
             self.write(folder, "vocabulary.json", WORDS)
             whisper = self.lib.models.Whisper(folder, device=device, compute_type=kind)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
         out = whisper.encode(self.lib.StorageView.from_array(self.array(case, "x")), to_cpu=True)
         if kind != "float32":
             out = out.to(self.lib.DataType.float32)

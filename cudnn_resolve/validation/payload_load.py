@@ -279,47 +279,23 @@ def version_of(path: str, tell: "Any") -> "str | None":
     if asker is None:
         return None
     tell("step", "ask {} for its version".format(os.path.basename(path)))
-    version = quietly(asker, handle_of(path))
+    version = quietly(lambda: answered_version(handle_of(path), *asker))
     return str(version) if version else None
 
 
-def by_property(function: str) -> "Any":
-    """An asker of libraries that tell major, minor and patch one by one."""
-
-    def ask(library: "Any") -> str:
-        numbers = []
-        for which in range(3):
-            value = ctypes.c_int(-1)
-            if getattr(library, function)(which, ctypes.byref(value)) != 0:
-                raise ValueError(function)
-            numbers.append(value.value)
-        return dotted(numbers)
-
-    return ask
-
-
-def by_number(function: str, text: "Any") -> "Any":
-    """An asker of libraries that tell one encoded number."""
-
-    def ask(library: "Any") -> str:
-        value = ctypes.c_int(-1)
-        if getattr(library, function)(ctypes.byref(value)) != 0 or value.value <= 0:
-            raise ValueError(function)
-        return str(text(value.value))
-
-    return ask
-
-
-def by_pair(function: str) -> "Any":
-    """An asker of libraries that tell major and minor at once."""
-
-    def ask(library: "Any") -> str:
-        major, minor = ctypes.c_int(-1), ctypes.c_int(-1)
-        if getattr(library, function)(ctypes.byref(major), ctypes.byref(minor)) != 0:
-            raise ValueError(function)
-        return dotted([major.value, minor.value])
-
-    return ask
+def answered_version(library: "Any", function: str, form: str) -> str:
+    """The version that a function tells as three properties, as a pair, or as one encoded number; ValueError where it fails."""
+    ask, values = getattr(library, function), [ctypes.c_int(-1) for _ in range(3)]
+    if form == "properties":
+        failed = any(ask(which, ctypes.byref(value)) for which, value in enumerate(values))
+    elif form == "pair":
+        failed, values = ask(ctypes.byref(values[0]), ctypes.byref(values[1])), values[:2]
+    else:
+        failed = ask(ctypes.byref(values[0])) or values[0].value <= 0
+    if failed:
+        raise ValueError(function)
+    numbers = [value.value for value in values]
+    return cuda_text(numbers[0]) if form == "cuda" else nccl_text(numbers[0]) if form == "nccl" else dotted(numbers)
 
 
 def encoded(number: int, wide_from: int) -> str:
@@ -349,16 +325,13 @@ def dotted(numbers: "Any") -> str:
 
 
 ASKERS = {
-    "cublas": by_property("cublasGetProperty"),
-    "cudart": by_number("cudaRuntimeGetVersion", cuda_text),
-    "cufft": by_property("cufftGetProperty"),
-    "curand": by_property("curandGetProperty"),
-    "cusolver": by_property("cusolverGetProperty"),
-    "cusparse": by_property("cusparseGetProperty"),
-    "nvrtc": by_pair("nvrtcVersion"),
-    "nvJitLink": by_pair("nvJitLinkVersion"),
-    "nccl": by_number("ncclGetVersion", nccl_text),
+    **{kind: (kind + "GetProperty", "properties") for kind in ("cublas", "cufft", "curand", "cusolver", "cusparse")},
+    "cudart": ("cudaRuntimeGetVersion", "cuda"),
+    "nccl": ("ncclGetVersion", "nccl"),
+    "nvrtc": ("nvrtcVersion", "pair"),
+    "nvJitLink": ("nvJitLinkVersion", "pair"),
 }
+"""Library to the function that tells its version, and in which form."""
 
 
 # --- libnvrtc, the compiler that cuDNN's engines call at a first convolution ---

@@ -4,11 +4,9 @@ An ONNX model is a protocol buffer, which is written byte by byte: no library fo
 onnx.proto of ONNX, version 1.16.
 """
 
-import contextlib
 import ctypes
 import json
 import os
-import shutil
 import tempfile
 
 from cudnn_resolve.validation.payload import MOST_BYTES, Unsupported, timed
@@ -177,17 +175,14 @@ class Framework(Base):
     def names(self, case: "dict[str, Any]") -> "Iterable[str]":
         """Read provider and operation of each node in the profile of a session."""
         # A name that others could foresee could be a link of theirs.
-        folder = tempfile.mkdtemp(prefix="cudnn-resolve-")
-        self.profile = os.path.join(folder, "profile")
-        try:
-            self.compute(case)
-            with open(self.profile, encoding="utf-8") as file:
-                events = json.loads(file.read(MOST_BYTES))
-        finally:
-            with contextlib.suppress(OSError):
-                os.remove(self.profile)
-            self.profile = ""
-            shutil.rmtree(folder, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix="cudnn-resolve-") as folder:
+            self.profile = os.path.join(folder, "profile")
+            try:
+                self.compute(case)
+                with open(self.profile, encoding="utf-8") as file:
+                    events = json.loads(file.read(MOST_BYTES))
+            finally:
+                self.profile = ""
         rows = [event.get("args") or {} for event in events if isinstance(event, dict)]
         return sorted({"{}:{}".format(row["provider"], row["op_name"]) for row in rows if "provider" in row and "op_name" in row})
 

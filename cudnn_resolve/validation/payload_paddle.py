@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import tempfile
 
 from cudnn_resolve.validation.payload import MOST_BYTES, timed
@@ -82,16 +81,13 @@ class Framework(Base):
         """Ask PaddlePaddle's profiler for operations, and on a GPU for kernels; a time stands behind each name, which is cut off."""
         profiler = self.lib.profiler
         targets = [profiler.ProfilerTarget.CPU] + ([] if self.is_cpu else [profiler.ProfilerTarget.GPU])
-        folder = tempfile.mkdtemp(prefix="cudnn-resolve-")
-        path = os.path.join(folder, "trace.json")
-        try:
+        with tempfile.TemporaryDirectory(prefix="cudnn-resolve-") as folder:
+            path = os.path.join(folder, "trace.json")
             with profiler.Profiler(targets=targets, on_trace_ready=lambda seen: seen.export(path, format="json")):
                 self.compute(case)
             with open(path, encoding="utf-8", errors="replace") as file:
                 events = json.loads(file.read(MOST_BYTES)).get("traceEvents") or []
-            return sorted({str(event["name"]).partition("[")[0] for event in events if isinstance(event, dict) and event.get("name")})
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        return sorted({str(event["name"]).partition("[")[0] for event in events if isinstance(event, dict) and event.get("name")})
 
     def seconds(self, work: "dict[str, Any]", batch: int, *, is_cpu: bool) -> float:
         """Time one convolution."""

@@ -3,7 +3,6 @@
 import glob
 import os
 import re
-import shutil
 import tempfile
 
 from cudnn_resolve.validation.payload import MOST_BYTES, Unsupported, timed
@@ -140,20 +139,17 @@ class Framework(Base):
 
     def names(self, case: "dict[str, Any]") -> "Iterable[str]":
         """Read the texts in what TensorFlow's profiler writes of operations and kernels."""
-        folder = tempfile.mkdtemp(prefix="cudnn-resolve-")
-        try:
+        names = set()  # type: set[str]
+        with tempfile.TemporaryDirectory(prefix="cudnn-resolve-") as folder:
             self.lib.profiler.experimental.start(folder)
             try:
                 self.compute(case)
             finally:
                 self.lib.profiler.experimental.stop()
-            names = set()  # type: set[str]
             for path in glob.glob(os.path.join(glob.escape(folder), "**", "*.xplane.pb"), recursive=True):
                 with open(path, "rb") as file:
                     names.update(found.decode("ascii") for found in PRINTABLE.findall(file.read(MOST_BYTES)))
-            return sorted(names)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        return sorted(names)
 
     def seconds(self, work: "dict[str, Any]", batch: int, *, is_cpu: bool) -> float:
         """Time one convolution."""

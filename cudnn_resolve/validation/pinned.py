@@ -150,10 +150,10 @@ def _judge_loaded(pinned: Pinned, subject: Subject, told: Told) -> Iterator[Chec
     if (numbers := _cudnn_numbers(cudnn)) is not None:
         wanted.append(f"cuDNN {cudnn}")
         for one in seen.cudnns:
-            if one.version is not None:
+            if one.release is not None:
                 # Of what is inside a wheel, the matrix sometimes knows the beginning only.
-                right = (_cudnn_numbers(one.version.text) or ())[: len(numbers)] == numbers
-                (same if right else wrong).append(f"cuDNN {one.version} from {seen.homes(one.version)}")
+                right = (_cudnn_numbers(one.release.text) or ())[: len(numbers)] == numbers
+                (same if right else wrong).append(f"cuDNN {one.release} from {seen.homes(one.release)}")
     for path, version in seen.libraries.items():
         name = path.rpartition("/")[2].removeprefix("lib").partition(".so")[0].casefold()
         pins = [one for one in pinned.libraries if one.name == name and one.name != "cudnn"]

@@ -243,7 +243,7 @@ def _loaded(told: Sequence[Told]) -> dict[str, str]:
     for one in told:
         seen = seen_in(one)
         pairs = [(path.rpartition("/")[2].removeprefix("lib").partition(".so")[0], version) for path, version in seen.libraries.items()]
-        pairs += [("cudnn", cudnn.version.text) for cudnn in seen.cudnns if cudnn.version]
+        pairs += [("cudnn", cudnn.release.text) for cudnn in seen.cudnns if cudnn.release]
         for kind, version in pairs:
             if version is not None and version not in found.setdefault(kind, []):
                 found[kind].append(version)

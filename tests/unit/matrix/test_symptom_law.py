@@ -71,7 +71,7 @@ def test_a_row_that_is_wrong(number: int, every_fault: list[str]) -> None:
 
 
 def test_a_symptom_of_ones_own_needs_no_code(tmp_path: Path) -> None:
-    from cudnn_resolve.diagnosis.diagnose import diagnose_log
+    from cudnn_resolve.diagnosis.diagnose import diagnose
     from cudnn_resolve.diagnosis.read import Reader
 
     (tmp_path / "symptom").mkdir()
@@ -79,5 +79,5 @@ def test_a_symptom_of_ones_own_needs_no_code(tmp_path: Path) -> None:
         row(cause='"hardware_fault"', weight="99", summary='"the rare thing of {found}"'), "utf-8"
     )
     book = open_book((str(tmp_path),))
-    found = diagnose_log(Reader(book.symptoms()).read([b"now something rare of 9.1.0 came\n"]), book).findings
+    found = diagnose(Reader(book.symptoms()).read([b"now something rare of 9.1.0 came\n"]), None, book).findings
     assert (found[0].cause, found[0].summary) == ("hardware_fault", "the rare thing of 9.1.0")
