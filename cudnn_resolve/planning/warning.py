@@ -53,6 +53,7 @@ def warnings(
     out += _advisories(resolution, book)
     out += _from_source(resolution)
     out += _unread(resolution, book)
+    out += _kernels(resolution, book)
     out += origin_warnings(resolution, book, pip)
     if resolution.dropped:
         names = ", ".join(resolution.dropped)
@@ -313,6 +314,20 @@ def _unread(resolution: Resolution, book: Book) -> Iterator[Warning]:
     if names:
         message = f"whether {', '.join(names)} loads beside CUDA {resolution.cuda} is not known: no wheel of it has been read"
         yield Warning(code="unread", message=message)
+
+
+def _kernels(resolution: Resolution, book: Book) -> Iterator[Warning]:
+    """Packages with GPU code of their own, none of which runs on a GPU of the machine."""
+    machine = resolution.machine
+    if resolution.request.device != "gpu":
+        return
+    for pin in resolution.pip:
+        row = evidence_of(book, pin.name, pin.version, machine.arch) if pin.version and pin.index is None and pin.build is None else None
+        code = row.code if row is not None else ()
+        for gpu in machine.gpus if code else ():
+            if gpu.capability is not None and not any(target.runs_on(gpu.capability) for target in code):
+                message = f"{pin.name} {pin.version} holds GPU code for {', '.join(map(str, code))} alone, none that {gpu.label} runs"
+                yield Warning(code="no-kernel", message=message)
 
 
 def _broken(resolution: Resolution, book: Book, pip: tuple[PipAction, ...]) -> Iterator[Warning]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cudnn_resolve.planning.make import make_plan
 from cudnn_resolve.resolution.model import Conflict, Resolution
 from tests.fake_source import Published, index_of
 from tests.worlds.load import changed, facts, outcome, request
@@ -73,3 +74,23 @@ def test_kernels_of_their_own_share_the_major_of_the_process() -> None:
 
 def test_a_wheel_that_nobody_has_read_binds_nothing() -> None:
     assert pins("north==3.0", "sight", sight={"9.0": Published(("north",))})["sight"] == "9.0"
+
+
+def warned(code: str, target: str, *extras: str, gpu: str = "7.5", **packages: dict[str, Published]) -> list[str]:
+    here = facts(driver={"version": "580.65.06"}, gpus=[{"name": "a card", "compute_capability": gpu}])
+    source = index_of(BOOK, packages)
+    found = make_plan(here, outcome(BOOK, here, request(BOOK, target, extras=extras), source), BOOK, source)
+    return [one.message for one in found.warnings if one.code == code]
+
+
+def test_one_that_nobody_has_read_is_named() -> None:
+    compiled = Published(("north",), ("cp311-cp311-manylinux_2_28_x86_64",))
+
+    assert "sight 9.0" in warned("unread", "north==3.0", "sight", sight={"9.0": compiled})[0]
+    assert not warned("unread", "north==2.0", "sight", sight={"1.0": compiled})
+    assert not warned("unread", "north==3.0", "sight", sight={"9.0": Published(("north",))})  # it holds no library
+
+
+def test_kernels_for_other_gpus_are_named() -> None:
+    assert "sm_75" in warned("no-kernel", "north==2.0", "sight", gpu="6.0", sight=SIGHT)[0]
+    assert not warned("no-kernel", "north==2.0", "sight", gpu="7.5", sight=SIGHT)
