@@ -35,6 +35,8 @@ class Remedies:
         self.facts = case.facts if is_here else None
         """Facts that plans are made for; None where there are none, or the log is of another machine."""
         self.pip = (or_none(case.facts.packages.pip) or {}) if case.facts is not None else {}
+        # A log of another machine says nothing of what is installed here.
+        self.frameworks = tuple(one for one in case.context.frameworks if is_here or self.pip.get(one[0]) != one[1])
         self.python = shlex.quote((case.facts.python.path if case.facts is not None else None) or "python")
 
     def all(self, findings: Iterable[Finding]) -> list[Finding]:
@@ -93,7 +95,7 @@ class Remedies:
     def _features(self, matches: Sequence[Match]) -> set[str]:
         """What the lines of a finding tell beyond its cause."""
         framework = self._of_traceback(matches)
-        named = [framework] if framework else [name for name, _ in self.case.context.frameworks]
+        named = [framework] if framework else [name for name, _ in self.frameworks]
         found = {name.partition("-")[0] if name.startswith("tensorflow") else name for name in named}
         # What the strongest line is about has remedies of its own.
         found |= {match.symptom.feature for match in matches[:1] if match.symptom.feature}
@@ -194,13 +196,13 @@ class Remedies:
 
     def _is_cuda_13(self, matches: Iterable[Match], beside: set[str]) -> bool:
         """True where what is installed, or what the log names, is built for CUDA 13 and nothing is for CUDA 12."""
-        told = [*(one.text for one in matches), *(name for name, _ in self.case.context.frameworks), *self.pip]
+        told = [*(one.text for one in matches), *(name for name, _ in self.frameworks), *self.pip]
         of = {major for major in ("12", "13") if f"cu{major}" in beside or any(re.search(rf"cu(?:da)?{major}(?!\d)", one) for one in told)}
         return of == {"13"}
 
     def _built_for(self) -> Iterator[str]:
         """The CUDA of the frameworks at hand, as NVIDIA's wheels are named after it."""
-        for name, version in self.case.context.frameworks:
+        for name, version in self.frameworks:
             framework = self.book.framework_of(name)
             for build in self.book.framework(framework).builds if framework else ():
                 same = build.package == name and build.version == version.partition("+")[0] and build.index == "default"
@@ -209,7 +211,7 @@ class Remedies:
 
     def _toolkits(self) -> Iterator[str]:
         """The CUDA that PyTorch at hand was built with, for which extensions are to be compiled."""
-        for name, version in self.case.context.frameworks:
+        for name, version in self.frameworks:
             public, _, local = version.partition("+")
             if name == "torch" and (told := re.fullmatch(r"cu(\d{2})(\d)", local)):
                 yield f"{told[1]}.{told[2]}"
@@ -222,7 +224,7 @@ class Remedies:
 
         `free`: in any version, else in the one that is told.
         """
-        frameworks = self.case.context.frameworks
+        frameworks = self.frameworks
         told = {framework: version for name, version in reversed(frameworks) if (framework := self.book.framework_of(name))}
         named = [*(one.symptom.framework for one in matches), self._of_traceback(matches)]
         asked = [framework for name in named if (framework := _framework(name, self.book))]

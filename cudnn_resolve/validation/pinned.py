@@ -10,11 +10,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import Driver, Facts, Unknown
-from cudnn_resolve.validation.answers import Told
+from cudnn_resolve.validation.answers import Told, cudnn_of
 from cudnn_resolve.validation.loading import seen_in
 from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
 from cudnn_resolve.validation.subject import Subject
-from cudnn_resolve.version import CudnnVersion, DriverVersion, same_version
+from cudnn_resolve.version import DriverVersion, same_version
 
 _MOST_NAMED = 6
 _MOST_PARTS = 3
@@ -152,7 +152,7 @@ def _judge_loaded(pinned: Pinned, subject: Subject, told: Told) -> Iterator[Chec
         for one in seen.cudnns:
             if one.release is not None:
                 # Of what is inside a wheel, the matrix sometimes knows the beginning only.
-                right = (_cudnn_numbers(one.release.text) or ())[: len(numbers)] == numbers
+                right = one.release.parts[: len(numbers)] == numbers
                 (same if right else wrong).append(f"cuDNN {one.release} from {seen.homes(one.release)}")
     for path, version in seen.libraries.items():
         name = path.rpartition("/")[2].removeprefix("lib").partition(".so")[0].casefold()
@@ -183,10 +183,8 @@ def _begins(package: str, library: str) -> bool:
 
 def _cudnn_numbers(text: str | None) -> tuple[int, ...] | None:
     """Major, minor and patch: a library does not tell its build."""
-    try:
-        return CudnnVersion(text).parts[:_MOST_PARTS] if text else None
-    except ValueError:
-        return None
+    found = cudnn_of(text)
+    return found.parts[:_MOST_PARTS] if found else None
 
 
 def records_of(validation: Validation, date: str, python: str | None) -> tuple[dict[str, object], ...]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cudnn_resolve.diagnosis.diagnose import diagnose, diagnose_facts
-from cudnn_resolve.diagnosis.model import Finding
+from cudnn_resolve.diagnosis.model import Finding, Remedy
 from cudnn_resolve.diagnosis.read import Reader
 from cudnn_resolve.facts.codec import from_mapping
 from tests.written_logs import book, judged
@@ -36,13 +36,13 @@ def _with(log: str, **facts: Any) -> tuple[Finding, ...]:
 
 
 def test_a_gpu_that_this_machine_does_not_have_is_told() -> None:
-    pip = {"packages": {"pip": {"torch": "2.6.0+cu124"}}, "driver": {"version": "580.82.07"}}
+    pip = {"packages": {"pip": {"torch": "2.6.0+cu124", "jax": "0.4.30"}}, "driver": {"version": "580.82.07"}}
     first = _with(SM120, gpus=[T4], **pip)[0]
     assert first.cause == "gpu_arch_too_new_for_build"
     assert "compute capability 12.0, and this machine has Tesla T4 (7.5)" in str(first.undecided)
     assert "--no-facts" in str(first.undecided)
     # A plan for this machine would be a plan for another one.
-    assert first.remedy[0].text == "take a build that has code for this GPU"
+    assert first.remedy[0] == Remedy(text="take a build that has code for this GPU", command="cudnn-resolve apply -f torch")
     assert "contradicts" not in str(_with(SM120, gpus=[RTX5090], **pip)[0].undecided)
     assert "contradicts" not in str(_with(SM120, **pip)[0].undecided)
 
