@@ -80,13 +80,16 @@ def add_target_options(parser: argparse.ArgumentParser, words: str | None = "REQ
         "--requirement",
         metavar="FILE",
         action="append",
-        help="further pip requirements of the project, resolved together: a requirements file, or a pyproject.toml; repeatable",
+        help="further pip requirements of the project, resolved together: a requirements file, or `pyproject.toml[extra]`; repeatable",
     )
     group.add_argument(
         "-c", "--constraint", metavar="FILE", action="append", help="limits on packages that are needed anyway, as pip's; repeatable"
     )
     group.add_argument(
-        "--group", metavar="[PATH:]NAME", action="append", help="a dependency group of ./pyproject.toml or of PATH; repeatable"
+        "--group",
+        metavar="[PATH:]NAME",
+        action="append",
+        help="a dependency group of ./pyproject.toml, or of the file or folder PATH; repeatable",
     )
     group.add_argument("--cuda", metavar="SPEC", help="limit CUDA: `12.4` (any 12.4.x), `>=12,<13`")
     group.add_argument("--cudnn", metavar="SPEC", help="limit cuDNN: `9.3` (any 9.3.x), `>=9.1`")

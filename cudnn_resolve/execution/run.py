@@ -56,7 +56,8 @@ def carry_out(task: Task, work: Work) -> Execution:
             if task.apt:
                 require_apt(task, work.host)
             check_known(task.install, task.unpinned, trusted=work.trusted)
-            installer = choose_installer(work.installer, work.environment)
+            wanted = work.installer != "auto" or task.install or task.unpinned  # a preload alone needs neither pip nor uv
+            installer = choose_installer(work.installer, work.environment) if wanted else None
             journal = work.journals.open(watch=work.watch)
             journal.add("begin", **_begin(task, work, journal))
             done = _change(task, work, journal, own, installer)

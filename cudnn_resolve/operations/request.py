@@ -154,6 +154,7 @@ def _placed(setting: Setting) -> Setting:
 
 
 def _lines(options: Options) -> Iterator[Line]:
+    from cudnn_resolve.host import disk
     from cudnn_resolve.host.files import beside, read_bounded
     from cudnn_resolve.matrix.toml import decode
     from cudnn_resolve.requirement.file import read_requirements
@@ -162,6 +163,9 @@ def _lines(options: Options) -> Iterator[Line]:
     def read(path: str, base: str | None) -> tuple[str, str]:
         where = beside(path, base)
         return where, read_bounded(where, SIZE, "requirements file")
+
+    def in_folder(path: str) -> str:
+        return os.path.join(path, "pyproject.toml") if disk.is_folder(path) else path
 
     def project(path: str) -> dict[str, Any]:
         try:
@@ -173,13 +177,15 @@ def _lines(options: Options) -> Iterator[Line]:
     yield from (replace(line, origin=SPOKEN) for line in read_requirements(SPOKEN, lambda *_: (SPOKEN, spoken)))
     for path in options.requirement:
         file, _, inside = path.partition("[") if path.endswith("]") else (path, "", "]")
+        file = in_folder(file)
         if os.path.basename(file) == "pyproject.toml":
             yield from read_project(project(file), file, [extra.strip() for extra in inside[:-1].split(",") if extra.strip()])
         else:
             yield from read_requirements(path, read)
     for word in options.group:
         where, _, name = word.rpartition(":")
-        yield from read_group(project(where or "pyproject.toml"), where or "pyproject.toml", name)
+        where = in_folder(where) if where else "pyproject.toml"
+        yield from read_group(project(where), where, name)
     for path in options.constraint:
         yield from read_requirements(path, read, constraint=True)
 

@@ -382,3 +382,13 @@ def test_saved_files_are_kept_for_the_last_three_within_a_bound(world: ApplyWorl
         journals.prune()
         assert [past.id for past in journals.all() if journals.can_undo(past)] == kept
     assert set(NEW) >= {"torch"}
+
+
+def test_a_preload_alone_needs_no_installer(world: ApplyWorld, work: Work) -> None:
+    bare = replace(work, installer="auto", environment=replace(work.environment, uv=None, pip=None))
+    task = replace(world.task(work.environment), install=(), remove=(), cudnn={})
+
+    done = carry_out(task, bare)
+
+    assert done.status == "done", done.trouble
+    assert (Path(work.environment.scheme["purelib"]) / f"{MODULE}.pth").exists()

@@ -362,3 +362,36 @@ def test_what_is_known_and_not_there_is_explained(program: Program) -> None:
     done = program("why", "nvidia-cudnn-cu13", *TORCH, *ELSEWHERE)
 
     assert (done.returncode, "is not part of the plan" in done.stdout) == (0, True)
+
+
+# -- files of a project ------------------------------------------------------------------------------------------------------------
+
+PROJECT = """
+[project]
+name = "x"
+version = "1"
+dependencies = ["torch==2.6.0"]
+[project.optional-dependencies]
+more = ["numpy<2"]
+[dependency-groups]
+gpu = ["torch==2.6.0", "numpy<2"]
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-r", "sub/pyproject.toml[more]"),
+        ("-r", "sub[more]"),
+        ("-r", "sub", "numpy<2"),
+        ("--group", "sub:gpu"),
+        ("--group", "sub/pyproject.toml:gpu"),
+    ],
+)
+def test_a_project_is_named_by_its_file_or_its_folder(words: tuple[str, ...], program: Program) -> None:
+    (program.folder / "sub").mkdir()
+    (program.folder / "sub" / "pyproject.toml").write_text(PROJECT)
+
+    found = pins(program.plan(*words, *ELSEWHERE))
+
+    assert (found["torch"], found["numpy"]) == ("2.6.0", "1.26.4")
