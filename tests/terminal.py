@@ -31,15 +31,17 @@ class Shown(NamedTuple):
     @property
     def lines(self) -> list[str]:
         """What is left standing: escape sequences carried out as far as programs without a full screen use them."""
-        out = []
-        for line in self.raw.split("\n"):
-            text = ""
-            for part in re.split(r"(\r|\x1b\[[0-9;?]*[A-Za-z])", line.rstrip("\r")):
-                if part in ("\r", "\x1b[2K") or (part.startswith("\x1b[") and part.endswith("K")):
-                    text = ""
-                elif not part.startswith("\x1b["):
-                    text += part
-            out.append(text)
+        out, row = [""], 0
+        for part in re.split(r"(\r?\n|\r|\x1b\[[0-9;?]*[A-Za-z])", self.raw):
+            if part.endswith("\n"):
+                row += 1
+                out += [""] if row == len(out) else []
+            elif part == "\r" or (part.startswith("\x1b[") and part.endswith("K")):
+                out[row] = ""
+            elif part.startswith("\x1b[") and part.endswith("A"):
+                row = max(0, row - int(part[2:-1] or 1))
+            elif not part.startswith("\x1b["):
+                out[row] += part
         return out
 
     @property
@@ -69,14 +71,22 @@ def is_literal(line: str) -> bool:
     )
 
 
-def on_terminal(words: Sequence[str], columns: int, *, cwd: Path, env: Mapping[str, str] | None = None, answer: str = "") -> Shown:
-    """Run the program with all its streams on a terminal of that width; the answer is typed when it asks."""
+def on_terminal(
+    words: Sequence[str], columns: int, *, cwd: Path, env: Mapping[str, str] | None = None, answer: str = "", code: str | None = None
+) -> Shown:
+    """Run the program, or some Python code, with all streams on a terminal of that width; the answer is typed when it asks."""
     outer, inner = pty.openpty()
     ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "CI")}
     environ = {**kept, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **(env or {})}
     process = subprocess.Popen(
-        [sys.executable, "-m", "cudnn_resolve", *words], stdin=inner, stdout=inner, stderr=inner, cwd=cwd, env=environ, close_fds=True
+        [sys.executable, *(("-m", "cudnn_resolve") if code is None else ("-c", code)), *words],
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        cwd=cwd,
+        env=environ,
+        close_fds=True,
     )
     os.close(inner)
     found, end, answered = b"", time.monotonic() + _SECONDS, False

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from cudnn_resolve._version import __version__
 from cudnn_resolve.cli.parser import Parser, nearest
-from cudnn_resolve.cli.printing import show_error
+from cudnn_resolve.cli.printing import clear_status, show_error
 from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError
 from cudnn_resolve.host import terminal
 from cudnn_resolve.report.text import wrap
@@ -59,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         terminal.silence(sys.stdout)
         return BROKEN_PIPE
     except KeyboardInterrupt:
+        clear_status()
         _tell("interrupted")
         return INTERRUPTED
     except CudnnResolveError as error:
@@ -67,6 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(_world(error), words)
     except Exception as error:  # noqa: BLE001 - the last door: whatever comes here is our mistake, and is said in one line
         return _explain_bug(error, words)
+    finally:
+        clear_status()
     return code
 
 

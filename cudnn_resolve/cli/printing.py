@@ -12,6 +12,7 @@ from cudnn_resolve.report.text import UNBROKEN, Style, clean, wrap, wrap_message
 
 if TYPE_CHECKING:
     from cudnn_resolve.cli.options import Output
+    from cudnn_resolve.cli.progress import StatusLine
 
 
 def emit(text: str, options: Output) -> None:
@@ -56,7 +57,7 @@ def _fitted(text: str) -> str:
     return wrap_message(text, terminal.width(sys.stderr)) if terminal.is_terminal(sys.stderr) else text
 
 
-_STATUS: list[terminal.StatusLine] = []
+_STATUS: list[StatusLine] = []
 
 
 def tell(text: str, options: Output) -> None:
@@ -64,8 +65,10 @@ def tell(text: str, options: Output) -> None:
     if options.quiet:
         return
     if not _STATUS:
-        _STATUS.append(terminal.StatusLine())
-    _STATUS[0].show(clean(text))
+        from cudnn_resolve.cli.progress import StatusLine
+
+        _STATUS.append(StatusLine())
+    _STATUS[0].show(text)
 
 
 class Messages:

@@ -1,15 +1,53 @@
-"""How far it is: one line that changes on a terminal, plain lines elsewhere."""
+"""How far it is: drawn by rich on a terminal, which nothing else pays for, and plain lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from cudnn_resolve.host import clock, terminal
+from cudnn_resolve.report.clean import mib
 from cudnn_resolve.report.text import clean
 
-_BAR = 24
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.progress import Progress as Bar
+
 _TERMINAL_SECONDS = 0.1
 _PLAIN_SECONDS = 10.0
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
+
+
+class StatusLine:
+    """One line at the bottom of a terminal that says what is going on; nothing where standard error is no terminal."""
+
+    def __init__(self) -> None:
+        self._live: Live | None = None
+
+    def show(self, text: str) -> None:
+        """Show `text` on the line."""
+        if not terminal.is_live(sys.stderr):
+            return
+        from rich.live import Live
+        from rich.text import Text
+
+        line = Text(clean(text), no_wrap=True, overflow="ellipsis")
+        if self._live is None:
+            self._live = Live(line, console=_console(), auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False)
+            self._live.start()
+        self._live.update(line, refresh=True)
+
+    def clear(self) -> None:
+        """Clear the line."""
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
 
 
 class Progress:
@@ -18,6 +56,7 @@ class Progress:
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet or sys.stderr is None
         self._live = not self._quiet and terminal.is_live(sys.stderr)
+        self._bar: Bar | None = None
         self._what = ""
         self._total: int | None = None
         self._count = 0
@@ -35,11 +74,9 @@ class Progress:
         self.end()
         self._what, self._total, self._count = what, total, 0
         self._began = self._shown = clock.seconds()
-        if self._quiet:
-            return
         if self._live:
             self._draw()
-        else:
+        elif not self._quiet:
             size = f", {mib(total)}" if total else ""
             print(clean(f"{what}{size} …"), file=sys.stderr, flush=True)
 
@@ -53,40 +90,34 @@ class Progress:
         if self._live:
             self._draw()
         else:
-            print(f"  {self._state(now)}", file=sys.stderr, flush=True)
+            of = f" of {mib(self._total)}" if self._total else ""
+            rate = mib(int(self._count / max(now - self._began, 0.001)))
+            print(f"  {mib(self._count)}{of}, {rate}/s", file=sys.stderr, flush=True)
 
     def end(self) -> None:
         """Show how long it took."""
-        if not self._what:
-            return
-        seconds = clock.seconds() - self._began
         what, self._what = self._what, ""
-        if self._live:
+        if what and self._live:
             self._wipe()
             size = f", {mib(self._count)}" if self._count else ""
-            print(clean(f"{what}{size}, {seconds:.1f} s"), file=sys.stderr, flush=True)
+            print(clean(f"{what}{size}, {clock.seconds() - self._began:.1f} s"), file=sys.stderr, flush=True)
 
     def _draw(self) -> None:
-        bar = ""
-        if self._total:
-            filled = min(_BAR, _BAR * self._count // self._total)
-            bar = f" [{'#' * filled}{'.' * (_BAR - filled)}]"
-        print(f"\r\x1b[K{clean(self._what)}{bar} {self._state(clock.seconds())}", end="", file=sys.stderr, flush=True)
+        """Show the bar as it stands."""
+        if self._bar is None:
+            from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+            from rich.progress import Progress as Bar
 
-    def _state(self, now: float) -> str:
-        if not self._count:
-            return ""
-        of = f" of {mib(self._total)}" if self._total else ""
-        rate = self._count / max(now - self._began, 0.001)
-        return f"{mib(self._count)}{of}, {mib(rate)}/s"
+            columns = (BarColumn(24), DownloadColumn(binary_units=True), TransferSpeedColumn()) if self._total else ()
+            shown = TextColumn("{task.description}", markup=False)
+            self._bar = Bar(
+                shown, *columns, console=_console(), auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+            )
+            self._bar.add_task(clean(self._what), total=self._total)
+            self._bar.start()
+        self._bar.update(self._bar.task_ids[0], completed=self._count, refresh=True)
 
     def _wipe(self) -> None:
-        if self._live:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-
-def mib(count: float) -> str:
-    """Bytes for people: `812.4 MiB`, `1.2 GiB`, `14 KiB`."""
-    if count < 100 << 10:
-        return f"{count / (1 << 10):.0f} KiB"
-    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):.1f} MiB"
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            bar.stop()

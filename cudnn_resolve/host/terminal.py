@@ -49,33 +49,6 @@ def width(stream: TextIO | None) -> int:
         return DEFAULT_WIDTH
 
 
-class StatusLine:
-    """One line at the bottom of a terminal that says what is going on; nothing where standard error is no terminal."""
-
-    def __init__(self) -> None:
-        stream = sys.stderr
-        try:
-            shown = stream is not None and stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
-        except ValueError:  # closed
-            shown = False
-        self._stream = stream if shown else None
-        self._is_there = False
-
-    def show(self, text: str) -> None:
-        """Show `text` on the line, cut to the width of the terminal."""
-        if self._stream is not None:
-            self._stream.write(f"\r\x1b[K{text[: width(self._stream) - 1]}")
-            self._stream.flush()
-            self._is_there = True
-
-    def clear(self) -> None:
-        """Clear the line."""
-        if self._stream is not None and self._is_there:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
-            self._is_there = False
-
-
 def wants_traceback() -> bool:
     """True where CUDNN_RESOLVE_DEBUG asks to see where an internal error comes from."""
     return os.environ.get("CUDNN_RESOLVE_DEBUG", "") not in ("", "0")

@@ -91,3 +91,41 @@ def test_nothing_is_cut_where_nobody_reads_columns(tmp_path: Path, words: tuple[
     assert done.stdout.strip()
     assert "…" not in done.stdout
     assert "no room for" not in done.stdout
+
+
+PROGRESS = """
+from cudnn_resolve.cli.progress import Progress, StatusLine
+from cudnn_resolve.host import clock
+now = [0.0]
+clock.seconds = lambda: now.__setitem__(0, now[0] + 1) or now[0]
+line = StatusLine()
+line.show("asking [bold]an index[/] " + "x" * 200)
+line.clear()
+progress = Progress()
+progress.begin("fetching 3 files\x1b[2J", 10 << 20)
+progress.advance(5 << 20)
+progress.say("a word")
+progress.advance(5 << 20)
+progress.begin("installing")
+progress.end()
+"""
+
+
+def test_what_takes_a_while_is_drawn_and_leaves_nothing_behind_but_what_was_done(tmp_path: Path) -> None:
+    shown = on_terminal((), 60, cwd=tmp_path, code=PROGRESS)
+
+    assert shown.returncode == 0, shown.text
+    assert "asking [bold]an index[/]" in shown.raw
+    assert "5.0/10.0 MiB" in shown.raw
+    assert [line for line in shown.lines if line] == ["a word", "fetching 3 files\\x1b[2J, 10 MiB, 3.0 s", "installing, 1.0 s"]
+    assert shown.raw.count("\x1b[?25l") == shown.raw.count("\x1b[?25h")  # the cursor is there again
+
+
+def test_what_takes_a_while_is_said_in_plain_lines_in_a_pipe(tmp_path: Path) -> None:
+    code = f"{PROGRESS}import sys; assert not any(name.startswith('rich') for name in sys.modules)"
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environ, cwd=tmp_path)
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "fetching 3 files\\x1b[2J, 10 MiB …\na word\ninstalling …\n"
