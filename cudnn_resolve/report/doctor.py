@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from cudnn_resolve.diagnosis.model import Diagnosis, Finding
+from cudnn_resolve.report.json import plain
 from cudnn_resolve.report.level import level
 from cudnn_resolve.report.text import Style, clean, wrap
 
@@ -16,19 +17,7 @@ _COLORS = {"error": "red", "warning": "yellow", "info": "dim"}
 
 def encode(diagnosis: Diagnosis) -> dict[str, Any]:
     """The object that `doctor --format json` prints."""
-    return {"schema": SCHEMA, "findings": [_encode(one) for one in diagnosis.findings]}
-
-
-def _encode(finding: Finding) -> dict[str, Any]:
-    return {
-        "cause": finding.cause,
-        "severity": finding.severity,
-        "summary": finding.summary,
-        "evidence": [{"source": one.source, "line": one.line, "text": one.text} for one in finding.evidence],
-        "remedy": [{"text": one.text, "command": one.command} for one in finding.remedy],
-        "confidence": finding.confidence,
-        "undecided": finding.undecided,
-    }
+    return {"schema": SCHEMA, "findings": plain(diagnosis.findings)}
 
 
 def render(diagnosis: Diagnosis, *, style: Style, width: int) -> str:

@@ -1,4 +1,4 @@
-"""Any JSON value as text."""
+"""Any JSON value as text, and values as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ import msgspec
 
 def plain(value: Any) -> Any:
     """The JSON form of structs, tuples and mappings: dictionaries, lists, texts and numbers."""
-    return msgspec.json.decode(msgspec.json.encode(value))
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value, enc_hook=dict))
+    except UnicodeEncodeError:  # a path that is no UTF-8
+        return json.loads(json.dumps(msgspec.to_builtins(value, enc_hook=dict)))
+
+
+def some(value: object, *names: str) -> dict[str, Any]:
+    """The JSON form of some fields of a value."""
+    return {name: plain(getattr(value, name)) for name in names}
 
 
 def render(value: Any) -> str:

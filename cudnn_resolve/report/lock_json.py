@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from msgspec import to_builtins
-
 from cudnn_resolve.locking.model import because_of, files_of, marker_text, name_of, version_of
 from cudnn_resolve.locking.proof import proofs
+from cudnn_resolve.report.json import some
 
 if TYPE_CHECKING:
     from cudnn_resolve.locking.change import Change
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
     from cudnn_resolve.planning.model import Plan
 
 SCHEMA = "cudnn-resolve/lock/1"
+_STACK = ("platform", "driver_min", "compute_capabilities", "cuda", "cudnn", "cudnn_soname", "frameworks", "overrides", "environment")
+_APT = ("name", "version", "repository")
 
 
 def encode_lock(lock: Lock, changes: Iterable[Change], path: str | None, text: str | None = None) -> dict[str, Any]:
@@ -38,7 +39,7 @@ def encode_lock(lock: Lock, changes: Iterable[Change], path: str | None, text: s
             }
             for one in lock.packages
         ],
-        "changes": [{"name": one.name, "action": one.action, "old": one.old, "new": one.new} for one in changes],
+        "changes": [one._asdict() for one in changes],
         "conflict": None,
     }
 
@@ -49,21 +50,7 @@ def _tool(tool: Tool) -> dict[str, Any]:
         "python": tool.python,
         "matrix": tool.matrix,
         "driver_policy": tool.asked.driver_policy,
-        "platforms": [
-            {
-                "platform": one.platform,
-                "driver_min": one.driver_min,
-                "compute_capabilities": list(one.compute_capabilities),
-                "cuda": one.cuda,
-                "cudnn": one.cudnn,
-                "cudnn_soname": one.cudnn_soname,
-                "frameworks": to_builtins(one.frameworks),
-                "apt": [{"name": apt.name, "version": apt.version, "repository": apt.repository} for apt in one.apt],
-                "overrides": to_builtins(one.overrides),
-                "environment": to_builtins(one.environment),
-            }
-            for one in tool.stacks
-        ],
+        "platforms": [{**some(one, *_STACK), "apt": [some(apt, *_APT) for apt in one.apt]} for one in tool.stacks],
     }
 
 
@@ -82,6 +69,6 @@ def encode_conflict(plan: Plan) -> dict[str, Any]:
 
 def encode_check(lock: Lock, found: Iterable[Difference]) -> dict[str, Any]:
     """Whether a lock is current, every way in which it is not, and the records of tests that it passed."""
-    differences = [{"what": one.what, "locked": one.locked, "now": one.now, "because": one.because} for one in found]
+    differences = [some(one, "what", "locked", "now", "because") for one in found]
     proven = [{**one.record, "fits": one.fits, "because": one.because} for one in proofs(lock)]
     return {"schema": SCHEMA, "status": "outdated" if differences else "current", "differences": differences, "proven": proven}

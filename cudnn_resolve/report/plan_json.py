@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from cudnn_resolve.report.json import plain
+from cudnn_resolve.report.json import plain, some
 
 if TYPE_CHECKING:
     from cudnn_resolve.planning.model import PipAction, Plan
@@ -31,20 +30,15 @@ def encode_plan(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         "apt": plain(plan.apt),
         "overrides": plain(plan.overrides),
         "environment": plain(plan.environment),
-        "steps": [_some(one, _STEP) for one in plan.steps],
+        "steps": [some(one, *_STEP) for one in plan.steps],
         "warnings": plain(plan.warnings),
         "conflict": _conflict(plan.conflict) if plan.conflict else None,
         **({"proven": [_proven(one) for one in plan.proven]} if plan.proven is not None else {}),
     }
 
 
-def _some(value: object, names: Iterable[str]) -> dict[str, Any]:
-    """Some fields of a value."""
-    return {name: plain(getattr(value, name)) for name in names}
-
-
 def _pip(action: PipAction) -> dict[str, Any]:
-    return {**_some(action, _PIP), "file": _file(action.file) if action.file is not None else None}
+    return {**some(action, *_PIP), "file": _file(action.file) if action.file is not None else None}
 
 
 def _proven(one: Any) -> dict[str, Any]:
@@ -59,5 +53,5 @@ def _conflict(conflict: Conflict) -> dict[str, Any]:
     return {
         "message": conflict.message,
         "causes": plain(conflict.causes),
-        "relaxations": [_some(one, _RELAXATION) for one in conflict.relaxations],
+        "relaxations": [some(one, *_RELAXATION) for one in conflict.relaxations],
     }

@@ -395,3 +395,10 @@ def test_a_project_is_named_by_its_file_or_its_folder(words: tuple[str, ...], pr
     found = pins(program.plan(*words, *ELSEWHERE))
 
     assert (found["torch"], found["numpy"]) == ("2.6.0", "1.26.4")
+
+
+def test_a_path_that_is_no_utf8_stands_in_json_too(program: Program) -> None:
+    facts = program.folder / os.fsdecode(b"\xff.json")
+    facts.write_text((Path(__file__).parents[1] / "machines" / "notebook.json").read_text("utf-8"), "utf-8")
+
+    assert program.plan("torch==99", "--facts", str(facts), "--offline")["status"] == "unsatisfiable"
