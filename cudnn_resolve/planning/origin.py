@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.resolution.opened import opened
-from cudnn_resolve.resolution.shelf import shelf_of
+from cudnn_resolve.resolution.releases import catalog_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,10 +82,10 @@ def _remains(resolution: Resolution) -> str:
 
 def _several(resolution: Resolution, book: Book, changed: set[str]) -> Iterator[Warning]:
     """Names of the first index that come from another one: whoever may publish there decides what is installed."""
-    shelf = shelf_of(book, resolution.machine, opened(resolution.request))
+    catalog = catalog_of(book, resolution.machine, opened(resolution.request))
     found = []
     for pin in resolution.pip:
-        origins = shelf.origins(pin.name) if pin.name in changed and pin.index is None else ()
+        origins = catalog.offers.origins(pin.name) if pin.name in changed and pin.index is None else ()
         taken = pin.file.origin if pin.file is not None else None
         if len(origins) > 1 and taken is not None and taken != origins[0]:
             found.append(f"{pin.name} {pin.version} from {taken}, which {origins[0]} has, too")
@@ -99,8 +99,10 @@ def _several(resolution: Resolution, book: Book, changed: set[str]) -> Iterator[
 
 def _left_out(resolution: Resolution, book: Book, changed: set[str]) -> Iterator[Warning]:
     """What the user's settings left out, in one line."""
-    shelf = shelf_of(book, resolution.machine, opened(resolution.request))
-    found = [f"{pin.name}: {', '.join(said)}" for pin in resolution.pip if pin.name in changed and (said := shelf.left_out(pin.name))]
+    catalog = catalog_of(book, resolution.machine, opened(resolution.request))
+    found = [
+        f"{pin.name}: {', '.join(said)}" for pin in resolution.pip if pin.name in changed and (said := catalog.offers.left_out(pin.name))
+    ]
     if found:
         more = f"; and of {len(found) - _NAMED} more packages" if len(found) > _NAMED else ""
         yield Warning(code="left-out", message=f"left out by your settings: {'; '.join(found[:_NAMED])}{more}")

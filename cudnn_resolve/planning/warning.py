@@ -20,7 +20,7 @@ from cudnn_resolve.resolution.key import CUDA, CUDA_OF_SYSTEM
 from cudnn_resolve.resolution.opened import opened
 from cudnn_resolve.resolution.reading import abi_range
 from cudnn_resolve.resolution.release import extras_of
-from cudnn_resolve.resolution.shelf import Shelf, shelf_of
+from cudnn_resolve.resolution.releases import Catalog, catalog_of
 from cudnn_resolve.resolution.standing import broken_by
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
@@ -197,15 +197,15 @@ def _extra(resolution: Resolution, book: Book, build: Build) -> Iterator[Warning
     """An extra that cannot be installed as it was published, and which the plan therefore spells out."""
     if not build.extra or resolution.channels.get(build.framework) != "pip":
         return
-    shelf = shelf_of(book, resolution.machine, opened(resolution.request))
-    release = next((one for one in shelf.releases(build.package) if one.build is build), None)
+    catalog = catalog_of(book, resolution.machine, opened(resolution.request))
+    release = next((one for one in catalog.releases.of(build.package) if one.build is build), None)
     if release is None:
         return
-    for requirement, extra in shelf.requirements(release, extras_of(build)):
+    for requirement, extra in catalog.metadata.requirements(release, extras_of(build)):
         if extra is None:
             continue
         name = canonicalize_name(requirement.name)
-        found = [one for one in shelf.releases(name) if requirement.specifier.contains(one.version, prereleases=True)]
+        found = [one for one in catalog.releases.of(name) if requirement.specifier.contains(one.version, prereleases=True)]
         fits = [one for one in found if one.fit.python and one.fit.arch]
         if (book.package(name) is not None and not fits) and name not in {pin.name for pin in resolution.pip}:
             yield Warning(
@@ -337,9 +337,9 @@ def _broken(resolution: Resolution, book: Book, pip: tuple[PipAction, ...]) -> I
     if not changed:
         return
     planned = {one.name for one in pip}
-    shelf = shelf_of(book, machine, opened(resolution.request))
+    catalog = catalog_of(book, machine, opened(resolution.request))
     before_broken: list[str] = []
-    for name, lines in sorted(_requires(resolution, book, shelf).items()):
+    for name, lines in sorted(_requires(resolution, book, catalog).items()):
         if name in planned:
             continue
         for line in lines:
@@ -349,7 +349,7 @@ def _broken(resolution: Resolution, book: Book, pip: tuple[PipAction, ...]) -> I
                 continue
             target = canonicalize_name(requirement.name)
             action = changed.get(target)
-            if action is None or not shelf.applies(line):
+            if action is None or not catalog.metadata.applies(line):
                 continue
             after = None if action.action == "remove" else action.version
             if _satisfied(book, requirement, target, after):
@@ -388,7 +388,7 @@ def _unasked(resolution: Resolution, facts: Facts, book: Book) -> Iterator[Warni
             )
 
 
-def _requires(resolution: Resolution, book: Book, shelf: Shelf) -> Mapping[str, tuple[str, ...]]:
+def _requires(resolution: Resolution, book: Book, catalog: Catalog) -> Mapping[str, tuple[str, ...]]:
     """Requires-Dist of installed packages: as read on the machine, else what the matrix knows of frameworks and their companions."""
     machine = resolution.machine
     if machine.requires:
@@ -399,9 +399,9 @@ def _requires(resolution: Resolution, book: Book, shelf: Shelf) -> Mapping[str, 
         names.update(name for name in (*head.get("packages", ()), *head.get("companions", ())) if name in machine.pip)
     out: dict[str, tuple[str, ...]] = {}
     for name in names:
-        for release in shelf.releases(name):
+        for release in catalog.releases.of(name):
             if release.text == machine.pip[name] or str(release.version) == machine.pip[name]:
-                out[name] = tuple(str(requirement) for requirement, _ in shelf.requirements(release))
+                out[name] = tuple(str(requirement) for requirement, _ in catalog.metadata.requirements(release))
                 break
     return out
 

@@ -241,7 +241,7 @@ def pip_pins(pins: Mapping[Key, Pin], universe: Universe) -> Pins:
             out.append(PipPin(name=name, version=kept_version(universe, name, reasons[name]), index=None, reasons=reasons[name]))
             continue
         offer = _offer(universe, one, unreached)
-        metadata = universe.shelf.metadata(one)
+        metadata = universe.context.metadata.of(one)
         if metadata is not None and metadata.guessed is not None:
             guessed[name] = metadata.guessed
         out.append(
@@ -262,14 +262,14 @@ def pip_pins(pins: Mapping[Key, Pin], universe: Universe) -> Pins:
 
 def _offer(universe: Universe, release: Release, unreached: dict[str, str]) -> Offer | None:
     try:
-        return universe.shelf.offer(release)
+        return universe.context.offers.offer(release)
     except IndexUnavailableError as error:
         unreached[release.package] = error.message
         return None
 
 
 def _file(universe: Universe, offer: Offer | None) -> File | None:
-    return universe.shelf.file(offer) if offer is not None else None
+    return universe.context.offers.file(offer) if offer is not None else None
 
 
 def kept_version(universe: Universe, name: str, reasons: Iterable[Reason]) -> str | None:

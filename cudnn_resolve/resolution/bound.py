@@ -69,7 +69,7 @@ def direct_needs(context: Context, release: Release) -> Iterator[Need]:
     """The bounds of a framework's release on packages that are there whatever else is chosen."""
     # setuptools is counted in: what a framework requires (tensorboard) brings it where nothing else does.
     there: set[str] = {"setuptools", *context.machine.pip}
-    there.update(canonicalize_name(one.name) for one, _ in context.shelf.requirements(release))
+    there.update(canonicalize_name(one.name) for one, _ in context.metadata.requirements(release))
     for extra in context.request.extras:
         asked = parse_requirement(extra.text)
         if asked is not None:

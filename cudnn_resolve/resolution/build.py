@@ -65,8 +65,8 @@ class Builds:
         apart = self._is_separate(build)
         asked = context.added_extras(build.framework)
         extras = asked if build.cuda is None and build.extra != CPU else (*extras_of(build), *asked)
-        context.shelf.expect(release, extras)
-        for requirement, of in context.shelf.requirements(release, extras):
+        context.metadata.expect(release, extras)
+        for requirement, of in context.metadata.requirements(release, extras):
             name = canonicalize_name(requirement.name)
             brought = context.book.component(name) is not None
             if of not in asked and apart and ((brought and (of is not None or build.delivery == "wheel")) or name.startswith("tensorrt")):

@@ -215,21 +215,26 @@ def _not_there(universe: Universe, failure: Failure) -> list[Cause]:
     wanted += [(reason.key, reason.text, reason.because) for reason in failure.causes if reason.key is not None]
     out: dict[str, Cause] = {}
     for about, text, because in wanted:
-        shelf = universe.shelf
-        if not isinstance(about, PipKey) or about.name in out or universe.request.source is None or not shelf.is_answered(about.name):
+        context = universe.context
+        if (
+            not isinstance(about, PipKey)
+            or about.name in out
+            or universe.request.source is None
+            or not context.offers.is_answered(about.name)
+        ):
             continue
         name = about.name
         requirement = parse_requirement(text)
-        versions = [one.version for one in shelf.releases(name)]
+        versions = [one.version for one in context.releases.of(name)]
         if versions and (requirement is None or any(requirement.specifier.contains(one, prereleases=True) for one in versions)):
             continue
-        left = "; ".join(shelf.left_out(name))
+        left = "; ".join(context.offers.left_out(name))
         aside = f"; left out: {left}" if left else ""
         if versions:
             newest = f"the newest release of {name} on the configured indexes is {versions[0]}"
             out[name] = Cause(what=f"{text} is on none of them", because=f"{newest} ({because}){aside}")
         else:
-            hashed = shelf.accepts_by_hash(name)
+            hashed = context.offers.accepts_by_hash(name)
             what = (
                 f"no file of {name} that an index has is one of those whose --hash is given"
                 if hashed

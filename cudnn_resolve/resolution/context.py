@@ -13,7 +13,7 @@ from cudnn_resolve.requirement.extra import CPU, added, fixes_build
 from cudnn_resolve.resolution.candidate import CudaCandidate
 from cudnn_resolve.resolution.key import CUDA
 from cudnn_resolve.resolution.release import SDIST, Release, extras_of, parse_requirement, specifier
-from cudnn_resolve.resolution.shelf import shelf_of
+from cudnn_resolve.resolution.releases import catalog_of
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -57,7 +57,7 @@ class Context:
         """
         self.is_cut = False
         """True once `closed` left a candidate out."""
-        self.shelf = shelf_of(book, machine, request)
+        self.offers, self.metadata, self.releases = catalog_of(book, machine, request)
         self.chosen: dict[Key, Candidate] = {}
         """What the running solve has pinned; only ever used to order candidates."""
         self.constraints = constraints(request)
@@ -105,12 +105,12 @@ class Context:
 
     def release_of(self, build: Build) -> Release | None:
         """Return the release of a framework's build."""
-        return next((one for one in self.shelf.releases(build.package) if one.build is build), None)
+        return next((one for one in self.releases.of(build.package) if one.build is build), None)
 
     def requirements_of(self, build: Build) -> Iterator[tuple[Requirement, str | None]]:
         """Return the requirements of a build's wheel with the extra that brings its CUDA libraries; none where there is no wheel."""
         release = self.release_of(build)
-        return self.shelf.requirements(release, extras_of(build)) if release is not None else iter(())
+        return self.metadata.requirements(release, extras_of(build)) if release is not None else iter(())
 
     def is_from_source(self, release: Release) -> bool:
         """True for a release that would be built from source; not for one that is installed, locked or taken from one place."""

@@ -59,7 +59,7 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
             if package is None:
                 continue
             lines: dict[str, list[str]] = {}
-            for release in self.context.shelf.releases(package):
+            for release in self.context.releases.of(package):
                 cuda = book.cuda_of(package, release.text)
                 if cuda is not None and release.fit.arch:
                     lines.setdefault(cuda.line, []).append(str(cuda))
@@ -151,7 +151,7 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
         then its authors vouch for older ones.
         """
         assert build.cuda is not None
-        book, shelf = self.context.book, self.context.shelf
+        book = self.context.book
         line = CudaVersion(build.cuda.line)
         own = self.context.release_of(build)
         package = component_package(book, "cudart", build.cuda.major)
@@ -159,7 +159,7 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
             return line
         extras = extras_of(build)
         for release in (own, *self._plugins(own, extras)):
-            for requirement, _ in shelf.requirements(release, (*extras, "with-cuda")):
+            for requirement, _ in self.context.metadata.requirements(release, (*extras, "with-cuda")):
                 if canonicalize_name(requirement.name) != package or is_exact(requirement.specifier):
                     continue
                 for one in requirement.specifier:
@@ -171,13 +171,13 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
     def _plugins(self, release: Release, extras: tuple[str, ...]) -> Iterator[Release]:
         """Releases of the packages that an extra adds to a framework's own code, the newest that it accepts of each."""
         context = self.context
-        for requirement, extra in context.shelf.requirements(release, extras):
+        for requirement, extra in context.metadata.requirements(release, extras):
             name = canonicalize_name(requirement.name)
             if extra is None or context.book.component(name) is not None:
                 continue
             if context.request.source is not None and context.book.package(name) is None:
                 continue  # what the matrix does not know says nothing of CUDA, and asking for it would cost a download
-            newest = (one for one in context.shelf.releases(name) if requirement.specifier.contains(one.version, prereleases=True))
+            newest = (one for one in context.releases.of(name) if requirement.specifier.contains(one.version, prereleases=True))
             yield from (one for one in (next(newest, None),) if one is not None)
 
 

@@ -47,7 +47,7 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
                     yield _candidate(key, build, channel)
 
     def _has_wheel(self, build: CudnnBuild) -> bool:
-        return any(release.text == str(build.version) for release in self.context.shelf.releases(build.wheel or ""))
+        return any(release.text == str(build.version) for release in self.context.releases.of(build.wheel or ""))
 
     def _is_avoided(self, build: CudnnBuild, channel: Channel) -> bool:
         version = parse_version(str(build.version))

@@ -87,7 +87,7 @@ class Frameworks(Kind[FrameworkKey, BuildCandidate]):
         """Builds of a framework, best first: what is installed, then the newest; of one release that of the configured index."""
         context = self._context
         row = context.book.framework(key.name)
-        vendors = [own for package in row.packages if (own := context.shelf.vendor(package)) is not None]
+        vendors = [own for package in row.packages if (own := context.releases.vendor(package)) is not None]
         builds = [build for build in (*vendors, *row.builds) if self._suits(build) and parse_version(build.version) is not None]
         near = context.near.get(key.name)
         for build in self._ordered(builds) if near is None else _nearest(builds, near):

@@ -61,15 +61,15 @@ class PipPackages(Kind[PipKey, PipCandidate]):
         framework = context.book.framework_of(name)
         asked = framework is None or context.target_of(framework) is not None
         known = False
-        for release in context.shelf.releases(name) if asked else context.shelf.plain(name):
+        for release in context.releases.of(name) if asked else context.releases.plain(name):
             known = True
             if context.allows(release):
                 yield self.candidate_of(release, key)
-        open_ended = context.shelf.is_offline and context.book.package(name) is None and name not in context.request.direct
-        if open_ended and context.closed and context.shelf.is_known(name):
+        open_ended = context.offers.is_offline and context.book.package(name) is None and name not in context.request.direct
+        if open_ended and context.closed and context.offers.is_known(name):
             context.is_cut = True
             return
-        if open_ended or (not known and not context.shelf.is_answered(name)):
+        if open_ended or (not known and not context.offers.is_answered(name)):
             yield PipCandidate(key=key, version=context.machine.pip.get(name) or "unpinned", release=None)
 
     def candidate_of(self, release: Release, key: PipKey | None = None) -> PipCandidate:
@@ -144,7 +144,7 @@ class PipPackages(Kind[PipKey, PipCandidate]):
     def must_not_build(self, candidate: PipCandidate) -> bool:
         """True for a candidate that would be built from source although it is of compiled code: any wheel that may be taken is better."""
         release = candidate.release
-        return release is not None and self.context.is_from_source(release) and self.context.shelf.is_compiled(release.package)
+        return release is not None and self.context.is_from_source(release) and self.context.releases.is_compiled(release.package)
 
     def wheels_first(self, candidates: Iterable[PipCandidate]) -> Iterator[PipCandidate]:
         """Return the same candidates, those that would be built from source last; but what is installed or locked keeps its place."""
@@ -173,24 +173,24 @@ class PipPackages(Kind[PipKey, PipCandidate]):
         """What a release needs itself: files for this machine, its files to itself, and what its metadata requires."""
         context = self.context
         who = f"{release.package} {release.text}"
-        context.shelf.expect_metadata(release)
+        context.metadata.expect_metadata(release)
         if not extras:
             yield from file_needs(context, release, who)
         yield from _component_needs(context, release, who)
         if not extras:
             yield from evidence_needs(context.book, context.machine.arch, release, who)
-        unreadable = context.shelf.unreadable(release) if not _is_there(context, release) else None
+        unreadable = context.metadata.unreadable(release) if not _is_there(context, release) else None
         known = context.book.package(release.package) is not None
         if unreadable is not None and (context.closed or not known):
             context.is_cut = context.is_cut or known
             yield Need(INDEX, lambda _: False, "metadata that can be read", unreadable)
-        said = context.shelf.metadata(release)
+        said = context.metadata.of(release)
         if said is not None and said.requires_python and said.requires_python != release.requires_python:
             need = _requires_python_need(context, said.requires_python, who)
             if need is not None:
                 yield need
-        context.shelf.expect(release, extras)
-        for requirement, extra in context.shelf.requirements(release, extras):
+        context.metadata.expect(release, extras)
+        for requirement, extra in context.metadata.requirements(release, extras):
             if not extras or extra is not None:
                 yield requirement_need(context, requirement, by=release, extra=extra, who=who)
 
@@ -237,7 +237,7 @@ def file_needs(context: Context, release: Release, who: str) -> Iterator[Need]:
     if release.late:
         yield Need(INDEX, lambda _: False, f"{release.package}=={release.text} to count", f"{who} is {LATE}")
     elif not release.served:
-        hashed = context.shelf.accepts_by_hash(release.package)
+        hashed = context.offers.accepts_by_hash(release.package)
         because = f"no file of {who} could be found whose hash is one of those given" if hashed else f"{who} is not on the configured index"
         yield Need(INDEX, lambda _: False, f"{release.package}=={release.text} to be there", because)
     if not release.fit.arch:

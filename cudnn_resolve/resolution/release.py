@@ -24,7 +24,7 @@ class Details(NamedTuple):
     fit: Fit
     tags: tuple[str, ...]
     requires: tuple[str, ...] | None
-    """Requires-Dist lines; None = not known without asking the index, see `Shelf.requires`."""
+    """Requires-Dist lines; None = not known without asking the index, see `ReleaseMetadata.requires`."""
     requires_python: str | None = None
     yanked: bool = False
 
@@ -59,7 +59,7 @@ class Release:
         self.build = build
         """The build of the framework, where the package is one."""
         self.offer = offer
-        """Its files; None where no index was asked, or it is on another index, see `Shelf.offer`."""
+        """Its files; None where no index was asked, or it is on another index, see `Offers.offer`."""
         self.lone = lone
         """True where the package has no final release: then a pre-release is taken without being asked for."""
         self.served = served
@@ -91,7 +91,7 @@ class Release:
 
     @property
     def requires(self) -> tuple[str, ...] | None:
-        """Requires-Dist lines; None = not known without asking the index, see `Shelf.requires`."""
+        """Requires-Dist lines; None = not known without asking the index, see `ReleaseMetadata.requires`."""
         return self.details.requires
 
     @property

@@ -203,7 +203,7 @@ def _installed_build(context: Context, framework: str, package: str, version: st
 
     By its variant where the version tells it, else the one whose own code and libraries are there.
     """
-    own = context.shelf.vendor(package)
+    own = context.releases.vendor(package)
     parsed = parse_version(version)
     if own is not None or parsed is None or (parsed.local or "").startswith(_OTHER_DEVICES):
         return own
@@ -246,15 +246,14 @@ def _libraries(context: Context, build: Build) -> str:
 
 def _requires(context: Context, package: str, version: str) -> Iterator[Requirement]:
     """What an installed package declares of others: as read on the machine, else as the matrix knows it."""
-    shelf = context.shelf
     lines = context.machine.requires.get(package)
     if lines is None:
-        releases = (one for one in shelf.releases(package) if version in (one.text, str(one.version)))
+        releases = (one for one in context.releases.of(package) if version in (one.text, str(one.version)))
         found = next(releases, None)
-        lines = shelf.requires(found) if found is not None and found.requires is not None else ()
+        lines = context.metadata.requires(found) if found is not None and found.requires is not None else ()
     for line in lines:
         requirement = parse_requirement(line)
-        if requirement is not None and str(requirement.specifier) and shelf.applies(line):
+        if requirement is not None and str(requirement.specifier) and context.metadata.applies(line):
             yield requirement
 
 

@@ -97,7 +97,6 @@ class Universe:
         self.book = context.book
         self.machine = context.machine
         self.request = context.request
-        self.shelf = context.shelf
         self.budget = budget
         """None = each search has its own bound alone."""
         self.installed = InstalledFrameworks(context)
@@ -131,7 +130,7 @@ class Universe:
 
     def root_needs(self, companions: Iterable[str]) -> list[Need]:
         """What must hold whatever is chosen: the user's words, and that installed packages move along."""
-        extras = (one for one in self.request.extras if not one.constraint and self.shelf.applies(one.text))
+        extras = (one for one in self.request.extras if not one.constraint and self.context.metadata.applies(one.text))
         return [
             *(target_need(target, self.book) for target in self.request.targets),
             *map(asked_need, extras),

@@ -15,9 +15,9 @@ from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.model import Extra
 from cudnn_resolve.requirement.source import Direct, Metadata, Offer
 from cudnn_resolve.resolution import conflict, provider
-from cudnn_resolve.resolution.accepted import accepted_hashes
 from cudnn_resolve.resolution.ahead import names_ahead
 from cudnn_resolve.resolution.model import Conflict, PipPin, Resolution
+from cudnn_resolve.resolution.offers import accepted_hashes
 from cudnn_resolve.resolution.resolve import resolve
 from tests.fake_source import FakeSource, Published, files, index_of
 from tests.worlds.load import facts, request, world

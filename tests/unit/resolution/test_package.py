@@ -53,7 +53,7 @@ def test_a_pin_is_read_as_its_abi_range(name: str, spec: str, words: str, inside
 
 def need_of(here: Universe, line: str, by: str = "north", **more: Any) -> tuple[str, set[str]]:
     """The words of the need behind a Requires-Dist line of a package, and the versions that it accepts."""
-    release = next(iter(here.shelf.releases(by)))
+    release = next(iter(here.context.releases.of(by)))
     requirement = Requirement(line)
     need = package.requirement_need(here.context, requirement, by=release, extra=None, who=by, **more)
     candidates = here.unordered(need.key)
@@ -94,7 +94,7 @@ def test_one_avoided_gpu_of_several_is_enough() -> None:
 
 
 def arranged(here: Universe, name: str, *lines: str) -> list[str]:
-    release = next(iter(here.shelf.releases("north")))
+    release = next(iter(here.context.releases.of("north")))
     needs = [package.requirement_need(here.context, Requirement(line), by=release, extra=None, who="north") for line in lines]
     return [one.version for one in here.candidates(PipKey(name), needs)]
 
@@ -139,7 +139,7 @@ def test_names_of_the_universe(name: str, extras: tuple[str, ...], full: str) ->
 def needs_of(version: str, **parts: Any) -> dict[str, str]:
     """What the files of `north` of a version need of the machine."""
     here = universe(BOOK, "north", **parts)
-    release = next(one for one in here.shelf.releases("north") if one.text == version)
+    release = next(one for one in here.context.releases.of("north") if one.text == version)
     return {str(need.key): need.text for need in package.file_needs(here.context, release, "north") if not fits(here, need)}
 
 
@@ -162,7 +162,7 @@ def test_a_release_for_another_system_is_not_blamed_on_the_architecture() -> Non
     tags = ("py3-none-win_amd64",)
     source = FakeSource({"lib": {"1.0": Published((), tags)}})
     here = Universe(Context(BOOK, machine(BOOK), opened(request(BOOK, "north"), source)))
-    needs = {str(need.key): need for need in package.file_needs(here.context, next(iter(here.shelf.releases("lib"))), "lib 1.0")}
+    needs = {str(need.key): need for need in package.file_needs(here.context, next(iter(here.context.releases.of("lib"))), "lib 1.0")}
 
     assert (needs["arch"].text, needs["arch"].because) == ("another system", "lib 1.0 has no wheel for Linux")
 

@@ -1,25 +1,20 @@
-"""Releases of pip packages as candidates, and what each of them requires: from the matrix, the machine and the indexes."""
+"""Releases of pip packages that the matrix, the machine or an index knows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
-from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.requirement.derive import VENDOR
-from cudnn_resolve.requirement.extra import named_extras
-from cudnn_resolve.requirement.source import Metadata, Offer, Place
-from cudnn_resolve.resolution.accepted import accepted_hashes, with_hashes
 from cudnn_resolve.resolution.candidate import LazyList
-from cudnn_resolve.resolution.marker import marker_environment
-from cudnn_resolve.resolution.release import SDIST, Details, Release, declared, is_late, order, parse_requirement, parse_version
-from cudnn_resolve.resolution.sdist import is_compiled, is_older
+from cudnn_resolve.resolution.metadata import ReleaseMetadata, incomplete_packages
+from cudnn_resolve.resolution.offers import Offers, accepted_hashes
+from cudnn_resolve.resolution.release import SDIST, Details, Release, declared, is_late, order, parse_version
 from cudnn_resolve.resolution.tag import Fit, Target, best_file, fit, python_of, tags_of
 from cudnn_resolve.resolution.vendor import vendor_build
 
@@ -27,24 +22,37 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build, ExtraRelease, WheelRelease
     from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.requirement.source import Direct, File, Listing
+    from cudnn_resolve.requirement.source import Direct, Offer
     from cudnn_resolve.resolution.opened import OpenRequest
 
+RELEASED: Mapping[tuple[int, int], str] = MappingProxyType(
+    {
+        (3, 6): "2016-12-23",
+        (3, 7): "2018-06-27",
+        (3, 8): "2019-10-14",
+        (3, 9): "2020-10-05",
+        (3, 10): "2021-10-04",
+        (3, 11): "2022-10-24",
+        (3, 12): "2023-10-02",
+        (3, 13): "2024-10-07",
+        (3, 14): "2025-10-07",
+    }
+)
+"""Day of the final release of each Python. Source: the release schedules, PEP 494, 537, 569, 596, 619, 664, 693, 719 and 745."""
 
-_OF_ONE_FILE = ("metadata-", "file-")
-"""How codes of errors begin that speak of one file: that release is no candidate, and others may be."""
+
+_CATALOGS = 16
+"""A conflict tries a request on a dozen machines that differ in one thing, and comes back to each."""
 
 
-class Shelf:
-    """All releases of pip packages that the matrix, the machine or an index knows, made once for each package."""
+class Releases:
+    """All releases of pip packages, made once for each package."""
 
-    def __init__(self, book: Book, machine: Machine, request: OpenRequest) -> None:
+    def __init__(self, book: Book, machine: Machine, request: OpenRequest, offers: Offers) -> None:
         self._book = book
         self._machine = machine
-        self._source = request.source
+        self._offers = offers
         self._direct = request.direct
-        self._hashes = accepted_hashes(request, book)
-        self._incomplete = _incomplete(request, book)
         self._pre = request.pre
         self._wants_gpu = request.device == "gpu"
         self._limit = request.source.exclude_newer if request.source is not None else None
@@ -53,13 +61,9 @@ class Shelf:
         self.vendor = cache(partial(vendor_build, book, machine))
         """The installed build of a framework where it is an image's own, by its package."""
         self._compiled: dict[str, bool] = {}
-        self._markers: dict[tuple[str, str], bool] = {}
-        self._requires_of: dict[int, Metadata | None] = {}
-        self._unreadable: dict[int, str] = {}
         self._target = Target(machine.python, machine.free_threaded, machine.arch, machine.glibc)
-        self._environment = marker_environment(machine)
 
-    def releases(self, package: str) -> LazyList[Release]:
+    def of(self, package: str) -> LazyList[Release]:
         """Releases of the package, newest first, made as they are looked at; empty for one that nobody knows."""
         found = self._releases.get(package)
         if found is None:
@@ -77,7 +81,7 @@ class Shelf:
         return found
 
     def _make_plain(self, package: str) -> Iterator[Release]:
-        own = [one for one in self.releases(package) if one.fit.arch and (one.build is None or not _by_hand(one.build))]
+        own = [one for one in self.of(package) if one.fit.arch and (one.build is None or not _by_hand(one.build))]
         installed = self._machine.pip.get(package)
         kept = {one.text: one for one in reversed(own) if (one.index == "default" and one.served) or one.text == installed}
         table = self._book.package(package)
@@ -85,146 +89,6 @@ class Shelf:
             if release.version.local is None or release.text == installed or not self._wants_gpu:
                 kept.setdefault(release.text, release)  # a variant of another index or folder, such as +cpu, is never taken silently
         yield from sorted(kept.values(), key=order, reverse=True)
-
-    def offer(self, release: Release) -> Offer | None:
-        """The files of a release; None where no index was asked, or none has it.
-
-        IndexUnavailableError where the index that the matrix names for it does not answer.
-        """
-        if release.offer is not None or self._source is None or release.index == "default":
-            return release.offer
-        row = self._book.index(release.index)
-        listing = self._source.listing(release.package, Place(row.url, row.kind))
-        found = next((one for one in listing.offers if one.version == release.text), None) if listing is not None else None
-        accepted = self._hashes.get(release.package)
-        return found if found is None or accepted is None else with_hashes(found, accepted)
-
-    def file(self, offer: Offer) -> File | None:
-        """The file of an offer that serves the target best; None where none does."""
-        return best_file(offer.files, self._target)
-
-    def metadata(self, release: Release) -> Metadata | None:
-        """What a release says of itself, asked of the index where the matrix does not know it; None where nobody does."""
-        known = Metadata(release.requires, release.requires_python, ()) if release.requires is not None else None
-        if known is not None and release.package not in self._incomplete:
-            return known
-        key = id(release)
-        if key not in self._requires_of:
-            direct = self._direct.get(release.package)
-            offer = release.offer
-            file = self.file(offer) if offer is not None else None
-            if direct is not None:
-                self._requires_of[key] = direct.metadata
-            elif self._source is None or file is None:
-                self._requires_of[key] = known
-            else:
-                self._requires_of[key] = self._ask(release, file) or known
-        return self._requires_of[key]
-
-    def _ask(self, release: Release, file: File) -> Metadata | None:
-        assert self._source is not None
-        try:
-            return self._source.metadata(release.package, file)
-        except IndexUnavailableError as error:
-            if not error.code.startswith(_OF_ONE_FILE):
-                raise
-            self._unreadable[id(release)] = error.message
-            return None
-
-    def unreadable(self, release: Release) -> str | None:
-        """Why the metadata of a release cannot be used, in words; None where it can, or nobody knows it."""
-        if self.metadata(release) is None and self.is_offline and release.offer is not None:
-            return f"what {release.package} {release.text} requires is not in the cache, and nobody is asked offline"
-        return self._unreadable.get(id(release))
-
-    def is_answered(self, package: str) -> bool:
-        """True where the indexes were asked for a package: what they do not have then is nowhere."""
-        return package in self._direct or self._listing(package) is not None
-
-    def accepts_by_hash(self, package: str) -> bool:
-        """True where the user accepts files of a package by their hashes only."""
-        return package in self._hashes
-
-    def is_known(self, package: str) -> bool:
-        """True where everything is known that the indexes offer of a package."""
-        listing = self._listing(package)
-        return listing is not None and bool(listing.offers) and not listing.is_partial
-
-    @property
-    def is_offline(self) -> bool:
-        """True where indexes answer from the cache alone."""
-        return self._source is not None and self._source.offline
-
-    def requires(self, release: Release) -> tuple[str, ...]:
-        """Its Requires-Dist lines; none for a release whose metadata nobody knows."""
-        found = self.metadata(release)
-        return found.requires if found is not None else ()
-
-    def expect(self, release: Release, extras: tuple[str, ...]) -> None:
-        """Lets the source ask ahead for every package that a release requires."""
-        if self._source is not None:
-            names = (canonicalize_name(requirement.name) for requirement, _ in self.requirements(release, extras))
-            self._source.expect(name for name in names if name not in self._direct)
-
-    def expect_metadata(self, release: Release) -> None:
-        """Lets the source ask ahead for what a release says of itself."""
-        if self._source is None or release.requires is not None or release.offer is None or id(release) in self._requires_of:
-            return
-        file = self.file(release.offer)
-        if file is not None and release.package not in self._direct:
-            self._source.expect_metadata(release.package, file)
-
-    def origins(self, package: str) -> tuple[str, ...]:
-        """Addresses of the indexes that have a package, where the best version of several wins."""
-        listing = self._listing(package)
-        return listing.origins if listing is not None else ()
-
-    def left_out(self, package: str) -> tuple[str, ...]:
-        """What the user's settings left out of the releases of a package, in words."""
-        listing = self._listing(package)
-        return listing.left_out if listing is not None else ()
-
-    def _listing(self, package: str) -> Listing | None:
-        found = self._source.listing(package) if self._source is not None else None
-        # What the matrix knows of an index that cannot be asked is more than what a folder of wheels has.
-        return None if found is not None and found.is_partial and self._book.package(package) is not None else found
-
-    def applies(self, text: str) -> bool:
-        """True where the marker of a requirement holds for the target, or there is none."""
-        requirement = parse_requirement(text)
-        return requirement is None or requirement.marker is None or self._holds(requirement, str(requirement.marker), "")
-
-    def requirements(self, release: Release, extras: tuple[str, ...] = ()) -> Iterator[tuple[Requirement, str | None]]:
-        """Requirements of the release on this machine, each with the extra that brings it (None: it always holds)."""
-        for line in self.requires(release):
-            named = named_extras(line) if "extra" in line and ";" in line else ()
-            if named and not any(extra in named for extra in extras):
-                continue
-            requirement = parse_requirement(line)
-            if requirement is None:
-                continue
-            if requirement.marker is None:
-                yield requirement, None
-                continue
-            marker = str(requirement.marker)
-            if self._holds(requirement, marker, ""):
-                yield requirement, None
-                continue
-            for extra in extras:
-                if self._holds(requirement, marker, extra):
-                    yield requirement, extra
-                    break
-
-    def _holds(self, requirement: Requirement, marker: str, extra: str) -> bool:
-        key = (marker, extra)
-        answer = self._markers.get(key)
-        if answer is None:
-            try:
-                answer = bool(requirement.marker and requirement.marker.evaluate({**self._environment, "extra": extra}))
-            except (UndefinedEnvironmentName, UndefinedComparison):
-                answer = False
-            self._markers[key] = answer
-        return answer
 
     def _make(self, package: str) -> Iterator[Release]:
         direct = self._direct.get(package)
@@ -259,7 +123,7 @@ class Shelf:
             yield installed
 
     def _offered(self, package: str, rows: Sequence[WheelRelease]) -> Iterator[Release]:
-        listing = self._listing(package)
+        listing = self._offers.listing(package)
         if listing is None:
             for row in reversed(rows):  # the table is in order of version
                 release = self._from_row(package, row)
@@ -267,11 +131,11 @@ class Shelf:
                     yield release
             return
         known = {row.version: row for row in rows}
-        accepted = self._hashes.get(package)
+        only_accepted = self._offers.accepts_by_hash(package)
         for every in listing.offers:
             version = parse_version(every.version)
-            offer = every if accepted is None else with_hashes(every, accepted)
-            if version is not None and (accepted is None or offer.files):
+            offer = self._offers.accepted(package, every)
+            if version is not None and (not only_accepted or offer.files):
                 yield self._from_offer(package, version, offer, known.get(offer.version), lone=self._pre or listing.only_prereleases)
 
     def _from_offer(self, package: str, version: Version, offer: Offer, row: WheelRelease | None, *, lone: bool) -> Release:
@@ -304,11 +168,8 @@ class Shelf:
     ) -> Iterator[Release]:
         """Releases of several origins, in order of version."""
         known = {row.version: row for row in rows}
-        listing = self._listing(package)
-        accepted = self._hashes.get(package)
-        offers = None
-        if listing is not None:
-            offers = {offer.version: offer if accepted is None else with_hashes(offer, accepted) for offer in listing.offers}
+        listing = self._offers.listing(package)
+        offers = {one.version: self._offers.accepted(package, one) for one in listing.offers} if listing is not None else None
         found = [self._from_build(build, known.get(build.version), offers) for build in builds]
         out = [release for release in found if release is not None]
         seen = {release.text for release in out}
@@ -408,19 +269,17 @@ class Shelf:
 
     def _is_served(self, build: Build, index: str, offer: Offer | None, *, asked: bool) -> bool:
         """False where the indexes were asked for a build and have no file of it, or none that the user accepts."""
-        if build.package not in self._hashes:
+        if not self._offers.accepts_by_hash(build.package):
             return not asked or index != "default" or offer is not None
-        if index != "default" and self._source is not None:
-            row = self._book.index(index)
+        if index != "default":
             try:
-                listing = self._source.listing(build.package, Place(row.url, row.kind))
+                listing = self._offers.at(build.package, index)
             except IndexUnavailableError:
                 return False  # what cannot be held against the hashes is not accepted
-            every = {one.version: one for one in listing.offers} if listing is not None else {}
-            offer = every.get(build.wheel_version)
-        if not asked and index == "default":
+            offer = next((one for one in listing.offers if one.version == build.wheel_version), None) if listing is not None else offer
+        elif not asked:
             return True
-        return offer is not None and bool(with_hashes(offer, self._hashes[build.package]).files)
+        return offer is not None and bool(self._offers.accepted(build.package, offer).files)
 
     def _is_late(self, package: str, text: str, row: WheelRelease | None) -> bool:
         """True where the tables know that a release was uploaded too late; never for what is installed."""
@@ -436,7 +295,7 @@ class Shelf:
         """True for a package of compiled code, as far as the wheels of any of its releases tell."""
         answer = self._compiled.get(package)
         if answer is None:
-            listing, table = self._listing(package), self._book.package(package)
+            listing, table = self._offers.listing(package), self._book.package(package)
             tags = (file.tag for offer in (listing.offers if listing is not None else ()) for file in offer.files)
             rows = (tag for row in (table.releases if table is not None else ()) for tag in row.tags)
             answer = self._compiled[package] = is_compiled(tags) or is_compiled(rows)
@@ -462,38 +321,46 @@ class Shelf:
         return row.requires.get(self._machine.arch or "x86_64") or row.requires.get("x86_64") or ()
 
 
-def shelf_of(book: Book, machine: Machine, request: OpenRequest) -> Shelf:
-    """The shelf for a machine, shared by all resolutions over one book for which it is the same; the last few are kept."""
-    place = (machine.python_full, machine.free_threaded, machine.arch, machine.glibc)
-    # A shelf holds what these identities are of, so that none is taken for another as long as it is kept.
-    identities = (id(machine.pip), id(machine.requires), id(request.source), id(request.direct) if request.direct else 0)
-    wishes = (request.device, request.pre, tuple(accepted_hashes(request, book).items()), _incomplete(request, book))
-    key = (*place, *identities, *wishes)
-    shelves: dict[tuple[object, ...], Shelf] = book.remember("shelves", None, dict)
-    found = shelves.get(key)
-    if found is None:
-        while len(shelves) >= _SHELVES:
-            del shelves[next(iter(shelves))]
-        found = shelves[key] = Shelf(book, machine, request)
-    return found
-
-
-def _incomplete(request: OpenRequest, book: Book) -> frozenset[str]:
-    """Packages with an extra that is asked for and that the tables leave out: what they require is asked of the index."""
-    return frozenset(
-        package
-        for target in request.targets
-        for package in book.framework(target.framework).packages
-        if not book.extras(package).issuperset(target.extras)
-    )
-
-
-_SHELVES = 16
-"""A conflict tries a request on a dozen machines that differ in one thing, and comes back to each."""
-
-
 def _by_hand(build: Build) -> bool:
     """True where a GPU build is the same wheel as the CPU build, and an extra or libraries from outside make the difference."""
     if build.variant == VENDOR:
         return False
     return build.extra is not None or build.delivery in ("system", "none") or (build.index != "default" and "+" not in build.wheel_version)
+
+
+def is_older(uploaded: str | None, python: tuple[int, int] | None) -> bool:
+    """True for a file from before a Python, both known; a Python after all of the list counts as the last of it."""
+    if uploaded is None or python is None or python < min(RELEASED):
+        return False
+    return uploaded[:10] < RELEASED[min(python, max(RELEASED))]
+
+
+def is_compiled(tags: Iterable[str]) -> bool:
+    """True where a compressed wheel tag is for a platform, not for any."""
+    return any(tag != "sdist" and not tag.endswith("any") for tag in tags)
+
+
+class Catalog(NamedTuple):
+    """What is known of pip packages on one machine."""
+
+    offers: Offers
+    metadata: ReleaseMetadata
+    releases: Releases
+
+
+def catalog_of(book: Book, machine: Machine, request: OpenRequest) -> Catalog:
+    """The catalog for a machine, shared by all resolutions over one book for which it is the same; the last few are kept."""
+    place = (machine.python_full, machine.free_threaded, machine.arch, machine.glibc)
+    # A catalog holds what these identities are of, so that none is taken for another as long as it is kept.
+    identities = (id(machine.pip), id(machine.requires), id(request.source), id(request.direct) if request.direct else 0)
+    wishes = (request.device, request.pre, tuple(accepted_hashes(request, book).items()), incomplete_packages(request, book))
+    key = (*place, *identities, *wishes)
+    catalogs: dict[tuple[object, ...], Catalog] = book.remember("catalogs", None, dict)
+    found = catalogs.get(key)
+    if found is None:
+        while len(catalogs) >= _CATALOGS:
+            del catalogs[next(iter(catalogs))]
+        offers = Offers(book, machine, request)
+        metadata = ReleaseMetadata(book, machine, request, offers)
+        found = catalogs[key] = Catalog(offers, metadata, Releases(book, machine, request, offers))
+    return found

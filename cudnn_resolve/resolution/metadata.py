@@ -1,0 +1,140 @@
+"""What releases say of themselves: requirements and their markers, from the matrix or asked of the indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from cudnn_resolve.errors import IndexUnavailableError
+from cudnn_resolve.requirement.extra import named_extras
+from cudnn_resolve.requirement.source import Metadata
+from cudnn_resolve.resolution.marker import marker_environment
+from cudnn_resolve.resolution.release import Release, parse_requirement
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.requirement.machine import Machine
+    from cudnn_resolve.requirement.source import File
+    from cudnn_resolve.resolution.offers import Offers
+    from cudnn_resolve.resolution.opened import OpenRequest
+
+_OF_ONE_FILE = ("metadata-", "file-")
+"""How codes of errors begin that speak of one file: that release is no candidate, and others may be."""
+
+
+class ReleaseMetadata:
+    """Metadata of releases for one machine."""
+
+    def __init__(self, book: Book, machine: Machine, request: OpenRequest, offers: Offers) -> None:
+        self._offers = offers
+        self._source = request.source
+        self._direct = request.direct
+        self._incomplete = incomplete_packages(request, book)
+        self._environment = marker_environment(machine)
+        self._markers: dict[tuple[str, str], bool] = {}
+        self._known: dict[int, Metadata | None] = {}
+        self._unreadable: dict[int, str] = {}
+
+    def of(self, release: Release) -> Metadata | None:
+        """What a release says of itself, asked of the index where the matrix does not know it; None where nobody does."""
+        known = Metadata(release.requires, release.requires_python, ()) if release.requires is not None else None
+        if known is not None and release.package not in self._incomplete:
+            return known
+        key = id(release)
+        if key not in self._known:
+            direct = self._direct.get(release.package)
+            offer = release.offer
+            file = self._offers.file(offer) if offer is not None else None
+            if direct is not None:
+                self._known[key] = direct.metadata
+            elif self._source is None or file is None:
+                self._known[key] = known
+            else:
+                self._known[key] = self._ask(release, file) or known
+        return self._known[key]
+
+    def _ask(self, release: Release, file: File) -> Metadata | None:
+        assert self._source is not None
+        try:
+            return self._source.metadata(release.package, file)
+        except IndexUnavailableError as error:
+            if not error.code.startswith(_OF_ONE_FILE):
+                raise
+            self._unreadable[id(release)] = error.message
+            return None
+
+    def unreadable(self, release: Release) -> str | None:
+        """Why the metadata of a release cannot be used, in words; None where it can, or nobody knows it."""
+        if self.of(release) is None and self._offers.is_offline and release.offer is not None:
+            return f"what {release.package} {release.text} requires is not in the cache, and nobody is asked offline"
+        return self._unreadable.get(id(release))
+
+    def requires(self, release: Release) -> tuple[str, ...]:
+        """Its Requires-Dist lines; none for a release whose metadata nobody knows."""
+        found = self.of(release)
+        return found.requires if found is not None else ()
+
+    def requirements(self, release: Release, extras: tuple[str, ...] = ()) -> Iterator[tuple[Requirement, str | None]]:
+        """Requirements of the release on this machine, each with the extra that brings it (None: it always holds)."""
+        for line in self.requires(release):
+            named = named_extras(line) if "extra" in line and ";" in line else ()
+            if named and not any(extra in named for extra in extras):
+                continue
+            requirement = parse_requirement(line)
+            if requirement is None:
+                continue
+            if requirement.marker is None:
+                yield requirement, None
+                continue
+            marker = str(requirement.marker)
+            if self._holds(requirement, marker, ""):
+                yield requirement, None
+                continue
+            for extra in extras:
+                if self._holds(requirement, marker, extra):
+                    yield requirement, extra
+                    break
+
+    def applies(self, text: str) -> bool:
+        """True where the marker of a requirement holds for the target, or there is none."""
+        requirement = parse_requirement(text)
+        return requirement is None or requirement.marker is None or self._holds(requirement, str(requirement.marker), "")
+
+    def _holds(self, requirement: Requirement, marker: str, extra: str) -> bool:
+        key = (marker, extra)
+        answer = self._markers.get(key)
+        if answer is None:
+            try:
+                answer = bool(requirement.marker and requirement.marker.evaluate({**self._environment, "extra": extra}))
+            except (UndefinedEnvironmentName, UndefinedComparison):
+                answer = False
+            self._markers[key] = answer
+        return answer
+
+    def expect(self, release: Release, extras: tuple[str, ...]) -> None:
+        """Lets the source ask ahead for every package that a release requires."""
+        if self._source is not None:
+            names = (canonicalize_name(requirement.name) for requirement, _ in self.requirements(release, extras))
+            self._source.expect(name for name in names if name not in self._direct)
+
+    def expect_metadata(self, release: Release) -> None:
+        """Lets the source ask ahead for what a release says of itself."""
+        if self._source is None or release.requires is not None or release.offer is None or id(release) in self._known:
+            return
+        file = self._offers.file(release.offer)
+        if file is not None and release.package not in self._direct:
+            self._source.expect_metadata(release.package, file)
+
+
+def incomplete_packages(request: OpenRequest, book: Book) -> frozenset[str]:
+    """Packages with an extra that is asked for and that the tables leave out: what they require is asked of the index."""
+    return frozenset(
+        package
+        for target in request.targets
+        for package in book.framework(target.framework).packages
+        if not book.extras(package).issuperset(target.extras)
+    )
