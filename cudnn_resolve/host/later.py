@@ -1,36 +1,27 @@
-"""Calls that run while others wait: asking a machine is mostly waiting for its children."""
+"""Calls that run while others wait, as futures: asking a machine is mostly waiting for its children.
+
+The threads are daemons, which those of an executor are not: whoever presses Ctrl-C does not wait for a child that hangs.
+"""
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from concurrent.futures import Future
+from typing import TypeVar
 
 T = TypeVar("T")
 
 
-class Later(Generic[T]):
+class Later(Future[T]):
     """The value of a call that runs in a thread of its own from now on."""
 
     def __init__(self, call: Callable[[], T]) -> None:
-        self._values: list[T] = []
-        self._errors: list[BaseException] = []
-        self._thread = threading.Thread(target=self._run, args=(call,), daemon=True)
-        self._thread.start()
+        super().__init__()
+        threading.Thread(target=_fill, args=(self, call), daemon=True).start()
 
-    def _run(self, call: Callable[[], T]) -> None:
-        try:
-            self._values.append(call())
-        except BaseException as error:  # noqa: BLE001 - raised again where the value is asked for
-            self._errors.append(error)
-
-    def value(self) -> T:
-        """The value, once it is there; what the call raised is raised here."""
-        self._thread.join()
-        for error in self._errors:
-            raise error
-        return self._values[0]
+    value = Future.result
+    """The value, once it is there; what the call raised is raised here."""
 
 
 class Gate:
@@ -57,19 +48,20 @@ class Gate:
 
 def gather(calls: Sequence[Callable[[], T]], at_once: int) -> list[T]:
     """The values of the calls in their order; so many of them run at any time, and what is begun comes in that order, too."""
-    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for index in range(len(calls)):
-        waiting.put(index)
-    found: dict[int, T] = {}
+    found: list[Future[T]] = [Future() for _ in calls]
+    waiting = iter(tuple(zip(found, calls, strict=True)))
 
     def work() -> None:
-        while True:
-            try:
-                index = waiting.get_nowait()
-            except queue.Empty:
-                return
-            found[index] = calls[index]()
+        for future, call in waiting:
+            _fill(future, call)
 
-    for worker in [Later(work) for _ in range(min(max(at_once, 1), len(calls)))]:
-        worker.value()
-    return [found[index] for index in range(len(calls))]
+    for _ in range(min(max(at_once, 1), len(calls))):
+        Later(work)
+    return [one.result() for one in found]
+
+
+def _fill(future: Future[T], call: Callable[[], T]) -> None:
+    try:
+        future.set_result(call())
+    except BaseException as error:  # noqa: BLE001 - raised again where the value is asked for
+        future.set_exception(error)

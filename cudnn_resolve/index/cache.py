@@ -18,6 +18,8 @@ from msgspec import DecodeError, Raw, ValidationError, msgpack
 
 T = TypeVar("T")
 FOLDER = "index-v2"
+_FORMER = ("index-v1",)
+"""Folders of earlier forms, which nobody reads any more."""
 _ENTRY = msgpack.Decoder(tuple[str, Raw])
 _CHECKSUM_BYTES = 4
 
@@ -27,6 +29,11 @@ class Cache:
 
     def __init__(self, folder: str | None) -> None:
         self._folder = folder and os.path.join(folder, FOLDER)
+        for name in _FORMER:
+            if folder and os.path.isdir(former := os.path.join(folder, name)):
+                import shutil
+
+                shutil.rmtree(former, ignore_errors=True)  # which does not follow links
 
     def get(self, kind: str, key: str, form: type[T]) -> T | None:
         """The value that was kept; None where there is none, or none that can be trusted."""

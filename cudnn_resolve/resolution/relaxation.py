@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -373,21 +373,51 @@ def _drivers(book: Book, machine: Machine, request: OpenRequest, core: frozenset
     newer = [one for one in known if one > machine.driver]
     older = [one for one in reversed(known) if one < machine.driver]
     for word, candidates in (("newer", newer), ("older", _of_last_branches(book, machine, older))):
-        for driver in candidates:
-            changed = replace(machine, driver=driver, native_cuda=book.native_cuda(driver))
-            found = _tried(book, changed, request)
-            if not isinstance(found, Resolution):
-                continue
-            what = f"driver {driver} or newer" if word == "newer" else f"a driver of branch R{driver.major}"
-            yield Relaxation(
-                change=f"{what} instead of {machine.driver}, which only the machine's administrator can install",
-                result=result(found),
-                command=command(request, change={"--driver": str(driver)}),
-                distance=5,
-            )
-            if word == "newer":
-                yield from _forward(book, machine, found)
-            break
+
+        def tried(driver: DriverVersion) -> Resolution | None:
+            found = _tried(book, replace(machine, driver=driver, native_cuda=book.native_cuda(driver)), request)
+            return found if isinstance(found, Resolution) else None
+
+        driver, found = _first_that_works(candidates, tried)
+        if driver is None or found is None:
+            continue
+        what = f"driver {driver} or newer" if word == "newer" else f"a driver of branch R{driver.major}"
+        yield Relaxation(
+            change=f"{what} instead of {machine.driver}, which only the machine's administrator can install",
+            result=result(found),
+            command=command(request, change={"--driver": str(driver)}),
+            distance=5,
+        )
+        if word == "newer":
+            yield from _forward(book, machine, found)
+
+
+def _first_that_works(
+    drivers: Sequence[DriverVersion], tried: Callable[[DriverVersion], Resolution | None]
+) -> tuple[DriverVersion | None, Resolution | None]:
+    """The first driver with which there is a plan, and that plan, found in steps that double: a search that fails may take seconds.
+
+    What works with one driver works with those behind it, but for the last ones, which may no longer know a card.
+    """
+    known: dict[int, Resolution | None] = {}
+
+    def at(place: int) -> Resolution | None:
+        if place not in known:
+            known[place] = tried(drivers[place])
+        return known[place]
+
+    below, above = -1, 0
+    while above < len(drivers) and at(above) is None:
+        below, above = above, above + (above - below) * 2
+    if above >= len(drivers):
+        step = max(1, (len(drivers) - below) // 4)
+        above = next((place for place in range(len(drivers) - 1, below, -step) if at(place) is not None), -1)
+        if above < 0:
+            return None, None
+    while above - below > 1:
+        middle = (above + below) // 2
+        below, above = (below, middle) if at(middle) is not None else (middle, above)
+    return drivers[above], at(above)
 
 
 def _of_last_branches(book: Book, machine: Machine, older: list[DriverVersion]) -> list[DriverVersion]:

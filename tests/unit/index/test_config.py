@@ -192,6 +192,13 @@ def test_uvs_configuration_counts_where_pip_says_nothing(home: Path) -> None:
     assert urls(read(home, Options(index_url=B, extra_index_urls=[D]))) == [D, B]
 
 
+def test_an_option_takes_the_place_of_the_default_index_also_under_the_best_match(home: Path) -> None:
+    write(home / "project/uv.toml", f'extra-index-url = ["{A}"]\nindex-url = "{B}"\nindex-strategy = "unsafe-best-match"\n')
+    settings = read(home, Options(index_url=C, extra_index_urls=[D]))
+    assert (urls(settings), settings.rule) == ([A, C, D], "pip")
+    assert urls(read(home)) == [A, B]
+
+
 def test_uvs_files_count_from_the_project_to_the_system(home: Path) -> None:
     write(home / "etc/uv/uv.toml", f'extra-index-url = ["{A}"]\nindex-strategy = "unsafe-best-match"\n')
     write(home / "home/.config/uv/uv.toml", f'extra-index-url = ["{B}"]\nexclude-newer = "2024-01-31"\n')
