@@ -24,8 +24,7 @@ from cudnn_resolve.execution.journals import Journals
 from cudnn_resolve.execution.model import Execution
 from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import carry_out, is_done
-from cudnn_resolve.execution.task import Task
-from cudnn_resolve.execution.work import Work
+from cudnn_resolve.execution.task import Task, Work
 from cudnn_resolve.host.hold import hold
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.planning.model import PipAction

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from cudnn_resolve.execution.environment import ask_environment
 from cudnn_resolve.execution.journals import Journals
-from cudnn_resolve.execution.task import Task
-from cudnn_resolve.execution.work import Work
+from cudnn_resolve.execution.task import Task, Work
 from cudnn_resolve.host.hold import hold
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.planning.model import AptAction, AptRepository

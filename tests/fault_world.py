@@ -108,8 +108,7 @@ class FaultWorld(KillWorld):
 
     def close(self) -> None:
         if self._server is not None and self._server.stdin is not None:
-            self._server.stdin.close()
-            self._server.wait()
+            self._server.communicate()
             self._server = None
 
 

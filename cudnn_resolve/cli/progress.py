@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.execution.model import Reporter
 from cudnn_resolve.host import clock, terminal
 from cudnn_resolve.report.clean import mib
 from cudnn_resolve.report.text import clean
@@ -50,7 +51,7 @@ class StatusLine:
             live.stop()
 
 
-class Progress:
+class Progress(Reporter):
     """A reporter for standard error."""
 
     def __init__(self, *, quiet: bool = False) -> None:

@@ -211,13 +211,16 @@ def download_size(apt: Apt, pin: str) -> int | None:
 
 def held_packages(apt: Apt) -> tuple[str, ...]:
     """Names of held packages."""
-    ok, text = apt.ask("apt-mark", "showhold")
-    return tuple(line.strip() for line in text.splitlines() if APT_NAME.fullmatch(line.strip())) if ok else ()
+    return _marked(apt, "showhold")
 
 
 def automatic_packages(apt: Apt) -> tuple[str, ...]:
     """Names of packages that came along with others, which `apt-get autoremove` may take away with them."""
-    ok, text = apt.ask("apt-mark", "showauto")
+    return _marked(apt, "showauto")
+
+
+def _marked(apt: Apt, verb: str) -> tuple[str, ...]:
+    ok, text = apt.ask("apt-mark", verb)
     return tuple(line.strip() for line in text.splitlines() if APT_NAME.fullmatch(line.strip())) if ok else ()
 
 
@@ -248,23 +251,25 @@ def _rows(apt: Apt) -> Iterator[tuple[str, str, str]]:
 
 def archives(apt: Apt) -> str:
     """The folder into which apt fetches packages."""
-    ok, text = apt.ask("apt-config", "shell", "CACHE", "Dir::Cache::archives/d")
-    found = re.search(r"^CACHE='(/[^'\n]+)'$", text, re.MULTILINE) if ok else None
-    return found[1].rstrip("/") if found else "/var/cache/apt/archives"
+    return configured(apt, "Dir::Cache::archives/d", "/var/cache/apt/archives")
+
+
+def configured(apt: Apt, what: str, default: str) -> str:
+    """A path of apt's configuration; `what` ends in `/d` for a folder and in `/f` for a file."""
+    ok, text = apt.ask("apt-config", "shell", "FOUND", what)
+    found = re.search(r"^FOUND='(/[^'\n]*)'$", text, re.MULTILINE) if ok else None
+    return found[1].rstrip("/") if found else default
 
 
 def _admin(apt: Apt) -> tuple[str, ...]:
     """Where apt's dpkg keeps its state, for a program that does not ask apt."""
-    ok, text = apt.ask("apt-config", "shell", "STATUS", "Dir::State::status/f")
-    found = re.search(r"^STATUS='(/[^'\n]+)/status'$", text, re.MULTILINE) if ok else None
-    return ("--admindir", found[1]) if found else ()
+    folder, _, name = configured(apt, "Dir::State::status/f", "").rpartition("/")
+    return ("--admindir", folder) if name == "status" else ()
 
 
 def unfinished_files(apt: Apt) -> tuple[str, ...]:
     """Files that an apt which was killed left beside its own list of marks."""
-    ok, text = apt.ask("apt-config", "shell", "STATE", "Dir::State/d")
-    found = re.search(r"^STATE='(/[^'\n]+)'$", text, re.MULTILINE) if ok else None
-    folder = found[1].rstrip("/") if found else "/var/lib/apt"
+    folder = configured(apt, "Dir::State/d", "/var/lib/apt")
     return tuple(f"{folder}/{name}" for name in disk.names_in(folder) if _UNFINISHED.fullmatch(name))
 
 

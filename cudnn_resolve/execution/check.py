@@ -1,4 +1,4 @@
-"""What must hold before anything changes."""
+"""What must hold before anything changes, and afterwards: is the environment what the plan says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import WorldError
+from cudnn_resolve.execution.installed import record_paths
+from cudnn_resolve.facts.model import UNKNOWN
 from cudnn_resolve.host import disk
+from cudnn_resolve.version import same_version
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
@@ -17,7 +20,9 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.installed import Installed
     from cudnn_resolve.execution.task import Task
     from cudnn_resolve.execution.wheel import Wheel
+    from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.host.port import Host
+
 
 _NVIDIA = re.compile(r"nvidia-([a-z0-9-]+?)-cu[0-9]{2}", re.ASCII)
 _SPARE_BYTES = 1 << 20
@@ -74,10 +79,10 @@ def _library_folders(names: set[str], root: str, host: Host) -> Iterator[str]:
     for entry in host.list_dir(root):
         stem, _, suffix = entry.rpartition(".")
         if suffix == "dist-info" and canonicalize_name(stem.partition("-")[0]) in names:
-            for line in (host.read_text(f"{root}/{entry}/RECORD", _RECORD_BYTES) or "").splitlines():
-                folder, _, file = line.partition(",")[0].strip('"').rpartition("/")
-                if folder and not folder.startswith((".", "/")) and (file.endswith(".so") or ".so." in file):
-                    yield f"{root}/{folder}"
+            for path in record_paths(host.read_text(f"{root}/{entry}/RECORD", _RECORD_BYTES) or "", root):
+                folder, _, file = path.rpartition("/")
+                if folder.startswith(f"{root}/") and (file.endswith(".so") or ".so." in file):
+                    yield folder
 
 
 def package_folder(name: str) -> str:
@@ -124,3 +129,40 @@ def _full(needed: int, free: int, folder: str) -> WorldError:
         context=folder,
         hint="make room there; nothing was changed",
     )
+
+
+def differences(task: Task, facts: Facts) -> tuple[str, ...]:
+    """What is not as planned, in words; empty where everything is."""
+    return (*_pip(task, facts), *_cudnn(task, facts))
+
+
+def _pip(task: Task, facts: Facts) -> Iterator[str]:
+    known = facts.packages.pip
+    if not isinstance(known, Mapping):
+        yield "the packages of the environment cannot be listed any more"
+        return
+    for name, version in (task.pinned or {}).items():
+        here = known.get(name)
+        if here is None:
+            yield f"{name} {version} is not there"
+        elif not same_version(here, version, local=False):
+            yield f"{name} is {here}, not {version}"
+    for name in task.remove:
+        if name in known:
+            yield f"{name} {known[name]} is still there"
+
+
+def _cudnn(task: Task, facts: Facts) -> Iterator[str]:
+    """Another cuDNN than planned, where it can be told which one is loaded; a preload decides by itself."""
+    if facts.frameworks is UNKNOWN or task.preload:
+        return
+    for one in facts.frameworks:
+        wanted = (task.cudnn or {}).get(one.name)
+        found = one.would_load
+        if wanted and found is not None and found.version and not agree(wanted, found.version):
+            yield f"{one.name} would load cuDNN {found.version} from {found.path}, not {wanted}: {found.because}"
+
+
+def agree(one: str, other: str) -> bool:
+    """True where two versions are the same as far as both say: 9.1 agrees with 9.1.0.70, and not with 9.10.2.21."""
+    return all(first == second for first, second in zip(one.split("."), other.split("."), strict=False))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
 _RECORD_BYTES = 64 << 20
 _HEAD_BYTES = 65536
+_LINE_CHARACTERS = 1 << 17
 
 
 class Installed(Struct, frozen=True, kw_only=True):
@@ -67,15 +67,14 @@ def files_of(one: Installed, host: Host, environment: Environment) -> tuple[str,
             context=one.info,
             hint=f"remove it by the tool that installed it, or reinstall it by pip: `pip install --force-reinstall {one.name}`",
         )
-    root = os.path.dirname(one.info)
+    if any(len(line) > _LINE_CHARACTERS for line in text.splitlines()):
+        who = f"the list of files of {one.name} {one.version} cannot be read: a line in it is too long"
+        raise WorldError(who, code="no-record", context=f"{one.info}/RECORD", hint="reinstall that package first")
     out = []
-    for row in _rows(text, one):
-        if not row or not row[0]:
-            continue
-        path = os.path.normpath(os.path.join(root, row[0]))
+    for path in record_paths(text, os.path.dirname(one.info)):
         if not environment.holds(path):
             raise WorldError(
-                f"{one.name} {one.version} lists a file outside of the environment: {row[0][:200]!r}",
+                f"{one.name} {one.version} lists a file outside of the environment: {path[:200]!r}",
                 code="record-outside",
                 context=f"{one.info}/RECORD",
                 hint="nothing was changed; remove that package by hand, or use another environment",
@@ -85,12 +84,12 @@ def files_of(one: Installed, host: Host, environment: Environment) -> tuple[str,
     return tuple(dict.fromkeys(out))
 
 
-def _rows(text: str, one: Installed) -> list[list[str]]:
-    try:
-        return list(csv.reader(text.splitlines()))
-    except csv.Error as error:
-        who = f"the list of files of {one.name} {one.version} cannot be read: {error}"
-        raise WorldError(who, code="no-record", context=f"{one.info}/RECORD", hint="reinstall that package first") from None
+def record_paths(text: str, root: str) -> Iterator[str]:
+    """The path of each file in a RECORD, of which the `.dist-info` lies in the folder `root`."""
+    for line in text.splitlines():
+        written = line[1:].partition('",')[0].replace('""', '"') if line.startswith('"') else line.partition(",")[0]
+        if written:
+            yield os.path.normpath(os.path.join(root, written)) if "." in written[:1] or "/." in written else os.path.join(root, written)
 
 
 def claimed_by_others(host: Host, kept: Iterable[Installed], paths: set[str]) -> set[str]:
@@ -100,7 +99,4 @@ def claimed_by_others(host: Host, kept: Iterable[Installed], paths: set[str]) ->
 
 def listed_files(host: Host, one: Installed) -> Iterator[str]:
     """The paths that a package lists as its own; none where it has no list."""
-    root = os.path.dirname(one.info)
-    for line in (host.read_text(f"{one.info}/RECORD", _RECORD_BYTES) or "").splitlines():
-        written = line.partition(",")[0].strip('"')
-        yield os.path.normpath(os.path.join(root, written)) if written.startswith((".", "/")) else f"{root}/{written}"
+    return record_paths(host.read_text(f"{one.info}/RECORD", _RECORD_BYTES) or "", os.path.dirname(one.info))

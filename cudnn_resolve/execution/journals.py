@@ -1,19 +1,25 @@
-"""The journals of one environment, and the folder in which what they saved is kept."""
+"""The journals of one environment, what they saved, and the mark of an `apply` that is at work."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from cudnn_resolve.errors import CudnnResolveError, UsageError
-from cudnn_resolve.execution.journal import ARRIVING, FILE, LEAVING, STAGING, WHEELS, Journal, PastApply, read_journal
+from cudnn_resolve.execution.journal import ARRIVING, LEAVING, STAGING, WHEELS, Journal, PastApply, read_journal
 from cudnn_resolve.execution.space import free_lost
-from cudnn_resolve.host import disk
+from cudnn_resolve.host import clock, disk
+from cudnn_resolve.host.hold import own_pid
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
+    from cudnn_resolve.execution.journal import PastApply
+
 
 KEPT = 3
 """Committed journals whose saved files may be kept, so that they can be undone."""
@@ -83,23 +89,18 @@ class Journals:
 
     def store_of(self, number: int) -> str:
         """The folder for files that journal `number` takes out of the environment: on the same file system where that can be had."""
-        wanted = disk.device_of(self.environment.scheme["purelib"])
-        prefix = self.environment.prefix.rstrip("/")
-        places = (f"{self.folder}/{number:06d}/saved", f"{os.path.dirname(prefix)}/{_BESIDE}-{self._key}/{number:06d}")
-        for place in places:
-            if disk.device_of(place) == wanted and disk.writable(place):
-                return place
-        inside = f"{prefix}/{_BESIDE}/{number:06d}"
-        return inside if disk.device_of(inside) == wanted and disk.writable(inside) else places[0]
+        wanted, places = disk.device_of(self.environment.scheme["purelib"]), self._places(number)
+        return next((one for one in places if disk.device_of(one) == wanted and disk.writable(one)), places[0])
 
     def is_store(self, path: object, number: int) -> bool:
         """True for a folder that `store_of` gives or could have given."""
+        return path in self._places(number)
+
+    def _places(self, number: int) -> tuple[str, ...]:
+        """Where saved files may lie: with the journal, beside the environment, or in it."""
         prefix = self.environment.prefix.rstrip("/")
-        return path in (
-            f"{self.folder}/{number:06d}/saved",
-            f"{os.path.dirname(prefix)}/{_BESIDE}-{self._key}/{number:06d}",
-            f"{prefix}/{_BESIDE}/{number:06d}",
-        )
+        beside = f"{os.path.dirname(prefix)}/{_BESIDE}-{self._key}"
+        return (f"{self.folder}/{number:06d}/saved", f"{beside}/{number:06d}", f"{prefix}/{_BESIDE}/{number:06d}")
 
     def drop_store(self, path: str) -> None:
         """Remove a folder of saved files, and the one above it where that is empty then and ours."""
@@ -170,10 +171,6 @@ class Journals:
             files is None or not files.get("save") or (self.is_store(files.get("store"), past.id) and disk.kind(files["store"]) == "folder")
         )
 
-    def exists(self) -> bool:
-        """True where there is any journal."""
-        return any(disk.kind(f"{self.folder}/{name}/{FILE}") == "file" for name in disk.names_in(self.folder))
-
 
 def was_stopped(past: PastApply) -> bool:
     """True for an `apply` that was killed or interrupted, also where it has been put back since: it may be resumed."""
@@ -197,3 +194,41 @@ def find_journal(journals: Journals, number: int) -> PastApply:
         if one.id == number:
             return one
     raise UsageError(f"there is no apply number {number} of this environment", code="no-such-apply", hint="`apply --history` lists them")
+
+
+class Mark(Struct, frozen=True, kw_only=True):
+    """What the mark says."""
+
+    pid: int
+    at: str
+    after: int | None = None
+    """Number of the newest journal when it began: its own one is newer."""
+    words: tuple[str, ...] | None = None
+    """The words of a command line that asks for the same."""
+    folder: str = "."
+
+    def owns(self, past: PastApply) -> bool:
+        """True where the journal is of the `apply` that left the mark."""
+        return self.after is not None and past.id > self.after
+
+
+def write_mark(journals: Journals, words: Sequence[str]) -> None:
+    """Write down that this process is at work, and on what."""
+    said = {"pid": own_pid(), "at": clock.moment(), "after": journals.newest(), "words": list(words), "folder": disk.folder_here()}
+    journals.mark(json.dumps(said))
+
+
+def read_mark(journals: Journals) -> Mark | None:
+    """The mark that is there; None where there is none, or none that can be read."""
+    try:
+        told = json.loads(journals.marked() or "")
+        words, after = told.get("words"), told.get("after")
+        return Mark(
+            pid=int(told["pid"]),
+            at=str(told["at"])[:30],
+            after=after if isinstance(after, int) else None,
+            words=tuple(words) if isinstance(words, list) and all(isinstance(one, str) for one in words) else None,
+            folder=str(told.get("folder", ".")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None

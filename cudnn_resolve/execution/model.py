@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec import Struct
 
@@ -62,37 +62,17 @@ class Execution(Struct, frozen=True, kw_only=True):
     exit_code: ExitCode = ExitCode.OK
 
 
-class Reporter(Protocol):
-    """Who is told how it goes."""
+class Reporter:
+    """Who is told how it goes; this one keeps it to itself."""
 
     def say(self, text: str) -> None:
         """Show one line to the user."""
-        ...
 
     def begin(self, what: str, total: int | None = None) -> None:
         """Show that something begins which takes a while; `total` is its bytes."""
-        ...
 
     def advance(self, count: int) -> None:
         """Count so many bytes more."""
-        ...
 
     def end(self) -> None:
         """End what began."""
-        ...
-
-
-class Silent:
-    """Says nothing."""
-
-    def say(self, text: str) -> None:
-        """Do nothing."""
-
-    def begin(self, what: str, total: int | None = None) -> None:
-        """Do nothing."""
-
-    def advance(self, count: int) -> None:
-        """Do nothing."""
-
-    def end(self) -> None:
-        """Do nothing."""

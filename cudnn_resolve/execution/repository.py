@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.aptget import KEYRING, Apt, dpkg_options, present_packages, purge
+from cudnn_resolve.execution.aptget import KEYRING, Apt, configured, dpkg_options, present_packages, purge
 from cudnn_resolve.execution.journal import LEAVING, tampered
 from cudnn_resolve.host import disk
 from cudnn_resolve.requirement.source import File
@@ -59,13 +59,10 @@ class AptFolders(Struct, frozen=True, kw_only=True):
 
 def apt_folders(apt: Apt) -> AptFolders:
     """Ask this apt where its lists are, and below which folder its system lies."""
-    asked = ("LISTS", "Dir::Etc::sourceparts/d", "MAIN", "Dir::Etc::sourcelist/f", "ROOT", "Dir/d")
-    ok, text = apt.ask("apt-config", "shell", *asked)
-    found = dict(re.findall(r"^(LISTS|MAIN|ROOT)='([^'\n]*)'$", text, re.MULTILINE)) if ok else {}
     return AptFolders(
-        lists=found.get("LISTS", "/etc/apt/sources.list.d").rstrip("/"),
-        main=found.get("MAIN", "/etc/apt/sources.list"),
-        keyring=os.path.join(found.get("ROOT", "/"), KEYRING),
+        lists=configured(apt, "Dir::Etc::sourceparts/d", "/etc/apt/sources.list.d"),
+        main=configured(apt, "Dir::Etc::sourcelist/f", "/etc/apt/sources.list"),
+        keyring=os.path.join(configured(apt, "Dir/d", "") or "/", KEYRING),
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from cudnn_resolve.errors import CudnnResolveError, IndexUnavailableError, WorldError
 from cudnn_resolve.execution import payload_recover
@@ -17,17 +17,23 @@ from cudnn_resolve.execution.aptget import require_apt
 from cudnn_resolve.execution.check import check_before, check_room, installed_outside, mib
 from cudnn_resolve.execution.exchange import Exchange, plan_exchange, take_away
 from cudnn_resolve.execution.fetch import check_known, download_by_name, fetch
-from cudnn_resolve.execution.installed import installed_packages
-from cudnn_resolve.execution.installer import choose_installer, install_wheels
+from cudnn_resolve.execution.installed import installed_packages, record_paths
+from cudnn_resolve.execution.installer import (
+    can_lock,
+    can_move,
+    choose_installer,
+    install_staged,
+    install_wheels,
+    move_staged,
+    stage,
+    unstage,
+)
 from cudnn_resolve.execution.journal import RECOVER, read_journal
-from cudnn_resolve.execution.linkercache import cache_change, write_cache
-from cudnn_resolve.execution.loader import activation_change, loaded_by_preload, preload_change
+from cudnn_resolve.execution.loader import activation_change, cache_change, loaded_by_preload, preload_change, write_cache
 from cudnn_resolve.execution.model import EXITS, Done, Execution, Status, Trouble
 from cudnn_resolve.execution.overlap import overlaps
-from cudnn_resolve.execution.recover import put_all_back
-from cudnn_resolve.execution.restore import mark_environment, unmark_environment
+from cudnn_resolve.execution.recover import mark_environment, put_all_back, unmark_environment
 from cudnn_resolve.execution.system import change_system, prepare_system
-from cudnn_resolve.execution.uvlock import can_lock, can_move, install_staged, move_staged, stage, unstage
 from cudnn_resolve.execution.wheel import check_contents, sums_of
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import InterruptError, interruptible, undisturbed
@@ -36,9 +42,8 @@ from cudnn_resolve.requirement.source import File
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.execution.journal import Journal
-    from cudnn_resolve.execution.task import Task
+    from cudnn_resolve.execution.task import Task, Work
     from cudnn_resolve.execution.wheel import Wheel
-    from cudnn_resolve.execution.work import Work
     from cudnn_resolve.planning.model import PipAction
 
 
@@ -314,15 +319,8 @@ def check_room_for_download(total: int, folder: str) -> None:
 
 
 def _files(exchange: Exchange, environment: Environment, *, moved: bool) -> dict[str, Any]:
-    return {
-        "save": list(exchange.save),
-        "add": list(exchange.add),
-        "infos": list(exchange.infos),
-        "made": list(exchange.made),
-        "modes": dict(exchange.modes),
-        "names": [*payload_recover.half_made(exchange.add), *payload_recover.temporary_folders(environment.packages)],
-        "moved": moved,
-    }
+    names = [*payload_recover.half_made(exchange.add), *payload_recover.temporary_folders(environment.packages)]
+    return {**asdict(exchange), "names": names, "moved": moved}
 
 
 def _seen(wheels: tuple[Wheel, ...], exchange: Exchange, work: Work, *, complete: bool) -> dict[str, Any]:
@@ -337,12 +335,11 @@ def _seen(wheels: tuple[Wheel, ...], exchange: Exchange, work: Work, *, complete
         text = "" if complete else work.host.read_text(f"{wheel.info}/RECORD", 64 << 20) or ""
         if disk.kind(f"{wheel.info}/RECORD") == "file":
             records[wheel.name] = disk.digest(f"{wheel.info}/RECORD", "sha256")
-        root = os.path.dirname(wheel.info)
-        for line in text.splitlines():
-            written = line.partition(",")[0].strip('"')
-            path = os.path.normpath(os.path.join(root, written)) if written else ""
-            if path and path not in expected and not path.endswith(".pyc") and work.environment.holds(path):
-                extra.append(path)
+        extra += [
+            path
+            for path in record_paths(text, os.path.dirname(wheel.info))
+            if path not in expected and not path.endswith(".pyc") and work.environment.holds(path)
+        ]
     return {"extra": extra, "records": records, "infos": {wheel.name: wheel.info for wheel in wheels}}
 
 

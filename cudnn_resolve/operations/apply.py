@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import ExitCode, UsageError, WorldError
 from cudnn_resolve.execution.environment import Environment, ask_environment
-from cudnn_resolve.execution.journals import Journals
-from cudnn_resolve.execution.mark import read_mark, write_mark
-from cudnn_resolve.execution.model import Execution, Reporter, Silent
+from cudnn_resolve.execution.journals import Journals, read_mark, write_mark
+from cudnn_resolve.execution.model import Execution, Reporter
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.hold import alive, hold
@@ -26,8 +25,7 @@ from cudnn_resolve.operations.plan import PlanResult, plan_of, plan_of_lock_file
 from cudnn_resolve.operations.results import Result, grown
 
 if TYPE_CHECKING:
-    from cudnn_resolve.execution.task import Task
-    from cudnn_resolve.execution.work import Work
+    from cudnn_resolve.execution.task import Task, Work
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.index.download import Downloads
     from cudnn_resolve.index.session import IndexSession
@@ -43,7 +41,7 @@ LOCK_NAME = "pylock.toml"
 class Interaction(Struct, frozen=True, kw_only=True):
     """What is open while a plan is carried out: who hears of it, and who is asked."""
 
-    reporter: Reporter = field(default_factory=Silent)
+    reporter: Reporter = field(default_factory=Reporter)
     confirm: Callable[[Plan], bool] | None = None
     """Shows a plan that changes something, and says whether it may; None = it may."""
     watch: Callable[[str], None] | None = None
@@ -158,8 +156,7 @@ def _dry(request: ApplyRequest, interaction: Interaction, environment: Environme
     if interaction.confirm is not None:
         interaction.confirm(plan)
     from cudnn_resolve.execution.fetch import check_known
-    from cudnn_resolve.execution.recover import interrupted
-    from cudnn_resolve.execution.restore import mark_path
+    from cudnn_resolve.execution.recover import interrupted, mark_path
 
     notes: list[str] = []
     try:
@@ -220,7 +217,7 @@ def _carry_out(plan: Plan, task: Task, work: Work, request: ApplyRequest, intera
         return Execution(status="declined", exit_code=ExitCode.NO)
 
     def verify() -> tuple[str, ...]:
-        from cudnn_resolve.execution.after import differences
+        from cudnn_resolve.execution.check import differences
 
         facts = detect_facts(request)
         return differences(task, facts) or (seen_at_work(task, facts, interaction.listener) if not request.no_validate else ())
@@ -371,7 +368,7 @@ def _environment(python: str | None) -> Environment:
 @contextmanager
 def _held(environment: Environment, request: ApplyRequest, interaction: Interaction, *, mark: bool = True) -> Iterator[Work]:
     """With what to work, while nobody else does; WorldError where somebody is at work."""
-    from cudnn_resolve.execution.work import Work
+    from cudnn_resolve.execution.task import Work
 
     journals = Journals(environment)
     folder = environment.scheme["purelib"]

@@ -135,8 +135,7 @@ def _unlisted(report: FilesReport) -> Iterator[Finding]:
 def _unfinished(environment: Environment) -> Iterator[Finding]:
     """An `apply` that did not come to its end, and packages that others changed since the last one."""
     from cudnn_resolve.execution.journals import Journals
-    from cudnn_resolve.execution.recover import changed_since, interrupted
-    from cudnn_resolve.execution.restore import mark_path
+    from cudnn_resolve.execution.recover import changed_since, interrupted, mark_path
     from cudnn_resolve.host import disk
 
     journals = Journals(environment)

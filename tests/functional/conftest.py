@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cudnn_resolve.execution.work import Work
+from cudnn_resolve.execution.task import Work
 from tests.apply_world import ApplyWorld, work_in
 from tests.lock_project import Project
 

@@ -16,12 +16,10 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution import recover
 from cudnn_resolve.execution.journal import Journal
-from cudnn_resolve.execution.journals import Journals
-from cudnn_resolve.execution.mark import write_mark
+from cudnn_resolve.execution.journals import Journals, write_mark
 from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import carry_out
-from cudnn_resolve.execution.task import Task
-from cudnn_resolve.execution.work import Work
+from cudnn_resolve.execution.task import Task, Work
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.interrupt import InterruptError
 from cudnn_resolve.planning.model import PipAction

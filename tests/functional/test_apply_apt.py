@@ -9,13 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution import aptget, debs
+from cudnn_resolve.execution import aptget, system
 from cudnn_resolve.execution.aptget import rpm_name
-from cudnn_resolve.execution.debs import keep_arriving
 from cudnn_resolve.execution.journal import ARRIVING, LEAVING, PastApply
 from cudnn_resolve.execution.recover import undo
 from cudnn_resolve.execution.run import carry_out
-from cudnn_resolve.execution.system import restore_system
+from cudnn_resolve.execution.system import keep_arriving, restore_system
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import InterruptError
 from cudnn_resolve.host.linux import LinuxHost
@@ -442,7 +441,7 @@ def test_what_comes_is_linked_from_the_cache_of_apt_and_fetched_where_it_is_not_
     assert (tmp_path / ARRIVING / "libcudnn9-cuda-12_9.3.0.75-1_amd64.deb").is_file()
 
 
-@pytest.mark.parametrize(("free", "kept"), [(None, 2), (debs.RESERVE_BYTES, 0)])
+@pytest.mark.parametrize(("free", "kept"), [(None, 2), (system.RESERVE_BYTES, 0)])
 def test_where_nothing_can_be_linked_it_is_copied_if_there_is_room(
     world: AptWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int | None, kept: int
 ) -> None:

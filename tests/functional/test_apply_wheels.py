@@ -10,11 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError, WorldError
+from cudnn_resolve.execution.installer import can_move, stage
 from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import carry_out
-from cudnn_resolve.execution.task import Task, check_task
-from cudnn_resolve.execution.uvlock import can_move, stage
-from cudnn_resolve.execution.work import Work
+from cudnn_resolve.execution.task import Task, Work, check_task
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.tool import Tooling

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution import payload_recover
 from cudnn_resolve.execution.journal import RECOVER
-from cudnn_resolve.execution.recover import repair, undo
-from cudnn_resolve.execution.restore import mark_path
+from cudnn_resolve.execution.recover import mark_path, repair, undo
 from cudnn_resolve.host import disk
 from tests.apply_world import ApplyWorld, work_in
 
@@ -200,3 +199,21 @@ def test_a_mark_that_was_half_written_goes_too(world: ApplyWorld, by_itself: boo
 
     assert recover(journal).returncode == 0 if by_itself else world.finish("undo")[0] == 0
     assert world.former() == before
+
+
+def test_an_undo_that_cannot_be_written_down_is_not_begun(world: ApplyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert world.finish("apply")[0] == 0
+    after = world.former()
+    work = work_in(world)
+
+    def full(path: str, content: bytes) -> None:
+        del content
+        raise WorldError(f"{path}: No space left on device", code="disk-full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(disk, "append_synced", full)
+        with pytest.raises(WorldError, match="No space left"):
+            undo(work, None)
+    assert world.former() == after
+    assert undo(work, None).left == ()
+    work.hold.release()
