@@ -52,8 +52,8 @@ from cudnn_resolve.host.tables import open_book  # noqa: E402
 from cudnn_resolve.locking.read import read as read_lock  # noqa: E402
 from cudnn_resolve.locking.write import write as write_lock  # noqa: E402
 from cudnn_resolve.planning.from_lock import plan_of_lock  # noqa: E402
-from cudnn_resolve.report.doctor import encode as doctor_json  # noqa: E402
 from cudnn_resolve.report.doctor import markdown, render  # noqa: E402
+from cudnn_resolve.report.document import encode_doctor as doctor_json  # noqa: E402
 from cudnn_resolve.report.text import Style  # noqa: E402
 from cudnn_resolve.requirement.file import read_requirements  # noqa: E402
 from cudnn_resolve.requirement.machine import machine_of  # noqa: E402

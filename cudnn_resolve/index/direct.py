@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from msgspec.structs import replace
+
 from cudnn_resolve.errors import IndexUnavailableError, InputError
 from cudnn_resolve.index import filename
 from cudnn_resolve.index.address import is_remote, path_of, redacted, shown, url_of
@@ -62,7 +64,7 @@ def _remote(client: IndexClient, url: str, wanted: str | None) -> Direct:
             client.keep_metadata(file, said)
     else:
         file = File(filename=file_name, url=redacted(url), hashes={"sha256": wanted})
-        found = client.metadata(name, file._replace(url=url))
+        found = client.metadata(name, replace(file, url=url))
         if found is None:
             raise IndexUnavailableError(f"{shown(url)} is not in the cache, and this is offline", code="offline")
         said = found

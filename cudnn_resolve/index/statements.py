@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cudnn_resolve.index.address import is_local, path_of
 from cudnn_resolve.index.cache import Cache
 from cudnn_resolve.requirement.source import File, Metadata
@@ -61,7 +63,7 @@ class Statements:
         if is_local(file.url):
             return _of_disk(file)
         if file.size is None and (size := self._size(file)) is not None:
-            return file._replace(size=size)
+            return replace(file, size=size)
         return file
 
     def _size(self, file: File) -> int | None:
@@ -86,7 +88,7 @@ def _of_disk(file: File) -> File:
 
     path = path_of(file.url)
     try:
-        return file._replace(size=os.stat(path).st_size, hashes=file.hashes or {"sha256": sha256_of(path)})
+        return replace(file, size=os.stat(path).st_size, hashes=file.hashes or {"sha256": sha256_of(path)})
     except OSError:
         return file
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from cudnn_resolve.index.fetch_error import FetchError
 from cudnn_resolve.requirement.source import Contents, File
 
@@ -105,7 +107,7 @@ def open_remote(session: IndexSession, file: File) -> IO[bytes] | None:
         if answer.status == 200 or size:
             return None
         length = stated_size(session, file.url)  # no part counted from the end: ask how long the file is
-        return open_remote(session, file._replace(size=length)) if length else None
+        return open_remote(session, replace(file, size=length)) if length else None
     total = answer.headers.get("Content-Range", "").rpartition("/")[2].strip()
     if not (total.isascii() and total.isdigit() and len(total) < 16) or len(answer.body) > int(total):
         raise FetchError("it answers a part without saying which", code="index-garbage")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 from packaging.version import Version
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from packaging.pylock import Package
 
 
-class Change(NamedTuple):
+class Change(Struct, frozen=True):
     """What happens to one package."""
 
     name: str

@@ -28,7 +28,7 @@ def incomplete(answers: Iterable[Answer], old: Lock | None) -> tuple[dict[str, F
         hashes = hashes_of(file)
         size = next((sizes[file.filename, one] for one in hashes.items() if (file.filename, one) in sizes), None)
         if file.size is None and size is not None:
-            known[file.url] = file._replace(size=size)
+            known[file.url] = replace(file, size=size)
         elif file.size is None or not hashes:
             open_[file.url] = file
     return known, list(open_.values())

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.index.download import Downloads
     from cudnn_resolve.index.session import IndexSession
     from cudnn_resolve.planning.model import Plan
+    from cudnn_resolve.report.document import PastDocument
     from cudnn_resolve.requirement.source import Contents, File
 
 _ORPHAN_SECONDS = 20.0
@@ -62,22 +63,23 @@ class ApplyResult(Struct, Result, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """The object that `apply --format json` prints."""
-        from cudnn_resolve.report.apply import SCHEMA, encode
+        from cudnn_resolve.report.document import encode_apply
 
-        plan = self.plan.to_json() if self.plan is not None else None
-        if self.execution is None:
-            return {"schema": SCHEMA, "status": "unsatisfiable", "plan": plan}
-        return encode(self.execution, plan)
+        return encode_apply(self.execution, self.plan.to_json() if self.plan is not None else None)
 
 
 class HistoryResult(Struct, Result, frozen=True, kw_only=True):
     """Every `apply` of an environment, the newest first."""
 
-    applies: tuple[dict[str, Any], ...] = ()
+    applies: tuple[PastDocument, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The object that `apply --history --format json` prints."""
-        return {"schema": "cudnn-resolve/apply-history/1", "applies": list(self.applies)}
+        from cudnn_resolve.report.document import HistoryDocument
+        from cudnn_resolve.report.json import plain
+
+        found: dict[str, Any] = plain(HistoryDocument(applies=self.applies))
+        return found
 
 
 DEFAULT = Interaction()
@@ -354,7 +356,7 @@ def history(python: str | None = None) -> HistoryResult:
     found = hold(environment.scheme["purelib"])
     if found is not None:
         found.release()
-    return HistoryResult(applies=tuple(rows(applies, [one.id for one in applies if journals.can_undo(one)], at_work=found is None)))
+    return HistoryResult(applies=rows(applies, [one.id for one in applies if journals.can_undo(one)], at_work=found is None))
 
 
 def _environment(python: str | None) -> Environment:

@@ -40,9 +40,9 @@ class CheckResult(Struct, Result, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """The object that `check --format json` prints."""
-        from cudnn_resolve.report.check import encode
+        from cudnn_resolve.report.document import encode_verdicts
 
-        return encode(self.verdicts)
+        return encode_verdicts(self.verdicts)
 
 
 def check(request: CheckRequest) -> CheckResult:

@@ -23,9 +23,9 @@ class DoctorResult(Diagnosis, Result, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """The object that `doctor --format json` prints."""
-        from cudnn_resolve.report.doctor import encode
+        from cudnn_resolve.report.document import encode_doctor
 
-        return {**encode(self), **({"overlays": list(self.overlays)} if self.overlays else {})}
+        return encode_doctor(self, self.overlays)
 
 
 def diagnose(request: DoctorRequest) -> DoctorResult:

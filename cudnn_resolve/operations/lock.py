@@ -14,7 +14,7 @@ from cudnn_resolve.operations.gather import Question, gather_book, gather_facts,
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.lock_memory import asked_of, remembered, with_memory
 from cudnn_resolve.operations.options import LockRequest, Options
-from cudnn_resolve.operations.plan import PlanResult
+from cudnn_resolve.operations.plan import Answered, PlanResult
 from cudnn_resolve.operations.results import Result, grown
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.locking.model import Difference, Lock
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.planning.model import Plan
-    from cudnn_resolve.resolution.model import Resolution
+    from cudnn_resolve.resolution.model import Conflict, Resolution
 
 FILE = "pylock.toml"
 """Where a lock is, unless the request says otherwise."""
@@ -44,6 +44,7 @@ class _Answers(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     """What should be known of the answers, in words."""
     conflict: Plan | None = None
+    outcome: Conflict | None = None
 
 
 class LockResult(Struct, Result, frozen=True, kw_only=True):
@@ -74,13 +75,13 @@ class LockResult(Struct, Result, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """The object that `lock --format json` prints."""
-        from cudnn_resolve.report.lock_json import encode_conflict, encode_lock
+        from cudnn_resolve.report.document import encode_conflict, encode_lock
 
         if self.plan is not None:
             return encode_conflict(self.plan)
         assert self.lock is not None
         place = (None, self.text) if self.path == "-" else (self.path, None)
-        return {**encode_lock(self.lock, self.changes, *place), "warnings": list(self.warnings)}
+        return encode_lock(self.lock, self.changes, path=place[0], text=place[1], warnings=self.warnings)
 
 
 class LockCheckResult(Struct, Result, frozen=True, kw_only=True):
@@ -98,9 +99,9 @@ class LockCheckResult(Struct, Result, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """The object that `lock --check --format json` prints."""
-        from cudnn_resolve.report.lock_json import encode_check
+        from cudnn_resolve.report.document import encode_check
 
-        return {**encode_check(self.lock, self.differences), **({"overlays": list(self.overlays)} if self.overlays else {})}
+        return encode_check(self.lock, self.differences, self.overlays)
 
 
 def make_lock(request: LockRequest, listener: Listener = NOBODY) -> LockResult:
@@ -157,8 +158,8 @@ def check_lock(request: LockRequest, listener: Listener = NOBODY) -> LockCheckRe
     return LockCheckResult(lock=lock, differences=tuple(found), overlays=book.remarks)
 
 
-def plan_behind(path: str, request: Options, listener: Listener = NOBODY) -> tuple[Plan, Question]:
-    """The plan that leads to the pins of a lock for a machine like this one, and the question that it answers."""
+def plan_behind(path: str, request: Options, listener: Listener = NOBODY) -> Answered:
+    """What leads to the pins of a lock for a machine like this one: the resolution, in a plan without actions."""
     from packaging.tags import platform_tags
 
     from cudnn_resolve.planning.model import Plan
@@ -170,16 +171,17 @@ def plan_behind(path: str, request: Options, listener: Listener = NOBODY) -> tup
     said = {name: getattr(request, name) for name in Options.__struct_fields__ if name not in ("allow_break", "reinstall_package")}
     found = _answers(_only_platforms(LockRequest(**said), lock, path), lock, frozenset(), listener)
     if found.conflict is not None:
-        return found.conflict, found.question
+        assert found.outcome is not None
+        return Answered(plan=found.conflict, question=found.question, outcome=found.outcome)
     here = next(iter(platform_tags()), "")
     answer = next((one for one in found.answers if here.endswith(one.resolution.machine.arch)), found.answers[0])
     targets = tuple(target.text for target in answer.resolution.request.targets)
-    plan = Plan(targets=targets, facts=found.question.facts, resolution=answer.resolution)
+    plan = Plan(targets=targets, facts=found.question.facts)
     for one in lock.packages:
         pin = next((pin for pin in answer.resolution.pip if pin.name == one.name), None)
         if pin is not None and one.version is not None and pin.version not in (None, str(one.version)):
             listener.note(f"note: {path} holds {one.name} {one.version}; renewed it would hold {pin.version}, of which this tells")
-    return plan, found.question
+    return Answered(plan=plan, question=found.question, outcome=answer.resolution)
 
 
 def _refuse_contradictions(request: LockRequest) -> None:
@@ -318,7 +320,7 @@ def _answers(options: LockRequest, old: Lock | None, upgraded: frozenset[str], l
     found = resolve_together(first.book, [(each.machine, opened(each.request, source, listener.tell)) for each in questions])
     if isinstance(found, tuple):
         number, conflict = found
-        return _Answers(question=first, conflict=make_plan(questions[number].facts, conflict, first.book, source))
+        return _Answers(question=first, conflict=make_plan(questions[number].facts, conflict, first.book, source), outcome=conflict)
     answers = [_answer(resolution, question) for resolution, question in zip(found, questions, strict=True)]
     told = dict.fromkeys(text for _, texts in answers for text in texts)
     return _Answers(question=first, answers=tuple(answer for answer, _ in answers), warnings=tuple(told))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import CudnnResolveError, ExitCode
@@ -16,6 +17,8 @@ from cudnn_resolve.planning.model import Plan
 
 if TYPE_CHECKING:
     from cudnn_resolve.operations.gather import Question
+    from cudnn_resolve.requirement.model import Request
+    from cudnn_resolve.resolution.model import Conflict, Resolution
 
 
 class PlanResult(Plan, Result, frozen=True, kw_only=True):
@@ -32,9 +35,9 @@ class PlanResult(Plan, Result, frozen=True, kw_only=True):
     def to_json(self) -> dict[str, Any]:
         """The object that `plan --format json` prints."""
         from cudnn_resolve.facts.codec import encode
-        from cudnn_resolve.report.plan_json import encode_plan
+        from cudnn_resolve.report.document import encode_plan
 
-        return {**encode_plan(self, encode(self.facts)), "command": self.command}
+        return encode_plan(self, encode(self.facts), self.command)
 
 
 class LockMisfitError(CudnnResolveError):
@@ -45,19 +48,22 @@ class LockMisfitError(CudnnResolveError):
 
 def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
     """The plan for the targets, or the one that leads to a lock; a conflict is a plan, too."""
-    found = plan_of(request, listener) if request.lock is None else plan_of_lock_file(request.lock, request)
-    return grown(PlanResult, found, command=_command(found, request))
+    if request.lock is not None:
+        found = plan_of_lock_file(request.lock, request)
+        return grown(PlanResult, found, command=_command(found, request, None))
+    answer = answered(request, listener)
+    return grown(PlanResult, answer.plan, command=_command(answer.plan, request, answer.outcome.request))
 
 
-def _command(plan: Plan, request: PlanRequest) -> str | None:
+def _command(plan: Plan, request: PlanRequest, asked: Request | None) -> str | None:
     """The command line that carries a plan out, or that writes the script of one for another machine."""
     from cudnn_resolve.resolution.relaxation import command
 
     if not (plan.is_satisfiable and (plan.changes or plan.steps)) or request.given is not None:
         return None
     elsewhere = request.facts is not None or request.assumptions.elsewhere
-    if plan.resolution is not None:
-        words = command(replace(plan.resolution.request, verb="plan")).partition(" plan")[2]
+    if asked is not None:
+        words = command(replace(asked, verb="plan")).partition(" plan")[2]
     else:
         said = ((name, value) for name, value in (("--python", request.python), ("--facts", request.facts)) if value)
         words = " " + shlex.join((request.lock or "", *(word for pair in said for word in pair)))
@@ -66,17 +72,26 @@ def _command(plan: Plan, request: PlanRequest) -> str | None:
 
 def plan_of(options: Options, listener: Listener = NOBODY, verb: str = "plan") -> Plan:
     """The plan behind the options, as a command asks for it."""
-    return answered(options, listener, verb)[0]
+    return answered(options, listener, verb).plan
 
 
-def answered(options: Options, listener: Listener = NOBODY, verb: str = "plan") -> tuple[Plan, Question]:
-    """The plan behind the options, and the question that it answers."""
+class Answered(Struct, frozen=True, kw_only=True):
+    """A plan, the question behind it, and what the resolution answered."""
+
+    plan: Plan
+    question: Question
+    outcome: Resolution | Conflict
+
+
+def answered(options: Options, listener: Listener = NOBODY, verb: str = "plan") -> Answered:
+    """The plan behind the options, with the question that it answers."""
     from cudnn_resolve.planning.make import make_plan
     from cudnn_resolve.resolution.resolve import resolve
 
     asked = gather_question(options, verb=verb, listener=listener)
     outcome = resolve(asked.book, asked.machine, asked.request, asked.source, tell=listener.tell)
-    return make_plan(asked.facts, outcome, asked.book, asked.source), asked
+    plan = make_plan(asked.facts, outcome, asked.book, asked.source)
+    return Answered(plan=plan, question=asked, outcome=outcome)
 
 
 def plan_of_lock_file(path: str, options: StatedOptions) -> Plan:

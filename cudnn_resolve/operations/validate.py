@@ -24,7 +24,7 @@ class ValidationResult(Validation, Result, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """The object that `validate --format json` prints."""
-        from cudnn_resolve.report.validation_json import encode_validation
+        from cudnn_resolve.report.document import encode_validation
 
         return encode_validation(self)
 

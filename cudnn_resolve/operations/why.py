@@ -29,11 +29,9 @@ class WhyResult(Struct, Result, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """The object that `why --format json` prints."""
-        from cudnn_resolve.report.why import encode
+        from cudnn_resolve.report.document import encode_why
 
-        if self.chain is None:
-            return self.plan.to_json()
-        return {**encode(self.chain), **({"overlays": list(self.overlays)} if self.overlays else {})}
+        return encode_why(self.chain, self.overlays) if self.chain is not None else self.plan.to_json()
 
     @property
     def overlays(self) -> tuple[str, ...]:
@@ -47,14 +45,15 @@ def why(request: WhyRequest, listener: Listener = NOBODY) -> WhyResult:
     UsageError for a package that neither the plan nor the tables nor an index know.
     """
     from cudnn_resolve.resolution.chain import chain
+    from cudnn_resolve.resolution.model import Conflict
 
-    plan, question = answered(request, listener) if request.lock is None else plan_behind(request.lock, request, listener)
-    found = grown(PlanResult, plan)
-    if found.resolution is None:
+    answer = answered(request, listener) if request.lock is None else plan_behind(request.lock, request, listener)
+    found, question, outcome = grown(PlanResult, answer.plan), answer.question, answer.outcome
+    if isinstance(outcome, Conflict):
         return WhyResult(plan=found)
-    reasons = chain(found.resolution, request.package, question.book)
-    if reasons.chosen is None and not _is_known(request.package, found.resolution, question):
-        raise _unknown(request.package, found.resolution, question)
+    reasons = chain(outcome, request.package, question.book)
+    if reasons.chosen is None and not _is_known(request.package, outcome, question):
+        raise _unknown(request.package, outcome, question)
     return WhyResult(plan=found, chain=reasons)
 
 

@@ -16,7 +16,7 @@ from cudnn_resolve.locking.proof import proofs
 from cudnn_resolve.locking.select import Chosen, select, targets_for
 from cudnn_resolve.locking.stack import bundled_cudnns
 from cudnn_resolve.planning.difference import apt_actions, pip_actions
-from cudnn_resolve.planning.model import AptAction, PipAction, Plan, Proven, Stack, StackFramework, Warning
+from cudnn_resolve.planning.model import AptAction, PipAction, Plan, Stack, StackFramework, Warning
 from cudnn_resolve.planning.origin import overlay_warnings
 from cudnn_resolve.planning.preload import check_frameworks
 from cudnn_resolve.planning.safe import check_apt, check_folders
@@ -61,10 +61,7 @@ def plan_of_lock(
         apt=apt_actions(_apt(stack), or_none(facts.packages.apt) or {}) if stack is not None else (),
         environment=tuple(_checked(one) for one in stack.environment) if stack is not None else (),
         warnings=(*overlay_warnings(book), *warnings),
-        proven=tuple(
-            Proven(words=one.words, record=one.record, because=one.because, is_open=one.is_open, here=one.is_of(facts))
-            for one in proofs(lock)
-        ),
+        proven=tuple(proofs(lock)),
     )
     return replace(draft, steps=steps(draft, machine, book)), ()
 

@@ -13,7 +13,7 @@ from cudnn_resolve.planning.origin import overlay_warnings
 from cudnn_resolve.planning.step import steps
 from cudnn_resolve.planning.warning import warnings
 from cudnn_resolve.resolution.assemble import loaded_cudnn, versions_after
-from cudnn_resolve.resolution.model import Conflict, Resolution
+from cudnn_resolve.resolution.model import Conflict, Refusal, Resolution
 from cudnn_resolve.resolution.opened import opened
 from cudnn_resolve.resolution.standing import broken_by
 
@@ -34,7 +34,8 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: 
     targets = (*(target.text for target in outcome.request.targets), *(f"{name} anew" for name in sorted(outcome.request.anew)))
     notes = tuple(source.notes) if source is not None else ()
     if isinstance(outcome, Conflict):
-        return Plan(targets=targets, facts=facts, conflict=outcome, notes=notes, warnings=overlay_warnings(book))
+        conflict = Refusal(message=outcome.message, causes=outcome.causes, relaxations=outcome.relaxations)
+        return Plan(targets=targets, facts=facts, conflict=conflict, notes=notes, warnings=overlay_warnings(book))
     pip = pip_actions(
         [_wanted(pin, pin.version, book) for pin in outcome.pip if pin.version is not None],
         outcome.machine.pip,
@@ -58,7 +59,8 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: 
         sources=_sources(outcome),
         warnings=(*overlay_warnings(book), *warnings(replace(outcome, request=opened(outcome.request, source)), facts, book, pip, apt)),
         notes=notes,
-        resolution=outcome,
+        python=outcome.machine.python_full,
+        arch=outcome.machine.arch,
     )
     return replace(draft, steps=steps(draft, outcome.machine, book))
 
@@ -72,7 +74,7 @@ def _wanted(pin: PipPin, version: str, book: Book) -> PipAction:
         page=row is not None and row.kind == "find-links",
         because=_because(pin.reasons),
         file=pin.file,
-        direct=pin.direct,
+        direct=pin.direct.place if pin.direct is not None else None,
     )
 
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
 
+from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.locking.model import Environment, Framework
-
-if TYPE_CHECKING:
-    from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.requirement.source import Direct, File
-    from cudnn_resolve.resolution.model import Conflict, Override, Resolution
+from cudnn_resolve.locking.proof import Proof
+from cudnn_resolve.requirement.source import DirectUrl, File
+from cudnn_resolve.resolution.model import Override, Refusal
 
 
 class StackFramework(Framework, frozen=True, kw_only=True):
@@ -54,7 +50,7 @@ class PipAction(Struct, frozen=True, kw_only=True):
     """True where the address is a page of links (`--find-links`) and no index."""
     reinstall: bool = False
     """True where this version is installed and its files must be written again."""
-    direct: Direct | None = None
+    direct: DirectUrl | None = None
     """The one place that the user takes it from; None = an index."""
     file: File | None = None
     """What is to be installed: one file with its address and hashes; None where no index was asked."""
@@ -121,25 +117,15 @@ class Warning(Struct, frozen=True, kw_only=True):
     message: str
 
 
-class Proven(Struct, frozen=True, kw_only=True):
-    """A test that the plan's lock passed on some machine."""
-
-    words: str
-    """The card, its driver and the day."""
-    record: Mapping[str, object]
-    because: str | None = None
-    """Why it counts no more; None where it does."""
-    is_open: bool = False
-    """True where it does not say what was tested."""
-    here: bool = False
-    """True where it was a card like one of this machine, with its driver."""
-
-
 class Plan(Struct, frozen=True, kw_only=True):
-    """The ordered steps from these facts to a resolution, or the conflict."""
+    """The ordered steps from these facts to a resolution, or why there is none: a plain value."""
 
     targets: tuple[str, ...]
     facts: Facts
+    python: str | None = None
+    """The Python that it is for, where the facts do not say it: `3.12`."""
+    arch: str | None = None
+    """The architecture that it is for, where the facts do not say it."""
     stack: Stack | None = None
     pip: tuple[PipAction, ...] = ()
     unpinned: tuple[str, ...] = ()
@@ -152,10 +138,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     warnings: tuple[Warning, ...] = ()
     notes: tuple[str, ...] = ()
     """What was noticed about the indexes on the way."""
-    proven: tuple[Proven, ...] | None = None
+    proven: tuple[Proof, ...] | None = None
     """Tests that its lock passed; None where it comes out of none."""
-    conflict: Conflict | None = None
-    resolution: Resolution | None = None
+    conflict: Refusal | None = None
 
     @property
     def is_satisfiable(self) -> bool:

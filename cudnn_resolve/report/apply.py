@@ -1,13 +1,13 @@
-"""What became of an `apply`, as text and as a mapping."""
+"""What became of an `apply`, as text, and every `apply` of an environment."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.execution.journal import OPEN
 from cudnn_resolve.report.clean import mib
+from cudnn_resolve.report.document import PastDocument
 from cudnn_resolve.report.text import Style, clean, wrap
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.journal import PastApply
     from cudnn_resolve.execution.model import Execution
 
-SCHEMA = "cudnn-resolve/apply/1"
 _HEADS = {
     "nothing": "nothing to do: the environment is as planned",
     "done": "done: the environment is as planned",
@@ -84,47 +83,24 @@ def _next(done: Execution, where: str) -> Iterator[str]:
         yield f"what the tools said: {done.log}"
 
 
-def encode(done: Execution, plan: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The execution as a mapping, ready for `json.dumps`; with the plan that it carried out."""
-    trouble = done.trouble
-    return {
-        "schema": SCHEMA,
-        "status": done.status,
-        "id": done.id,
-        "installed": list(done.installed),
-        "removed": list(done.removed),
-        "steps": [{"what": one.what, "seconds": round(one.seconds, 3)} for one in done.steps],
-        "differences": list(done.differences),
-        "left": list(done.left),
-        "notes": list(done.notes),
-        "restart": done.restart,
-        "error": None
-        if trouble is None
-        else {"code": trouble.code, "message": trouble.message, "context": trouble.context, "hint": trouble.hint},
-        "log": done.log,
-        "kept_bytes": done.kept_bytes,
-        "plan": plan,
-    }
-
-
-def history(applies: Sequence[PastApply], undoable: Sequence[int], *, at_work: bool = False) -> list[dict[str, Any]]:
+def history(applies: Sequence[PastApply], undoable: Sequence[int], *, at_work: bool = False) -> tuple[PastDocument, ...]:
     """Every `apply` of an environment, the newest first; `at_work`: the newest one is not over."""
-    return [
-        {
-            "id": one.id,
-            "at": str(one.begin.get("at", "")),
-            "state": "at work" if at_work and one is applies[-1] and one.state in OPEN else _state(one),
-            "targets": list(one.begin.get("targets", [])),
-            "changes": [
+    return tuple(
+        PastDocument(
+            id=one.id,
+            at=str(one.begin.get("at", "")),
+            state="at work" if at_work and one is applies[-1] and one.state in OPEN else _state(one),
+            targets=tuple(one.begin.get("targets", [])),
+            changes=(
                 *(_change(row) for row in one.begin.get("install", [])),
                 *(f"- {name}" for name in one.begin.get("remove", [])),
                 *(f"{_change(row)} (apt)" for row in _system(one)),
-            ],
-            "can_undo": one.id in undoable,
-            "log": one.log,
-        }
+            ),
+            can_undo=one.id in undoable,
+            log=one.log,
+        )
         for one in reversed(applies)
-    ]
+    )
 
 
 def _state(past: PastApply) -> str:
@@ -149,16 +125,16 @@ def _change(row: Any) -> str:
     return f"+ {name} {version}" if before is None else f"{name} {before} -> {version}"
 
 
-def render_history(rows: Sequence[Mapping[str, Any]], *, width: int = 100) -> str:
+def render_history(rows: Sequence[PastDocument], *, width: int = 100) -> str:
     """The history in lines."""
     if not rows:
         return "no apply has been carried out in this environment\n"
     lines: list[str] = []
     for row in rows:
-        undo = "" if row["can_undo"] or row["state"] != "committed" else " (cannot be undone any more)"
-        lines.append(clean(f"{row['id']}  {row['at']}  {row['state']}{undo}  {', '.join(row['targets'])}"))
-        for change in row["changes"][:8]:
+        undo = "" if row.can_undo or row.state != "committed" else " (cannot be undone any more)"
+        lines.append(clean(f"{row.id}  {row.at}  {row.state}{undo}  {', '.join(row.targets)}"))
+        for change in row.changes[:8]:
             lines.extend(wrap(clean(change), width=width, first="     "))
-        if len(row["changes"]) > 8:
-            lines.append(f"     and {len(row['changes']) - 8} more")
+        if len(row.changes) > 8:
+            lines.append(f"     and {len(row.changes) - 8} more")
     return "\n".join(lines) + "\n"

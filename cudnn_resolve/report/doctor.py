@@ -1,23 +1,15 @@
-"""A diagnosis as JSON, as text and as Markdown."""
+"""A diagnosis as text and as Markdown."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from cudnn_resolve.diagnosis.model import Diagnosis, Finding
-from cudnn_resolve.report.json import plain
 from cudnn_resolve.report.level import level
 from cudnn_resolve.report.text import Style, clean, wrap
 
-SCHEMA = "cudnn-resolve/doctor/1"
 _EVIDENCE_LINES, _NARROWEST = 5, 53
 _COLORS = {"error": "red", "warning": "yellow", "info": "dim"}
-
-
-def encode(diagnosis: Diagnosis) -> dict[str, Any]:
-    """The object that `doctor --format json` prints."""
-    return {"schema": SCHEMA, "findings": plain(diagnosis.findings)}
 
 
 def render(diagnosis: Diagnosis, *, style: Style, width: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from cudnn_resolve.planning.preload import IMPORT_NAMES, MODULE, preload_pth, preload_source
+from cudnn_resolve.planning.preload import MODULE, preload_pth, preload_source
 from cudnn_resolve.planning.step import left_open
 from cudnn_resolve.report.pins import groups, looks
 from cudnn_resolve.report.plan import machine_line
@@ -47,15 +47,17 @@ def _about(plan: Plan) -> str:
     if plan.stack and plan.stack.driver_min:
         lines += ["", f"Needs NVIDIA driver {plan.stack.driver_min} or newer."]
     lines += [f"- {clean(one.message)}" for one in plan.warnings]
+    if plan.facts.container == "colab":
+        lines += ["", "On Colab: choose a GPU under *Runtime > Change runtime type* first. The image has imported none of these packages"]
+        lines[-1] += " when a session begins; where the first cell asks for a restart, take *Runtime > Restart session*, which keeps"
+        lines[-1] += " what was installed. A new session starts from the image again, and needs the first cell again."
     lines += ["", "Run the first cell; where it asks for it, restart the kernel and run it again. The second time it changes nothing."]
     return "\n".join(lines)
 
 
 def setup_cell(plan: Plan) -> str:
-    """The source of the cell: pins with hashes, installed by the kernel's own pip; says where a restart is needed."""
+    """The source of the cell: checks the driver, installs pins with hashes by the kernel's own pip, says where a restart is needed."""
     packages = [[list(group.options), list(group.lines)] for group in groups(plan, kept=True)]
-    frameworks = tuple(plan.resolution.builds) if plan.resolution else ()
-    modules = sorted({IMPORT_NAMES.get(build.framework, build.framework) for build in frameworks})
     preload = next((one for one in plan.environment if one.kind == "preload"), None)
     files = {}
     if preload is not None:
@@ -64,12 +66,12 @@ def setup_cell(plan: Plan) -> str:
     repositories = [repository_commands(one.repository) for one in plan.steps if one.repository is not None]
     values = {
         "MINOR": python_minor(plan),
+        "COLAB": plan.facts.container == "colab",
         "DRIVER": plan.stack.driver_min if plan.stack else None,
         "PACKAGES": packages,
         "PINS": {one.name: one.version for one in plan.pip if one.action != "remove"},
         "REMOVE": sorted(one.name for one in plan.pip if one.action == "remove"),
         "FREE": list(left_open(plan)),
-        "MODULES": modules,
         "FILES": files,
         "REPOSITORIES": [" && ".join(commands) for commands in repositories],
         "APT": apt,
@@ -79,11 +81,12 @@ def setup_cell(plan: Plan) -> str:
 
 
 _SETUP = """import os
+import re
 import subprocess
 import sys
 import sysconfig
 import tempfile
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distribution, version
 
 
 def here(name):
@@ -100,6 +103,48 @@ def run(*words):
         raise SystemExit("failed: " + " ".join(words[:6]))
 
 
+def driver():
+    try:
+        with open(os.environ.get("NVIDIA_VERSION_FILE", "/proc/driver/nvidia/version")) as file:
+            said = file.read()
+    except OSError:
+        try:
+            said = "Module " + subprocess.run(
+                ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], stdout=subprocess.PIPE, universal_newlines=True
+            ).stdout
+        except OSError:
+            said = ""
+    found = re.search(r"Module\\D* (\\d+(?:\\.\\d+)+)", said)
+    return found.group(1) if found else None
+
+
+def numbers(text):
+    return [int(part) for part in text.split(".")]
+
+
+def in_use(name):
+    # What this kernel has of a package: its modules that are imported, and its libraries that are mapped.
+    try:
+        files = distribution(name).files or ()
+    except PackageNotFoundError:
+        return False
+    for file in files:
+        top = file.parts[0] if file.parts else ""
+        module = top[:-3] if top.endswith(".py") else top
+        # A folder such as `nvidia` is shared by many packages: there the library counts.
+        if module in sys.modules and (len(file.parts) == 1 or file.parts[1] == "__init__.py"):
+            return True
+        if ".so" in file.name and os.path.realpath(str(file.locate())) in mapped:
+            return True
+    return False
+
+
+if DRIVER:
+    there = driver()
+    if there is None:
+        print("no NVIDIA driver is seen here: the plan needs %s or newer" % DRIVER)
+    elif numbers(there) < numbers(DRIVER):
+        raise SystemExit("the NVIDIA driver is %s; the plan needs %s or newer" % (there, DRIVER))
 if MINOR and MINOR != "%d.%d" % sys.version_info[:2]:
     raise SystemExit("this kernel is Python %d.%d; the plan is for %s" % (sys.version_info[0], sys.version_info[1], MINOR))
 changed = [name for name, wanted in PINS.items() if here(name) != wanted] + [name for name in REMOVE if here(name)]
@@ -113,6 +158,12 @@ for name, text in FILES.items():
 if not changed:
     print("nothing to do: the environment is as planned")
 else:
+    try:
+        with open("/proc/self/maps") as file:
+            mapped = {line.split(None, 5)[5].rstrip("\\n") for line in file if line.count(" /")}
+    except OSError:
+        mapped = set()
+    loaded = [name for name in changed if in_use(name)]  # before their files move
     sudo = [] if os.geteuid() == 0 else ["sudo"]
     for commands in REPOSITORIES:
         run(*sudo, "sh", "-c", commands)
@@ -129,7 +180,7 @@ else:
     if FREE:
         run(sys.executable, "-m", "pip", "install", "-q", *FREE)
     print("done: %d package%s changed" % (len(changed), "" if len(changed) == 1 else "s"))
-    imported = [name for name in MODULES if name in sys.modules]
-    if imported:
-        print("RESTART the kernel: it has imported %s already and keeps the old one until then" % ", ".join(imported))
+    if loaded:
+        how = " (Runtime > Restart session)" if COLAB else ""
+        print("RESTART the kernel%s: it has loaded %s already and keeps the old one until then" % (how, ", ".join(loaded)))
 """

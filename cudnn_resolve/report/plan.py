@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.planning.model import PipAction, Plan, Stack, StackFramework, Step
-    from cudnn_resolve.resolution.model import Conflict
+    from cudnn_resolve.resolution.model import Refusal
 
 _ACTIONS = {"install": ("+", "green"), "upgrade": ("^", "cyan"), "downgrade": ("v", "yellow"), "remove": ("-", "red"), "keep": ("=", "dim")}
 _FIRST = ("overlay", "breaks-framework", "cuda-majors", "cudnn-majors")
@@ -64,14 +64,13 @@ def verdict(plan: Plan) -> str:
 def machine_line(plan: Plan) -> str:
     """The machine and environment that a plan is for, in one line."""
     facts = plan.facts
-    resolved = plan.resolution.machine if plan.resolution else None
     platform = facts.platform
-    python = facts.python.version or (f"{resolved.python_full} (assumed)" if resolved else "unknown")
+    python = facts.python.version or (f"{plan.python} (assumed)" if plan.python else "unknown")
     driver = or_none(facts.driver)
     gpus = or_none(facts.gpus)
     parts = [
         f"{platform.distribution} {platform.release}" if platform.distribution else "Linux",
-        platform.arch or (f"{resolved.arch} (assumed)" if resolved else None),
+        platform.arch or (f"{plan.arch} (assumed)" if plan.arch else None),
         f"glibc {platform.glibc}" if platform.glibc else None,
         f"Python {python}",
         "no driver"
@@ -249,9 +248,10 @@ class _Page:
             if one.because is not None:
                 self._warnings([f"{'recorded' if one.is_open else 'no longer proven'} on {one.words}: {one.because}"])
             else:
-                self._wrap(f"proven on {one.words}" + (": a card like this machine's, with its driver" if one.here else ""), "  ", "    ")
+                here = ": a card like this machine's, with its driver" if one.is_of(plan.facts) else ""
+                self._wrap(f"proven on {one.words}{here}", "  ", "    ")
 
-    def conflict(self, conflict: Conflict) -> None:
+    def conflict(self, conflict: Refusal) -> None:
         """Why there is no plan, and what would work."""
         self.lines.append("")
         self._wrap(f"There is no plan: {conflict.message}.", "")

@@ -92,7 +92,7 @@ def _python_check(plan: Plan) -> Iterator[str]:
 
 def python_minor(plan: Plan) -> str | None:
     """`3.11`: the Python that the plan is for; None where it is not known."""
-    full = plan.facts.python.version or (plan.resolution.machine.python_full if plan.resolution else None) or ""
+    full = plan.facts.python.version or plan.python or ""
     found = re.match(r"\d+\.\d+", full)
     return found[0] if found else None
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cudnn_resolve.report.text import Style, clean, wrap
 
 if TYPE_CHECKING:
     from cudnn_resolve.resolution.chain import Chain, Link
 
-SCHEMA = "cudnn-resolve/why/1"
 _DEPTH = 8
 """Levels that are shown."""
 
@@ -39,24 +38,3 @@ def _lines(link: Link, depth: int, width: int, seen: set[Link]) -> list[str]:
     for above in link.links:
         lines += _lines(above, depth + 1, width, seen)
     return lines
-
-
-def encode(chain: Chain) -> dict[str, Any]:
-    """The chain ready for `json.dumps`."""
-    return {
-        "schema": SCHEMA,
-        "package": chain.package,
-        "chosen": chain.chosen,
-        "absence": chain.absence,
-        "reasons": [_encode(link) for link in chain.links],
-    }
-
-
-def _encode(link: Link) -> dict[str, Any]:
-    return {
-        "wants": link.text,
-        "because": link.because,
-        "by": link.parent,
-        "obeyed": link.obeyed,
-        "reasons": [_encode(one) for one in link.links],
-    }

@@ -6,12 +6,12 @@ A resolution is given its source, which does all the reading: the resolution its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 
-class Place(NamedTuple):
+class Place(Struct, frozen=True):
     """An index that the matrix names for a variant, and its form."""
 
     url: str
@@ -19,10 +19,10 @@ class Place(NamedTuple):
     """`simple`: an index in the usual form; `find-links`: one page of links."""
 
 
-class File(NamedTuple):
+class File(Struct, frozen=True):
     """One file of a release, as an index, a folder or a direct reference offers it."""
 
-    filename: str
+    filename: str = field(name="name")
     url: str
     """Where it is, without credentials: an address or a `file://` one."""
     hashes: Mapping[str, str]
@@ -100,7 +100,7 @@ class Listing(Struct, frozen=True, kw_only=True, eq=False):
     """What settings left out, in words: `12 releases newer than 2024-01-01`."""
 
 
-class Metadata(NamedTuple):
+class Metadata(Struct, frozen=True):
     """What one file says of itself."""
 
     requires: tuple[str, ...]
@@ -112,19 +112,29 @@ class Metadata(NamedTuple):
     """Why this may not be all, in words: for a source archive whose build could change it."""
 
 
-class Direct(Struct, frozen=True, kw_only=True, eq=False):
-    """A package that the user takes from one place of his own: an archive at an address, or a project's folder."""
+class DirectUrl(Struct, frozen=True, kw_only=True):
+    """The one place of his own that a user takes a package from: an archive at an address, or a project's folder."""
 
-    name: str
-    """Normalized."""
     url: str
     """The address as it was given, without credentials; `file://` for a folder."""
-    offer: Offer
-    """The one release that is there; a folder has no files."""
-    metadata: Metadata
     folder: str | None = None
     """Path of a project's folder, None for an archive."""
     editable: bool = False
+
+
+class Direct(DirectUrl, frozen=True, kw_only=True, eq=False):
+    """A package that the user takes from one place of his own, and what is there."""
+
+    name: str
+    """Normalized."""
+    offer: Offer
+    """The one release that is there; a folder has no files."""
+    metadata: Metadata
+
+    @property
+    def place(self) -> DirectUrl:
+        """The place alone."""
+        return DirectUrl(url=self.url, folder=self.folder, editable=self.editable)
 
 
 class Source(Protocol):

@@ -135,14 +135,19 @@ class Relaxation(Struct, frozen=True, kw_only=True):
     """Nearest first."""
 
 
-class Conflict(Struct, frozen=True, kw_only=True):
+class Refusal(Struct, frozen=True, kw_only=True):
     """Why there is no consistent choice, and what would work."""
 
-    request: Request
-    machine: Machine
     message: str
     causes: tuple[Cause, ...]
     relaxations: tuple[Relaxation, ...]
+
+
+class Conflict(Refusal, frozen=True, kw_only=True):
+    """The same, with what was asked."""
+
+    request: Request
+    machine: Machine
 
 
 class Rejection(Struct, frozen=True, kw_only=True):

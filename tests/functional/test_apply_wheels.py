@@ -23,7 +23,7 @@ from tests.small_wheels import file_of, write_wheel
 
 
 def broken(task: Task, name: str, **changes: Any) -> Task:
-    packages = [replace(one, file=one.file._replace(**changes)) if one.name == name and one.file else one for one in task.install]
+    packages = [replace(one, file=replace(one.file, **changes)) if one.name == name and one.file else one for one in task.install]
     return replace(task, install=tuple(packages))
 
 
@@ -66,7 +66,7 @@ def test_without_a_file_the_targets_pip_is_asked_where_the_user_says_so(
 
 
 def test_a_source_archive_is_refused(work: Work) -> None:
-    file = file_of(Path(__file__))._replace(filename="numpy-2.0.0.tar.gz")
+    file = replace(file_of(Path(__file__)), filename="numpy-2.0.0.tar.gz")
 
     with pytest.raises(WorldError, match="only be had as source"):
         carry_out(Task(targets=(), install=(PipAction(name="numpy", version="2.0.0", file=file),)), work)

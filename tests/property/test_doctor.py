@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from cudnn_resolve.diagnosis.read import Reader
 from cudnn_resolve.matrix.message import KINDS, expand
-from cudnn_resolve.report.doctor import encode, markdown, render
+from cudnn_resolve.report.doctor import markdown, render
+from cudnn_resolve.report.document import encode_doctor as encode
 from cudnn_resolve.report.level import level
 from cudnn_resolve.report.text import Style
 from cudnn_resolve.version import CudnnVersion, DriverVersion

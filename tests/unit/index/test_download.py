@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from msgspec.structs import replace
 
 from cudnn_resolve.errors import IndexUnavailableError, WorldError
 from cudnn_resolve.index.client import IndexClient, open_source
@@ -204,7 +205,7 @@ def test_a_folder_that_cannot_be_written_is_told(client: IndexClient, file: File
 @pytest.mark.parametrize("name", ["../evil.whl", "/etc/evil.whl", "..", "", "a\0b.whl", "x" * 300 + ".whl"])
 def test_a_name_that_leads_out_of_the_folder_is_refused(client: IndexClient, file: File, tmp_path: Path, name: str) -> None:
     with pytest.raises(IndexUnavailableError, match="offers a file with the name"):
-        client.fetch([file._replace(filename=name)], str(tmp_path / "to"))
+        client.fetch([replace(file, filename=name)], str(tmp_path / "to"))
 
 
 def test_a_local_file_is_copied_and_checked(client: IndexClient, tmp_path: Path) -> None:
@@ -214,4 +215,4 @@ def test_a_local_file_is_copied_and_checked(client: IndexClient, tmp_path: Path)
     (path,) = client.fetch([right], str(tmp_path / "to"))
     assert Path(path).read_bytes() == b"content"
     with pytest.raises(IndexUnavailableError, match="was promised"):
-        client.fetch([right._replace(hashes={"sha256": "0" * 64})], str(tmp_path / "again"))
+        client.fetch([replace(right, hashes={"sha256": "0" * 64})], str(tmp_path / "again"))

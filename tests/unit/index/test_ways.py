@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.index.address import Login
@@ -186,4 +187,4 @@ def test_a_damaged_local_wheel_is_an_error(tmp_path: Path) -> None:
             client.metadata("demo", listing.offers[0].files[0])
         path.unlink()
         with pytest.raises(IndexUnavailableError, match=r"demo-1\.0"):
-            client.metadata("demo", listing.offers[0].files[0]._replace(url=(tmp_path / "gone").as_uri()))
+            client.metadata("demo", replace(listing.offers[0].files[0], url=(tmp_path / "gone").as_uri()))

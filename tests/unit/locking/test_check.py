@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Driver, Facts, Gpu
@@ -16,8 +16,8 @@ from cudnn_resolve.locking.model import Asked, Difference, Environment, Lock
 from cudnn_resolve.locking.proof import proofs, with_record
 from cudnn_resolve.locking.read import read
 from cudnn_resolve.locking.write import write
+from cudnn_resolve.report.document import encode_check
 from cudnn_resolve.report.lock import render_check
-from cudnn_resolve.report.lock_json import encode_check
 from cudnn_resolve.report.text import Style
 from cudnn_resolve.requirement.source import File, Offer
 from cudnn_resolve.resolution.model import AptPin, Override
@@ -91,7 +91,7 @@ def test_a_file_with_other_contents_and_one_that_is_gone_are_named() -> None:
     now = pinned("app==1.0 py3-none-any")
     pin = now.resolution.pip[0]
     assert pin.file is not None
-    file: File = pin.file._replace(hashes={"sha256": "e" * 64})
+    file: File = replace(pin.file, hashes={"sha256": "e" * 64})
     pin = replace(pin, file=file, offer=Offer(version="1.0", files=(file,)))
     found = outdated(lock, [replace(now, resolution=replace(now.resolution, pip=(pin,)))])
 
@@ -160,7 +160,7 @@ def test_changes_are_named_by_what_happens() -> None:
     old = lock_of(pinned("gone==1.0", "up==1.9", "down==2.0", "same==1.0", "more==1.0"))
     new = lock_of(pinned("came==1.0", "up==1.10", "down==1.0", "same==1.0", "more==1.0 py2.py3-none-any py3-none-any"))
 
-    assert [tuple(one) for one in changes(old, new)] == [
+    assert [astuple(one) for one in changes(old, new)] == [
         ("came", "added", None, "1.0"),
         ("down", "downgraded", "2.0", "1.0"),
         ("gone", "removed", "1.0", None),

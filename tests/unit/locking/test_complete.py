@@ -71,7 +71,7 @@ def test_a_server_is_asked_for_the_size_and_believed_where_it_makes_sense(answer
 
 def test_nobody_is_asked_offline_or_where_the_size_is_known() -> None:
     file = File("a-1-py3-none-any.whl", URL, {})
-    for one, offline in ((file, True), (file._replace(size=5), False)):
+    for one, offline in ((file, True), (replace(file, size=5), False)):
         found, server = asked(one, reply("1234"), offline=offline)
         assert found == one
         assert not server.asked
@@ -82,11 +82,11 @@ def test_a_size_is_asked_for_once(tmp_path: Path) -> None:
     for file, offline, count in (
         (proven, False, 1),
         (proven, True, 0),
-        (proven._replace(hashes={}), False, 1),  # another file, for all that is known
+        (replace(proven, hashes={}), False, 1),  # another file, for all that is known
     ):
         found, server = asked(file, reply("1234"), offline=offline, cache=str(tmp_path))
         assert (found.size, len(server.asked)) == (1234, count)
-    other, _ = asked(proven._replace(hashes={"sha256": "b" * 64}), reply("5"), offline=True, cache=str(tmp_path))
+    other, _ = asked(replace(proven, hashes={"sha256": "b" * 64}), reply("5"), offline=True, cache=str(tmp_path))
     assert other.size is None
 
 
@@ -106,7 +106,7 @@ def without_sizes(answer: Answer) -> Answer:
     out = []
     for pin in answer.resolution.pip:
         assert pin.offer is not None
-        files = tuple(file._replace(size=None) for file in pin.offer.files)
+        files = tuple(replace(file, size=None) for file in pin.offer.files)
         chosen = next(one for one, file in zip(files, pin.offer.files, strict=True) if file is pin.file)
         out.append(replace(pin, offer=Offer(version=pin.offer.version, files=files), file=chosen))
     return replace(answer, resolution=replace(answer.resolution, pip=tuple(out)))

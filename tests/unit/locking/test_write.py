@@ -143,7 +143,7 @@ def test_files_are_listed_once_with_strong_hashes_and_without_secrets() -> None:
         uploaded="2024-02-05T23:55:32.123456+00:00",
         origin="https://token@index.example/simple",
     )
-    offer = Offer(version="1.0", files=(file, file._replace(filename="app-1.0-py2.py3-none-any.whl", hashes={})))
+    offer = Offer(version="1.0", files=(file, replace(file, filename="app-1.0-py2.py3-none-any.whl", hashes={})))
     pin = replace(pin, offer=offer, file=file)
     text = write(lock_of(replace(found, resolution=replace(found.resolution, pip=(pin,)))))
 
@@ -160,8 +160,8 @@ def test_a_file_below_the_folder_of_the_lock_is_named_by_its_path() -> None:
     found = pinned("app==1.0")
     pin = found.resolution.pip[0]
     assert pin.file is not None
-    near = pin.file._replace(url="file:///project/my%20wheels/app-1.0-py3-none-any.whl", origin=None)
-    far = near._replace(url="file:///elsewhere/app-1.0-py3-none-any.whl")
+    near = replace(pin.file, url="file:///project/my%20wheels/app-1.0-py3-none-any.whl", origin=None)
+    far = replace(near, url="file:///elsewhere/app-1.0-py3-none-any.whl")
 
     for file, url, path in ((near, None, "my wheels/app-1.0-py3-none-any.whl"), (far, far.url, None)):
         one = replace(
@@ -264,7 +264,7 @@ def test_a_file_without_a_hash_that_counts_is_refused() -> None:
     found = pinned("app==1.0")
     pin = found.resolution.pip[0]
     assert pin.file is not None
-    weak = pin.file._replace(hashes={"md5": "0" * 32})
+    weak = replace(pin.file, hashes={"md5": "0" * 32})
     with pytest.raises(WorldError, match=r"no hash of app that pip and uv accept \(sha256 or sha384 or sha512\), only md5") as caught:
         lock_of(replace(found, resolution=replace(found.resolution, pip=(replace(pin, file=weak),))))
     assert caught.value.code == "lock-no-hash"

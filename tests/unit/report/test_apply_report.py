@@ -9,7 +9,8 @@ import pytest
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.execution.journal import PastApply
 from cudnn_resolve.execution.model import Done, Execution, Trouble
-from cudnn_resolve.report.apply import encode, history, render, render_history
+from cudnn_resolve.report.apply import history, render, render_history
+from cudnn_resolve.report.document import encode_apply as encode
 
 TROUBLE = Trouble(message="uv failed: \x1b[31mred", code="installer-failed", hint="look")
 
@@ -76,16 +77,16 @@ def test_history() -> None:
 
     rows = history(applies, [1])
 
-    assert [(row["id"], row["state"], row["can_undo"]) for row in rows] == [(2, "interrupted", False), (1, "committed", True)]
-    assert rows[1]["changes"] == [
+    assert [(row.id, row.state, row.can_undo) for row in rows] == [(2, "interrupted", False), (1, "committed", True)]
+    assert list(rows[1].changes) == [
         "+ torch 2.6.0",
         "numpy 1.26.4 -> 2.0.0",
         "- old",
         "+ libcudnn9-cuda-12 9.3.0.75-1 (apt)",
         "cudart 1 -> 2 (apt)",
     ]
-    assert history(applies, [1], at_work=True)[0]["state"] == "at work"
+    assert history(applies, [1], at_work=True)[0].state == "at work"
     undone = PastApply(folder="/j/000001", id=1, state="reverted", records=({**begin}, {"kind": "revert", "why": "undo"}))
-    assert [row["state"] for row in history([undone], [])] == ["undone"]
+    assert [row.state for row in history([undone], [])] == ["undone"]
     assert "cannot be undone" in render_history(history(applies, []))
     assert render_history([]) == "no apply has been carried out in this environment\n"

@@ -19,7 +19,7 @@ from cudnn_resolve.locking.model import Environment
 from cudnn_resolve.planning.model import Plan, Step
 from cudnn_resolve.report import plan as text_report
 from cudnn_resolve.report import requirements, script, why
-from cudnn_resolve.report.plan_json import encode_plan
+from cudnn_resolve.report.document import encode_plan
 from cudnn_resolve.report.text import Style
 from cudnn_resolve.resolution.chain import chain
 from cudnn_resolve.resolution.model import Resolution

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Facts, Platform, Python
 from cudnn_resolve.locking.model import Environment
-from cudnn_resolve.planning.model import AptAction, AptRepository, PipAction, Plan, Step
+from cudnn_resolve.planning.model import AptAction, AptRepository, PipAction, Plan, Stack, Step
 from cudnn_resolve.report import dockerfile, html, notebook, script
 from tests.small_wheels import tree, write_wheel
 
@@ -156,6 +156,35 @@ def test_the_notebook_has_the_form_of_one(plan: Plan) -> None:
         if cell["cell_type"] == "code":
             compile("".join(cell["source"]), cell["id"], "exec")
             assert (cell["outputs"], cell["execution_count"]) == ([], None)
+
+
+def test_the_notebook_checks_the_driver(plan: Plan, bench: Path) -> None:
+    stack = Stack(
+        driver_min="535.54.03", driver_because=None, driver_policy="minor", cuda="12.2", cudnn="9.3.0.75", cudnn_soname=9, frameworks=()
+    )
+    (bench / "version").write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.57.02  Tue Jul 13 16:14:05 UTC 2021\n")
+    head = f"import os; os.environ['NVIDIA_VERSION_FILE'] = {str(bench / 'version')!r}"
+
+    done = run_cells(replace(plan, stack=stack), bench, head)
+
+    assert done.returncode == 1
+    assert "the NVIDIA driver is 470.57.02; the plan needs 535.54.03 or newer" in done.stderr
+    assert not (site(bench) / "torch-2.6.0.dist-info").exists()
+    (bench / "version").write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.104.05  Release Build\n")
+    assert "done: 4 packages changed" in run_cells(replace(plan, stack=stack), bench, head).stdout
+
+
+def test_the_notebook_asks_for_a_restart_where_a_loaded_package_is_replaced(plan: Plan, bench: Path) -> None:
+    assert "RESTART" not in run_cells(plan, bench).stdout
+    file = write_wheel(bench / "wheels", "torch", "2.7.0")
+    newer = replace(plan, pip=(plan.pip[0], replace(plan.pip[1], version="2.7.0", file=file)))
+
+    on_colab = replace(newer, facts=replace(newer.facts, container="colab"))
+    done = run_cells(on_colab, bench, "import torch")
+
+    assert "RESTART the kernel (Runtime > Restart session): it has loaded torch already" in done.stdout
+    assert "Runtime > Restart session" in notebook.render(on_colab)
+    assert "Colab" not in notebook.render(newer)
 
 
 def instructions(text: str) -> list[tuple[str, str, str]]:

@@ -8,10 +8,10 @@ from xml.etree import ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cudnn_resolve.report.document import encode_validation
 from cudnn_resolve.report.json import render as render_json
 from cudnn_resolve.report.junit import render as render_junit
 from cudnn_resolve.report.validation import render
-from cudnn_resolve.report.validation_json import encode_validation
 from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
 
 CHECKS = (

@@ -215,7 +215,7 @@ def test_what_the_metadata_says_of_pythons_counts_where_the_index_says_nothing()
             found = super().listing(name, place)
             assert found is not None
             offers = tuple(
-                Offer(version=one.version, files=tuple(f._replace(requires_python=None) for f in one.files)) for one in found.offers
+                Offer(version=one.version, files=tuple(replace(f, requires_python=None) for f in one.files)) for one in found.offers
             )
             return replace(found, offers=offers)
 

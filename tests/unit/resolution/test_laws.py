@@ -15,7 +15,7 @@ from packaging.specifiers import SpecifierSet
 from cudnn_resolve.facts.codec import encode
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.planning.model import Plan
-from cudnn_resolve.report.plan_json import encode_plan
+from cudnn_resolve.report.document import encode_plan
 from cudnn_resolve.version import Capability, CodeTarget, DriverVersion
 from tests.worlds.load import changed, facts, gpu, plan, request, versions, world
 

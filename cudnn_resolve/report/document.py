@@ -1,0 +1,370 @@
+"""What `--format json` prints, as types: the JSON Schemas of `docs/schema/` are made of them.
+
+A document takes from a value the fields that it names. Fields may be added, and never change meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec.structs import replace
+
+from cudnn_resolve.diagnosis.model import Finding
+from cudnn_resolve.diagnosis.verdict import CheckedFramework
+from cudnn_resolve.execution.model import Done, Status, Trouble
+from cudnn_resolve.locking.change import Change
+from cudnn_resolve.locking.model import Difference, Environment, Framework, because_of, files_of, marker_text, name_of, version_of
+from cudnn_resolve.locking.proof import Proof, proofs
+from cudnn_resolve.planning.model import AptAction, Stack, Warning
+from cudnn_resolve.report.json import plain
+from cudnn_resolve.resolution.model import AptPin, Cause, Override
+from cudnn_resolve.validation.model import Check, VisibleGpu
+
+if TYPE_CHECKING:
+    from cudnn_resolve.diagnosis.model import Diagnosis
+    from cudnn_resolve.diagnosis.verdict import Verdict
+    from cudnn_resolve.execution.model import Execution
+    from cudnn_resolve.locking.model import Lock
+    from cudnn_resolve.planning.model import Plan
+    from cudnn_resolve.resolution.chain import Chain
+    from cudnn_resolve.validation.model import Validation
+
+D = TypeVar("D", bound=Struct)
+FACTS = Annotated[Any, Meta(extra_json_schema={"$ref": "detect.json"})]
+PLAN_OBJECT = Annotated[Any, Meta(extra_json_schema={"$ref": "plan.json"})]
+Texts = tuple[str, ...]
+
+
+def taken(kind: type[D], value: object, **more: Any) -> D:
+    """The document of a value: `more` are fields that it does not have."""
+    said = {name: more.get(name, getattr(value, name, UNSET)) for name in kind.__struct_fields__}
+    keys = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
+    return msgspec.convert({keys[name]: one for name, one in said.items() if one is not UNSET}, kind, from_attributes=True)
+
+
+class _Document(Struct, frozen=True, kw_only=True):
+    """A named object of JSON."""
+
+
+class FileDocument(_Document, frozen=True, kw_only=True):
+    """A file of a package."""
+
+    filename: str = field(name="name")
+    url: str
+    size: int | None
+    hashes: dict[str, str]
+
+
+class PipDocument(_Document, frozen=True, kw_only=True):
+    """What happens to a pip package."""
+
+    name: str
+    version: str
+    action: Literal["install", "upgrade", "downgrade", "keep", "remove"]
+    index: str | None
+    because: Texts
+    installed: str | None
+    file: FileDocument | None
+
+
+class StepDocument(_Document, frozen=True, kw_only=True):
+    """One thing to do."""
+
+    id: str
+    kind: str
+    argv: Texts | None
+    why: str
+    needs_root: bool
+
+
+class RelaxationDocument(_Document, frozen=True, kw_only=True):
+    """A change that would make the request satisfiable, and the command that has it."""
+
+    change: str
+    result: str
+    command: str
+
+
+class ConflictDocument(_Document, frozen=True, kw_only=True):
+    """Why there is no consistent choice, and what would work, the nearest first."""
+
+    message: str
+    causes: tuple[Cause, ...]
+    relaxations: tuple[RelaxationDocument, ...]
+
+
+class PlanDocument(_Document, frozen=True, kw_only=True):
+    """`plan --format json`: the ordered steps, or the conflict."""
+
+    schema: Literal["cudnn-resolve/plan/1"] = "cudnn-resolve/plan/1"
+    status: Literal["ok", "unsatisfiable"]
+    targets: Texts
+    facts: FACTS
+    stack: Stack | None
+    pip: tuple[PipDocument, ...]
+    unpinned: Texts
+    apt: tuple[AptAction, ...]
+    overrides: tuple[Override, ...]
+    environment: tuple[Environment, ...]
+    steps: tuple[StepDocument, ...]
+    warnings: tuple[Warning, ...]
+    conflict: ConflictDocument | None
+    proven: tuple[dict[str, Any], ...] | UnsetType = UNSET
+    command: str | UnsetType | None = UNSET
+
+
+def encode_plan(plan: Plan, facts: dict[str, Any], command: str | UnsetType | None = UNSET) -> dict[str, Any]:
+    """The plan with its facts, already encoded, ready for `json.dumps`."""
+    proven = UNSET if plan.proven is None else tuple({**_record(one), "here": one.is_of(plan.facts)} for one in plan.proven)
+    status = "ok" if plan.is_satisfiable else "unsatisfiable"
+    return {**plain(taken(PlanDocument, plan, status=status, facts=None, proven=proven, command=command)), "facts": facts}
+
+
+def _record(proof: Proof) -> dict[str, Any]:
+    return {**proof.record, "fits": proof.fits, "because": proof.because}
+
+
+class PlatformDocument(_Document, frozen=True, kw_only=True):
+    """The stack of a lock on one platform."""
+
+    platform: str
+    driver_min: str | None
+    compute_capabilities: Texts
+    cuda: str | None
+    cudnn: str | None
+    cudnn_soname: int | None
+    frameworks: tuple[Framework, ...]
+    apt: tuple[AptPin, ...]
+    overrides: tuple[Override, ...]
+    environment: tuple[Environment, ...]
+
+
+class PackageDocument(_Document, frozen=True, kw_only=True):
+    """A package of a lock."""
+
+    name: str
+    version: str | None
+    marker: str | None
+    index: str | None
+    files: Texts
+    because: Texts
+
+
+class LockDocument(_Document, frozen=True, kw_only=True):
+    """`lock --format json`: the lock that was made, or the conflict."""
+
+    schema: Literal["cudnn-resolve/lock/1"] = "cudnn-resolve/lock/1"
+    status: Literal["ok", "unsatisfiable"]
+    path: str | None
+    text: str | UnsetType = UNSET
+    targets: Texts | UnsetType = UNSET
+    python: str | UnsetType = UNSET
+    matrix: str | UnsetType | None = UNSET
+    driver_policy: str | UnsetType = UNSET
+    platforms: tuple[PlatformDocument, ...] | UnsetType = UNSET
+    packages: tuple[PackageDocument, ...] | UnsetType = UNSET
+    changes: tuple[Change, ...] | UnsetType = UNSET
+    conflict: ConflictDocument | None = None
+    warnings: Texts | UnsetType = UNSET
+
+
+def encode_lock(
+    lock: Lock, changes: Iterable[Change], path: str | None, text: str | None = None, warnings: Iterable[str] = ()
+) -> dict[str, Any]:
+    """A lock that was made, ready for `json.dumps`; with its `text` where it was not written to the file `path`."""
+    tool = lock.tool
+    more: dict[str, Any] = {}
+    if tool is not None:
+        platforms = tuple(taken(PlatformDocument, one) for one in tool.stacks)
+        more = {"targets": tool.asked.targets, "python": tool.python, "matrix": tool.matrix, "driver_policy": tool.asked.driver_policy}
+        more["platforms"] = platforms
+    packages = tuple(
+        PackageDocument(
+            name=one.name,
+            version=version_of(one),
+            marker=marker_text(one.marker),
+            index=one.index,
+            files=tuple(name_of(file) for file in files_of(one)),
+            because=because_of(one),
+        )
+        for one in lock.packages
+    )
+    made = LockDocument(
+        status="ok",
+        path=path,
+        text=UNSET if text is None else text,
+        **more,
+        packages=packages,
+        changes=tuple(changes),
+        warnings=tuple(warnings),
+    )
+    return _plain(made)
+
+
+def encode_conflict(plan: Plan) -> dict[str, Any]:
+    """That there is no lock, and why."""
+    conflict = taken(ConflictDocument, plan.conflict)
+    return _plain(LockDocument(status="unsatisfiable", path=None, targets=plan.targets, conflict=conflict))
+
+
+class DifferenceDocument(_Document, frozen=True, kw_only=True):
+    """One thing that is no longer as the lock has it, or not here as it needs it."""
+
+    what: str
+    locked: str
+    now: str
+    because: str | None
+
+
+class LockCheckDocument(_Document, frozen=True, kw_only=True):
+    """`lock --check --format json`: every way in which a lock is not current, and the records of tests that it passed."""
+
+    schema: Literal["cudnn-resolve/lock/1"] = "cudnn-resolve/lock/1"
+    status: Literal["current", "outdated"]
+    differences: tuple[DifferenceDocument, ...]
+    proven: tuple[dict[str, Any], ...]
+    overlays: Texts | UnsetType = UNSET
+
+
+def encode_check(lock: Lock, found: Iterable[Difference], overlays: Texts = ()) -> dict[str, Any]:
+    """Whether a lock is current, every way in which it is not, and the records of tests that it passed."""
+    differences = tuple(taken(DifferenceDocument, one) for one in found)
+    proven = tuple(_record(one) for one in proofs(lock))
+    status: Literal["current", "outdated"] = "outdated" if differences else "current"
+    return _plain(LockCheckDocument(status=status, differences=differences, proven=proven, overlays=overlays or UNSET))
+
+
+class ApplyDocument(_Document, frozen=True, kw_only=True):
+    """`apply --format json`: what became of it, and the plan."""
+
+    schema: Literal["cudnn-resolve/apply/1"] = "cudnn-resolve/apply/1"
+    status: Status | Literal["unsatisfiable"]
+    plan: PLAN_OBJECT
+    id: int | UnsetType | None = UNSET
+    installed: Texts | UnsetType = UNSET
+    removed: Texts | UnsetType = UNSET
+    steps: tuple[Done, ...] | UnsetType = UNSET
+    differences: Texts | UnsetType = UNSET
+    left: Texts | UnsetType = UNSET
+    notes: Texts | UnsetType = UNSET
+    restart: str | UnsetType | None = UNSET
+    error: Trouble | UnsetType | None = UNSET
+    log: str | UnsetType | None = UNSET
+    kept_bytes: int | UnsetType | None = UNSET
+
+
+def encode_apply(done: Execution | None, plan: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The execution, None where there is no plan, with the plan that it carried out."""
+    if done is None:
+        return _plain(ApplyDocument(status="unsatisfiable", plan=plan))
+    steps = tuple(Done(what=one.what, seconds=round(one.seconds, 3)) for one in done.steps)
+    return _plain(taken(ApplyDocument, done, plan=plan, steps=steps, error=done.trouble))
+
+
+class PastDocument(_Document, frozen=True, kw_only=True):
+    """An earlier `apply`."""
+
+    id: int
+    at: str
+    state: str
+    targets: Texts
+    changes: Texts
+    can_undo: bool
+    log: str | None
+
+
+class HistoryDocument(_Document, frozen=True, kw_only=True):
+    """`apply --history --format json`: every `apply` of an environment, the newest first."""
+
+    schema: Literal["cudnn-resolve/apply-history/1"] = "cudnn-resolve/apply-history/1"
+    applies: tuple[PastDocument, ...]
+
+
+class ValidateDocument(_Document, frozen=True, kw_only=True):
+    """`validate --format json`: the checks, and what they were about."""
+
+    schema: Literal["cudnn-resolve/validate/1"] = "cudnn-resolve/validate/1"
+    status: Literal["passed", "failed", "skipped"]
+    checks: tuple[Check, ...]
+    gpus: tuple[VisibleGpu, ...]
+    driver: str | None
+    frameworks: dict[str, str]
+    loaded: dict[str, str]
+
+
+def encode_validation(validation: Validation) -> dict[str, Any]:
+    """The JSON form of a validation."""
+    checks = tuple(one if one.seconds is None else replace(one, seconds=round(one.seconds, 6)) for one in validation.checks)
+    more = {"frameworks": dict(validation.frameworks), "loaded": dict(validation.loaded)}
+    return _plain(taken(ValidateDocument, validation, checks=checks, **more))
+
+
+class DoctorDocument(_Document, frozen=True, kw_only=True):
+    """`doctor --format json`: the findings, the most likely cause first."""
+
+    schema: Literal["cudnn-resolve/doctor/1"] = "cudnn-resolve/doctor/1"
+    findings: tuple[Finding, ...]
+    overlays: Texts | UnsetType = UNSET
+
+
+class VerdictDocument(_Document, frozen=True, kw_only=True):
+    """What is said of one thing that was checked."""
+
+    what: str
+    machine: str | None
+    status: Literal["runs", "breaks", "unknown"]
+    frameworks: tuple[CheckedFramework, ...]
+    findings: tuple[Finding, ...]
+    judged: Texts
+    not_judged: Texts
+
+
+class VerdictsDocument(_Document, frozen=True, kw_only=True):
+    """`check --format json`: a verdict for each thing that was named."""
+
+    schema: Literal["cudnn-resolve/check/1"] = "cudnn-resolve/check/1"
+    verdicts: tuple[VerdictDocument, ...]
+
+
+def encode_verdicts(verdicts: Iterable[Verdict]) -> dict[str, Any]:
+    """The object that `check --format json` prints."""
+    return _plain(VerdictsDocument(verdicts=tuple(taken(VerdictDocument, one) for one in verdicts)))
+
+
+class ReasonDocument(_Document, frozen=True, kw_only=True):
+    """One requirement in a chain, and the reasons behind the package that brought it."""
+
+    text: str = field(name="wants")
+    because: str
+    parent: str | None = field(name="by")
+    obeyed: bool
+    links: tuple[ReasonDocument, ...] = field(name="reasons")
+
+
+class WhyDocument(_Document, frozen=True, kw_only=True):
+    """`why --format json`: the chain of reasons behind a package, or behind its absence."""
+
+    schema: Literal["cudnn-resolve/why/1"] = "cudnn-resolve/why/1"
+    package: str
+    chosen: str | None
+    absence: str | None
+    links: tuple[ReasonDocument, ...] = field(name="reasons")
+    overlays: Texts | UnsetType = UNSET
+
+
+def encode_why(chain: Chain, overlays: Texts = ()) -> dict[str, Any]:
+    """The chain ready for `json.dumps`."""
+    return _plain(taken(WhyDocument, chain, overlays=overlays or UNSET))
+
+
+def encode_doctor(diagnosis: Diagnosis, overlays: Texts = ()) -> dict[str, Any]:
+    """The object that `doctor --format json` prints."""
+    return _plain(taken(DoctorDocument, diagnosis, overlays=overlays or UNSET))
+
+
+def _plain(document: Struct) -> dict[str, Any]:
+    found: dict[str, Any] = plain(document)
+    return found
