@@ -32,6 +32,8 @@ _SYSTEM_PYTHON = {
 }
 """Python of each release: its package python3."""
 _CODENAME = {"debian11": "bullseye", "debian12": "bookworm", "debian13": "trixie"}
+_GLIBC = {"bullseye": (2, 31), "bookworm": (2, 36), "trixie": (2, 41)}
+"""C library of each Debian on which images of Python are made."""
 _LIBRARIES = re.compile(r"(?:nvidia|triton|cuda)[-_a-z0-9.]*(?:==| @ )")
 
 
@@ -41,12 +43,19 @@ def render(plan: Plan) -> str:
     if minor is None:
         raise InputError("the plan is for no known Python", code="dockerfile-python", hint="say --python-version 3.11")
     apt = [one for one in plan.steps if one.kind in ("apt", "apt-repository")]
-    base, setup = _system_base(plan, minor) if apt else (f"python:{minor}-slim-{_release(minor)}", [])
+    name = f"{plan.facts.platform.distribution}{plan.facts.platform.release}"
+    on_system = bool(apt) or (name not in _CODENAME and _SYSTEM_PYTHON.get(name) == minor)
+    base, setup = _system_base(plan, minor) if on_system else (f"python:{minor}-slim-{_release(plan, minor)}", [])
+    stated = plan.facts.platform.distribution
+    beside = (
+        [] if on_system or not stated or name in _CODENAME else [f"# {clean(name)} has no Python {minor}: the base is a Debian that has"]
+    )
     lines = [
         "# syntax=docker/dockerfile:1",
         f"# {clean(', '.join(plan.targets))}",
         f"# for {machine_line(plan)}",
         *(f"# {clean(one.message)}" for one in plan.warnings),
+        *beside,
         f"FROM {base}",
         'SHELL ["/bin/bash", "-o", "pipefail", "-c"]',
         "ENV NVIDIA_VISIBLE_DEVICES=all \\",
@@ -54,9 +63,8 @@ def render(plan: Plan) -> str:
         "    PIP_NO_CACHE_DIR=1 \\",
         "    PIP_DISABLE_PIP_VERSION_CHECK=1 \\",
         "    PIP_ROOT_USER_ACTION=ignore",
+        *_required(plan),
     ]
-    if plan.stack and plan.stack.driver_min:
-        lines.append(f'LABEL com.nvidia.driver.minimum="{clean(plan.stack.driver_min)}"')
     lines += setup
     lines += _pip(plan)
     lines += _preload(plan)
@@ -65,9 +73,31 @@ def render(plan: Plan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _release(minor: str) -> str:
-    """The Debian on which images of this Python are made; the oldest ones end with Debian 11."""
-    return "bullseye" if int(minor.partition(".")[2]) < 7 else "bookworm"
+def _required(plan: Plan) -> Iterator[str]:
+    """What NVIDIA's container runtime holds the host against before it starts the image, and the same for readers."""
+    stack = plan.stack
+    if stack is None or not stack.driver_min:
+        return
+    driver = clean(stack.driver_min)
+    major = driver.partition(".")[0]  # the runtime compares branches, as in NVIDIA's own images
+    requirements = [f'NVIDIA_REQUIRE_DRIVER="driver>={major}"']
+    if stack.cuda:
+        line, _, point = clean(stack.cuda).partition(".")
+        # By minor-version compatibility, which begins with CUDA 11, a driver of the same major runs it.
+        least = f"{line}.0" if stack.driver_policy == "minor" and line.isdigit() and int(line) >= 11 else f"{line}.{point or 0}"
+        requirements.insert(0, f'NVIDIA_REQUIRE_CUDA="cuda>={least}"')
+    yield "ENV " + " \\\n    ".join(requirements)
+    yield f'LABEL com.nvidia.driver.minimum="{driver}"'
+
+
+def _release(plan: Plan, minor: str) -> str:
+    """The Debian of the base: the one that is asked for, else one with a C library that is new enough for the files of the plan."""
+    platform = plan.facts.platform
+    named = _CODENAME.get(f"{platform.distribution}{platform.release}")
+    if int(minor.partition(".")[2]) < 7:  # images of the oldest Pythons end with Debian 11
+        return "bullseye"
+    glibc = tuple(int(part) for part in (platform.glibc or "2.36").split(".")[:2])
+    return named or ("bookworm" if glibc <= _GLIBC["bookworm"] else "trixie")
 
 
 def _system_base(plan: Plan, minor: str) -> tuple[str, list[str]]:
@@ -82,6 +112,8 @@ def _system_base(plan: Plan, minor: str) -> tuple[str, list[str]]:
     base = f"debian:{_CODENAME[name]}-slim" if name in _CODENAME else f"{platform.distribution}:{platform.release}"
     lines = [
         "ENV DEBIAN_FRONTEND=noninteractive PIP_BREAK_SYSTEM_PACKAGES=1",
+        "# the newest of the release: what is pinned stands below",
+        "# hadolint ignore=DL3008",
         "RUN apt-get update \\",
         " && apt-get install -y --no-install-recommends ca-certificates curl gnupg python3 python3-pip \\",
         " && rm -rf /var/lib/apt/lists/*",
@@ -93,7 +125,7 @@ def _system_base(plan: Plan, minor: str) -> tuple[str, list[str]]:
     commands.append("apt-get update")
     commands += [clean(shlex.join(step.argv)) for step in plan.steps if step.kind == "apt" and step.argv is not None]
     commands.append("rm -rf /var/lib/apt/lists/*")
-    lines.append("RUN " + " \\\n && ".join(commands))
+    lines += ["# hadolint ignore=DL4001", "RUN " + " \\\n && ".join(commands)]
     return base, lines
 
 
@@ -124,10 +156,12 @@ def _preload(plan: Plan) -> Iterator[str]:
     source = preload_source(tuple(entry.value.split())).rstrip("\n")
     yield from ("", "# libraries that a framework does not find by itself", *_heredoc(f"{_FOLDER}/{MODULE}.py", source.split("\n")))
     site = "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()[\"purelib\"])')"
-    yield f"RUN cp {_FOLDER}/{MODULE}.py {site}/ && echo {shlex.quote(preload_pth().strip())} > {site}/{MODULE}.pth"
+    yield f'RUN site="{site}" && cp {_FOLDER}/{MODULE}.py "$site/" \\'
+    yield f' && echo {shlex.quote(preload_pth().strip())} > "$site/{MODULE}.pth"'
 
 
 def _heredoc(path: str, lines: list[str]) -> Iterator[str]:
     yield f"COPY <<'{_END}' {path}"
     yield from lines
     yield _END
+    yield ""  # what reads Dockerfiles as they were before here-documents wants it

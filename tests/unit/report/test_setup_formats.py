@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import venv
@@ -252,7 +253,13 @@ def with_apt(plan: Plan, release: str) -> Plan:
                 name="ubuntu2204", url="https://repo.example/", key_url="https://repo.example/key.pub", fingerprint="A" * 40
             ),
         ),
-        Step(id="apt", kind="apt", argv=("apt-get", "install", "-y", "libcudnn8=8.9.7.29-1+cuda12.2"), why="x", needs_root=True),
+        Step(
+            id="apt",
+            kind="apt",
+            argv=("apt-get", "install", "-y", "--no-install-recommends", "libcudnn8=8.9.7.29-1+cuda12.2"),
+            why="x",
+            needs_root=True,
+        ),
         Step(id="apt-hold", kind="apt", argv=("apt-mark", "hold", "libcudnn8"), why="x", needs_root=True),
         *plan.steps,
     )
@@ -260,6 +267,58 @@ def with_apt(plan: Plan, release: str) -> Plan:
         plan.facts, platform=replace(plan.facts.platform, distribution="ubuntu", release=release), python=Python(version="3.10.12")
     )
     return replace(plan, apt=(apt,), steps=steps, facts=facts)
+
+
+def of(plan: Plan, distribution: str, release: str, python: str, glibc: str | None = None) -> Plan:
+    platform = Platform(distribution=distribution, release=release, arch="x86_64", glibc=glibc)
+    return replace(plan, facts=replace(plan.facts, platform=platform, python=Python(version=python)))
+
+
+@pytest.mark.parametrize(
+    ("distribution", "release", "python", "base"),
+    [
+        ("debian", "12", "3.11", "python:3.11-slim-bookworm"),
+        ("debian", "13", "3.12", "python:3.12-slim-trixie"),
+        ("debian", "11", "3.9", "python:3.9-slim-bullseye"),
+        ("ubuntu", "22.04", "3.10", "ubuntu:22.04"),
+        ("ubuntu", "24.04", "3.12", "ubuntu:24.04"),
+        ("ubuntu", "22.04", "3.12", "python:3.12-slim-bookworm"),
+        ("fedora", "42", "3.13", "python:3.13-slim-trixie"),
+    ],
+)
+def test_the_base_fits_the_system_that_is_asked_for(plan: Plan, distribution: str, release: str, python: str, base: str) -> None:
+    text = dockerfile.render(of(plan, distribution, release, python, "2.41" if distribution == "fedora" else None))
+
+    assert instructions(text)[0][1] == base
+    assert ("has no Python" in text) == (
+        (distribution not in base and not base.startswith("python")) or (distribution != "debian" and "slim" in base)
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "cuda", "least"),
+    [("minor", "12.4", "12.0"), ("strict", "12.4", "12.4"), ("minor", "10.1", "10.1"), ("minor", "11.8", "11.0")],
+)
+def test_the_image_names_what_its_host_must_have(plan: Plan, policy: str, cuda: str, least: str) -> None:
+    stack = Stack(
+        driver_min="525.60.13", driver_because=None, driver_policy=policy, cuda=cuda, cudnn="9.3.0.75", cudnn_soname=9, frameworks=()
+    )
+    found = instructions(dockerfile.render(replace(plan, stack=stack)))
+
+    environment = next(rest for word, rest, _ in found if word == "ENV" and "REQUIRE" in rest)
+    assert environment.split() == [f'NVIDIA_REQUIRE_CUDA="cuda>={least}"', 'NVIDIA_REQUIRE_DRIVER="driver>=525"']
+    assert ("LABEL", 'com.nvidia.driver.minimum="525.60.13"', "") in found
+
+
+@pytest.mark.skipif(shutil.which("hadolint") is None, reason="hadolint is not installed (the extra `dev` brings it)")
+@pytest.mark.parametrize("base", [("debian", "12", "3.11"), ("ubuntu", "22.04", "3.10")])
+def test_a_linter_finds_nothing(plan: Plan, tmp_path: Path, base: tuple[str, str, str]) -> None:
+    ready = of(plan, *base) if base[0] == "debian" else with_apt(plan, "22.04")
+    (tmp_path / "Dockerfile").write_text(dockerfile.render(ready))
+
+    done = subprocess.run(["hadolint", "Dockerfile"], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (done.stdout, done.returncode) == ("", 0)
 
 
 def test_packages_of_the_system_take_the_base_of_their_release(plan: Plan) -> None:
