@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,7 +27,7 @@ class Proof(Struct, frozen=True, kw_only=True):
 
     words: str
     """The card, its driver and the day, `Tesla T4, driver 550.54.15 (2026-11-21)`."""
-    record: Mapping[str, object]
+    record: Mapping[str, Any]
     because: str | None = None
     """Why it does not speak of the pins that the lock has now; None where it speaks of these."""
     is_open: bool = False

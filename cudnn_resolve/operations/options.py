@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.facts.assume import Assumptions
+from cudnn_resolve.facts.model import Facts
 
 _BARE = re.compile(r"\d{1,6}(?:\.\d{1,6}){0,3}", re.ASCII)
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -26,8 +27,8 @@ class MachineOptions(Struct, frozen=True, kw_only=True):
     """Path or name of the interpreter; None = the active environment's, else the running one."""
     facts: str | None = None
     """A facts file; `-` is standard input."""
-    given: Any = None
-    """The same as a value, `cudnn_resolve.facts.model.Facts`."""
+    given: Facts | None = None
+    """The same as a value."""
 
 
 class StatedOptions(MachineOptions, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from cudnn_resolve.locking.proof import Proof, proofs
 from cudnn_resolve.planning.model import AptAction, Stack, Warning
 from cudnn_resolve.report.json import plain
 from cudnn_resolve.resolution.model import AptPin, Cause, Override
-from cudnn_resolve.validation.model import Check, VisibleGpu
+from cudnn_resolve.validation import model as validation
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Diagnosis
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 D = TypeVar("D", bound=Struct)
 FACTS = Annotated[Any, Meta(extra_json_schema={"$ref": "detect.json"})]
-PLAN_OBJECT = Annotated[Any, Meta(extra_json_schema={"$ref": "plan.json"})]
+PLAN_OBJECT = Annotated[Any, Meta(extra_json_schema={"anyOf": [{"$ref": "plan.json"}, {"type": "null"}]})]
 Texts = tuple[str, ...]
 
 
@@ -283,23 +283,46 @@ class HistoryDocument(_Document, frozen=True, kw_only=True):
     applies: tuple[PastDocument, ...]
 
 
+class CheckDocument(_Document, frozen=True, kw_only=True):
+    """One thing that was tried and judged."""
+
+    id: str
+    framework: str | None
+    status: validation.Status
+    expected: str | None
+    observed: str | None
+    detail: str
+    seconds: float | None
+    gpu: int | None
+    output: Texts
+
+
+class GpuDocument(_Document, frozen=True, kw_only=True):
+    """One GPU that was to be used."""
+
+    index: int
+    name: str | None
+    uuid: str | None
+    compute_capability: str | None
+
+
 class ValidateDocument(_Document, frozen=True, kw_only=True):
     """`validate --format json`: the checks, and what they were about."""
 
     schema: Literal["cudnn-resolve/validate/1"] = "cudnn-resolve/validate/1"
     status: Literal["passed", "failed", "skipped"]
-    checks: tuple[Check, ...]
-    gpus: tuple[VisibleGpu, ...]
+    checks: tuple[CheckDocument, ...]
+    gpus: tuple[GpuDocument, ...]
     driver: str | None
     frameworks: dict[str, str]
     loaded: dict[str, str]
 
 
-def encode_validation(validation: Validation) -> dict[str, Any]:
+def encode_validation(found: Validation) -> dict[str, Any]:
     """The JSON form of a validation."""
-    checks = tuple(one if one.seconds is None else replace(one, seconds=round(one.seconds, 6)) for one in validation.checks)
-    more = {"frameworks": dict(validation.frameworks), "loaded": dict(validation.loaded)}
-    return _plain(taken(ValidateDocument, validation, checks=checks, **more))
+    checks = tuple(one if one.seconds is None else replace(one, seconds=round(one.seconds, 6)) for one in found.checks)
+    more = {"frameworks": dict(found.frameworks), "loaded": dict(found.loaded)}
+    return _plain(taken(ValidateDocument, found, checks=checks, **more))
 
 
 class DoctorDocument(_Document, frozen=True, kw_only=True):

@@ -1,0 +1,118 @@
+"""The JSON Schemas of docs/schema/ are current, and what `--format json` prints holds to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schema
+
+import cudnn_resolve
+from cudnn_resolve.execution.journal import PastApply
+from cudnn_resolve.execution.model import Done, Execution, Trouble
+from cudnn_resolve.locking.check import outdated
+from cudnn_resolve.operations.apply import ApplyResult, HistoryResult
+from cudnn_resolve.operations.lock import LockCheckResult, LockResult
+from cudnn_resolve.operations.plan import PlanResult, WhyResult
+from cudnn_resolve.operations.results import Result, grown
+from cudnn_resolve.operations.validate import ValidationResult
+from cudnn_resolve.report.apply import history
+from cudnn_resolve.resolution.chain import Chain, Link
+from cudnn_resolve.validation.model import Check, VisibleGpu
+from tests.lock_maker import answer, lock_of
+from tests.test_cases import CASES, Case
+from tests.unit.report.test_plan import PLANS
+
+jsonschema = pytest.importorskip("jsonschema", reason="the extra `dev` brings jsonschema")
+FACTS = Path(__file__).parent / "machines" / "notebook.json"
+
+
+def fit(value: dict[str, Any], name: str | None = None) -> None:
+    """Hold an object against the schema of its name."""
+    from referencing import Registry, Resource
+
+    schemas = {one: schema.schema_of(one) for one in schema.DOCUMENTS}
+    registry = Registry().with_resources((f"{one}.json", Resource.from_contents(found)) for one, found in schemas.items())
+    verb = name or value["schema"].split("/")[1]
+    plain = json.loads(json.dumps(value))
+    faults = jsonschema.Draft202012Validator(schemas[verb], registry=registry).iter_errors(plain)
+    assert [f"{error.json_path}: {error.message[:200]}" for error in faults] == []
+
+
+def test_the_schemas_are_current() -> None:
+    assert schema.main(["--check"]) == 0
+    for name in schema.DOCUMENTS:
+        jsonschema.Draft202012Validator.check_schema(json.loads((schema.FOLDER / f"{name}.json").read_text("utf-8")))
+
+
+def result(name: str) -> PlanResult:
+    return grown(PlanResult, PLANS[name]())
+
+
+def locked() -> LockResult:
+    lock = lock_of(answer("north"))
+    return LockResult(path="-", lock=lock, text="x", warnings=("w",))
+
+
+def checked() -> LockCheckResult:
+    lock, now = lock_of(answer("north")), answer("south")
+    return LockCheckResult(lock=lock, differences=outdated(lock, [now]), overlays=("o",))
+
+
+RESULTS: dict[str, Callable[[], Result]] = {
+    "detect": lambda: cudnn_resolve.detect(facts=FACTS),
+    **{f"plan-{name}": lambda name=name: result(name) for name in PLANS},  # type: ignore[misc]
+    "why": lambda: WhyResult(
+        plan=result("joint"),
+        chain=Chain(package="a", chosen="1", links=(Link(text="a", because="b", parent=None, obeyed=True, links=()),)),
+    ),
+    "lock": locked,
+    "lock-conflict": lambda: LockResult(path="pylock.toml", plan=result("conflict")),
+    "lock-check": checked,
+    "apply": lambda: ApplyResult(
+        execution=Execution(status="reverted", id=3, steps=(Done(what="x", seconds=0.12345),), trouble=Trouble(message="m", code="c")),
+        plan=result("joint"),
+    ),
+    "apply-no-plan": lambda: ApplyResult(plan=result("conflict")),
+    "apply-undone": lambda: ApplyResult(execution=Execution(status="undone")),
+    "history": lambda: HistoryResult(
+        applies=history([PastApply(folder="/j/1", id=1, state="committed", records=({"kind": "begin"},))], [1])
+    ),
+    "validate": lambda: ValidationResult(
+        checks=(Check(id="torch/import", status="passed", seconds=1.5, gpu=0),), gpus=(VisibleGpu(index=0),), loaded={"cudnn": "9.1.0"}
+    ),
+    "doctor": lambda: cudnn_resolve.doctor(facts=FACTS),
+    "matrix-list": cudnn_resolve.matrix_list,
+    "matrix-framework": lambda: cudnn_resolve.matrix_show("torch", "2.6"),
+    **{f"matrix-{name}": lambda name=name: cudnn_resolve.matrix_show(name) for name in ("cudnn", "cuda", "driver", "gpu")},  # type: ignore[misc]
+    "matrix-card": lambda: cudnn_resolve.matrix_show("gpu", "T4"),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_result_holds_to_its_schema(name: str) -> None:
+    fit(RESULTS[name]().to_json())
+
+
+def test_settings_have_a_schema_for_editors() -> None:
+    fit({"framework": ["torch>=2.4"], "driver-policy": "strict", "platform": "linux_x86_64", "offline": True}, "settings")
+    for wrong in ({"frameworks": ["torch"]}, {"gpu": "T4"}, {"channel": "conda"}, {"offline": 1}):
+        with pytest.raises(AssertionError):
+            fit(wrong, "settings")
+
+
+@pytest.mark.parametrize("path", CASES[::9], ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_case_holds_to_the_schema_of_plans(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from cudnn_resolve.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    case = Case(path)
+    for name, text in case.files.items():
+        Path(name).write_text(text, "utf-8")
+    main(["plan", "--offline", "--format", "json", *case.argv])
+    fit(json.loads(capsys.readouterr().out))
