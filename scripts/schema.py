@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from cudnn_resolve.facts.codec import FactsFile
-from cudnn_resolve.operations import matrix
+from cudnn_resolve.operations import clean, matrix
 from cudnn_resolve.operations.settings import Settings
 from cudnn_resolve.report import document
 
@@ -29,6 +29,8 @@ DOCUMENTS: dict[str, Any] = {
     "apply-history": document.HistoryDocument,
     "validate": document.ValidateDocument,
     "doctor": document.DoctorDocument,
+    "check": document.VerdictsDocument,
+    "clean": clean.CleanDocument,
     "why": document.WhyDocument,
     "matrix": matrix.MatrixListResult | matrix.MatrixFrameworkResult | matrix.MatrixStackResult | matrix.MatrixCheckResult,
     "settings": Settings,

@@ -11,10 +11,13 @@ import pytest
 import schema
 
 import cudnn_resolve
+from cudnn_resolve.diagnosis.verdict import CheckedFramework, Verdict
 from cudnn_resolve.execution.journal import PastApply
 from cudnn_resolve.execution.model import Done, Execution, Trouble
 from cudnn_resolve.locking.check import outdated
 from cudnn_resolve.operations.apply import ApplyResult, HistoryResult
+from cudnn_resolve.operations.check import CheckResult
+from cudnn_resolve.operations.clean import CleanResult, Part
 from cudnn_resolve.operations.lock import LockCheckResult, LockResult
 from cudnn_resolve.operations.plan import PlanResult, WhyResult
 from cudnn_resolve.operations.results import Result, grown
@@ -85,6 +88,10 @@ RESULTS: dict[str, Callable[[], Result]] = {
         checks=(Check(id="torch/import", status="passed", seconds=1.5, gpu=0),), gpus=(VisibleGpu(index=0),), loaded={"cudnn": "9.1.0"}
     ),
     "doctor": lambda: cudnn_resolve.doctor(facts=FACTS),
+    "check": lambda: CheckResult(
+        verdicts=(Verdict(what="env", machine="here", status="runs", frameworks=(CheckedFramework(name="a", version="1", status="runs"),)),)
+    ),
+    "clean": lambda: CleanResult(parts=(Part(what="w", path="/p", bytes=3, freed=True, why="y"),)),
     "matrix-list": cudnn_resolve.matrix_list,
     "matrix-framework": lambda: cudnn_resolve.matrix_show("torch", "2.6"),
     **{f"matrix-{name}": lambda name=name: cudnn_resolve.matrix_show(name) for name in ("cudnn", "cuda", "driver", "gpu")},  # type: ignore[misc]

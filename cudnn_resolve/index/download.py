@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
+from msgspec.structs import replace
+
 from cudnn_resolve.errors import IndexUnavailableError, WorldError
 from cudnn_resolve.index.address import is_local, path_of, shown
 from cudnn_resolve.index.cache import Cache
@@ -82,7 +84,7 @@ class Downloads:
     def _fill(self, stream: IO[bytes], file: File, told: Told | None) -> None:
         """Write the file's bytes behind those that are there; FetchError where they are not what was promised."""
         algorithm, digest = strongest(file)
-        file = file if file.size is not None or is_local(file.url) else file._replace(size=self._size_on_index(file))
+        file = file if file.size is not None or is_local(file.url) else replace(file, size=self._size_on_index(file))
         partial = _Partial(stream, algorithm, file, told)
         resumed = partial.size
         if is_local(file.url):

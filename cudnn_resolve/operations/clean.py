@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.space import free, holdings
@@ -26,6 +26,14 @@ class Part(Struct, frozen=True, kw_only=True):
     """Why it is freed or kept."""
 
 
+class CleanDocument(Struct, frozen=True, kw_only=True):
+    """`clean --format json`: what takes room, and the bytes that were freed of it."""
+
+    schema: Literal["cudnn-resolve/clean/1"] = "cudnn-resolve/clean/1"
+    parts: tuple[Part, ...]
+    freed: int
+
+
 class CleanResult(Struct, Result, frozen=True, kw_only=True):
     """What `clean` returns: what takes room, and what was freed of it."""
 
@@ -33,8 +41,9 @@ class CleanResult(Struct, Result, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """The object that `clean --format json` prints."""
-        rows = [{name: getattr(one, name) for name in one.__struct_fields__} for one in self.parts]
-        return {"schema": "cudnn-resolve/clean/1", "parts": rows, "freed": sum(one.bytes for one in self.parts if one.freed)}
+        freed = sum(one.bytes for one in self.parts if one.freed)
+        found: dict[str, Any] = to_builtins(CleanDocument(parts=self.parts, freed=freed))
+        return found
 
 
 def clean(request: CleanRequest) -> CleanResult:

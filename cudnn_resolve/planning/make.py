@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from cudnn_resolve.planning.difference import apt_actions, pip_actions
 from cudnn_resolve.planning.environment import environment
@@ -13,8 +15,10 @@ from cudnn_resolve.planning.origin import overlay_warnings
 from cudnn_resolve.planning.step import steps
 from cudnn_resolve.planning.warning import warnings
 from cudnn_resolve.resolution.assemble import loaded_cudnn, versions_after
+from cudnn_resolve.resolution.context import constraints
 from cudnn_resolve.resolution.model import Conflict, Refusal, Resolution
 from cudnn_resolve.resolution.opened import opened
+from cudnn_resolve.resolution.release import parse_requirement
 from cudnn_resolve.resolution.standing import broken_by
 
 if TYPE_CHECKING:
@@ -43,6 +47,7 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: 
         gpu={pin.name: pin.build.cuda is not None for pin in outcome.pip if pin.build is not None},
         relaid=outcome.request.anew,
     )
+    unpinned = tuple(sorted(pin.name for pin in outcome.pip if pin.version is None))
     apt = apt_actions(
         (AptAction(name=one.name, version=one.version, repository=one.repository, because=one.because) for one in outcome.apt),
         outcome.machine.apt,
@@ -52,7 +57,8 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: 
         facts=facts,
         stack=_stack(outcome, book),
         pip=pip,
-        unpinned=tuple(sorted(pin.name for pin in outcome.pip if pin.version is None)),
+        unpinned=unpinned,
+        left_open=tuple(_left_open(outcome, unpinned)),
         apt=apt,
         overrides=outcome.overrides,
         environment=environment(outcome, facts),
@@ -76,6 +82,17 @@ def _wanted(pin: PipPin, version: str, book: Book) -> PipAction:
         file=pin.file,
         direct=pin.direct.place if pin.direct is not None else None,
     )
+
+
+def _left_open(resolution: Resolution, unpinned: Iterable[str]) -> Iterator[str]:
+    """The packages whose versions the installer chooses, each with everything that is required of it."""
+    reasons = {pin.name: pin.reasons for pin in resolution.pip}
+    limits = constraints(resolution.request)
+    for name in unpinned:
+        said = [parse_requirement(reason.text) for reason in reasons.get(name, ())]
+        specs = [str(one.specifier) for one in said if one is not None and canonicalize_name(one.name) == name]
+        specs += [str(spec) for _, spec in limits.get(name, ())]
+        yield f"{name}{SpecifierSet(','.join(filter(None, specs)))}"
 
 
 def _because(reasons: Iterable[Reason]) -> tuple[str, ...]:

@@ -129,6 +129,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     stack: Stack | None = None
     pip: tuple[PipAction, ...] = ()
     unpinned: tuple[str, ...] = ()
+    """Packages whose versions the installer chooses."""
+    left_open: tuple[str, ...] = ()
+    """The same, each with everything that is required of it: `wrapt<1.15,>=1.11`."""
     apt: tuple[AptAction, ...] = ()
     overrides: tuple[Override, ...] = ()
     environment: tuple[Environment, ...] = ()

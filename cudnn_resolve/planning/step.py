@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name
-
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.planning.model import AptRepository, Step
-from cudnn_resolve.resolution.context import constraints
-from cudnn_resolve.resolution.release import parse_requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +65,7 @@ def _apt(machine: Machine, book: Book, apt: tuple[AptAction, ...]) -> Iterator[S
 
 
 def _pip(python: str, draft: Plan) -> Iterator[Step]:
-    pip, unpinned = draft.pip, left_open(draft)
+    pip, unpinned = draft.pip, draft.left_open
     changed = [one for one in pip if one.action in ("install", "upgrade", "downgrade")]
     if not (unpinned or changed or any(one.action == "remove" for one in pip)):
         return
@@ -104,20 +99,6 @@ def _pip(python: str, draft: Plan) -> Iterator[Step]:
             argv=(*pip_command, "install", *draft.sources, *unpinned),
             why="packages that the matrix does not list; their versions are left to the installer",
         )
-
-
-def left_open(plan: Plan) -> tuple[str, ...]:
-    """The packages whose versions the installer chooses, each with everything that is required of it: `wrapt<1.15,>=1.11`."""
-    resolution = plan.resolution
-    reasons = {pin.name: pin.reasons for pin in resolution.pip} if resolution is not None else {}
-    limits = constraints(resolution.request) if resolution is not None else {}
-    out = []
-    for name in plan.unpinned:
-        said = [parse_requirement(reason.text) for reason in reasons.get(name, ())]
-        specs = [str(one.specifier) for one in said if one is not None and canonicalize_name(one.name) == name]
-        specs += [str(spec) for _, spec in limits.get(name, ())]
-        out.append(f"{name}{SpecifierSet(','.join(filter(None, specs)))}")
-    return tuple(out)
 
 
 def wanted(action: PipAction) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.planning.preload import MODULE, preload_pth, preload_source
-from cudnn_resolve.planning.step import left_open
 from cudnn_resolve.report.pins import Group, groups, looks
 from cudnn_resolve.report.plan import machine_line
 from cudnn_resolve.report.script import python_minor, repository_commands
@@ -140,7 +139,7 @@ def _pip(plan: Plan) -> Iterator[str]:
                 number += 1
                 yield from ("", f"# {what}", *_layer(group, lines, number))
     if plan.unpinned:
-        yield f"RUN python3 -m pip install {shlex.join(clean(line) for line in left_open(plan))}"
+        yield f"RUN python3 -m pip install {shlex.join(clean(line) for line in plan.left_open)}"
 
 
 def _layer(group: Group, lines: tuple[str, ...], number: int) -> Iterator[str]:

@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.planning.preload import MODULE, preload_pth, preload_source
-from cudnn_resolve.planning.step import left_open
 from cudnn_resolve.report.pins import groups, looks
 from cudnn_resolve.report.plan import machine_line
 from cudnn_resolve.report.script import python_minor, repository_commands
@@ -71,7 +70,7 @@ def setup_cell(plan: Plan) -> str:
         "PACKAGES": packages,
         "PINS": {one.name: one.version for one in plan.pip if one.action != "remove"},
         "REMOVE": sorted(one.name for one in plan.pip if one.action == "remove"),
-        "FREE": list(left_open(plan)),
+        "FREE": list(plan.left_open),
         "FILES": files,
         "REPOSITORIES": [" && ".join(commands) for commands in repositories],
         "APT": apt,

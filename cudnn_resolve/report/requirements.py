@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.planning.step import left_open, wanted
+from cudnn_resolve.planning.step import wanted
 from cudnn_resolve.report.plan import machine_line
 from cudnn_resolve.report.text import clean
 
@@ -52,7 +52,7 @@ def render(plan: Plan) -> str:
         if override is not None:
             lines.append(clean(f"# {override.requested_by} declares {override.declared}: {override.reason}"))
         lines.append(clean(_line(one, hashed=hashed)))
-    lines += [clean(line) for line in left_open(plan)]
+    lines += [clean(line) for line in plan.left_open]
     return "\n".join(lines) + "\n"
 
 

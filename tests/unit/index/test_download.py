@@ -129,7 +129,7 @@ def test_a_part_does_not_stay_where_the_file_is_not_right(index: IndexServer, cl
 def test_a_lock_without_sizes_is_bounded_by_the_index(index: IndexServer, client: IndexClient, file: File, tmp_path: Path) -> None:
     index.fail("/files/", body(bytes(500_000)))
     with pytest.raises(IndexUnavailableError, match=f"longer than the {file.size} bytes"):
-        client.fetch([file._replace(size=None)], str(tmp_path / "to"))
+        client.fetch([replace(file, size=None)], str(tmp_path / "to"))
 
 
 def altered(reply: Reply, _: IndexServer) -> None:
