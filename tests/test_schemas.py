@@ -19,9 +19,10 @@ from cudnn_resolve.operations.apply import ApplyResult, HistoryResult
 from cudnn_resolve.operations.check import CheckResult
 from cudnn_resolve.operations.clean import CleanResult, Part
 from cudnn_resolve.operations.lock import LockCheckResult, LockResult
-from cudnn_resolve.operations.plan import PlanResult, WhyResult
+from cudnn_resolve.operations.plan import PlanResult
 from cudnn_resolve.operations.results import Result, grown
 from cudnn_resolve.operations.validate import ValidationResult
+from cudnn_resolve.operations.why import WhyResult
 from cudnn_resolve.report.apply import history
 from cudnn_resolve.resolution.chain import Chain, Link
 from cudnn_resolve.validation.model import Check, VisibleGpu
