@@ -32,12 +32,12 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
     """The options that a plan is asked with."""
     found: list[Options] = []
 
-    def plan_of(options: Options, listener: object) -> None:
+    def answered(options: Options, listener: object) -> None:
         del listener
         found.append(options)
         raise SeenError
 
-    monkeypatch.setattr(plan, "plan_of", plan_of)
+    monkeypatch.setattr(plan, "answered", answered)
     return found
 
 
