@@ -16,11 +16,6 @@ def plain(value: Any) -> Any:
         return json.loads(json.dumps(msgspec.to_builtins(value, enc_hook=dict)))
 
 
-def some(value: object, *names: str) -> dict[str, Any]:
-    """The JSON form of some fields of a value."""
-    return {name: plain(getattr(value, name)) for name in names}
-
-
 def render(value: Any) -> str:
     """The value as indented JSON with a newline at the end; ASCII only, so that no byte of it can upset a terminal or an encoding."""
     return json.dumps(value, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
