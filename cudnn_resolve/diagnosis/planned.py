@@ -87,7 +87,7 @@ def _plan(targets: list[str], facts: Facts, book: Book, wishes: Request | None) 
     from cudnn_resolve.resolution.attempt import attempt
     from cudnn_resolve.resolution.conflict import explain
     from cudnn_resolve.resolution.model import Resolution
-    from cudnn_resolve.resolution.universe import Budget
+    from cudnn_resolve.resolution.opened import Budget
 
     try:
         request = replace(wishes or Request(targets=()), targets=tuple(parse_target(one, book) for one in targets))

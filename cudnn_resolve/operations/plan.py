@@ -57,7 +57,7 @@ def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
 
 def _command(plan: Plan, request: PlanRequest, asked: Request | None) -> str | None:
     """The command line that carries a plan out, or that writes the script of one for another machine."""
-    from cudnn_resolve.resolution.relaxation import command
+    from cudnn_resolve.resolution.proposal import command
 
     if not (plan.is_satisfiable and (plan.changes or plan.steps)) or request.given is not None:
         return None

@@ -20,10 +20,10 @@ from cudnn_resolve.resolution.family import search
 from cudnn_resolve.resolution.key import FrameworkKey, PipKey
 from cudnn_resolve.resolution.marker import settle
 from cudnn_resolve.resolution.model import Failure, Resolution
-from cudnn_resolve.resolution.opened import OpenRequest, opened
+from cudnn_resolve.resolution.opened import Budget, OpenRequest, opened
 from cudnn_resolve.resolution.provider import is_late
 from cudnn_resolve.resolution.solve import ROUNDS, Solved
-from cudnn_resolve.resolution.universe import Budget, Universe
+from cudnn_resolve.resolution.universe import Universe
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
@@ -56,6 +56,7 @@ def attempt(
     and only then one that breaks those which the user gives up.
     """
     request = opened(request)
+    budget = budget or request.budget
     *first, last = _by_care(book, machine, request)
     for one in first:
         found = _attempt_once(book, machine, one, near, min(rounds, CLOSED_ROUNDS), budget)

@@ -77,7 +77,7 @@ def explain(book: Book, machine: Machine, request: Request) -> Conflict:
         machine=machine,
         message=_unknown(book, request) or _message(core, given_up=given_up, late=late),
         causes=tuple(causes),
-        relaxations=relaxations(book, machine, request, about),
+        relaxations=relaxations(book, machine, request, about, (core_machine, core_request)),
     )
 
 
@@ -187,7 +187,8 @@ def _clashes(universe: Universe, failure: Failure, core: list[Condition]) -> lis
     subjects = {condition.about for condition in core}
     merged: dict[tuple[str, Key, str], list[Rejection]] = {}
     telling = list(_telling(failure.rejections))
-    for rejection in [one for one in telling if _matters(universe, one, subjects)] or telling:
+    forbidden: dict[Key, bool] = {}
+    for rejection in [one for one in telling if _matters(universe, one, subjects, forbidden)] or telling:
         need = rejection.need if isinstance(rejection.about, (PipKey, CudnnKey, CudaKey, SlotKey)) else ""
         merged.setdefault((_subject(rejection), rejection.about, need), []).append(rejection)
     ordered = sorted(merged.items(), key=lambda item: item[0][1] not in subjects)
@@ -197,8 +198,11 @@ def _clashes(universe: Universe, failure: Failure, core: list[Condition]) -> lis
     return list(dict.fromkeys(out))
 
 
-def _matters(universe: Universe, rejection: Rejection, subjects: Collection[Subject]) -> bool:
-    """False where a fact refused a candidate and is not to blame: there are others, or the clash is there without the fact, too."""
+def _matters(universe: Universe, rejection: Rejection, subjects: Collection[Subject], forbidden: dict[Key, bool]) -> bool:
+    """False where a fact refused a candidate and is not to blame: there are others, or the clash is there without the fact, too.
+
+    `forbidden`: whether the machine forbids a package in every release, as far as that was asked.
+    """
     if universe.fact(rejection.about) is None or isinstance(rejection.about, (LimitKey, IndexKey)):
         return True
     if rejection.about not in subjects:
@@ -206,7 +210,9 @@ def _matters(universe: Universe, rejection: Rejection, subjects: Collection[Subj
     candidate = rejection.candidate
     if not isinstance(candidate, PipCandidate) or isinstance(candidate, WheelCandidate) or candidate.release is None:
         return True
-    return bool(universe.look.at(candidate.key, ()))
+    if candidate.key not in forbidden:
+        forbidden[candidate.key] = bool(universe.look.at(candidate.key, ()))
+    return forbidden[candidate.key]
 
 
 def _not_there(universe: Universe, failure: Failure) -> list[Cause]:

@@ -41,7 +41,8 @@ def forbidden(look: Look, needs: Sequence[Need]) -> Failure | None:
     for key, wanted in by_key.items():
         rejections = look.at(key, wanted)
         if rejections:
-            return Failure(rejections=tuple(rejections), causes=(), rounds=0)
+            once = {(id(one.candidate), one.about): one for one in rejections}  # builds share what their wheels require
+            return Failure(rejections=tuple(once.values()), causes=(), rounds=0)
     return None
 
 
@@ -51,7 +52,8 @@ class Look:
     def __init__(self, universe: Candidates) -> None:
         self._universe = universe
         self._met: dict[int, list[Rejection]] = {}
-        self._split: dict[Key, tuple[list[Candidate], list[Candidate]]] = {}
+        self._split: dict[Key, tuple[Candidate | None, list[Rejection]]] = {}
+        """Package to the first release that nothing forbids, and what those before it meet."""
 
     def at(self, key: Key, needs: Sequence[Need]) -> list[Rejection]:
         """What the candidates that the needs leave of a package meet; empty where one of them meets nothing, or there is none."""
@@ -106,15 +108,15 @@ class Look:
     def _package(self, need: Need) -> list[Rejection]:
         """What the releases of a package meet that a need leaves; empty where one of them meets nothing, or there is none."""
         if need.key not in self._split:
-            allowed: list[Candidate] = []
-            refused: list[Candidate] = []
+            allowed = None
+            met: list[Rejection] = []
             for candidate in self._universe.unordered(need.key):
                 if not self.met(candidate):
-                    allowed.append(candidate)
+                    allowed = candidate
                     break
-                refused.append(candidate)
-            self._split[need.key] = (allowed, refused)
-        allowed, refused = self._split[need.key]
-        if allowed:
-            return [] if need.test(allowed[0]) else self.at(need.key, [need])
-        return [rejection for candidate in refused for rejection in self.met(candidate)]
+                met += self.met(candidate)
+            self._split[need.key] = (allowed, met)
+        allowed, met = self._split[need.key]
+        if allowed is None:
+            return met
+        return [] if need.test(allowed) else self.at(need.key, [need])

@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.source import Source
 
 
+class Budget:
+    """Steps that are left to all the searches for one answer together."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
 class OpenRequest(Request, frozen=True, kw_only=True):
     """A request with the indexes that it is resolved against. It never leaves this room: a resolution holds the plain request."""
 
@@ -18,6 +25,8 @@ class OpenRequest(Request, frozen=True, kw_only=True):
     """The indexes that packages come from; None = the matrix alone is asked."""
     tell: Callable[[str], None] | None = None
     """Progress callback for slow searches."""
+    budget: Budget | None = None
+    """Steps that are left to all searches of it together; None = each has its own bound alone."""
     unsettled: OpenRequest | None = None
     """The request before its markers were evaluated for a machine; None where it has none."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
@@ -15,6 +15,8 @@ from cudnn_resolve.resolution.assemble import versions_after
 from cudnn_resolve.resolution.attempt import PYTHONS, attempt
 from cudnn_resolve.resolution.key import CUDA_LIMIT, CUDNN_LIMIT, DRIVER, GLIBC, PYTHON, GpuKey, InstalledKey
 from cudnn_resolve.resolution.model import Failure, Relaxation, Resolution
+from cudnn_resolve.resolution.opened import Budget
+from cudnn_resolve.resolution.proposal import command, result
 from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.resolution.standing import broken_by, is_apart
 from cudnn_resolve.version import CudaVersion, DriverVersion
@@ -28,13 +30,21 @@ if TYPE_CHECKING:
 
 ROUNDS = 1500
 """Steps after which the search for one way out is given up: a way that is hard to find is not a near one."""
-_STATED = frozenset({"--facts", "--driver", "--gpu", "--python-version", "--platform", "--glibc", "--os"})
+ALL_ROUNDS = 2500
+"""Steps of the searches for all ways out together."""
+PYTHON_ROUNDS = 1000
+"""Steps of the searches on all other Pythons together."""
 MOST = 8
 """Relaxations that are shown."""
 
 
-def relaxations(book: Book, machine: Machine, request: OpenRequest, core: frozenset[Subject]) -> tuple[Relaxation, ...]:
-    """What would work, nearest first; `core` names the wishes and facts that cannot hold together."""
+Least = tuple["Machine", "OpenRequest"]
+"""The wishes and facts of a conflict that cannot hold together, and nothing else."""
+
+
+def relaxations(book: Book, machine: Machine, request: OpenRequest, core: frozenset[Subject], least: Least) -> tuple[Relaxation, ...]:
+    """What would work, nearest first; `core` names the wishes and facts that cannot hold together, `least` is those alone."""
+    request = replace(request, budget=Budget(ALL_ROUNDS))
     found = [
         *_fresh(book, machine, request, core),
         *_broken(book, machine, request, core),
@@ -43,10 +53,10 @@ def relaxations(book: Book, machine: Machine, request: OpenRequest, core: frozen
         *_versions(book, machine, request, core),
         *_without_extras(book, machine, request, core),
         *_extras(book, machine, request, core),
-        *_pythons(book, machine, request, core),
+        *_pythons(book, machine, request, core, least),
         *_separate(book, machine, request),
         *_gpus(book, machine, request, core),
-        *_drivers(book, machine, request, core),
+        *_drivers(book, machine, request, core, least),
         *_glibc(book, machine, request, core),
     ]
     if not found or all(relaxation.distance >= 5 for relaxation in found):
@@ -58,59 +68,6 @@ def relaxations(book: Book, machine: Machine, request: OpenRequest, core: frozen
 def _tried(book: Book, machine: Machine, request: OpenRequest, near: dict[str, str] | None = None) -> Resolution | Failure:
     """Try a changed request for a bounded number of steps."""
     return attempt(book, machine, request, near, ROUNDS)
-
-
-def command(request: Request, targets: tuple[str, ...] | None = None, *, change: dict[str, str | None] | None = None) -> str:
-    """The command line of a request, with other targets or with single options changed (None: left out).
-
-    A command that changes an environment is not proposed for a machine that is only stated: a plan is.
-    """
-    change = dict(change or {})
-    stated = any(name in _STATED and change.get(name, value) is not None for name, value in (*request.context, *change.items()))
-    words = ["cudnn-resolve", "plan" if request.verb == "apply" and stated else request.verb]
-    for number, target in enumerate(request.targets):
-        text = targets[number] if targets is not None else target.text
-        if target.origin is None or "--requirement" in change:
-            words += ["-f", text]
-    options = _choices(request)
-    options.update({name: value for name, value in change.items() if not any(name == one for one, _ in request.context)})
-    pairs = [(name, value) for name, value in options.items() if value is not None]
-    pairs += [(name, change.get(name, value) or "") for name, value in request.context if change.get(name, value) is not None]
-    for name, value in pairs:
-        words += [word for word in (name, value) if word]
-    return shlex.join(words)
-
-
-def _choices(request: Request) -> dict[str, str | None]:
-    """The options of a request that say how to choose."""
-    options: dict[str, str | None] = {}
-    if request.cuda is not None:
-        options["--cuda"] = request.cuda.text
-    if request.cudnn is not None:
-        options["--cudnn"] = request.cudnn.text
-    if request.channel != "auto":
-        options["--channel"] = request.channel
-    if request.driver_policy != "minor":
-        options["--driver-policy"] = request.driver_policy
-    if request.device != "gpu":
-        options["--device"] = request.device
-    if request.strict_pins:
-        options["--strict-pins"] = ""
-    if not request.variant_indexes:
-        options["--no-variant-indexes"] = ""
-    return options
-
-
-def result(found: Resolution) -> str:
-    """A resolution in one line."""
-    parts = [f"{build.package} {build.wheel_version}" for build in found.builds]
-    if found.cuda:
-        parts.append(f"CUDA {found.cuda}")
-    if found.cudnn:
-        parts.append(f"cuDNN {found.cudnn}")
-    if found.driver_min:
-        parts.append(f"driver >= {found.driver_min}")
-    return ", ".join(parts)
 
 
 def _options(book: Book, machine: Machine, request: OpenRequest, core: frozenset[Subject]) -> Iterator[Relaxation]:
@@ -224,18 +181,21 @@ def _minor(version: str) -> tuple[int, ...]:
     return parsed.release[:2] if parsed else ()
 
 
-def _pythons(book: Book, machine: Machine, request: OpenRequest, core: frozenset[Subject]) -> Iterator[Relaxation]:
+def _pythons(book: Book, machine: Machine, request: OpenRequest, core: frozenset[Subject], least: Least) -> Iterator[Relaxation]:
     """The nearest older and the nearest newer Python, in a fresh environment."""
     if PYTHON not in core or machine.python is None:
         return
+    request = replace(request, budget=Budget(PYTHON_ROUNDS))
     here = machine.python
     older = sorted((one for one in PYTHONS if one < here), reverse=True)
     newer = sorted(one for one in PYTHONS if one > here)
     for candidates in (older, newer):
         for python in candidates:
             text = f"{python[0]}.{python[1]}"
-            fresh = replace(machine, python=python, python_full=text, pip={}, requires={})
-            found = _elsewhere(book, fresh, request)
+            change = {"python": python, "python_full": text, "pip": {}, "requires": {}}
+            if _is_in_vain(book, request, least, change):
+                continue
+            found = _elsewhere(book, replace(machine, **change), request)
             if isinstance(found, Resolution):
                 distance = 2 + (abs(python[1] - here[1]) > 1)
                 yield Relaxation(
@@ -245,6 +205,15 @@ def _pythons(book: Book, machine: Machine, request: OpenRequest, core: frozenset
                     distance=distance,
                 )
                 break
+
+
+def _is_in_vain(book: Book, request: OpenRequest, least: Least, change: dict[str, Any]) -> bool:
+    """True where the conflict is there after a change of the machine, too, by what little of the request it needs."""
+    machine, part = least
+    if request.unsettled is not None or (len(part.targets), len(part.extras)) == (len(request.targets), len(request.extras)):
+        return False  # other targets may be asked for there, or the whole is as quickly tried as the part
+    found = _tried(book, replace(machine, **change), replace(part, budget=request.budget))
+    return isinstance(found, Failure) and not found.exhausted
 
 
 def _elsewhere(book: Book, machine: Machine, request: OpenRequest) -> Resolution | Failure | None:
@@ -364,7 +333,7 @@ def _gpus(book: Book, machine: Machine, request: OpenRequest, core: frozenset[Su
             )
 
 
-def _drivers(book: Book, machine: Machine, request: OpenRequest, core: frozenset[Subject]) -> Iterator[Relaxation]:
+def _drivers(book: Book, machine: Machine, request: OpenRequest, core: frozenset[Subject], least: Least) -> Iterator[Relaxation]:
     """The oldest driver that would do, and the forward-compatibility package where the cards allow one."""
     if DRIVER not in core or machine.driver is None:
         return
@@ -375,7 +344,10 @@ def _drivers(book: Book, machine: Machine, request: OpenRequest, core: frozenset
     for word, candidates in (("newer", newer), ("older", _of_last_branches(book, machine, older))):
 
         def tried(driver: DriverVersion) -> Resolution | None:
-            found = _tried(book, replace(machine, driver=driver, native_cuda=book.native_cuda(driver)), request)
+            change = {"driver": driver, "native_cuda": book.native_cuda(driver)}
+            if _is_in_vain(book, request, least, change):
+                return None
+            found = _tried(book, replace(machine, **change), request)
             return found if isinstance(found, Resolution) else None
 
         driver, found = _first_that_works(candidates, tried)

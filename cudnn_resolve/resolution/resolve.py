@@ -53,7 +53,7 @@ def with_what_remains(book: Book, machine: Machine, request: Request, found: Res
     other = attempt(book, machine, replace(request, variant_indexes=False))
     if not isinstance(other, Resolution):
         return found
-    from cudnn_resolve.resolution.relaxation import command, result
+    from cudnn_resolve.resolution.proposal import command, result
 
     line = command(request, change={"--no-variant-indexes": ""})
     change = "--no-variant-indexes: what the configured index has"

@@ -38,13 +38,7 @@ from cudnn_resolve.resolution.standing import InstalledFrameworks
 if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request
-
-
-class Budget:
-    """Steps that are left to all the searches for one answer together."""
-
-    def __init__(self, left: int) -> None:
-        self.left = left
+    from cudnn_resolve.resolution.opened import Budget
 
 
 class Slots(Kind[SlotKey, SlotCandidate]):
