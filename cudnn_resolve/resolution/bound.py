@@ -57,7 +57,7 @@ class FrameworkBound(NamedTuple):
 
 def bound_needs(book: Book, release: Release) -> Iterator[Need]:
     """The bounds that a release of a framework has, and those of frameworks that it does not keep itself."""
-    for one in _bounds(book):
+    for one in _bounds_about(book, release.package):
         if one.is_of(book, release):
             yield one.slot("inside", str(one.requirement), _because(one, release))
         elif one.package == release.package and not one.allows(release):
@@ -74,7 +74,7 @@ def direct_needs(context: Context, release: Release) -> Iterator[Need]:
         asked = parse_requirement(extra.text)
         if asked is not None:
             there.add(canonicalize_name(asked.name))
-    for one in _bounds(context.book):
+    for one in _bounds_about(context.book, release.package):
         if one.package in there and one.is_of(context.book, release):
             yield Need(pip_key(one.package), within(one.requirement.specifier, context), one.bound.requirement, _because(one, release))
 
@@ -86,7 +86,7 @@ def with_bounds(book: Book, pins: dict[Key, Pin]) -> dict[Key, Pin]:
         framework = pin.candidate
         if not isinstance(framework, PipCandidate) or framework.release is None or framework.key.extras:
             continue
-        for one in _bounds(book):
+        for one in _bounds_about(book, framework.key.name):
             key = pip_key(one.package)
             if key in out and one.is_of(book, framework.release):
                 out[key] = _with_reason(out[key], one, framework, framework.release)
@@ -106,9 +106,15 @@ def _because(one: FrameworkBound, release: Release) -> str:
     return f"{release.package} {release.version.public}: {one.bound.reason}"
 
 
-def _bounds(book: Book) -> tuple[FrameworkBound, ...]:
-    """Every bound of every framework."""
-    return book.remember("bounds", None, lambda: tuple(_parsed(book)))
+def _bounds_about(book: Book, package: str) -> tuple[FrameworkBound, ...]:
+    """The bounds that a package has as a framework's, or that limit it."""
+
+    def answer() -> tuple[FrameworkBound, ...]:
+        framework = book.framework_of(package)
+        every: tuple[FrameworkBound, ...] = book.remember("bounds", None, lambda: tuple(_parsed(book)))
+        return tuple(one for one in every if one.framework == framework or one.package == package)
+
+    return book.remember("bounds about", package, answer)
 
 
 def _parsed(book: Book) -> Iterator[FrameworkBound]:

@@ -28,6 +28,7 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
         super().__init__()
         self.context = context
         self.installed = installed
+        self._of_wheel: dict[str, set[str]] = {}
         self._orders: dict[CudnnKey, LazyList[CudnnCandidate]] = {}
 
     def make(self, key: CudnnKey) -> Iterator[CudnnCandidate]:
@@ -39,15 +40,17 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
                 continue
             for build in context.book.cudnn_builds():
                 if channel == "pip":
-                    if build.wheel is None or not self._has_wheel(build):
+                    if build.wheel is None or str(build.version) not in self._versions(build.wheel):
                         continue
                 elif build.apt_package is None or build.apt_version is None:
                     continue
                 if not self._is_avoided(build, channel):
                     yield _candidate(key, build, channel)
 
-    def _has_wheel(self, build: CudnnBuild) -> bool:
-        return any(release.text == str(build.version) for release in self.context.releases.of(build.wheel or ""))
+    def _versions(self, wheel: str) -> set[str]:
+        if wheel not in self._of_wheel:
+            self._of_wheel[wheel] = {release.text for release in self.context.releases.of(wheel)}
+        return self._of_wheel[wheel]
 
     def _is_avoided(self, build: CudnnBuild, channel: Channel) -> bool:
         version = parse_version(str(build.version))
