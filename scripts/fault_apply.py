@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import shutil
 import sys
 import tempfile
@@ -78,6 +79,7 @@ def due(points: list[Point], mode: str, thin: int) -> list[Point]:
 def _strike(trial: Trial, args: argparse.Namespace, done: set[object]) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     chosen = due(trial.points, args.mode, args.thin)
+    random.Random(0).shuffle(chosen)  # noqa: S311 - so that a run that is stopped has tried some of everything
     print(f"{len(trial.points)} calls, {len(chosen)} of them to fail", flush=True)
     for turn, point in enumerate(chosen):
         if point.number in done:
