@@ -122,7 +122,8 @@ def take_away(exchange: Exchange, store: str) -> None:
         if disk.kind(path) is not None:
             disk.move(path, f"{store}/{number}")
     for folder in sorted(exchange.modes, key=len, reverse=True):
-        disk.remove_empty(folder)
+        if not disk.remove_empty(folder) and disk.kind(folder) == "folder" and not disk.names_in(folder):
+            raise WorldError(f"{folder} is empty and could not be removed", code="system", hint="a package could still be imported from it")
 
 
 def _folders_of(paths: Iterable[str], environment: Environment) -> dict[str, None]:

@@ -211,6 +211,8 @@ def put_back(files: "Mapping[str, Any]", folders: "Sequence[str]", *, finished: 
     caches = ["{}/__pycache__".format(one) for one in (*files["made"], *(os.path.dirname(path) for path in files["add"]))]
     for folder in sorted({*files["made"], *files["infos"], *caches}, key=len, reverse=True):
         _remove_empty(folder)
+        if kind(folder) == "folder" and not _names_in(folder):
+            _try(left, os.rmdir, folder)
     for number, path in enumerate(files["save"]):
         source = "{}/{}".format(files["store"], number)
         if kind(source) is not None:
