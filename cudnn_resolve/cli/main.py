@@ -126,7 +126,7 @@ def _unknown(word: str) -> UsageError:
     if word.startswith("-"):
         hint = f"the commands are {', '.join(VERBS)}"
         return UsageError(f"{word} is an option, and no command is given", code="usage-command", hint=hint)
-    near = nearest(word, VERBS)
+    near = nearest(word, (*VERBS, "help", "version"))
     hint = f"did you mean {' or '.join(near)}?" if near else f"the commands are {', '.join(VERBS)}"
     return UsageError(f"there is no command {word!r}", code="usage-command", hint=hint)
 

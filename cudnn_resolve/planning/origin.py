@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from cudnn_resolve.planning.model import PipAction
     from cudnn_resolve.resolution.model import Resolution
 
+_NAMED = 3
+"""Packages that a warning names one by one."""
+
 
 def overlay_warnings(book: Book) -> tuple[Warning, ...]:
     """The tables that lie over the shipped ones: whose rows an answer rests on is said in it."""
@@ -90,9 +93,10 @@ def _several(resolution: Resolution, book: Book, changed: set[str]) -> Iterator[
         if len(origins) > 1 and taken is not None and taken != origins[0]:
             found.append(f"{pin.name} {pin.version} from {taken}, which {origins[0]} has, too")
     if found:
+        more = f"; and {len(found) - _NAMED} more packages" if len(found) > _NAMED else ""
         yield Warning(
             code="several-indexes",
-            message=f"{'; '.join(found)}: the best version of all indexes wins, whoever offers it; "
+            message=f"{'; '.join(found[:_NAMED])}{more}: the best version of all indexes wins, whoever offers it; "
             "--index-strategy first-index takes each name from the first index that has it",
         )
 
@@ -106,7 +110,3 @@ def _left_out(resolution: Resolution, book: Book, changed: set[str]) -> Iterator
     if found:
         more = f"; and of {len(found) - _NAMED} more packages" if len(found) > _NAMED else ""
         yield Warning(code="left-out", message=f"left out by your settings: {'; '.join(found[:_NAMED])}{more}")
-
-
-_NAMED = 3
-"""Packages that are named one by one."""
