@@ -7,23 +7,10 @@ import os
 from typing import TYPE_CHECKING
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.options import (
-    Output,
-    add_allow_break_option,
-    add_assumption_options,
-    add_choice_options,
-    add_index_options,
-    add_machine_options,
-    add_output_options,
-    add_reinstall_option,
-    add_target_options,
-    lock_among,
-    output_of,
-    request_of,
-)
+from cudnn_resolve.cli.options import Output, add_common_options, lock_among, output_of, request_of
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.cli.plan import print_plan
-from cudnn_resolve.cli.printing import Messages, draw, emit, message_style, message_width, print_json, style_of, width_of
+from cudnn_resolve.cli.printing import Messages, draw, message_style, message_width, print_json, show
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.operations.options import ApplyRequest
 
@@ -40,13 +27,8 @@ _HEADS = {"nothing": "nothing to undo", "broken": "not everything could be put b
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `apply`."""
-    add_target_options(parser, "REQ | LOCK", "; or a pylock.toml to install from (default: ./pylock.toml)")
-    add_machine_options(parser, elsewhere=False)
-    add_assumption_options(parser, elsewhere=False)
-    add_choice_options(parser)
-    add_allow_break_option(parser)
-    add_index_options(parser)
-    add_reinstall_option(parser)
+    words = ("REQ | LOCK", "; or a pylock.toml to install from (default: ./pylock.toml)")
+    add_common_options(parser, words=words, elsewhere=False, takes=("--allow-break", "--reinstall-package"))
     group = parser.add_argument_group("how to carry it out")
     group.add_argument("-y", "--yes", action="store_true", help="do not ask")
     group.add_argument("--dry-run", action="store_true", help="show what would be done, and change nothing")
@@ -62,7 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--force", action="store_true", help="put back what a stopped one replaced, although others changed the environment meanwhile"
     )
     group.add_argument("--history", action="store_true", help="list what was done in this environment")
-    add_output_options(parser)
     parser.epilog = (
         "Exit code 0: done, or nothing to do; 1: there is no plan; 2: the request cannot be read; 3: the machine or an index refused, "
         "and nothing was changed; 4: it failed and everything was put back; 5: it failed and something is left, which the output names; "
@@ -184,12 +165,9 @@ def _interaction(args: argparse.Namespace, output: Output) -> Interaction:
 def _finish(done: ApplyResult, output: Output, python: str | None, *, head: str | None = None) -> int:
     execution = done.execution
     assert execution is not None
-    if output.format == "json":
-        print_json(done.to_json(), output)
-    else:
-        from cudnn_resolve.report.apply import render
+    from cudnn_resolve.report.apply import render
 
-        emit(render(execution, style=style_of(output), width=width_of(output), head=head, python=python), output)
+    show(done, output, lambda style, width: render(execution, style=style, width=width, head=head, python=python))
     return 130 if execution.status == "interrupted" else int(execution.exit_code)
 
 
@@ -203,9 +181,6 @@ def _nothing_to_resume(output: Output, python: str | None) -> int:
 
 def _print_history(python: str | None, output: Output) -> None:
     found = api.history(python)
-    if output.format == "json":
-        print_json(found.to_json(), output)
-    else:
-        from cudnn_resolve.report.apply import render_history
+    from cudnn_resolve.report.apply import render_history
 
-        emit(render_history(found.applies, width=width_of(output)), output)
+    show(found, output, lambda _, width: render_history(found.applies, width=width))

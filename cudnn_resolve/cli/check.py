@@ -6,7 +6,7 @@ import argparse
 
 from cudnn_resolve import api
 from cudnn_resolve.cli.options import add_output_options, output_of, request_of
-from cudnn_resolve.cli.printing import emit, print_json, style_of, width_of
+from cudnn_resolve.cli.printing import show
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import CheckRequest
 
@@ -30,10 +30,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the verdict; 1 where something is broken."""
     output = output_of(args)
     found = api.check(request_of(CheckRequest, args))
-    if output.format == "json":
-        print_json(found.to_json(), output)
-    else:
-        from cudnn_resolve.report.check import render
+    from cudnn_resolve.report.check import render
 
-        emit(render(found.verdicts, style=style_of(output), width=width_of(output)), output)
+    show(found, output, lambda style, width: render(found.verdicts, style=style, width=width))
     return ExitCode.NO if found.is_broken else ExitCode.OK

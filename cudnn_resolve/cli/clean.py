@@ -6,7 +6,7 @@ import argparse
 
 from cudnn_resolve import api
 from cudnn_resolve.cli.options import add_output_options, output_of, request_of
-from cudnn_resolve.cli.printing import emit, print_json, width_of
+from cudnn_resolve.cli.printing import show
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import CleanRequest
 
@@ -24,10 +24,7 @@ def run(args: argparse.Namespace) -> int:
     """Print what is held and what was freed."""
     output = output_of(args)
     found = api.clean(request_of(CleanRequest, args))
-    if output.format == "json":
-        print_json(found.to_json(), output)
-    else:
-        from cudnn_resolve.report.clean import render
+    from cudnn_resolve.report.clean import render
 
-        emit(render(found.to_json(), width=width_of(output)), output)
+    show(found, output, lambda _, width: render(found.to_json(), width=width))
     return ExitCode.OK

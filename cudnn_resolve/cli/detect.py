@@ -6,7 +6,7 @@ import argparse
 
 from cudnn_resolve import api
 from cudnn_resolve.cli.options import add_machine_options, add_output_options, output_of, request_of
-from cudnn_resolve.cli.printing import emit, print_json, style_of, width_of
+from cudnn_resolve.cli.printing import show
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import MachineOptions
 
@@ -22,10 +22,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the facts; 0 also where the machine has problems."""
     output = output_of(args)
     facts = api.detect(request_of(MachineOptions, args))
-    if output.format == "json":
-        print_json(facts.to_json(), output)
-    else:
-        from cudnn_resolve.report.detect import render
+    from cudnn_resolve.report.detect import render
 
-        emit(render(facts, style=style_of(output), width=width_of(output), verbose=output.verbose > 0), output)
+    show(facts, output, lambda style, width: render(facts, style=style, width=width, verbose=output.verbose > 0))
     return ExitCode.OK

@@ -9,19 +9,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.options import (
-    Output,
-    add_assumption_options,
-    add_choice_options,
-    add_index_options,
-    add_machine_options,
-    add_output_options,
-    add_target_options,
-    output_of,
-    request_of,
-)
+from cudnn_resolve.cli.options import Output, add_common_options, output_of, request_of
 from cudnn_resolve.cli.parser import Parser
-from cudnn_resolve.cli.printing import emit, print_json, remark_lines, say, style_of, width_of
+from cudnn_resolve.cli.printing import emit, say, show
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.operations.options import DoctorRequest
 
@@ -47,12 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fix", action="store_true", help="hand the remedy of each error to `apply`, one after the other, until none is left"
     )
     parser.add_argument("-y", "--yes", action="store_true", help="with --fix: do not ask")
-    add_target_options(parser, None)
-    add_machine_options(parser)
-    add_assumption_options(parser)
-    add_choice_options(parser)
-    add_index_options(parser)
-    add_output_options(parser, FORMATS)
+    add_common_options(parser, FORMATS, words=(None,))
     parser.epilog = "Exit code 0: nothing of severity error was found; 1: something was; 2: the log cannot be read."
 
 
@@ -173,10 +158,7 @@ def _is_plan(words: list[str]) -> bool:
 def _print(diagnosis: DoctorResult, output: Output) -> None:
     from cudnn_resolve.report import doctor as report
 
-    if output.format == "json":
-        print_json(diagnosis.to_json(), output)
-    elif output.format == "markdown":
+    if output.format == "markdown":
         emit(report.markdown(diagnosis) + "".join(f"\n{remark}\n" for remark in diagnosis.overlays), output)
     else:
-        text = report.render(diagnosis, style=style_of(output), width=width_of(output))
-        emit(text + remark_lines(diagnosis.overlays, width_of(output)), output)
+        show(diagnosis, output, lambda style, width: report.render(diagnosis, style=style, width=width))

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cudnn_resolve import api
 from cudnn_resolve.cli.options import Output, add_common_options, output_of, request_of
 from cudnn_resolve.cli.plan import print_plan
-from cudnn_resolve.cli.printing import Messages, emit, print_json, remark_lines, say, style_of, width_of
+from cudnn_resolve.cli.printing import Messages, emit, print_json, say, show
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.operations.options import LockRequest
 
@@ -61,14 +61,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _check(request: LockRequest, output: Output) -> int:
     found = api.check_lock(request, Messages(output))
-    if output.format == "json":
-        print_json(found.to_json(), output)
-    else:
-        from cudnn_resolve.report.lock import render_check
+    from cudnn_resolve.report.lock import render_check
 
-        path = request.output or "pylock.toml"
-        text = render_check(found.lock, found.differences, path, style=style_of(output), width=width_of(output))
-        emit(text + remark_lines(found.overlays, width_of(output)), output)
+    path = request.output or "pylock.toml"
+    show(found, output, lambda style, width: render_check(found.lock, found.differences, path, style=style, width=width))
     return ExitCode.NO if found.differences else ExitCode.OK
 
 

@@ -16,6 +16,11 @@ _POLICY = ("minor", "strict")
 _DEVICE = ("gpu", "cpu")
 _CHANNEL = ("auto", "pip", "apt")
 _STRATEGY = ("first-index", "best-match")
+_OF_PACKAGES = {
+    "--allow-break": "an installed framework that may stop working where nothing else leads to an answer; repeatable",
+    "--reinstall-package": "lay the files of an installed package anew, where others overwrote them or took them along; repeatable, "
+    "enough by itself",
+}
 R = TypeVar("R", bound=Struct)
 
 
@@ -66,7 +71,7 @@ def request_of(kind: type[R], args: argparse.Namespace) -> R:
     return make(kind, {name: value for name, value in vars(args).items() if name in kind.__struct_fields__})
 
 
-def add_target_options(parser: argparse.ArgumentParser, words: str | None = "REQ", more: str = "") -> None:
+def _add_target_options(parser: argparse.ArgumentParser, words: str | None = "REQ", more: str | None = "") -> None:
     """What is asked for: requirements, -f, -r, --cuda, --cudnn; `words` is what bare words are, None for a command that takes none."""
     group = parser.add_argument_group("what you want")
     if words is not None:
@@ -105,7 +110,7 @@ def add_machine_options(parser: argparse.ArgumentParser, *, elsewhere: bool = Tr
     group.add_argument("--facts", metavar="FILE", help=about if elsewhere else argparse.SUPPRESS)
 
 
-def add_assumption_options(parser: argparse.ArgumentParser, *, platforms: bool = False, elsewhere: bool = True) -> None:
+def _add_assumption_options(parser: argparse.ArgumentParser, *, platforms: bool = False, elsewhere: bool = True) -> None:
     """Single facts stated by hand; `platforms`: --platform may be said several times, and is a list."""
     about = " With --python-version or --platform the answer is for a fresh environment on another machine: nothing of this one counts, "
     about = f"{about}and what is not said is unknown." if elsewhere else ""
@@ -126,7 +131,7 @@ def add_assumption_options(parser: argparse.ArgumentParser, *, platforms: bool =
     group.add_argument("--os", metavar="NAME", help="distribution with its release, `ubuntu22.04`, `debian12`, `rocky9`")
 
 
-def add_choice_options(parser: argparse.ArgumentParser) -> None:
+def _add_choice_options(parser: argparse.ArgumentParser) -> None:
     """How to choose among the answers that fit."""
     group = parser.add_argument_group("how to choose")
     group.add_argument(
@@ -146,27 +151,7 @@ def add_choice_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--matrix", metavar="DIR", action="append", help="further or changed rows for the compatibility tables; repeatable")
 
 
-def add_allow_break_option(parser: argparse.ArgumentParser) -> None:
-    """Installed frameworks that may be given up."""
-    parser.add_argument(
-        "--allow-break",
-        metavar="NAME",
-        action="append",
-        help="an installed framework that may stop working where nothing else leads to an answer; repeatable",
-    )
-
-
-def add_reinstall_option(parser: argparse.ArgumentParser) -> None:
-    """Packages that are installed anew although their version stays."""
-    parser.add_argument(
-        "--reinstall-package",
-        metavar="NAME",
-        action="append",
-        help="lay the files of an installed package anew, where others overwrote them or took them along; repeatable, enough by itself",
-    )
-
-
-def add_index_options(parser: argparse.ArgumentParser) -> None:
+def _add_index_options(parser: argparse.ArgumentParser) -> None:
     """Where packages come from."""
     group = parser.add_argument_group("where packages come from", "Without these, what the target's pip or uv configuration says.")
     group.add_argument("--index-url", metavar="URL", help="package index, as pip's")
@@ -206,15 +191,21 @@ def add_common_options(
     parser: argparse.ArgumentParser,
     formats: Sequence[str] = ("text", "json"),
     *,
+    words: tuple[str | None, ...] = ("REQ",),
     platforms: bool = False,
-    words: tuple[str, ...] = ("REQ",),
+    elsewhere: bool = True,
+    takes: Sequence[str] = (),
 ) -> None:
-    """Every option of this module, for verbs that resolve; for several `platforms` at once where that is said."""
-    add_target_options(parser, *words)
-    add_machine_options(parser)
-    add_assumption_options(parser, platforms=platforms)
-    add_choice_options(parser)
-    if not platforms:  # an answer for several machines is for none that exists
-        add_allow_break_option(parser)
-    add_index_options(parser)
+    """Every option of this module, for verbs that resolve.
+
+    `words` say what bare words are, see `_add_target_options`; `platforms`: for several at once; `elsewhere`: another machine may be
+    meant; `takes` are the options of `_OF_PACKAGES` that the verb has.
+    """
+    _add_target_options(parser, *words)
+    add_machine_options(parser, elsewhere=elsewhere)
+    _add_assumption_options(parser, platforms=platforms, elsewhere=elsewhere)
+    _add_choice_options(parser)
+    for option in takes:
+        parser.add_argument(option, metavar="NAME", action="append", help=_OF_PACKAGES[option])
+    _add_index_options(parser)
     add_output_options(parser, formats)

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.options import Output, add_common_options, add_reinstall_option, lock_among, output_of, request_of
+from cudnn_resolve.cli.options import Output, add_common_options, lock_among, output_of, request_of
 from cudnn_resolve.cli.printing import Messages, draw, emit, message_style, message_width, print_json, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import PlanRequest
@@ -21,8 +21,8 @@ FORMATS = ("text", "json", "sh", "requirements", "notebook", "dockerfile")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `plan`."""
-    add_common_options(parser, FORMATS, words=("REQ | LOCK", "; or a pylock.toml: what it would change here"))
-    add_reinstall_option(parser)
+    words = ("REQ | LOCK", "; or a pylock.toml: what it would change here")
+    add_common_options(parser, FORMATS, words=words, takes=("--allow-break", "--reinstall-package"))
     parser.epilog = "Exit code 0: there is a plan; 1: there is none, and the output says what would work; 2: the request cannot be read."
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.host import terminal
@@ -71,6 +71,13 @@ def tell(text: str, options: Output) -> None:
     _STATUS[0].show(text)
 
 
+class Shown(Protocol):
+    """A result with a JSON form."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `--format json` prints."""
+
+
 class Messages:
     """A listener that prints: what goes on as a status line, notes as messages."""
 
@@ -91,6 +98,15 @@ def print_json(value: dict[str, Any], options: Output) -> None:
     from cudnn_resolve.report.json import render
 
     emit(render(value), options)
+
+
+def show(result: Shown, options: Output, draw: Callable[[Style, int], str]) -> None:
+    """Print a result: its object, or what `draw` makes of it in a style and in so many columns, and the overlays that it rests on."""
+    if options.format == "json":
+        print_json(result.to_json(), options)
+        return
+    width = width_of(options)
+    emit(draw(style_of(options), width) + remark_lines(getattr(result, "overlays", ()), width), options)
 
 
 def clear_status() -> None:

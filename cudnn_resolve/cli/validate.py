@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve import api
 from cudnn_resolve.cli.options import Output, add_output_options, output_of, request_of
-from cudnn_resolve.cli.printing import Messages, emit, print_json, say, style_of, width_of
+from cudnn_resolve.cli.printing import Messages, emit, say, show
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.operations.options import ValidateRequest
 
@@ -40,16 +40,14 @@ def run(args: argparse.Namespace) -> int:
     args.gpu = None
     request = replace(request_of(ValidateRequest, args), gpu=None if gpu is None else int(gpu))
     found = api.validate(request, _Steps(output))
-    if output.format == "json":
-        print_json(found.to_json(), output)
-    elif output.format == "junit":
+    if output.format == "junit":
         from cudnn_resolve.report.junit import render as render_junit
 
         emit(render_junit(found), output)
     else:
         from cudnn_resolve.report.validation import render
 
-        emit(render(found, style=style_of(output), width=width_of(output), verbose=output.verbose > 0), output)
+        show(found, output, lambda style, width: render(found, style=style, width=width, verbose=output.verbose > 0))
     return ExitCode.NO if found.status == "failed" else ExitCode.OK
 
 

@@ -7,7 +7,7 @@ import argparse
 from cudnn_resolve import api
 from cudnn_resolve.cli.options import add_common_options, lock_among, output_of, request_of
 from cudnn_resolve.cli.plan import print_plan
-from cudnn_resolve.cli.printing import Messages, emit, print_json, remark_lines, say, style_of, width_of
+from cudnn_resolve.cli.printing import Messages, say, show
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import WhyRequest
 
@@ -15,7 +15,8 @@ from cudnn_resolve.operations.options import WhyRequest
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `why`."""
     parser.add_argument("package", metavar="PACKAGE", help="a pip package, `cuda`, `cudnn`, `driver` or `python`")
-    add_common_options(parser, words=("REQ | LOCK", "; or a pylock.toml (default where nothing is asked for: ./pylock.toml)"))
+    words = ("REQ | LOCK", "; or a pylock.toml (default where nothing is asked for: ./pylock.toml)")
+    add_common_options(parser, words=words, takes=("--allow-break",))
     parser.epilog = "The other options are those of `plan`: the same request, the same answer."
 
 
@@ -25,14 +26,10 @@ def run(args: argparse.Namespace) -> int:
     found = api.why(request_of(WhyRequest, lock_among(args)), Messages(output))
     for note in found.plan.notes:
         say(f"note: {note}", output)
-    if found.chain is None:
-        print_plan(found.plan, output)
-        return ExitCode.NO
-    if output.format == "json":
-        print_json(found.to_json(), output)
-    else:
-        from cudnn_resolve.report.why import render
+    chain = found.chain
+    if chain is None:
+        return print_plan(found.plan, output)
+    from cudnn_resolve.report.why import render
 
-        text = render(found.chain, style=style_of(output), width=width_of(output))
-        emit(text + remark_lines(found.overlays, width_of(output)), output)
+    show(found, output, lambda style, width: render(chain, style=style, width=width))
     return ExitCode.OK
