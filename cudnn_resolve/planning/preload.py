@@ -28,7 +28,7 @@ IMPORT_NAMES = {
 
 LIBRARIES = (
     *("libcudart.so", "libnvJitLink.so", "libnvrtc.so", "libcublasLt.so", "libcublas.so", "libcufft.so", "libcurand.so"),
-    *("libcusparse.so", "libcusolver.so", "libcupti.so", "libnccl.so", "libcudnn"),
+    *("libcusparse.so", "libcusolver.so", "libcupti.so", "libnccl.so", "libnvToolsExt.so", "libcudnn"),
 )
 """Beginnings of the names of what is loaded, in an order in which each finds what it needs."""
 

@@ -216,9 +216,15 @@ def _extra(resolution: Resolution, book: Book, build: Build) -> Iterator[Warning
             return
 
 
+_OF_GPU_BUILDS = frozenset({"gpu-not-found"})
+"""Kinds of traps into which no build without GPU falls."""
+
+
 def _traps(book: Book, build: Build) -> Iterator[Warning]:
     version = Version(build.version)
     for trap in book.traps(build.framework):
+        if build.cuda is None and trap.kind in _OF_GPU_BUILDS:
+            continue
         if trap.action != "warn" or not SpecifierSet(trap.versions).contains(version, prereleases=True):
             continue
         remedy = f"; {trap.remedy}" if trap.remedy else ""
