@@ -68,11 +68,11 @@ def gather_question(options: Options, *, fresh: bool = False, verb: str = "plan"
     if fresh:
         machine = replace(machine, pip={}, requires={})
     if not options.offline:
-        from cudnn_resolve.resolution.ahead import names_ahead
         from cudnn_resolve.resolution.marker import settle
         from cudnn_resolve.resolution.opened import opened
+        from cudnn_resolve.resolution.prefetch import likely_packages
 
-        source.expect(names_ahead(book, machine, settle(opened(request), machine) if machine.python is not None else request))
+        source.expect(likely_packages(book, machine, settle(opened(request), machine) if machine.python is not None else request))
     if request.targets:
         from cudnn_resolve.resolution.provisional import with_new_releases
 

@@ -16,10 +16,10 @@ from cudnn_resolve.planning.step import steps
 from cudnn_resolve.planning.warning import warnings
 from cudnn_resolve.resolution.assemble import loaded_cudnn, versions_after
 from cudnn_resolve.resolution.context import constraints
+from cudnn_resolve.resolution.installed import broken_by
 from cudnn_resolve.resolution.model import Conflict, Refusal, Resolution
 from cudnn_resolve.resolution.opened import opened
 from cudnn_resolve.resolution.release import parse_requirement
-from cudnn_resolve.resolution.standing import broken_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.resolution.context import Context
     from cudnn_resolve.resolution.cuda import CudaRuntimes
+    from cudnn_resolve.resolution.installed import InstalledFrameworks
     from cudnn_resolve.resolution.package import PipPackages
     from cudnn_resolve.resolution.release import Release
-    from cudnn_resolve.resolution.standing import InstalledFrameworks
 
 _THROUGH = {"pip": " as pip wheels", "apt": " from apt", "system": " of the system"}
 

@@ -14,8 +14,8 @@ from cudnn_resolve.resolution.key import ARCH, CUDA_LIMIT, CUDNN_LIMIT, DRIVER, 
 
 if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine, MachineGpu
+    from cudnn_resolve.resolution.installed import UnaskedFramework
     from cudnn_resolve.resolution.opened import OpenRequest
-    from cudnn_resolve.resolution.standing import Standing
 
 
 Subject = Key | Target | Extra | str
@@ -32,15 +32,15 @@ class Condition(Struct, frozen=True, kw_only=True):
     without: Callable[[Machine, OpenRequest], tuple[Machine, OpenRequest]]
 
 
-def conditions(machine: Machine, request: OpenRequest, standing: Sequence[Standing] = ()) -> Iterator[Condition]:
+def conditions(machine: Machine, request: OpenRequest, protected: Sequence[UnaskedFramework] = ()) -> Iterator[Condition]:
     """Every wish and fact, those that least often matter first, so that what is left are those that a person would name.
 
-    `standing`: the installed frameworks that must go on working.
+    `protected`: the installed frameworks that must go on working.
     """
     for extra in request.extras:
         yield _extra(extra)
-    yield from _system(machine, frozenset().union(*(one.names for one in standing)), alone=len(request.targets) == 1)
-    for one in standing:
+    yield from _system(machine, frozenset().union(*(one.names for one in protected)), alone=len(request.targets) == 1)
+    for one in protected:
         yield _installed(one)
     for number, gpu in enumerate(machine.gpus):
         yield _gpu(number, gpu)
@@ -79,7 +79,7 @@ def _gpu(number: int, gpu: MachineGpu) -> Condition:
     return Condition(about=GpuKey(number), what=f"the GPU: {gpu.label}", because="the machine's hardware", without=without)
 
 
-def _installed(one: Standing) -> Condition:
+def _installed(one: UnaskedFramework) -> Condition:
     def without(machine: Machine, request: OpenRequest) -> tuple[Machine, OpenRequest]:
         return machine, replace(request, allow_break=request.allow_break | {one.framework})
 

@@ -103,8 +103,8 @@ def minimum(book: Book, machine: Machine, request: OpenRequest) -> tuple[list[Co
     """
     core: list[Condition] = []
     limits = tuple(extra for extra in request.extras if extra.constraint)  # a line that moves a framework may be left out
-    standing = Universe(Context(book, machine, replace(request, extras=limits))).installed.standing
-    waiting = [list(conditions(machine, request, standing))]
+    protected = Universe(Context(book, machine, replace(request, extras=limits))).installed.protected
+    waiting = [list(conditions(machine, request, protected))]
     while waiting:
         group = waiting.pop()
         other_machine, other_request = machine, request

@@ -15,7 +15,7 @@ from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.resolution.context import Context
-    from cudnn_resolve.resolution.standing import InstalledFrameworks
+    from cudnn_resolve.resolution.installed import InstalledFrameworks
 
 _SERVED_WITH: dict[Channel, tuple[Channel, ...]] = {"pip": ("pip",), "apt": ("apt", "system"), "system": ("system", "apt")}
 """The channels of CUDA that a cuDNN of a channel may stand beside."""

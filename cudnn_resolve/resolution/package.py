@@ -336,7 +336,7 @@ def asked_need(extra: Extra) -> Need:
         release = candidate.release
         if release is None:
             return True
-        return spec.contains(release.version, prereleases=bool(spec.prereleases) or release.lone) and (exact or not release.yanked)
+        return spec.contains(release.version, prereleases=bool(spec.prereleases) or release.pre_counts) and (exact or not release.yanked)
 
     return Need(pip_key(requirement.name, requirement.extras), test, extra.text, f"asked for in {extra.origin}")
 

@@ -70,7 +70,7 @@ def within(spec: SpecifierSet, context: Context) -> Callable[[PipCandidate], boo
             return False
         installed = context.machine.pip.get(release.package)
         here = installed is not None and is_version(release, installed)
-        if release.version.is_prerelease and not (here or spec.prereleases or release.lone):
+        if release.version.is_prerelease and not (here or spec.prereleases or release.pre_counts):
             return False
         return pinned or here or not release.yanked
 

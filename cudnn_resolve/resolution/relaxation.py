@@ -13,12 +13,12 @@ from cudnn_resolve.errors import UsageError
 from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.resolution.assemble import versions_after
 from cudnn_resolve.resolution.attempt import PYTHONS, attempt
+from cudnn_resolve.resolution.installed import broken_by, is_apart
 from cudnn_resolve.resolution.key import CUDA_LIMIT, CUDNN_LIMIT, DRIVER, GLIBC, PYTHON, GpuKey, InstalledKey
 from cudnn_resolve.resolution.model import Failure, Relaxation, Resolution
 from cudnn_resolve.resolution.opened import Budget
 from cudnn_resolve.resolution.proposal import command, result
 from cudnn_resolve.resolution.release import parse_version
-from cudnn_resolve.resolution.standing import broken_by, is_apart
 from cudnn_resolve.version import CudaVersion, DriverVersion
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ class Release:
     Most releases are turned down for their version alone, so their details are looked at when somebody asks for them.
     """
 
-    __slots__ = ("_details", "_look", "build", "index", "late", "lone", "offer", "package", "served", "text", "version")
+    __slots__ = ("_details", "_look", "build", "index", "late", "offer", "package", "pre_counts", "served", "text", "version")
 
     def __init__(  # noqa: PLR0913 - a value with these parts
         self,
@@ -47,7 +47,7 @@ class Release:
         index: str = "default",
         build: Build | None = None,
         offer: Offer | None = None,
-        lone: bool = False,
+        pre_counts: bool = False,
         served: bool = True,
         late: bool = False,
     ) -> None:
@@ -60,7 +60,7 @@ class Release:
         """The build of the framework, where the package is one."""
         self.offer = offer
         """Its files; None where no index was asked, or it is on another index, see `Offers.offer`."""
-        self.lone = lone
+        self.pre_counts = pre_counts
         """True where the package has no final release: then a pre-release is taken without being asked for."""
         self.served = served
         """False where the indexes were asked and do not have it."""

@@ -136,9 +136,9 @@ class Releases:
             version = parse_version(every.version)
             offer = self._offers.accepted(package, every)
             if version is not None and (not only_accepted or offer.files):
-                yield self._from_offer(package, version, offer, known.get(offer.version), lone=self._pre or listing.only_prereleases)
+                yield self._from_offer(package, version, offer, known.get(offer.version), pre_counts=self._pre or listing.only_prereleases)
 
-    def _from_offer(self, package: str, version: Version, offer: Offer, row: WheelRelease | None, *, lone: bool) -> Release:
+    def _from_offer(self, package: str, version: Version, offer: Offer, row: WheelRelease | None, *, pre_counts: bool) -> Release:
         def look() -> Details:
             tags = tuple(dict.fromkeys(file.tag for file in offer.files if file.is_wheel))
             found = fit(tags, self._target)
@@ -155,7 +155,7 @@ class Releases:
                 yanked=bool(offer.files) and all(file.yanked is not None for file in offer.files),
             )
 
-        return Release(package=package, version=version, text=offer.version, look=look, offer=offer, lone=lone)
+        return Release(package=package, version=version, text=offer.version, look=look, offer=offer, pre_counts=pre_counts)
 
     def _from_direct(self, direct: Direct) -> Release:
         tags = tuple(file.tag for file in direct.offer.files) or SDIST

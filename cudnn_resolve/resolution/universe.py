@@ -12,6 +12,7 @@ from cudnn_resolve.resolution.cuda import CudaRuntimes
 from cudnn_resolve.resolution.cudnn import CudnnLibraries
 from cudnn_resolve.resolution.framework import Frameworks, target_need
 from cudnn_resolve.resolution.hopeless import Look
+from cudnn_resolve.resolution.installed import InstalledFrameworks
 from cudnn_resolve.resolution.key import (
     ARCH,
     CUDA_LIMIT,
@@ -33,7 +34,6 @@ from cudnn_resolve.resolution.key import (
     SlotKey,
 )
 from cudnn_resolve.resolution.package import PipPackages, asked_need, companion_needs
-from cudnn_resolve.resolution.standing import InstalledFrameworks
 
 if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine

@@ -15,9 +15,9 @@ from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.model import Extra
 from cudnn_resolve.requirement.source import Direct, Metadata, Offer
 from cudnn_resolve.resolution import conflict, provider
-from cudnn_resolve.resolution.ahead import names_ahead
 from cudnn_resolve.resolution.model import Conflict, PipPin, Resolution
 from cudnn_resolve.resolution.offers import accepted_hashes
+from cudnn_resolve.resolution.prefetch import likely_packages
 from cudnn_resolve.resolution.resolve import resolve
 from tests.fake_source import FakeSource, Published, files, index_of
 from tests.worlds.load import facts, request, world
@@ -392,11 +392,11 @@ def test_an_extra_of_a_package_brings_its_requirements() -> None:
 
 def test_what_will_probably_be_needed_is_guessed_from_the_matrix() -> None:
     here = machine_of(facts(), BOOK)
-    names = set(names_ahead(BOOK, here, request(BOOK, "north==2.0", extras=["pillow", "unknown>=1", "other; sys_platform == 'win32'"])))
+    names = set(likely_packages(BOOK, here, request(BOOK, "north==2.0", extras=["pillow", "unknown>=1", "other; sys_platform == 'win32'"])))
 
     assert {"north", "numpy", "nvidia-cudnn-cu12", "pillow", "unknown"} <= names
     assert "other" not in names
-    assert "nvidia-cudnn-cu12" in set(names_ahead(BOOK, here, request(BOOK, "south==2.0")))
+    assert "nvidia-cudnn-cu12" in set(likely_packages(BOOK, here, request(BOOK, "south==2.0")))
 
 
 def test_a_search_that_takes_long_says_what_it_is_torn_between(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ class Hold(Struct, frozen=True, kw_only=True):
     """False for what the environment does not meet yet: a plan meets it where it can, and breaks nothing where it cannot."""
 
 
-class Standing(Struct, frozen=True, kw_only=True):
+class UnaskedFramework(Struct, frozen=True, kw_only=True):
     """An installed framework that nobody asked for."""
 
     framework: str
@@ -98,7 +98,7 @@ class InstalledFrameworks(Kind[InstalledKey, Candidate]):
         yield Candidate(key=key, version="installed")
 
     @cached_property
-    def unasked(self) -> tuple[Standing, ...]:
+    def unasked(self) -> tuple[UnaskedFramework, ...]:
         """All of them."""
         context, installed = self._context, self._context.machine.pip
         out = []
@@ -109,11 +109,11 @@ class InstalledFrameworks(Kind[InstalledKey, Candidate]):
             companions = context.book.head(f"framework/{name}").get("companions", ())
             if _is_asked(context.request, name, {*packages, *map(canonicalize_name, companions)}):
                 continue
-            out += [_standing(context, name, package) for package in packages if package in installed]
+            out += [_unasked(context, name, package) for package in packages if package in installed]
         return tuple(out)
 
     @cached_property
-    def standing(self) -> tuple[Standing, ...]:
+    def protected(self) -> tuple[UnaskedFramework, ...]:
         """Those that must go on working."""
         return tuple(one for one in self.unasked if one.works and not one.may_break)
 
@@ -121,7 +121,7 @@ class InstalledFrameworks(Kind[InstalledKey, Candidate]):
     def held(self) -> Mapping[Key, Sequence[Need]]:
         """What they need of each package of the universe, for whoever asks for that package."""
         out: dict[Key, list[Need]] = {}
-        for one in self.standing:
+        for one in self.protected:
             who = f"{one.who} (installed)"
             for hold in one.holds:
                 key = pip_key(hold.package)
@@ -135,7 +135,7 @@ class InstalledFrameworks(Kind[InstalledKey, Candidate]):
 
     def beside_needs(self, build: Build, who: str) -> Iterator[Need]:
         """The needs of a new build that installed frameworks are of its CUDA major, as frameworks are that are asked for together."""
-        for one in self.standing:
+        for one in self.protected:
             if one.build is not None and is_apart(one, (build,)):
                 yield _leaving(
                     one,
@@ -145,7 +145,7 @@ class InstalledFrameworks(Kind[InstalledKey, Candidate]):
 
     def apt_needs(self, row: CudnnBuild) -> Iterator[Need]:
         """The needs of a cuDNN from apt, which replaces the one of its major: that no installed framework lives on that."""
-        for one in self.standing:
+        for one in self.protected:
             built = one.build.cudnn if one.build is not None and one.libraries == "system" else None
             if built is None or row.version.major != built.major:
                 continue
@@ -154,7 +154,7 @@ class InstalledFrameworks(Kind[InstalledKey, Candidate]):
                 yield _leaving(one, f"{one.who} is built with cuDNN {built} and lives on the system's")
 
 
-def _leaving(one: Standing, because: str) -> Need:
+def _leaving(one: UnaskedFramework, because: str) -> Need:
     """The need that an installed framework goes, which it does not."""
     return Need(InstalledKey(one.framework), lambda _: False, f"the installed {one.who} to go", because)
 
@@ -173,14 +173,14 @@ def _is_asked(request: Request, framework: str, packages: set[str]) -> bool:
     return any(line is not None and canonicalize_name(line.name) in packages for line in lines)
 
 
-def _standing(context: Context, framework: str, package: str) -> Standing:
+def _unasked(context: Context, framework: str, package: str) -> UnaskedFramework:
     version = context.machine.pip[package]
     build = _installed_build(context, framework, package, version)
     libraries = _libraries(context, build) if build is not None else "none"
     is_linked = build is not None and build.cuda is not None and build.delivery == "wheel" and build.extra is None
     who = f"{package} {version}"
     requires = tuple(_requires(context, package, version))
-    found = Standing(
+    found = UnaskedFramework(
         framework=framework,
         package=package,
         version=version,
@@ -341,7 +341,7 @@ def _is_met(context: Context, requirement: Requirement) -> bool:
     return here is not None and requirement.specifier.contains(here, prereleases=True)
 
 
-def broken_by(one: Standing, versions: Mapping[str, str]) -> str | None:
+def broken_by(one: UnaskedFramework, versions: Mapping[str, str]) -> str | None:
     """Why a framework no longer works once these versions are installed, None where nothing that it lives on goes."""
     for hold in one.holds:
         if not hold.met:
@@ -354,7 +354,7 @@ def broken_by(one: Standing, versions: Mapping[str, str]) -> str | None:
     return None
 
 
-def is_apart(one: Standing, builds: Iterable[Build]) -> bool:
+def is_apart(one: UnaskedFramework, builds: Iterable[Build]) -> bool:
     """True for an installed framework that lives on another CUDA major than one of these builds."""
     own = one.build.cuda if one.build is not None and one.libraries != "none" else None
     return own is not None and any(build.cuda is not None and build.cuda.major != own.major for build in builds)

@@ -151,7 +151,7 @@ def test_a_framework_whose_gpu_code_is_not_installed_is_one_without_gpu() -> Non
 
     def held(**more: str) -> bool:
         found = universe(book, "north==2.0", packages={"pip": {**pip, **more}, "apt": {}})
-        (south,) = (one for one in found.installed.standing if one.package == "south")
+        (south,) = (one for one in found.installed.protected if one.package == "south")
         return any(hold.package == "nvidia-cudnn-cu12" for hold in south.holds)
 
     assert held(**{"south-plugin": "2.0"})
@@ -163,7 +163,7 @@ def test_a_distribution_that_owns_the_frameworks_files_is_that_framework() -> No
     book = changed({"package/slot": slot})
     found = universe(book, "north==2.0", packages={"pip": {"south-cpu": "1.1", "numpy": "1.26.4"}, "apt": {}})
 
-    assert [(one.package, [hold.text for hold in one.holds]) for one in found.installed.standing] == [("south-cpu", ["numpy<2"])]
+    assert [(one.package, [hold.text for hold in one.holds]) for one in found.installed.protected] == [("south-cpu", ["numpy<2"])]
 
 
 def test_a_bound_holds_for_a_package_that_only_comes_with_the_plan() -> None:

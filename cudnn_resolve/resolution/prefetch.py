@@ -26,7 +26,7 @@ _ELSEWHERE = re.compile(r"[wW]in(?:32|dows)|[dD]arwin|PyPy|python_version *< *['
 """What markers say of systems and Pythons that are not meant; a few that are meant may be lost."""
 
 
-def names_ahead(book: Book, machine: Machine, request: Request) -> Iterator[str]:
+def likely_packages(book: Book, machine: Machine, request: Request) -> Iterator[str]:
     """Packages that the targets and the further requirements lead to, by the newest release of each that the matrix knows."""
     seen: set[str] = set()
     waiting: list[str] = []
