@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,9 +102,22 @@ class Source(NamedTuple):
 
     @property
     def tree(self) -> ast.Module:
-        return ast.parse(self.text)
+        return parsed(self.text)
 
 
+@cache
+def parsed(text: str) -> ast.Module:
+    """The tree of a module, which six laws look at."""
+    return ast.parse(text)
+
+
+@cache
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """Everything in a tree, walked once."""
+    return tuple(ast.walk(tree))
+
+
+@cache
 def read_source(path: Path) -> Source:
     name = ".".join(path.relative_to(ROOT / PACKAGE).with_suffix("").parts)
     return Source(name.removesuffix(".__init__"), path.read_text("utf-8"))
@@ -111,7 +125,7 @@ def read_source(path: Path) -> Source:
 
 def imports(source: Source) -> Iterator[tuple[int, str]]:
     """Each imported name with its line: `from a.b import c` is `a.b.c`, whether c is a module or not."""
-    for node in ast.walk(source.tree):
+    for node in nodes(source.tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -170,7 +184,7 @@ def effects(source: Source) -> Iterator[str]:
     for line, name in imports(source):
         if touches(name, source.room) and not name.startswith("urllib.parse."):
             yield f"line {line}: imports {name}"
-    for node in ast.walk(source.tree):
+    for node in nodes(source.tree):
         if isinstance(node, ast.Attribute):
             yield from effect_of_attribute(source, node)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CLOCK_CALLS:

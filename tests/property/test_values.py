@@ -35,6 +35,8 @@ from tests.property.test_facts import FACTS
 REQUESTS = (PlanRequest, WhyRequest, LockRequest, ApplyRequest, DoctorRequest, ValidateRequest, MatrixRequest)
 RESULTS = (Plan, Diagnosis, Validation, Execution)
 DOCUMENTS = (PlanDocument, LockDocument, ApplyDocument, HistoryDocument, WhyDocument)
+FEW = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.explicit, Phase.generate])
+"""Every field gets a value in each example; the shapes of most are the same."""
 TEXTS = st.text(max_size=8)
 DEEPEST = 4
 """Levels at which structs that hold themselves end."""
@@ -92,7 +94,7 @@ def values(kind: Any, depth: int = 0) -> st.SearchStrategy[Any]:
 
 @pytest.mark.parametrize("kind", [*REQUESTS, *RESULTS, *DOCUMENTS], ids=lambda kind: kind.__name__)
 @given(data=st.data())
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@FEW
 def test_a_value_is_read_back(kind: Any, data: st.DataObject) -> None:
     value = data.draw(values(kind))
 
@@ -100,7 +102,7 @@ def test_a_value_is_read_back(kind: Any, data: st.DataObject) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@FEW
 def test_a_request_is_read_back_with_what_comes_from_one_place(data: st.DataObject) -> None:
     value = data.draw(values(Request))
 
