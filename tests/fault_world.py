@@ -281,7 +281,7 @@ def serve(words: list[str]) -> None:
     import cudnn_resolve.locking.pep751
     import cudnn_resolve.operations.gather
     import cudnn_resolve.operations.notebook
-    import cudnn_resolve.operations.pinned_plan
+    import cudnn_resolve.operations.pinned
     import cudnn_resolve.report.apply
     import cudnn_resolve.report.plan  # noqa: F401 - all of them only so that no run has to import them
 

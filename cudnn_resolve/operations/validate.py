@@ -31,7 +31,7 @@ class ValidationResult(Validation, Result, frozen=True, kw_only=True):
 
 def validate(request: ValidateRequest, listener: Listener = NOBODY) -> ValidationResult:
     """What was found on this machine; what passed is written into the lock of `record`."""
-    from cudnn_resolve.operations.pinned_lock import held_lock, pinned_of, write_record
+    from cudnn_resolve.operations.pinned import held_lock, pinned_by_plan, pinned_of, write_record
 
     wish = wish_of(request)
     if request.plan and (request.lock or request.record):
@@ -39,8 +39,6 @@ def validate(request: ValidateRequest, listener: Listener = NOBODY) -> Validatio
         raise UsageError("--plan and a lock both say what must be there", code="usage-contradiction", hint=hint)
     held = held_lock(request.lock, request.record)
     if request.plan:
-        from cudnn_resolve.operations.pinned_plan import pinned_by_plan
-
         wish = replace(wish, pinned=pinned_by_plan(request.plan))
     facts = detect_facts(request)
     if held is not None:

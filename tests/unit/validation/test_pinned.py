@@ -12,8 +12,7 @@ from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Driver, Facts, Packages
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.locking.model import Asked, Environment, Framework, Stack, Tool
-from cudnn_resolve.operations.pinned_lock import Held, pinned_of
-from cudnn_resolve.operations.pinned_plan import read_plan
+from cudnn_resolve.operations.pinned import Held, pinned_of, read_plan
 from cudnn_resolve.validation.model import Check
 from cudnn_resolve.validation.pinned import Pinned, judge_against, with_mend
 from tests.lock_maker import entry, lock_with
