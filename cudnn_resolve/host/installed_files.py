@@ -48,6 +48,11 @@ class Damage(Struct, frozen=True, kw_only=True):
         """True where a library or a module is among them, tests left out."""
         return any(is_code(path) and not {"test", "tests"} & set(path.split("/")) for path in self.paths)
 
+    @property
+    def is_hollow(self) -> bool:
+        """True where what says that the package is there is itself empty or missing."""
+        return self.kind in ("empty", "missing") and any(path.endswith((".dist-info/RECORD", ".dist-info/METADATA")) for path in self.paths)
+
 
 class FilesReport(Struct, frozen=True, kw_only=True):
     """What was looked at, and what is wrong with it."""
@@ -122,7 +127,13 @@ class _Site:
             text = host.read_text(package.record, _RECORD_BYTES)
             seen = host.stat(package.record)
             if text is None or seen is None:
-                self.unlisted.append(package.name)
+                metadata = package.record.removesuffix("RECORD") + "METADATA"
+                if host.stat(metadata) is None:  # a name without a package
+                    where = metadata.removeprefix(f"{folder}/")
+                    self.packages[package.name] = package
+                    self._spoiled.append(Damage(package=package.name, version=package.version, kind="missing", paths=(where,), of=1))
+                else:
+                    self.unlisted.append(package.name)
                 continue
             self.packages[package.name] = package
             if not text.strip():

@@ -132,7 +132,7 @@ def _damaged(plan: Plan, work: Work) -> tuple[tuple[str, ...], tuple[str, ...]]:
     for one in verify_files(work.host, work.environment.packages, names).damages:
         again = one.is_code and (one.kind == "empty" or (one.kind == "missing" and one.package in ours))
         said = f"{len(one.paths)} of {one.of} files of {one.package} {one.version} are {one.kind}, such as {one.paths[0]}"
-        if again or one.paths[0].endswith("/RECORD"):
+        if again or one.is_hollow:
             spoiled[one.package] = None
             notes.append(f"{said}: it was laid down again")
         elif one.is_code:

@@ -105,7 +105,7 @@ def damage_findings(damages: Iterable[Damage], book: Book) -> Iterator[Finding]:
         by = f"; they are those of {one.by}" if one.by else ""
         yield Finding(
             cause=_cause(one, book),
-            severity="error" if one.is_code and (one.kind != "changed" or one.by) else "warning",
+            severity="error" if one.is_hollow or (one.is_code and (one.kind != "changed" or one.by)) else "warning",
             summary=f"{len(one.paths)} of {one.of} files of {one.package} {one.version} are {what}{by}: {shown}",
             evidence=(_evidence(one, shown),),
             remedy=(

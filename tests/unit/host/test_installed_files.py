@@ -147,4 +147,8 @@ def test_each_kind_of_damage_has_its_owner(tmp_path: Path) -> None:
 
 def test_a_package_without_a_list_is_told(tmp_path: Path) -> None:
     (tmp_path / "bare-2.0.dist-info").mkdir()
-    assert verify_files(LinuxHost(), [str(tmp_path)]).unlisted == ("bare",)
+    (tmp_path / "bare-2.0.dist-info/METADATA").write_text("Name: bare")
+    (tmp_path / "hollow-2.0.dist-info").mkdir()
+    report = verify_files(LinuxHost(), [str(tmp_path)])
+    assert report.unlisted == ("bare",)
+    assert [(one.package, one.kind, one.paths) for one in report.damages] == [("hollow", "missing", ("hollow-2.0.dist-info/METADATA",))]
