@@ -43,7 +43,7 @@ from cudnn_resolve.resolution.key import (
 from cudnn_resolve.resolution.marker import settle
 from cudnn_resolve.resolution.model import Cause, Conflict, Failure, Rejection
 from cudnn_resolve.resolution.opened import OpenRequest, closed, opened
-from cudnn_resolve.resolution.relaxation import contradicts, relaxations
+from cudnn_resolve.resolution.relaxation import contradicts, is_cpu_only, relaxations
 from cudnn_resolve.resolution.release import LATE, parse_requirement, parse_version
 from cudnn_resolve.resolution.universe import Universe
 
@@ -135,9 +135,18 @@ def _failure(book: Book, machine: Machine, request: OpenRequest) -> Failure | No
     return found if isinstance(found, Failure) else None
 
 
+_OTHER_ACCELERATORS = {"rocm": "AMD GPUs (ROCm)", "xpu": "Intel GPUs"}
+"""Local parts of versions that are built for what this program knows nothing of."""
+
+
 def _unknown(book: Book, request: Request) -> str | None:
-    """That a target names a release which nobody made, where one does."""
+    """That a target names a release which nobody made, or one without GPU while one for GPUs is wanted, where one does."""
     for target in request.targets:
+        if request.device == "gpu" and is_cpu_only(book, target):
+            return f"{target.text} is a build without GPU, which is taken with --device cpu alone"
+        other = next((one for one in _OTHER_ACCELERATORS if f"+{one}" in str(target.specifier)), None)
+        if other is not None:
+            return f"{target.text} is a build for {_OTHER_ACCELERATORS[other]}, and plans are for NVIDIA GPUs and for CPUs alone"
         if not any(accepts(target, build, book) for build in book.framework(target.framework).builds):
             if target.extras and any(accepts(replace(target, extras=()), build, book) for build in book.framework(target.framework).builds):
                 return f"there is no release of {target.framework} that is {target.text}: {_without_extra(book, target)}"

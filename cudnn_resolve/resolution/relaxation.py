@@ -11,6 +11,7 @@ from packaging.specifiers import SpecifierSet
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.requirement.derive import accepts
+from cudnn_resolve.requirement.extra import CPU
 from cudnn_resolve.resolution.assemble import versions_after
 from cudnn_resolve.resolution.attempt import PYTHONS, attempt
 from cudnn_resolve.resolution.installed import broken_by, is_apart
@@ -59,7 +60,8 @@ def relaxations(book: Book, machine: Machine, request: OpenRequest, core: frozen
         *_drivers(book, machine, request, core, least),
         *_glibc(book, machine, request, core),
     ]
-    if not found or all(relaxation.distance >= 5 for relaxation in found):
+    without_gpu = any(is_cpu_only(book, target) for target in request.targets)
+    if without_gpu or not found or all(relaxation.distance >= 5 for relaxation in found):
         found += _cpu(book, machine, request)
     found.sort(key=lambda relaxation: relaxation.distance)
     return tuple(dict.fromkeys(found))[:MOST]
@@ -458,4 +460,11 @@ def _cpu(book: Book, machine: Machine, request: OpenRequest) -> list[Relaxation]
         return []
     text = "--device cpu: builds without GPU"
     change = {"--device": "cpu", "--gpu": None, "--driver": None, "--cuda": None, "--cudnn": None}
-    return [Relaxation(change=text, result=result(found), command=command(request, change=change), distance=9)]
+    distance = 0 if any(is_cpu_only(book, target) for target in request.targets) else 9
+    return [Relaxation(change=text, result=result(found), command=command(request, change=change), distance=distance)]
+
+
+def is_cpu_only(book: Book, target: Target) -> bool:
+    """True for a target that builds without GPU meet and no other: `torch==2.6.0+cpu`."""
+    builds = [build for build in book.framework(target.framework).builds if accepts(target, build, book)]
+    return CPU not in target.extras and bool(builds) and all(build.cuda is None for build in builds)

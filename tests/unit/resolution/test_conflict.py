@@ -20,3 +20,18 @@ def test_a_release_for_another_architecture_is_no_cause_of_pins_that_clash() -> 
     assert isinstance(found, Conflict)
     assert any("numpy>=2" in cause.what for cause in found.causes)
     assert not [cause for cause in found.causes if "no wheel for" in cause.because]
+
+
+def test_a_build_without_gpu_leads_to_the_option_that_takes_it() -> None:
+    found = resolve(BOOK, machine_of(facts(), BOOK), request(BOOK, "north==2.0+cpu"))
+
+    assert isinstance(found, Conflict)
+    assert found.message == "north==2.0+cpu is a build without GPU, which is taken with --device cpu alone"
+    assert found.relaxations[0].command == "cudnn-resolve plan -f north==2.0+cpu --device cpu"
+
+
+def test_a_build_for_other_accelerators_is_said_to_be_out_of_scope() -> None:
+    found = resolve(BOOK, machine_of(facts(), BOOK), request(BOOK, "north==2.0+rocm6.2"))
+
+    assert isinstance(found, Conflict)
+    assert "is a build for AMD GPUs (ROCm)" in found.message
