@@ -72,6 +72,7 @@ ODD: tuple[str, ...] = (
     "\r\n",
     "\u2028",
     "\ud800",
+    "\udc80",
     "é",
     "中",
     "🙂",
@@ -469,7 +470,8 @@ def command_line() -> int:
                 kind = f"{where}: {lines[-1][:160]}"
                 bad[kind] += 1
                 if bad[kind] == 1:
-                    print(f"--- {args.target} --seed {seed} --count 1\n" + "\n".join(lines[-14:]), flush=True)
+                    text = "\n".join((f"--- {args.target} --seed {seed} --count 1", *lines[-14:]))
+                    print(text.encode("utf-8", "backslashreplace").decode(), flush=True)
             seed += 1
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     print(

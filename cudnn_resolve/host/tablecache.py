@@ -36,7 +36,7 @@ def cache_folder() -> str | None:
 def user_copies(directory: str) -> Copies | None:
     """Return the copies of the tables of one directory in the user's cache; None where nothing can be kept."""
     folder = cache_folder()
-    own = f"{crc32(os.fsencode(directory)):08x}"
+    own = f"{crc32(directory.encode('utf-8', 'surrogatepass')):08x}"
     return Copies(os.path.join(folder, FOLDER, own), _stamp()) if folder is not None else None
 
 

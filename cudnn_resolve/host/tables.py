@@ -21,7 +21,7 @@ from cudnn_resolve.host.tablecache import SHIPPED, Copies, user_copies
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.place import Fault
 from cudnn_resolve.matrix.row import AptPackage, CudnnBuild
-from cudnn_resolve.matrix.table import TABLES, Table, decode_head, decode_table, encode, table_type
+from cudnn_resolve.matrix.table import TABLES, Outline, Table, decode_head, decode_outline, decode_table, encode, table_type
 from cudnn_resolve.matrix.toml import decode
 
 if TYPE_CHECKING:
@@ -158,6 +158,10 @@ class DirectoryTables:
                 return kept
         return self.load(name).framework
 
+    def outline(self, name: str) -> Outline | None:
+        """The builds of one framework in outline; None where there is no copy that has them."""
+        return self._kept(name, decode_outline) if name not in self._loaded else None
+
     def faults(self) -> list[Fault]:
         """Every fault of every file of the directory; empty where all can be used."""
         try:
@@ -211,8 +215,8 @@ class DirectoryTables:
                         files[name] = path
                     else:
                         self._stray.append(Fault(file=f"{self.label}/{printable(name)}.toml", place="", message=_no_table()))
-            except OSError as error:
-                message = f"is not a directory that can be read ({error.strerror})"
+            except (OSError, ValueError) as error:  # a ValueError for a name that no file can have
+                message = f"is not a directory that can be read ({getattr(error, 'strerror', None) or 'no such name'})"
                 raise MatrixError(f"cannot read the tables in {self.label}", faults=(f"{self.label}: {message}",)) from None
             self._files = files
         return self._files

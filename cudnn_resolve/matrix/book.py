@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import force_setattr
 
 from cudnn_resolve.matrix import overlay, row
 from cudnn_resolve.matrix.place import Placed
-from cudnn_resolve.matrix.table import Table, row_type
+from cudnn_resolve.matrix.table import BuildOutline, Outline, Table, row_type
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ class Tables(Protocol):
 
     def head(self, name: str) -> row.Head | None:
         """The head of one framework without its rows."""
+
+    def outline(self, name: str) -> Outline | None:
+        """The builds of one framework in outline; None where only the whole table can be had."""
 
     def path(self, name: str) -> str:
         """The file of one table, for messages."""
@@ -69,6 +72,13 @@ class Book:
         if found is None:
             raise KeyError(name)
         return self._keep("framework", found, self._framework)
+
+    def builds(self, framework: str) -> Sequence[row.Build | BuildOutline]:
+        """The builds of a framework, by its own name, with no more than a list of frameworks needs."""
+        table = f"framework/{framework}"
+        is_plain = [self._has(number, table) for number in range(len(self.layers))] == [True] + [False] * (len(self.layers) - 1)
+        found = self.layers[0].outline(table) if is_plain else None
+        return found.build if found else self.framework(framework).builds
 
     def bounds(self, framework: str) -> tuple[row.Bound, ...]:
         """The bounds of a framework, by its own name; none of its builds is read for them."""
@@ -376,8 +386,8 @@ class Book:
             tables = [layer.load(name) if self._has(number, name) else None for number, layer in enumerate(self.layers)]
             if name.startswith("framework/"):
                 first = next(iter(self.head(name).get("packages", ())), "")
-                tables = [_packaged(table, first) for table in tables]
-            for table in tables if name.startswith("wheel/") else ():
+                tables = [overlay.packaged(table, first) for table in tables]
+            for table in filter(None, tables if name.startswith("wheel/") else ()):
                 _link(table)
             return [(layer.path(name), table) for layer, table in zip(self.layers, tables, strict=True)]
 
@@ -478,17 +488,8 @@ def _normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _packaged(table: Any, first: str) -> Any:
-    """Give builds of an overlay that leaves its head out the package that the head below it names first."""
-    if table is None or all(one.package for one in table.build):
-        return table
-    return replace(table, build=tuple(one if one.package else replace(one, package=first) for one in table.build))
-
-
 def _link(table: Any) -> None:
     """Give each release of a wheel table the requirements that the ids under `metadata` mean."""
-    if table is None:
-        return
     lines = {one.id: one.requires for one in table.metadata}
     shared = {number: dict.fromkeys(_ARCHITECTURES, requires) for number, requires in lines.items()}
     for one in table.release:

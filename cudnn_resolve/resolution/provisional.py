@@ -53,6 +53,9 @@ class NewReleases:
         """None: a framework is called as it was."""
         return None
 
+    def outline(self, name: str) -> None:
+        """None: the rows are there."""
+
     def path(self, name: str) -> str:
         """For messages: where the rows come from."""
         return f"{name} (read from the index)"

@@ -430,3 +430,9 @@ def test_the_same_name_in_two_directories_has_two_copies(places: Path, world: Pa
     for directory in (world, places / "other"):
         DirectoryTables(directory, label="w", copies=user_copies).load("index")
     assert len(list((places / "xdg").rglob("index.msgpack"))) == 2
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\0b"])
+def test_a_name_that_no_folder_has_is_refused(name: str) -> None:
+    with pytest.raises(MatrixError, match="is not a directory that can be read"):
+        open_book([name])

@@ -183,3 +183,14 @@ def test_an_empty_book_knows_nothing_and_fails_nowhere() -> None:
     assert empty.card("T4") is None
     with pytest.raises(KeyError):
         empty.placed("gpu/cards", "card")
+
+
+def test_builds_in_outline_are_those_of_the_table() -> None:
+    from cudnn_resolve.host.tables import open_book
+
+    shipped = open_book()
+    for name in shipped.frameworks():
+        whole = [(one.version, str(one.cuda or ""), str(one.cudnn or "")) for one in shipped.framework(name).builds]
+        assert [(one.version, str(one.cuda or ""), str(one.cudnn or "")) for one in open_book().builds(name)] == whole
+    over = book({"framework/alpha": '[[build]]\nversion = "9.9"\nvariant = "cpu"\ndelivery = "none"\n'})
+    assert "9.9" in [one.version for one in over.builds("alpha")]

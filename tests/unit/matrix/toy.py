@@ -288,6 +288,9 @@ class TextTables:
     def head(self, name: str) -> Head | None:
         return self._compile(name).framework
 
+    def outline(self, name: str) -> None:
+        """Only whole tables."""
+
     def load(self, name: str) -> Table:
         self.loaded.append(name)
         return self._compile(name)
