@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 ROUNDS = 1500
 """Steps after which the search for one way out is given up: a way that is hard to find is not a near one."""
-ALL_ROUNDS = 2500
+ALL_ROUNDS = 12000
 """Steps of the searches for all ways out together."""
-PYTHON_ROUNDS = 1000
+PYTHON_ROUNDS = 6000
 """Steps of the searches on all other Pythons together."""
 MOST = 8
 """Relaxations that are shown."""
