@@ -36,6 +36,8 @@ PYTHONS = ((3, 12), (3, 11), (3, 13), (3, 10), (3, 14), (3, 9), (3, 8), (3, 7), 
 
 CLOSED_ROUNDS = 2000
 """Steps of the first search offline, which takes only what the cache knows whole; one that finds an answer takes a few hundred."""
+CLOSED_ROUNDS_OF_A_WAY_OUT = 200
+"""The same where several searches share their steps: the second search, which finds an answer in most cases, must have some left."""
 
 
 def attempt(
@@ -94,7 +96,7 @@ def _attempt_once(
 
     if request.source is None or not request.source.offline:
         return _on_some_python(machine, request, rounds, partial(make, closed=False))
-    first = min(rounds, CLOSED_ROUNDS)
+    first = min(rounds, CLOSED_ROUNDS if budget is None else CLOSED_ROUNDS_OF_A_WAY_OUT)
     found = _on_some_python(machine, request, first, partial(make, closed=True))
     if not any(one.context.is_cut for one in made) or (isinstance(found, Resolution) and _is_best(made[-1], found)):
         return found
