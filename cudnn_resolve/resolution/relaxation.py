@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 ROUNDS = 1500
 """Steps after which the search for one way out is given up: a way that is hard to find is not a near one."""
-ALL_ROUNDS = 12000
+ALL_ROUNDS = 4000
 """Steps of the searches for all ways out together."""
-PYTHON_ROUNDS = 6000
+PYTHON_ROUNDS = 2000
 """Steps of the searches on all other Pythons together."""
 MOST = 8
 """Relaxations that are shown."""
