@@ -13,7 +13,7 @@ from cudnn_resolve.matrix.column import SINGLE, Day, Identifier, PackageName, Te
 from cudnn_resolve.matrix.place import Fault
 from cudnn_resolve.matrix.table import Removal, Table, table_type
 from cudnn_resolve.matrix.toml import quote
-from cudnn_resolve.matrix.value import columns_of, described, reader, required
+from cudnn_resolve.matrix.value import columns_of, described, is_class, reader, required
 
 MOST_ROWS = 50000
 _BARE = r"[A-Za-z0-9_-]{1,60}"
@@ -192,7 +192,7 @@ class _Check:
                 self._value(where, bool, value)
             elif column is None:
                 self.fault(where, f"is not a column{_nearest(key, list(columns))}")
-            elif isinstance(value, dict) and isinstance(column.type, type) and issubclass(column.type, Struct):
+            elif isinstance(value, dict) and is_class(column.type) and issubclass(column.type, Struct):
                 found[column.field] = column.type(**self._fields(column.type, where, value, missing=()))
             else:
                 several = key == "version" and getattr(type_, "expands", False)

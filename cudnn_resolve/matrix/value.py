@@ -75,6 +75,11 @@ def described(type_: Any) -> str:
     return "true or false"
 
 
+def is_class(type_: Any) -> bool:
+    """True for a class; to Python 3.10 a generic such as `dict[str, str]` is an instance of `type`, too."""
+    return isinstance(type_, type) and get_origin(type_) is None
+
+
 @lru_cache(maxsize=256)
 def reader(type_: Any) -> _Read:
     """Return the function that turns a value of TOML into one of a type; ValueError in words that finish "build[0].cuda: ..."."""
@@ -86,7 +91,7 @@ def reader(type_: Any) -> _Read:
     if get_origin(bare) is tuple:
         return _list_reader(get_args(bare)[0], single=bool(extra.get("single")))
     what = described(type_)
-    if isinstance(bare, type) and issubclass(bare, Dotted | Capability | CodeTarget):
+    if is_class(bare) and issubclass(bare, Dotted | Capability | CodeTarget):
         written = re.compile(extra.get("written", r"[\d.]+"))
         parse: _Read = (lambda text: made(bare, text)) if issubclass(bare, Dotted) else bare.parse
         return lambda value: _tried(lambda text: parse(_matched(written, text)), value, what)
