@@ -101,7 +101,7 @@ def test_a_machine_without_a_gpu_gets_a_plan_that_says_what_the_target_must_have
         (("-f", ""), 2, ["is not a framework requirement"]),
         ((), 2, ["no framework is asked for", "hint: "]),
         (("-f", "torch", "-r", "gone.txt"), 2, ["gone.txt"]),
-        (("-f", "torch", "-r", "."), 2, ["is a directory"]),
+        (("-f", "torch", "-r", "."), 2, ["./pyproject.toml"]),
         (("-f", "torch", "--facts", "gone.json", "--cuda", "12"), 2, ["gone.json"]),
         (("-f", "torch", "--cuda", "twelve"), 2, ["--cuda"]),
         (("-f", "torch", "--matrix", "gone"), 2, ["gone"]),
