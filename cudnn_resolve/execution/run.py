@@ -69,6 +69,8 @@ def carry_out(task: Task, work: Work) -> Execution:
             return replace(done, notes=(*notes, *done.notes))
     except (CudnnResolveError, InterruptError) as error:
         return _retreat_whatever_comes(work, journal, error)
+    except OSError as error:  # what no step expected: the way back is gone all the same, and how far it came is said
+        return _retreat_whatever_comes(work, journal, disk.refusal(error, str(error.filename or work.environment.prefix)))
     except BaseException as error:
         _retreat_whatever_comes(work, journal, InterruptError(type(error).__name__))
         raise

@@ -67,12 +67,11 @@ def run_tool(argv: Sequence[str], tooling: Tooling, *, env: Mapping[str, str], o
     """
     began = time.monotonic()
     try:
-        log = open(tooling.log, "ab")  # noqa: SIM115 - closed below, with the tool
+        log = open(tooling.log, "ab", buffering=0)  # noqa: SIM115 - closed below, with the tool; what is kept back could fail there
+        log.write(f"$ {' '.join(argv)}\n".encode("utf-8", "replace"))
     except OSError as error:
         raise refusal(error, tooling.log) from None
     with log:
-        log.write(f"$ {' '.join(argv)}\n".encode("utf-8", "replace"))
-        log.flush()
         prepare = let_through if outlives else _dying_with(os.getpid())
         process: subprocess.Popen[bytes] | None = None
         try:
@@ -101,7 +100,8 @@ def run_tool(argv: Sequence[str], tooling: Tooling, *, env: Mapping[str, str], o
             if process is not None:
                 _end(process, log.write, outlives=outlives)
             raise
-        log.write(f"[{process.returncode}]\n".encode())
+        with contextlib.suppress(OSError):  # what the tool did counts, not that its last word could not be kept
+            log.write(f"[{process.returncode}]\n".encode())
     return ToolResult(returncode=process.returncode, tail=tail, seconds=time.monotonic() - began)
 
 
