@@ -190,7 +190,7 @@ def test_the_environment_of_the_folder_is_meant_and_named_with_the_reason(progra
 
 def test_the_environment_of_a_tool_is_not_the_target(program: Program) -> None:
     tool = program.folder / "tool"
-    python = make_environment("%d.%d" % sys.version_info[:2], tool)  # it must load the libraries that run here
+    python = make_environment(".".join(map(str, sys.version_info[:2])), tool)  # it must load the libraries that run here
     (tool / "uv-receipt.toml").write_text("")
     packages = os.pathsep.join([program.environ["PYTHONPATH"], *(path for path in sys.path if "site-packages" in path)])
     environ = {**program.environ, "PYTHONPATH": packages, "PATH": str(tool / "bin")}
