@@ -294,7 +294,8 @@ def test_version_and_module_are_one() -> None:
     assert run("--version").stdout.startswith("cudnn-resolve ")
 
 
-def test_this_machine_as_it_is(tmp_path: Path) -> None:
+def test_this_machine_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # a checkout may have a ./.venv of another Python
     path = tmp_path / "here.json"
 
     text = run("detect")

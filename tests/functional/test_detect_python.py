@@ -96,7 +96,8 @@ def test_a_closed_environment_does_not_see_the_users_packages(version: str, tmp_
     assert target(path, HOME=str(tmp_path / "home")).distributions == ()
 
 
-def test_the_running_interpreter_is_the_default() -> None:
+def test_the_running_interpreter_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # a checkout may have a ./.venv of another Python
     found = target(None)
 
     assert found.python.path == sys.executable
