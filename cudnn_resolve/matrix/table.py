@@ -120,18 +120,18 @@ def encode(table: Table) -> bytes:
 
 def decode_table(name: str, content: bytes) -> Table:
     """Read what `encode` wrote; ValueError where it is something else."""
-    table: Table = _decoder(table_type(name)).decode(content)
+    table: Table = _decoded(table_type(name), content)
     return table
 
 
 def decode_head(content: bytes) -> row.Head | None:
     """Read only the head of what `encode` wrote, without making the rows; ValueError where it is something else."""
-    return _decoder(Top).decode(content).framework  # type: ignore[no-any-return]
+    return _decoded(Top, content).framework  # type: ignore[no-any-return]
 
 
 def decode_outline(content: bytes) -> Outline:
     """Read of what `encode` wrote what a list needs, in a thirtieth of the time; ValueError where it is something else."""
-    return _decoder(Outline).decode(content)  # type: ignore[no-any-return]
+    return _decoded(Outline, content)  # type: ignore[no-any-return]
 
 
 def plain(value: Any) -> Any:
@@ -144,6 +144,13 @@ def plain(value: Any) -> Any:
     if isinstance(value, Dotted | Capability | CodeTarget):
         return str(value)
     return [plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _decoded(type_: Any, content: bytes) -> Any:
+    try:
+        return _decoder(type_).decode(content)
+    except msgspec.DecodeError as error:  # no ValueError before msgspec 0.20
+        raise ValueError(str(error)) from None
 
 
 @lru_cache(maxsize=32)

@@ -115,7 +115,7 @@ def _tried(make: _Read, value: Any, what: str) -> Any:
         return make(value)
     except RefusalError:
         raise
-    except (ValueError, TypeError, OverflowError, AttributeError):
+    except (msgspec.ValidationError, ValueError, TypeError, OverflowError, AttributeError):
         raise RefusalError(f"{quote(value)} is not {what}") from None
 
 
