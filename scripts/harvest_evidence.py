@@ -140,6 +140,9 @@ def _read(file: RemoteFile, largest: int) -> dict[str, Any] | None:
         except WheelDamage as error:
             print(f"  {file.name}: {error}", file=sys.stderr)
             return None
+    if found.unread:
+        print(f"  {file.name}: {'; '.join(found.unread)}", file=sys.stderr)
+        return None
     print(f"  {file.name}: {len(found.binaries)} libraries", file=sys.stderr)
     libraries = [(name, library_of(name)) for name in found.needed]
     return {

@@ -7,28 +7,34 @@ a plan that takes one says so.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build, Head, WheelRelease
 from cudnn_resolve.matrix.table import Table, table_type
+from cudnn_resolve.resolution.marker import marker_environment
 from cudnn_resolve.resolution.release import extras_of, parse_requirement, parse_version
 from cudnn_resolve.resolution.tag import Target as Files
 from cudnn_resolve.resolution.tag import best_file
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 if TYPE_CHECKING:
+    from packaging.requirements import Requirement
     from packaging.version import Version
 
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request, Target
     from cudnn_resolve.requirement.source import Offer, Source
 
+_NVIDIA = re.compile(r"nvidia-(cudnn)-cu\d{2}|nvidia-cuda-runtime(?:-cu\d{2})?|cuda-toolkit")
+_OF_LINE = re.compile(r"cu\d{2,3}")
 NEWEST = 2
 """So many new releases of a distribution are looked at, besides those that are asked for by name."""
 
@@ -76,7 +82,7 @@ def with_new_releases(book: Book, request: Request, machine: Machine, source: So
             known = [one for one in framework.builds if one.package == package and one.index == "default"]
             releases = list(_releases(package, known, target, machine, source, pre=request.pre)) if known else []
             if releases:
-                builds += [build for offer, requires in releases for build in _builds(book, known, offer, requires)]
+                builds += [build for offer, requires in releases for build in _builds(machine, known, offer, requires)]
                 tables[f"wheel/{package}"] = _table(f"wheel/{package}", release=[_wheel(offer) for offer, _ in releases])
         if builds:
             tables[f"framework/{target.framework}"] = _table(f"framework/{target.framework}", build=builds)
@@ -94,7 +100,7 @@ def _releases(
 ) -> Iterator[tuple[Offer, tuple[str, ...]]]:
     """New releases of a distribution that have a file for the machine, with their Requires-Dist lines, the newest first."""
     listing = source.listing(package)
-    if listing is None:
+    if listing is None or listing.is_partial:
         return
     versions = {version for one in known if (version := parse_version(one.version)) is not None}
     newest = max((one for one in versions if not one.is_prerelease), default=max(versions))
@@ -113,12 +119,12 @@ def _releases(
             file = next((one for one in offer.files if one.is_wheel), None)
         if file is None or not file.is_wheel or (file.yanked is not None and not named):
             continue
+        taken += 1
         try:
             said = source.metadata(package, file)
         except IndexUnavailableError:
             said = None
         if said is not None:
-            taken += 1
             yield offer, said.requires
 
 
@@ -127,7 +133,7 @@ def _names(target: Target, version: Version) -> bool:
     return any(one.operator in ("==", "===") and parse_version(one.version) == version for one in target.specifier)
 
 
-def _builds(book: Book, known: Sequence[Build], offer: Offer, requires: tuple[str, ...]) -> Iterator[Build]:
+def _builds(machine: Machine, known: Sequence[Build], offer: Offer, requires: tuple[str, ...]) -> Iterator[Build]:
     """The builds of a new release: those of the nearest known release before it, with what its own metadata say."""
     version = parse_version(offer.version)
     assert version is not None
@@ -136,19 +142,20 @@ def _builds(book: Book, known: Sequence[Build], offer: Offer, requires: tuple[st
     home = max(below, key=by_version.__getitem__) if below else min(by_version, key=by_version.__getitem__)
     for build in known:
         if build.version == home:
-            cuda, cudnn = _stated(book, build, requires)
+            cuda, cudnn = _stated(build, machine, requires)
             gpu = build.cuda is not None
+            if gpu and cuda is None and build.delivery == "wheel" and build.extra is None:
+                continue  # the release before named its CUDA, and this one says nothing that could be read
             yield replace(
                 build,
                 version=offer.version,
                 wheel_version=offer.version,
-                variant=f"cu{cuda.major}{cuda.minor}" if gpu and cuda is not None and build.variant.startswith("cu") else build.variant,
+                variant=f"cu{cuda.major}{cuda.minor}" if gpu and cuda is not None and _OF_LINE.fullmatch(build.variant) else build.variant,
                 cuda=(cuda or build.cuda) if gpu else None,
                 cudnn=(cudnn or build.cudnn) if gpu else None,
                 requires=requires,
                 requires_like=None,
                 pythons=(),
-                arch=(),
                 glibc=None,
                 date=None,
                 yanked=False,
@@ -160,31 +167,36 @@ def _builds(book: Book, known: Sequence[Build], offer: Offer, requires: tuple[st
             )
 
 
-def _stated(book: Book, build: Build, requires: Iterable[str]) -> tuple[CudaVersion | None, CudnnVersion | None]:
-    """CUDA line and cuDNN of the NVIDIA wheels that a release requires, by itself or by the extras of the build."""
+def _stated(build: Build, machine: Machine, requires: Iterable[str]) -> tuple[CudaVersion | None, CudnnVersion | None]:
+    """CUDA line and cuDNN of the NVIDIA wheels that a release requires here, by itself or by the extras of the build.
+
+    The first two numbers of a wheel of the CUDA runtime are those of its toolkit.
+    """
     cuda: CudaVersion | None = None
     cudnn: CudnnVersion | None = None
-    extras = extras_of(build)
+    environment = marker_environment(machine)
     for line in requires:
         requirement = parse_requirement(line)
-        if requirement is None or ("extra" in line and not any(f'"{one}"' in line or f"'{one}'" in line for one in extras)):
+        found = _NVIDIA.fullmatch(canonicalize_name(requirement.name)) if requirement is not None else None
+        if requirement is None or found is None or not _applies(requirement, environment, extras_of(build)):
             continue
-        name = canonicalize_name(requirement.name)
-        lowest = [one.version.removesuffix(".*") for one in requirement.specifier if one.operator in ("==", ">=", "~=")]
-        component = book.component(name)
-        if not lowest or (component is None and name != "cuda-toolkit"):
+        pins = [parse_version(one.version.removesuffix(".*")) for one in requirement.specifier if one.operator in ("==", ">=", "~=")]
+        release = max((one.release for one in pins if one is not None), default=())
+        text = ".".join(str(number) for number in release[:4])
+        if not release or not all(number < 10_000 for number in release):
             continue
-        if name == "cuda-toolkit" or (component is not None and component.library == "toolkit"):
-            cuda = CudaVersion(".".join(lowest[0].split(".")[:2]))
-        elif component is not None and component.library == "cudart":
-            cuda = cuda or _line(book.cuda_of(name, lowest[0]))
-        elif component is not None and component.library == "cudnn":
-            cudnn = CudnnVersion(lowest[0])
+        if found[1] == "cudnn":
+            cudnn = CudnnVersion(text) if len(release) > 1 else cudnn
+        elif len(release) > 1:
+            cuda = CudaVersion(f"{release[0]}.{release[1]}")
     return cuda, cudnn
 
 
-def _line(cuda: CudaVersion | None) -> CudaVersion | None:
-    return CudaVersion(cuda.line) if cuda is not None else None
+def _applies(requirement: Requirement, environment: dict[str, str], extras: tuple[str, ...]) -> bool:
+    try:
+        return requirement.marker is None or any(requirement.marker.evaluate({**environment, "extra": extra}) for extra in ("", *extras))
+    except (UndefinedComparison, UndefinedEnvironmentName):
+        return False
 
 
 def _wheel(offer: Offer) -> WheelRelease:

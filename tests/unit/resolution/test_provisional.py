@@ -68,3 +68,24 @@ def test_what_its_metadata_say_counts_before_what_the_last_release_was() -> None
 )
 def test_which_releases_are_looked_at(target: str, published: dict[str, Published], expected: set[str]) -> None:
     assert known(extended(target, **published)) == expected
+
+
+@pytest.mark.parametrize(
+    ("requires", "cuda", "cudnn"),
+    [
+        (("nvidia-cuda-runtime==14.0.48", "nvidia-cudnn-cu14==10.0.0.1"), "14.0", "10.0.0.1"),  # newer than the tables know
+        (("cuda-toolkit==13.1.2; platform_machine=='x86_64'", "cuda-toolkit==12.6.3; platform_machine=='aarch64'"), "13.1", None),
+        (("nvidia-cuda-runtime==13.0.48", "nvidia-cudnn-cu13>=9.1.0rc1"), "13.0", "9.1.0"),
+        (("cuda-toolkit==13.0.1", "nvidia-cudnn-cu13==9.1.0.70+foo"), "13.0", "9.1.0.70"),
+        (("cuda-toolkit==13.0.1", "nvidia-cudnn-cu13==1.2.3.4.5.6"), "13.0", "1.2.3.4"),
+        (("cuda-toolkit>=13.0a1",), "13.0", None),
+        (("cuda-toolkit==99999999.1",), None, None),
+        (("numpy",), None, None),
+    ],
+)
+def test_odd_metadata_is_read_as_far_as_it_makes_sense(requires: tuple[str, ...], cuda: str | None, cudnn: str | None) -> None:
+    builds = [one for one in extended("north", v4_0=Published(requires, TAGS)).framework("north").builds if one.provisional]
+
+    assert [str(one.cuda) for one in builds] == ([cuda] if cuda else [])
+    if cudnn is not None:
+        assert str(builds[0].cudnn) == cudnn
