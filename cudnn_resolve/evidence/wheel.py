@@ -28,7 +28,18 @@ _LONGEST_TEXT = 256 << 10
 _MOST_MEMBERS = 200_000
 _LARGEST_LIBRARY = 8 << 30
 _COPY = 1 << 20
-_DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, NotImplementedError, RuntimeError, EOFError, ValueError, LookupError, OverflowError)
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    OSError,
+    NotImplementedError,
+    RuntimeError,
+    EOFError,
+    ValueError,
+    LookupError,
+    OverflowError,
+)
 
 
 class WheelDamage(ValueError):  # noqa: N818 - what is wrong with a file
