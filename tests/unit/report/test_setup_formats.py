@@ -310,13 +310,17 @@ def test_the_image_names_what_its_host_must_have(plan: Plan, policy: str, cuda: 
     assert ("LABEL", 'com.nvidia.driver.minimum="525.60.13"', "") in found
 
 
-@pytest.mark.skipif(shutil.which("hadolint") is None, reason="hadolint is not installed (the extra `dev` brings it)")
+HADOLINT = shutil.which("hadolint", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
+
+
+@pytest.mark.skipif(HADOLINT is None, reason="hadolint is not installed (the extra `dev` brings it)")
 @pytest.mark.parametrize("base", [("debian", "12", "3.11"), ("ubuntu", "22.04", "3.10")])
 def test_a_linter_finds_nothing(plan: Plan, tmp_path: Path, base: tuple[str, str, str]) -> None:
     ready = of(plan, *base) if base[0] == "debian" else with_apt(plan, "22.04")
     (tmp_path / "Dockerfile").write_text(dockerfile.render(ready))
 
-    done = subprocess.run(["hadolint", "Dockerfile"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert HADOLINT is not None
+    done = subprocess.run([HADOLINT, "Dockerfile"], cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert (done.stdout, done.returncode) == ("", 0)
 
