@@ -15,6 +15,7 @@ from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.planning.origin import origin_warnings
 from cudnn_resolve.resolution.assemble import cuda_of, loaded_cudnn, versions_after
 from cudnn_resolve.resolution.candidate import PipCandidate
+from cudnn_resolve.resolution.evidence import fitting_majors
 from cudnn_resolve.resolution.framework import is_vague
 from cudnn_resolve.resolution.installed import broken_by
 from cudnn_resolve.resolution.key import CUDA, CUDA_OF_SYSTEM
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Build
+    from cudnn_resolve.matrix.row import Build, WheelEvidence
     from cudnn_resolve.planning.model import AptAction, PipAction
     from cudnn_resolve.resolution.model import Resolution
 
@@ -315,11 +316,18 @@ def _unread(resolution: Resolution, book: Book) -> Iterator[Warning]:
         if pin.build is not None or pin.version is None or pin.index is not None or machine.pip.get(pin.name) == pin.version:
             continue
         compiled = pin.file is None or not pin.file.filename.endswith("-any.whl")
-        if compiled and holds_evidence(book, pin.name) and evidence_of(book, pin.name, pin.version, machine.arch) is None:
+        row = evidence_of(book, pin.name, pin.version, machine.arch)
+        if compiled and holds_evidence(book, pin.name) and (row is None or _is_contradictory(book, row)):
             names.append(f"{pin.name} {pin.version}")
     if names:
-        message = f"whether {', '.join(names)} loads beside CUDA {resolution.cuda} is not known: no wheel of it has been read"
+        why = "no wheel of it has been read, or what it links to fits no CUDA that the tables know"
+        message = f"whether {', '.join(names)} loads beside CUDA {resolution.cuda} is not known: {why}"
         yield Warning(code="unread", message=message)
+
+
+def _is_contradictory(book: Book, row: WheelEvidence) -> bool:
+    """True for a wheel whose CUDA runtime or cuBLAS is of no CUDA that goes with its other libraries."""
+    return any(name.startswith(("libcudart.", "libcublas.")) for name in row.needs) and not fitting_majors(book, row)
 
 
 def _kernels(resolution: Resolution, book: Book) -> Iterator[Warning]:

@@ -16,6 +16,8 @@ wheel = [
   {version = ["1.0"], cuda = "12.4", needs = ["libcudart.so.12"], frameworks = ["north"], code = ["sm_75"]},
   {version = ["2.0"], arch = ["x86_64"], cuda = "13.0", needs = ["libcudart.so.13", "libcublas.so.13"], frameworks = ["north"]},
   {version = ["3.0"], cuda = "13.1", needs = ["libcudart.so.13"], frameworks = ["north"], same_line = true},
+  {version = ["5.0"], needs = ["libcudart.so.12", "libcublas.so.13"], frameworks = ["north"]},
+  {version = ["6.0"], needs = ["libcudart.so.99"], frameworks = ["north"]},
   {version = ["4.0"], needs = ["libcudart.so.12", "libcudart.so.13"], frameworks = ["north"]},
 ]
 """
@@ -88,6 +90,8 @@ def test_one_that_nobody_has_read_is_named() -> None:
 
     assert "sight 9.0" in warned("unread", "north==3.0", "sight", sight={"9.0": compiled})[0]
     assert not warned("unread", "north==2.0", "sight", sight={"1.0": compiled})
+    assert "sight 5.0" in warned("unread", "north==3.0", "sight", sight={"5.0": compiled})[0]  # of two majors at once
+    assert "sight 6.0" in warned("unread", "north==3.0", "sight", sight={"6.0": compiled})[0]  # of none that is known
     assert not warned("unread", "north==3.0", "sight", sight={"9.0": Published(("north",))})  # it holds no library
 
 
