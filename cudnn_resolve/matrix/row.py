@@ -134,6 +134,9 @@ class Architecture(Row, frozen=True, kw_only=True):
     fp32_lanes: Count | None = None
     """Multiply-adds of single precision in one multiprocessor and clock."""
     tegra: bool = False
+    """True for the integrated GPU of a Jetson, which JetPack serves."""
+    server_arm: CudaLine | None = None
+    """Of an integrated GPU the first CUDA whose builds for Arm servers (SBSA) run on it; None where none is known to."""
 
 
 class Card(Row, frozen=True, kw_only=True):

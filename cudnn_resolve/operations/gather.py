@@ -131,6 +131,7 @@ def gather_facts(options: StatedOptions, book: Book) -> Facts:
     facts = assume(facts, stated, card_of(book))
     if stated.gpus:
         _refuse_impossible(facts, book)
+        _refuse_jetson(facts, book)
     if stated.driver is not None:
         _refuse_future(stated.driver, book)
     return facts
@@ -175,6 +176,19 @@ def _refuse_future(driver: str, book: Book) -> None:
             code="option-driver",
             hint="`nvidia-smi` prints the driver's version, such as 550.54.15",
         )
+
+
+def _refuse_jetson(facts: Facts, book: Book) -> None:
+    """UsageError for the GPU of a Jetson in a machine that is not aarch64."""
+    for gpu in or_none(facts.gpus) or ():
+        capability = Capability.parse(gpu.compute_capability) if gpu.compute_capability else None
+        row = book.architecture(capability) if capability is not None else None
+        if row is not None and row.tegra and facts.platform.arch not in (None, "aarch64"):
+            raise UsageError(
+                f"--gpu: {gpu.name or capability} is on boards with Arm processors alone, and the plan would be for {facts.platform.arch}",
+                code="option-gpu",
+                hint="for another machine say --platform linux_aarch64",
+            )
 
 
 def _refuse_impossible(facts: Facts, book: Book) -> None:

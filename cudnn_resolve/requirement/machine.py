@@ -59,6 +59,7 @@ def machine_of(facts: Facts, book: Book) -> Machine:
         stated = driver_fact.cuda if driver_fact else None
         native = _dotted(stated, CudaVersion) or book.native_cuda(driver)
     python = _two(facts.python.version)
+    gpus = _gpus(facts, book)
     os = None
     if facts.platform.distribution and facts.platform.release:
         os = f"{facts.platform.distribution}{facts.platform.release}"
@@ -66,13 +67,13 @@ def machine_of(facts: Facts, book: Book) -> Machine:
         python=python,
         python_full=facts.python.version,
         free_threaded=bool(facts.python.free_threaded),
-        arch=facts.platform.arch or "x86_64",
+        arch=facts.platform.arch or ("aarch64" if _is_jetson(gpus, book) else "x86_64"),
         glibc=_two(facts.platform.glibc),
         os=os,
         driver=driver,
         driver_absent=facts.driver is None,
         native_cuda=native,
-        gpus=_gpus(facts, book),
+        gpus=gpus,
         root=facts.root,
         # Nothing may be installed into an environment that the system manages: the plan is for a new one beside it (PEP 668).
         pip={} if facts.python.externally_managed else or_none(facts.packages.pip) or {},
@@ -81,6 +82,12 @@ def machine_of(facts: Facts, book: Book) -> Machine:
         toolkits=() if facts.cuda_toolkits is UNKNOWN else facts.cuda_toolkits,
         cudnn=() if facts.cudnn is UNKNOWN else facts.cudnn,
     )
+
+
+def _is_jetson(gpus: tuple[MachineGpu, ...], book: Book) -> bool:
+    """True where some GPU is one that only boards with Arm processors have."""
+    rows = (book.architecture(gpu.capability) for gpu in gpus if gpu.capability is not None)
+    return any(row is not None and row.tegra for row in rows)
 
 
 def _gpus(facts: Facts, book: Book) -> tuple[MachineGpu, ...]:

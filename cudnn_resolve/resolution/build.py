@@ -96,6 +96,7 @@ class Builds:
         yield from rule.card_driver_needs(book, machine)
         yield from rule.code_needs(book, machine, build, who)
         if not is_installed(context, build):
+            yield from rule.jetson_needs(book, machine, build.cuda, who)
             yield from self.installed.beside_needs(build, who)
         need = rule.driver_need(book, build.cuda, context.request.driver_policy, who)
         if need is not None:

@@ -142,6 +142,8 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
         if candidate.channel == "apt" and request.channel == "auto":
             yield Need(ROOT, lambda other: other.value is not False, "a user who may become root", f"{who} comes from apt")
         yield from rule.library_needs(book, machine, candidate.cuda, who)
+        if candidate.channel != "system":
+            yield from rule.jetson_needs(book, machine, candidate.cuda, who)
         yield cuda_limit(candidate.cuda, candidate.releases, who)
 
     def oldest_line(self, build: Build) -> CudaVersion:

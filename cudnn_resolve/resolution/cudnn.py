@@ -70,17 +70,16 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
             except ValueError:
                 continue
             major = int(copy.cuda.split(".")[0]) if copy.cuda and copy.cuda.split(".")[0].isdigit() else None
-            known = (
+            known = [
                 build
                 for build in builds
                 if (build.version == version or (len(version.parts) == 3 and build.version.parts[:3] == version.parts))
                 and (major is None or build.cuda_major == major)
-            )
-            found = next(known, None)
-            if found is None and major is not None:
-                found = CudnnBuild(version=version, cuda_major=major, soname=copy.soname or version.major)
-            if found is not None:
-                yield found
+            ]
+            if known:
+                yield from known[: 1 if major is not None else None]
+            elif major is not None:
+                yield CudnnBuild(version=version, cuda_major=major, soname=copy.soname or version.major)
 
     def ordered(self, key: CudnnKey, needs: Sequence[Need]) -> Iterable[CudnnCandidate]:
         """Builds of cuDNN, best first: the preferred channel, then the newest."""

@@ -128,6 +128,21 @@ def code_needs(book: Book, machine: Machine, build: Build, who: str) -> Iterator
             yield at_least(own, f"{who} has only PTX for {gpu.label}; to compile it the driver must be as new as CUDA {build.cuda}")
 
 
+def jetson_needs(book: Book, machine: Machine, cuda: CudaVersion, who: str) -> Iterator[Need]:
+    """The needs of a build that no JetPack brings: a GPU that runs what is made for Arm servers."""
+    for number, gpu in enumerate(machine.gpus):
+        row = book.architecture(gpu.capability) if gpu.capability is not None else None
+        if row is None or not row.tegra or (row.server_arm is not None and cuda >= row.server_arm):
+            continue
+        after = f" before CUDA {row.server_arm}" if row.server_arm is not None else ""
+        yield refused(
+            number,
+            "a GPU that runs builds for Arm servers (SBSA)",
+            f"{who} is built for these; {gpu.label}{after} takes NVIDIA's own builds for its JetPack, with the CUDA and cuDNN of JetPack, "
+            "and where such a build is installed, it is kept",
+        )
+
+
 def cudnn_hardware(book: Book, machine: Machine, build: CudnnBuild) -> Iterator[Need]:
     """The needs of a cuDNN for GPUs: machine code for each of them."""
     who = f"cuDNN {build.version} for CUDA {build.cuda_major}"
@@ -138,6 +153,9 @@ def cudnn_hardware(book: Book, machine: Machine, build: CudnnBuild) -> Iterator[
             continue
         known = ", ".join(map(str, build.capability))
         architecture = book.architecture(gpu.capability)
+        if machine.arch == "aarch64" and architecture is not None and architecture.server_arm is not None:
+            if architecture.cudnn_first is not None and build.version >= architecture.cudnn_first:
+                continue  # the code of a Jetson is in the files for aarch64 alone, and rows are read in those for x86_64
         last = f"; cuDNN {architecture.cudnn_last} is the last" if architecture and architecture.cudnn_last else ""
         yield refused(number, f"compute capability {known}", f"{who} has code for these only, none for {gpu.label}{last}")
 
