@@ -49,8 +49,8 @@ def _driver(stack: Stack, machine: Machine) -> Iterator[Difference]:
     locked = f"NVIDIA driver {stack.driver_min} or newer"
     if machine.driver_absent:
         yield Difference(what="driver", locked=locked, now="no NVIDIA driver", machine=True)
-    elif machine.driver is not None and machine.driver < DriverVersion(stack.driver_min):
-        yield Difference(what="driver", locked=locked, now=f"driver {machine.driver}", machine=True)
+    elif machine.user_driver is not None and machine.user_driver < DriverVersion(stack.driver_min):
+        yield Difference(what="driver", locked=locked, now=f"driver {machine.driver_text}", machine=True)
 
 
 def _gpu(stack: Stack, gpu: MachineGpu, machine: Machine) -> Iterator[Difference]:
@@ -62,8 +62,8 @@ def _gpu(stack: Stack, gpu: MachineGpu, machine: Machine) -> Iterator[Difference
     code = f"code for compute capability {', '.join(stack.compute_capabilities)}" if native else "no machine code"
     if own not in ptx:
         yield Difference(what="gpu", locked=code, now=gpu.label, machine=True)
-    elif stack.ptx_driver_min is not None and machine.driver is not None and machine.driver < DriverVersion(stack.ptx_driver_min):
-        now = f"{gpu.label} with driver {machine.driver}"
+    elif stack.ptx_driver_min is not None and machine.user_driver is not None and machine.user_driver < DriverVersion(stack.ptx_driver_min):
+        now = f"{gpu.label} with driver {machine.driver_text}"
         because = f"for {own} it has only PTX, which a driver from {stack.ptx_driver_min} on compiles"
         yield Difference(what="gpu", locked=code, now=now, because=because, machine=True)
 

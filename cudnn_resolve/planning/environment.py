@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cudnn_resolve.facts.model import UNKNOWN, Loader
 from cudnn_resolve.locking.model import Environment
 from cudnn_resolve.resolution.key import CUDNN, CUDNN_OF_SYSTEM
+from cudnn_resolve.version import DriverVersion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +31,7 @@ def environment(resolution: Resolution, facts: Facts) -> tuple[Environment, ...]
         why = "; ".join(_blind(build) for build in preload)
         out.append(Environment(kind="preload", value=names, why=f"{why}: the libraries are loaded for it before it is imported"))
     out += _cache(resolution, facts)
+    out += _compat(resolution, facts)
     if not out:
         why = "; ".join(dict.fromkeys(_found(build, resolution) for build in resolution.builds)) or "nothing to find"
         out.append(Environment(kind="none", value="", why=why))
@@ -79,7 +81,24 @@ def _cache(resolution: Resolution, facts: Facts) -> Iterator[Environment]:
         yield Environment(kind="ldconfig", value=value, why=why)
 
 
+def _compat(resolution: Resolution, facts: Facts) -> Iterator[Environment]:
+    """The directory of an installed forward-compatibility package, where the stack needs its driver and the loader does not look there."""
+    machine, loader = resolution.machine, Loader() if facts.loader is UNKNOWN else facts.loader
+    compat, driver, needed = machine.compat, machine.driver, resolution.driver_min
+    if compat is None or compat.package not in machine.apt or driver is None or needed is None or driver >= DriverVersion(needed):
+        return
+    place = f"/usr/local/cuda-{compat.cuda}/compat"
+    if not _is_named(place, loader):
+        why = f"{compat.package} puts nothing on the loader's path: start programs with LD_LIBRARY_PATH={place}, or driver {driver} serves them"
+        yield Environment(kind="env", value=place, why=why)
+
+
+def _is_named(path: str, loader: Loader) -> bool:
+    """True for a directory on LD_LIBRARY_PATH or in the linker cache."""
+    return path in loader.ld_library_path or any(entry.startswith(f"{path}/") for entry in loader.ldconfig)
+
+
 def _is_searched(path: str, loader: Loader) -> bool:
-    if path in loader.ld_library_path or any(entry.startswith(f"{path}/") for entry in loader.ldconfig):
+    if _is_named(path, loader):
         return True
     return any(path == root or path.startswith((f"{root}/", f"{root}-")) for root in _SEARCHED)

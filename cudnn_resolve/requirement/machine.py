@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
@@ -12,6 +12,7 @@ from cudnn_resolve.version import Capability, CudaVersion, Dotted, DriverVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.row import Forward
 
 V = TypeVar("V", bound=Dotted)
 
@@ -24,6 +25,16 @@ class MachineGpu(Struct, frozen=True, kw_only=True):
     capability: Capability | None
     kind: str | None
     """`datacenter`, `workstation`, `geforce`, `tegra`; None = unknown."""
+
+
+class Compat(Struct, frozen=True, kw_only=True):
+    """An installed forward-compatibility package that serves this machine: a newer user-mode driver on the older kernel driver."""
+
+    package: str
+    """`cuda-compat-12-5`."""
+    cuda: CudaVersion
+    driver: DriverVersion
+    """The oldest of the branch that its libcuda is of."""
 
 
 class Machine(Struct, frozen=True, kw_only=True):
@@ -48,6 +59,19 @@ class Machine(Struct, frozen=True, kw_only=True):
     requires: Mapping[str, tuple[str, ...]]
     toolkits: tuple[Toolkit, ...]
     cudnn: tuple[CudnnCopy, ...]
+    compat: Compat | None = None
+
+    @property
+    def user_driver(self) -> DriverVersion | None:
+        """The driver that programs meet: that of a forward-compatibility package where one serves, else the installed one."""
+        if self.driver is None or self.compat is None:
+            return self.driver
+        return max(self.driver, self.compat.driver)
+
+    @property
+    def driver_text(self) -> str:
+        """The driver in words: `550.54.15 with cuda-compat-12-5`."""
+        return f"{self.driver} with {self.compat.package}" if self.compat is not None else str(self.driver)
 
 
 def machine_of(facts: Facts, book: Book) -> Machine:
@@ -60,6 +84,7 @@ def machine_of(facts: Facts, book: Book) -> Machine:
         native = _dotted(stated, CudaVersion) or book.native_cuda(driver)
     python = _two(facts.python.version)
     gpus = _gpus(facts, book)
+    compat = _compat(facts, book, driver, native, gpus) if driver is not None else None
     os = None
     if facts.platform.distribution and facts.platform.release:
         os = f"{facts.platform.distribution}{facts.platform.release}"
@@ -72,7 +97,7 @@ def machine_of(facts: Facts, book: Book) -> Machine:
         os=os,
         driver=driver,
         driver_absent=facts.driver is None,
-        native_cuda=native,
+        native_cuda=compat.cuda if compat is not None else native,
         gpus=gpus,
         root=facts.root,
         # Nothing may be installed into an environment that the system manages: the plan is for a new one beside it (PEP 668).
@@ -81,7 +106,35 @@ def machine_of(facts: Facts, book: Book) -> Machine:
         requires=facts.packages.requires,
         toolkits=() if facts.cuda_toolkits is UNKNOWN else facts.cuda_toolkits,
         cudnn=() if facts.cudnn is UNKNOWN else facts.cudnn,
+        compat=compat,
     )
+
+
+def forward_rows(book: Book, driver: DriverVersion, gpus: tuple[MachineGpu, ...]) -> Iterator[Forward]:
+    """The forward-compatibility packages that serve every GPU on an installed kernel driver, which must know the GPUs itself."""
+    for gpu in gpus:
+        row = book.architecture(gpu.capability) if gpu.capability is not None else None
+        if row is not None and row.driver_first is not None and driver.major < row.driver_first:
+            return
+    for one in book.forward():
+        if one.base == driver.major and one.status == "compatible" and gpus and all(gpu.kind in one.classes for gpu in gpus):
+            yield one
+
+
+def _compat(facts: Facts, book: Book, driver: DriverVersion, native: CudaVersion | None, gpus: tuple[MachineGpu, ...]) -> Compat | None:
+    """The newest installed forward-compatibility package that serves here: an apt package, or seen by the CUDA that libcuda offers."""
+    apt = or_none(facts.packages.apt) or {}
+    own = book.native_cuda(driver)
+    fitting = [
+        one
+        for one in forward_rows(book, driver, gpus)
+        if (own is None or one.cuda > own) and (one.package in apt or (native is not None and native.line == one.cuda.line))
+    ]
+    if not fitting:
+        return None
+    best = max(fitting, key=lambda one: one.cuda)
+    brought = book.toolkit_driver(best.cuda) or (DriverVersion(str(best.branch)) if best.branch is not None else driver)
+    return Compat(package=best.package, cuda=CudaVersion(best.cuda.line), driver=brought)
 
 
 def _is_jetson(gpus: tuple[MachineGpu, ...], book: Book) -> bool:

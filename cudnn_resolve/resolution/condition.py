@@ -47,9 +47,9 @@ def conditions(machine: Machine, request: OpenRequest, protected: Sequence[Unask
     if machine.driver is not None:
         yield Condition(
             about=DRIVER,
-            what=f"driver {machine.driver}",
+            what=f"driver {machine.driver_text}",
             because="the machine's NVIDIA driver, which this program never changes",
-            without=lambda m, r: (replace(m, driver=None, native_cuda=None), r),
+            without=lambda m, r: (replace(m, driver=None, native_cuda=None, compat=None), r),
         )
     yield from _policies(request)
     if machine.python is not None:

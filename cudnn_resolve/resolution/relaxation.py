@@ -12,6 +12,7 @@ from packaging.specifiers import SpecifierSet
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.requirement.extra import CPU
+from cudnn_resolve.requirement.machine import forward_rows
 from cudnn_resolve.resolution.assemble import versions_after
 from cudnn_resolve.resolution.attempt import PYTHONS, attempt
 from cudnn_resolve.resolution.installed import broken_by, is_apart
@@ -421,12 +422,11 @@ def _extras(book: Book, machine: Machine, request: OpenRequest, core: frozenset[
 
 
 def _forward(book: Book, machine: Machine, found: Resolution) -> Iterator[Relaxation]:
-    if machine.driver is None or found.cuda is None or not machine.gpus:
+    if machine.driver is None or found.cuda is None:
         return
     needed = CudaVersion(found.cuda)
-    for row in book.forward():
-        fits = row.base == machine.driver.major and row.cuda.line == needed.line and row.status == "compatible"
-        if fits and all(gpu.kind in row.classes for gpu in machine.gpus):
+    for row in forward_rows(book, machine.driver, machine.gpus):
+        if row.cuda.line == needed.line:
             yield Relaxation(
                 change=f"apt package {row.package}, a newer user-mode driver beside the installed one (forward compatibility: "
                 f"data-center GPUs on branch R{row.base})",
