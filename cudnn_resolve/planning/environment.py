@@ -89,7 +89,7 @@ def _compat(resolution: Resolution, facts: Facts) -> Iterator[Environment]:
         return
     place = f"/usr/local/cuda-{compat.cuda}/compat"
     if not _is_named(place, loader):
-        why = f"{compat.package} puts nothing on the loader's path: start programs with LD_LIBRARY_PATH={place}, or driver {driver} serves them"
+        why = f"the loader does not look where {compat.package} is, and takes driver {driver}: start programs with LD_LIBRARY_PATH={place}"
         yield Environment(kind="env", value=place, why=why)
 
 

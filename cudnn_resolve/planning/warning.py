@@ -102,8 +102,8 @@ def _driver(resolution: Resolution) -> Iterator[Warning]:
     if policy == "minor" and native is not None and resolution.cuda and CudaVersion(resolution.cuda) > CudaVersion(native.line):
         yield Warning(
             code="driver-policy",
-            message=f"driver {machine.driver_text} is made for CUDA {native} and runs CUDA {resolution.cuda} by minor-version compatibility "
-            f"(policy minor): PTX that must be compiled by it and features of newer drivers are lost; "
+            message=f"driver {machine.driver_text} is made for CUDA {native} and runs CUDA {resolution.cuda} by minor-version "
+            f"compatibility (policy minor): PTX that must be compiled by it and features of newer drivers are lost; "
             "--driver-policy strict rules this out",
         )
 

@@ -152,10 +152,30 @@ def _unknown(book: Book, request: Request) -> str | None:
                 return f"there is no release of {target.framework} that is {target.text}: {_without_extra(book, target)}"
             if contradicts(book, target):
                 return f"{_listed(target.parts)} contradict each other: no release of {target.framework} meets both"
+            withdrawn = _withdrawn(book, target)
+            if withdrawn is not None:
+                return f"no release that its authors stand by is {target.text}: {withdrawn}"
             known = [version for build in book.framework(target.framework).builds if (version := parse_version(build.version)) is not None]
             newest = f"; the newest that the tables know is {max(known)}" if known else ""
             return f"there is no release of {target.framework} that is {target.text}{newest}"
     return None
+
+
+def _withdrawn(book: Book, target: Target) -> str | None:
+    """That the releases which a target means were withdrawn by their authors; None where there are none."""
+    versions = {
+        version
+        for build in book.framework(target.framework).builds
+        if build.yanked and (version := parse_version(build.version)) is not None and target.specifier.contains(version, prereleases=True)
+    }
+    return _yanked(target.framework, sorted(versions)) if versions else None
+
+
+def _yanked(name: str, versions: Sequence[Version]) -> str:
+    """`cupy 13.5.0 was withdrawn (yanked), and is taken only where it is pinned: cupy==13.5.0`."""
+    verb = "was" if len(versions) == 1 else "were"
+    listed = ", ".join(map(str, versions))
+    return f"{name} {listed} {verb} withdrawn (yanked), and is taken only where it is pinned: {name}=={versions[-1]}"
 
 
 def _listed(parts: Sequence[Target]) -> str:
@@ -240,8 +260,13 @@ def _not_there(universe: Universe, failure: Failure) -> list[Cause]:
             continue
         name = about.name
         requirement = parse_requirement(text)
-        versions = [one.version for one in context.releases.of(name)]
-        if versions and (requirement is None or any(requirement.specifier.contains(one, prereleases=True) for one in versions)):
+        releases = context.releases.of(name)
+        versions = [one.version for one in releases]
+        meant = [one for one in releases if requirement is None or requirement.specifier.contains(one.version, prereleases=True)]
+        if meant and all(one.yanked for one in meant):
+            out[name] = Cause(what=_yanked(name, sorted({one.version for one in meant})), because=because)
+            continue
+        if meant:
             continue
         left = "; ".join(context.offers.left_out(name))
         aside = f"; left out: {left}" if left else ""

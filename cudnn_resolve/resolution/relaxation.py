@@ -157,6 +157,9 @@ def _versions(book: Book, machine: Machine, request: OpenRequest, core: frozense
             build = found.builds[request.targets.index(target)]
             inside = f"[{','.join(target.extras)}]" if target.extras else ""
             text = f"{target.package or target.framework}{inside}=={build.version}"
+            exact = replace(target, specifier=SpecifierSet(f"=={build.version}"), text=text)
+            again = _tried(book, machine, replace(request, targets=tuple(exact if one is target else one for one in request.targets)))
+            found = again if isinstance(again, Resolution) else found  # what the command gives: a search near a release orders others, too
             texts = tuple(text if one is target else one.text for one in request.targets)
             line = command(request, texts)
             distance = 1 if _minor(build.version) == _minor(wanted) else 2

@@ -153,9 +153,9 @@ def cudnn_hardware(book: Book, machine: Machine, build: CudnnBuild) -> Iterator[
             continue
         known = ", ".join(map(str, build.capability))
         architecture = book.architecture(gpu.capability)
-        if machine.arch == "aarch64" and architecture is not None and architecture.server_arm is not None:
-            if architecture.cudnn_first is not None and build.version >= architecture.cudnn_first:
-                continue  # the code of a Jetson is in the files for aarch64 alone, and rows are read in those for x86_64
+        jetson = architecture is not None and architecture.server_arm is not None and machine.arch == "aarch64"
+        if jetson and architecture is not None and architecture.cudnn_first is not None and build.version >= architecture.cudnn_first:
+            continue  # the code of a Jetson is in the files for aarch64 alone, and rows are read in those for x86_64
         last = f"; cuDNN {architecture.cudnn_last} is the last" if architecture and architecture.cudnn_last else ""
         yield refused(number, f"compute capability {known}", f"{who} has code for these only, none for {gpu.label}{last}")
 

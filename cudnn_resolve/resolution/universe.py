@@ -64,10 +64,9 @@ class Facts(Kind[Key, Fact[Any]]):
         super().__init__()
         root = {True: "root", False: "no root", None: "unknown"}[machine.root]
         glibc = ".".join(map(str, machine.glibc)) if machine.glibc else "unknown"
+        driver = machine.user_driver
         facts: list[Fact[Any]] = [
-            Fact(
-                key=DRIVER, value=machine.user_driver, version=str(machine.user_driver or ("none" if machine.driver_absent else "unknown"))
-            ),
+            Fact(key=DRIVER, value=driver, version=str(driver or ("none" if machine.driver_absent else "unknown"))),
             Fact(key=PYTHON, value=machine.python, version=machine.python_full or "unknown"),
             Fact(key=ARCH, value=machine.arch, version=machine.arch),
             Fact(key=GLIBC, value=machine.glibc, version=glibc),
