@@ -180,10 +180,10 @@ def _refuse_future(driver: str, book: Book) -> None:
 
 def _refuse_jetson(facts: Facts, book: Book) -> None:
     """UsageError for the GPU of a Jetson in a machine that is not aarch64."""
+    integrated = {row.capability for row in book.architectures() if row.tegra}
     for gpu in or_none(facts.gpus) or ():
         capability = Capability.parse(gpu.compute_capability) if gpu.compute_capability else None
-        row = book.architecture(capability) if capability is not None else None
-        if row is not None and row.tegra and facts.platform.arch not in (None, "aarch64"):
+        if capability in integrated and facts.platform.arch not in (None, "aarch64"):
             raise UsageError(
                 f"--gpu: {gpu.name or capability} is on boards with Arm processors alone, and the plan would be for {facts.platform.arch}",
                 code="option-gpu",

@@ -251,12 +251,7 @@ def _not_there(universe: Universe, failure: Failure) -> list[Cause]:
     out: dict[str, Cause] = {}
     for about, text, because in wanted:
         context = universe.context
-        if (
-            not isinstance(about, PipKey)
-            or about.name in out
-            or universe.request.source is None
-            or not context.offers.is_answered(about.name)
-        ):
+        if not isinstance(about, PipKey) or about.name in out:
             continue
         name = about.name
         requirement = parse_requirement(text)
@@ -266,7 +261,7 @@ def _not_there(universe: Universe, failure: Failure) -> list[Cause]:
         if meant and all(one.yanked for one in meant):
             out[name] = Cause(what=_yanked(name, sorted({one.version for one in meant})), because=because)
             continue
-        if meant:
+        if meant or universe.request.source is None or not context.offers.is_answered(name):
             continue
         left = "; ".join(context.offers.left_out(name))
         aside = f"; left out: {left}" if left else ""

@@ -132,3 +132,13 @@ def test_settings_of_the_project_are_read(tmp_path: Path, monkeypatch: pytest.Mo
 
     assert options.prefer == "newest"
     assert options.project_matrix == (str(tmp_path / "rows"),)
+
+
+def test_the_gpu_of_a_jetson_is_in_no_x86_64_machine() -> None:
+    from cudnn_resolve.host.tables import open_book
+
+    book = open_book(())
+    with pytest.raises(UsageError, match="Arm processors alone") as caught:
+        gather.gather_facts(Options(gpu=("Jetson Orin",), platform="linux_x86_64"), book)
+    assert "linux_aarch64" in (caught.value.hint or "")
+    assert gather.gather_facts(Options(gpu=("Jetson Orin",), python_version="3.10"), book).gpus
