@@ -109,10 +109,12 @@ def answering(said: Mapping[str, Mapping[str, Any]]) -> Callable[[tuple[str, ...
     """Programs: the child that asks copies of cuDNN, and the one that asks a framework."""
 
     def run(argv: tuple[str, ...]) -> CommandResult | None:
-        if argv[-3].endswith("payload_library.py") and argv[-2] == "cudnn":
+        if not argv[-3].endswith("payload_library.py"):
+            return None
+        if argv[-2] == "cudnn":
             question = json.loads(argv[-1])
             answer: object = {"answers": {path: said[path] for path in question["libraries"] if path in said}}
-        elif argv[-2].endswith("payload_framework.py"):
+        elif argv[-2] == "module":
             answer = said.get(json.loads(argv[-1])["module"], {})
         else:
             return None

@@ -55,7 +55,7 @@ def _ask(host: Host, environment: TargetEnvironment, reading: Reading) -> Readin
     if question is None or python is None:
         return reading
     words = {"directory": question.directory, "module": question.module, "calls": [question.cuda, question.cudnn]}
-    argv = [python, "-I", payload_path("payload_framework.py"), json.dumps(words)]
+    argv = [python, "-I", payload_path("payload_library.py"), "module", json.dumps(words)]
     answer = answer_of(host.run(argv, timeout_seconds=TIMEOUT_SECONDS)) or {}
     cuda, cudnn = answer.get(question.cuda), answer.get(question.cudnn)
     cuda_built = CudaVersion.from_encoded(cuda) if isinstance(cuda, int) else None

@@ -1,4 +1,4 @@
-"""Ask NVML, libcuda and copies of cuDNN; a program of its own that prints one JSON line.
+"""Ask NVML, libcuda, copies of cuDNN, or a module of a framework; a program of its own that prints one JSON line.
 
 Each library is asked in a process of its own, all at once, with a time limit: one that hangs or crashes costs its own answers and nothing
 else, and what it had said until then counts. cuDNN ends the process (SIGABRT) where a part of it cannot be loaded; the loader of the
@@ -7,6 +7,7 @@ library only.
 
     python payload_library.py driver SECONDS [DIRECTORY...]
     python payload_library.py cudnn '{"seconds": 10, "paths": [], "libraries": ["/opt/cudnn/lib/libcudnn.so.9"]}'
+    python payload_library.py module '{"directory": "…", "module": "jax_cuda12_plugin._versions", "calls": ["cudnn_build_version"]}'
 
 The directories, if there are any, replace those below.
 """
@@ -454,6 +455,21 @@ def major(version: "int | None") -> int:
     return version // 1000 if version < 10000 else version // 10000
 
 
+def ask_module(question: "dict[str, Any]") -> "dict[str, Any]":
+    """The number that each function of a framework's module returns; None for one that is not there or fails."""
+    sys.path.insert(0, question["directory"])
+    try:
+        module = __import__(question["module"], fromlist=["_"])
+    except Exception as error:
+        return {"failed": "{}: {}".format(type(error).__name__, str(error)[:300])}
+    answer = {}  # type: dict[str, Any]
+    for name in question["calls"]:
+        answer[name] = None
+        with contextlib.suppress(Exception):
+            answer[name] = int(getattr(module, name)())
+    return answer
+
+
 def main() -> None:
     """Print the answers of all libraries as one JSON line, or be the process that asks one copy of cuDNN."""
     what, rest = sys.argv[1], sys.argv[2:]
@@ -461,8 +477,10 @@ def main() -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if "ctypes" not in sys.modules:
-        answer = {"failed": "this Python was built without ctypes"}  # type: dict[str, Any]
+    if what == "module":
+        answer = ask_module(json.loads(rest[0]))
+    elif "ctypes" not in sys.modules:
+        answer = {"failed": "this Python was built without ctypes"}
     elif what == "--one":
         ask_cudnn(rest[0], teller(int(rest[1])))
         os._exit(0)

@@ -14,7 +14,7 @@ from cudnn_resolve.probe.driver import find_driver
 from cudnn_resolve.probe.driver_probe import DriverProbe, ask_libraries
 from cudnn_resolve.probe.framework import find_frameworks
 from cudnn_resolve.probe.gpu import find_gpus
-from cudnn_resolve.probe.python import Target, TargetEnvironment, ask_python, choose_python
+from cudnn_resolve.probe.python import TargetEnvironment, ask_python, choose_python
 from cudnn_resolve.probe.system import find_apt, find_cache, find_container, find_platform, find_root, relevant
 from cudnn_resolve.probe.toolkit import Compiler, find_compiler, find_toolkits
 
@@ -50,11 +50,11 @@ def detect(host: Host, python: str | None) -> Facts:
     )
 
 
-def _surroundings(host: Host, target: Target, compiler: Later[Compiler]) -> tuple[Facts, TargetEnvironment]:
+def _surroundings(host: Host, target: TargetEnvironment, compiler: Later[Compiler]) -> tuple[Facts, TargetEnvironment]:
     """Facts that need neither the driver nor cuDNN, and the environment in which to look for the latter."""
     platform, sources = find_platform(host, target)
-    apt, apt_source, apt_problems = find_apt(host, target.machine)
-    cache, cache_problems = find_cache(host, target.machine)
+    apt, apt_source, apt_problems = find_apt(host, target.arch)
+    cache, cache_problems = find_cache(host, target.arch)
     toolkits = find_toolkits(host, target, apt, compiler.value())
     container, container_source = find_container(host)
     sources |= {
@@ -79,15 +79,4 @@ def _surroundings(host: Host, target: Target, compiler: Later[Compiler]) -> tupl
         sources=sources,
         problems=(*target.problems, *toolkits.problems, *apt_problems, *cache_problems),
     )
-    environment = TargetEnvironment(
-        python=target.python,
-        prefix=target.prefix,
-        site_packages=target.site_packages,
-        distributions=target.distributions,
-        ld_library_path=target.ld_library_path,
-        ldconfig=cache,
-        cuda_directories=toolkits.directories,
-        apt=apt,
-        arch=target.machine,
-    )
-    return facts, environment
+    return facts, replace(target, ldconfig=cache, cuda_directories=toolkits.directories, apt=apt)

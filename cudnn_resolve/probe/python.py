@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from cudnn_resolve.errors import UsageError, WorldError
 from cudnn_resolve.facts.ldconfig import CacheEntry
@@ -15,8 +15,8 @@ from cudnn_resolve.host.port import CommandResult, Host, is_dir, is_file, which
 from cudnn_resolve.probe.child import answer_of, payload_path
 
 
-class Distribution(Struct, frozen=True, kw_only=True):
-    """One installed distribution of the target interpreter."""
+class Distribution(Struct, frozen=True, kw_only=True, array_like=True):
+    """One installed distribution of the target interpreter; the payload tells it as a list of these fields."""
 
     name: str
     """Normalized (PEP 503): lower case, runs of `-`, `_` and `.` as one `-`."""
@@ -30,34 +30,54 @@ class Distribution(Struct, frozen=True, kw_only=True):
 
 
 class TargetEnvironment(Struct, frozen=True, kw_only=True):
-    """What probes of libraries and frameworks need to know of the target; every path is one of the host."""
+    """The target interpreter and its environment, as the interpreter tells it, and then what the machine adds; paths are of the host."""
 
     python: Python
     """`python.path` is the interpreter as it is to be run; None where there is none (then there are no distributions)."""
+    how: str = ""
+    """Why it is this one."""
     prefix: str
     """`sys.prefix`; also the prefix of a conda environment."""
+    system: str = "linux"
+    arch: str | None = None
+    """`x86_64`, `aarch64`; None = not told."""
+    glibc: str | None = None
+    """None where the C library is another one."""
     site_packages: tuple[str, ...] = ()
     """Existing directories on the import path apart from the standard library, in import order."""
     distributions: tuple[Distribution, ...] = ()
     """In import order; one for each name, the first on the path."""
     ld_library_path: tuple[str, ...] = ()
-    """Entries of LD_LIBRARY_PATH as written, empty ones left out."""
+    """Entries of LD_LIBRARY_PATH as its processes see it (a wrapper may have set it), empty ones left out."""
+    problems: tuple[Problem, ...] = ()
     ldconfig: tuple[CacheEntry, ...] = ()
     """The whole linker cache in the loader's order, entries of other architectures left out."""
     cuda_directories: tuple[str, ...] = ()
     """Root directories of CUDA toolkits, links resolved, each once: `/usr/local/cuda-12.4`."""
     apt: Mapping[str, str] | Unknown = UNKNOWN
     """Installed apt packages and their versions."""
-    arch: str | None = None
-    """`x86_64`, `aarch64`."""
-
-    def cached(self, name: str) -> tuple[str, ...]:
-        """Paths that the linker cache holds for the library `name`, in its order."""
-        return tuple(entry.path for entry in self.ldconfig if entry.name == name)
 
     def distribution(self, name: str) -> Distribution | None:
         """The installed distribution of a normalized name, or None."""
         return next((found for found in self.distributions if found.name == name), None)
+
+
+class _Answer(Struct, frozen=True, kw_only=True):
+    """What the payload tells."""
+
+    version: str
+    executable: str
+    implementation: str
+    prefix: str
+    externally_managed: bool
+    free_threaded: bool
+    machine: str
+    system: str
+    libc: str
+    ld_library_path: str
+    path: tuple[str, ...]
+    distributions: tuple[Distribution, ...]
+    problems: tuple[tuple[str, str], ...]
 
 
 TIMEOUT_SECONDS = 20.0
@@ -68,26 +88,6 @@ LOCAL = ".venv"
 _TOOLS = re.compile(r"/uv/(?:archive|environments|builds)-v\d+/|/uv/tools/[^/]+/$|/pipx/(?:venvs|\.cache)/[^/]+/$|/\.cache/pipx/[^/]+/$")
 _VERSION = re.compile(r"\d+(\.\d+)?")
 _HINT = "pass --python with the path of an interpreter or of a virtual environment"
-
-
-class Target(Struct, frozen=True, kw_only=True):
-    """The target interpreter and its environment, as the interpreter itself tells it."""
-
-    python: Python
-    how: str
-    """Why it is this one."""
-    prefix: str
-    system: str
-    """`linux`."""
-    machine: str | None
-    """`x86_64`; None = not told."""
-    glibc: str | None
-    """None where the C library is another one."""
-    site_packages: tuple[str, ...]
-    distributions: tuple[Distribution, ...]
-    ld_library_path: tuple[str, ...]
-    """As its processes see it: a wrapper may have set it."""
-    problems: tuple[Problem, ...]
 
 
 def choose_python(host: Host, wanted: str | None) -> tuple[str, str]:
@@ -140,7 +140,7 @@ def is_of_tool(host: Host, prefix: str) -> bool:
     return made_by or _TOOLS.search(f"{prefix}/") is not None
 
 
-def ask_python(host: Host, path: str, how: str) -> Target:
+def ask_python(host: Host, path: str, how: str) -> TargetEnvironment:
     """Ask the interpreter at `path` about itself and its environment.
 
     UsageError where it is no Python from 3.6 on, WorldError where it hangs or crashes.
@@ -150,7 +150,7 @@ def ask_python(host: Host, path: str, how: str) -> Target:
     if answer is not None:
         try:
             return _target(path, how, answer)
-        except (KeyError, TypeError, ValueError, IndexError):
+        except ValueError:
             raise _unusable(path, "its answer makes no sense") from None
     raise _refusal(host, path, result)
 
@@ -182,57 +182,44 @@ def _python_below(host: Host, directory: str, subject: str) -> str:
     raise UsageError(f"{subject} holds no Python interpreter", code="python-missing", context=directory, hint=_HINT)
 
 
-def _target(path: str, how: str, answer: Mapping[str, Any]) -> Target:
-    """Read the payload's answer; KeyError, TypeError or ValueError where it is none."""
-    version = str(answer["version"])
-    numbers = tuple(int(part) for part in version.split("."))
-    if numbers < (3, 6):
-        raise _unusable(path, f"it is Python {version}; 3.6 or later is needed")
-    libc = str(answer["libc"])
-    problems = [Problem(what=_clean(what), why=_clean(why)) for what, why in answer["problems"]]
-    if answer["system"] == "linux" and not libc.startswith("glibc "):
+def _target(path: str, how: str, answer: Mapping[str, Any]) -> TargetEnvironment:
+    """Read the payload's answer; ValueError where it is none."""
+    told = convert(_clean(answer), _Answer)
+    if tuple(int(part) for part in told.version.split(".")) < (3, 6):
+        raise _unusable(path, f"it is Python {told.version}; 3.6 or later is needed")
+    problems = [Problem(what=what, why=why) for what, why in told.problems]
+    is_glibc = told.libc.startswith("glibc ")
+    if told.system == "linux" and not is_glibc:
         problems.append(Problem(what="C library", why="it is not glibc: NVIDIA's libraries and manylinux wheels need glibc"))
-    return Target(
+    machine = told.machine.lower()
+    return TargetEnvironment(
         python=Python(
-            version=version,
-            path=path if path.startswith("/") else _clean(answer["executable"]) or path,
-            implementation=str(answer["implementation"]),
-            externally_managed=bool(answer["externally_managed"]),
-            prefix=_clean(answer["prefix"]),
-            free_threaded=bool(answer["free_threaded"]),
+            version=told.version,
+            path=path if path.startswith("/") else told.executable or path,
+            implementation=told.implementation,
+            externally_managed=told.externally_managed,
+            prefix=told.prefix,
+            free_threaded=told.free_threaded,
         ),
         how=how,
-        prefix=_clean(answer["prefix"]),
-        system=str(answer["system"]),
-        machine=_machine(answer["machine"]),
-        glibc=libc.removeprefix("glibc ") if libc.startswith("glibc ") else None,
-        site_packages=tuple(_clean(entry) for entry in answer["path"]),
-        distributions=tuple(_distribution(row) for row in answer["distributions"]),
-        ld_library_path=tuple(entry for entry in _clean(answer["ld_library_path"]).split(":") if entry),
+        prefix=told.prefix,
+        system=told.system,
+        arch={"arm64": "aarch64", "amd64": "x86_64"}.get(machine, machine) or None,
+        glibc=told.libc.removeprefix("glibc ") if is_glibc else None,
+        site_packages=told.path,
+        distributions=told.distributions,
+        ld_library_path=tuple(entry for entry in told.ld_library_path.split(":") if entry),
         problems=tuple(problems),
     )
 
 
-def _distribution(row: Any) -> Distribution:
-    name, version, location, metadata, requires = row
-    return Distribution(
-        name=str(name),
-        version=str(version),
-        location=_clean(location),
-        metadata=_clean(metadata),
-        requires=tuple(_clean(line) for line in requires),
-    )
-
-
-def _machine(name: Any) -> str | None:
-    """The architecture under the name that wheels use: `aarch64` for `arm64`, `x86_64` for `amd64`."""
-    plain = str(name).lower()
-    return {"arm64": "aarch64", "amd64": "x86_64", "": None}.get(plain, plain)
-
-
-def _clean(text: Any) -> str:
-    """Text that can be printed: bytes that are no UTF-8 are replaced."""
-    return str(text).encode("utf-8", "replace").decode("utf-8")
+def _clean(value: Any) -> Any:
+    """The value with texts that can be printed: bytes that are no UTF-8 are replaced."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        return {key: _clean(one) for key, one in value.items()}
+    return [_clean(one) for one in value] if isinstance(value, list) else value
 
 
 def _unusable(path: str, why: str) -> UsageError:

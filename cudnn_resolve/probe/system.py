@@ -11,13 +11,13 @@ from cudnn_resolve.facts.model import Platform, Problem
 from cudnn_resolve.facts.nvidia import effective_user
 from cudnn_resolve.facts.system import SIGN_FILES, Signs, container_kind, debian_arch, parse_os_release, parse_status
 from cudnn_resolve.host.port import Host, which
-from cudnn_resolve.probe.python import Target
+from cudnn_resolve.probe.python import TargetEnvironment
 
 OS_RELEASE_FILES = ("/etc/os-release", "/usr/lib/os-release")
 """Tried in this order. Source: os-release(5)."""
 
 
-def find_platform(host: Host, target: Target) -> tuple[Platform, dict[str, str]]:
+def find_platform(host: Host, target: TargetEnvironment) -> tuple[Platform, dict[str, str]]:
     """The operating system as the target interpreter sees it, and how each part was learnt."""
     sources = {"platform.arch": "the target interpreter (uname)"}
     file, values = next(((file, parse_os_release(text)) for file in OS_RELEASE_FILES if (text := host.read_text(file))), ("", {}))
@@ -28,7 +28,7 @@ def find_platform(host: Host, target: Target) -> tuple[Platform, dict[str, str]]
     return (
         Platform(
             system=target.system,
-            arch=target.machine,
+            arch=target.arch,
             distribution=values.get("ID", "").lower() or None,
             release=values.get("VERSION_ID") or None,
             glibc=target.glibc,

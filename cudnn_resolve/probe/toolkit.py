@@ -18,7 +18,7 @@ from cudnn_resolve.facts.toolkit import (
     parse_version_text,
 )
 from cudnn_resolve.host.port import Host, is_dir, is_file, which
-from cudnn_resolve.probe.python import Target
+from cudnn_resolve.probe.python import TargetEnvironment
 from cudnn_resolve.version import CudaVersion
 
 _VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_TOOLKIT_ROOT_DIR")
@@ -42,7 +42,7 @@ Compiler = tuple[str | None, CudaVersion | None]
 """Root of the toolkit whose nvcc is on PATH and, where it had to be run, its version; None, None without one."""
 
 
-def find_toolkits(host: Host, target: Target, apt: Mapping[str, str], on_path: Compiler) -> Toolkits:
+def find_toolkits(host: Host, target: TargetEnvironment, apt: Mapping[str, str], on_path: Compiler) -> Toolkits:
     """Find CUDA toolkits: below /usr/local, named by variables or nvcc, and the parts from apt, conda and pip."""
     roots, aliases, problems = _directories(host)
     compiler, version = on_path
@@ -176,7 +176,7 @@ def _conda_parts(host: Host, prefix: str, known: list[Toolkit]) -> list[Toolkit]
     return []
 
 
-def _pip_parts(host: Host, target: Target) -> list[Toolkit]:
+def _pip_parts(host: Host, target: TargetEnvironment) -> list[Toolkit]:
     """The CUDA runtime wheels of the environment, one for each; a `cuda-toolkit` wheel tells the release of its line."""
     releases = {_line(one.version): one.version for one in target.distributions if one.name == "cuda-toolkit"}
     parts = []

@@ -13,13 +13,13 @@ import pytest
 from cudnn_resolve.errors import CudnnResolveError, UsageError, WorldError
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.probe import python
-from cudnn_resolve.probe.python import Target, ask_python, choose_python
+from cudnn_resolve.probe.python import TargetEnvironment, ask_python, choose_python
 from tests.functional.interpreters import interpreters, make_environment, site_packages
 
 VERSIONS = ("3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
 
 
-def target(wanted: str | None, **environ: str) -> Target:
+def target(wanted: str | None, **environ: str) -> TargetEnvironment:
     host = LinuxHost(environ={**os.environ, **environ})
     path, how = choose_python(host, wanted)
     return ask_python(host, path, how)
@@ -62,7 +62,7 @@ def test_an_empty_environment_of_any_python_tells_what_it_is(version: str, tmp_p
     assert found.prefix == str(tmp_path / "venv")
     assert found.python.implementation == "cpython"
     assert (found.python.externally_managed, found.python.free_threaded, found.system) == (False, False, "linux")
-    assert found.machine == os.uname().machine
+    assert found.arch == os.uname().machine
     assert found.site_packages == (str(site_packages(tmp_path / "venv")),)
     assert [(one.name, one.version, one.requires) for one in found.distributions] == [
         ("nvidia-cudnn-cu12", "9.1.0.70", ("nvidia-cublas-cu12",))

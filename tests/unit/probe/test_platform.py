@@ -4,16 +4,16 @@ import pytest
 
 from cudnn_resolve.facts.model import Platform, Python
 from cudnn_resolve.host.port import CommandResult
-from cudnn_resolve.probe.python import Target
+from cudnn_resolve.probe.python import TargetEnvironment
 from cudnn_resolve.probe.system import find_container, find_platform, find_root
 from tests.fake_host import FakeHost
 
-TARGET = Target(
+TARGET = TargetEnvironment(
     python=Python(version="3.11.4"),
     how="",
     prefix="/usr",
     system="linux",
-    machine="aarch64",
+    arch="aarch64",
     glibc="2.35",
     site_packages=(),
     distributions=(),

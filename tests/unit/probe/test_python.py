@@ -9,7 +9,7 @@ from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldE
 from cudnn_resolve.facts.model import Problem
 from cudnn_resolve.host.port import CommandResult
 from cudnn_resolve.probe.child import MARK, answer_of
-from cudnn_resolve.probe.python import Target, ask_python, choose_python
+from cudnn_resolve.probe.python import TargetEnvironment, ask_python, choose_python
 from tests.fake_host import FakeHost
 
 ANSWER: dict[str, Any] = {
@@ -30,7 +30,7 @@ ANSWER: dict[str, Any] = {
 }
 
 
-def ask(result: CommandResult | dict[str, Any], path: str = "/venv/bin/python", second: CommandResult | None = None) -> Target:
+def ask(result: CommandResult | dict[str, Any], path: str = "/venv/bin/python", second: CommandResult | None = None) -> TargetEnvironment:
     first = CommandResult(returncode=0, stdout=f"hello\n{MARK}{json.dumps(result)}\n") if isinstance(result, dict) else result
     replies = [first, second]
     return ask_python(FakeHost(programs=lambda _: replies.pop(0)), path, "--python")
@@ -48,14 +48,14 @@ def test_what_the_interpreter_tells_becomes_the_target() -> None:
     target = ask(ANSWER)
 
     assert (target.python.version, target.python.path, target.prefix) == ("3.11.4", "/venv/bin/python", "/venv")
-    assert (target.machine, target.glibc, target.ld_library_path) == ("x86_64", "2.35", ("/a", "/b/"))
+    assert (target.arch, target.glibc, target.ld_library_path) == ("x86_64", "2.35", ("/a", "/b/"))
     assert target.distributions[0].requires == ("numpy",)
     assert target.problems == (Problem(what="x", why="y"),)
 
 
 @pytest.mark.parametrize(("told", "machine"), [("arm64", "aarch64"), ("AMD64", "x86_64"), ("ppc64le", "ppc64le"), ("", None)])
 def test_architectures_have_the_names_of_wheels(told: str, machine: str | None) -> None:
-    assert ask({**ANSWER, "machine": told}).machine == machine
+    assert ask({**ANSWER, "machine": told}).arch == machine
 
 
 def test_a_relative_path_becomes_the_one_that_the_interpreter_knows() -> None:

@@ -6,24 +6,24 @@ import pytest
 
 from cudnn_resolve.facts.model import Problem, Python, Toolkit
 from cudnn_resolve.host.port import CommandResult
-from cudnn_resolve.probe.python import Distribution, Target
+from cudnn_resolve.probe.python import Distribution, TargetEnvironment
 from cudnn_resolve.probe.toolkit import Toolkits, find_compiler, find_toolkits
 from tests.fake_host import FakeHost
 
 SITE = "/venv/lib/python3.11/site-packages"
 
 
-def target(*distributions: tuple[str, str]) -> Target:
+def target(*distributions: tuple[str, str]) -> TargetEnvironment:
     found = tuple(
         Distribution(name=name, version=version, location=SITE, metadata=f"{SITE}/{name}-{version}.dist-info")
         for name, version in distributions
     )
-    return Target(
+    return TargetEnvironment(
         python=Python(version="3.11.4"),
         how="",
         prefix="/venv",
         system="linux",
-        machine="x86_64",
+        arch="x86_64",
         glibc="2.35",
         site_packages=(SITE,),
         distributions=found,
