@@ -13,10 +13,10 @@ from cudnn_resolve.operations.results import Result, grown
 from cudnn_resolve.validation.model import Check, Validation
 
 if TYPE_CHECKING:
-    from cudnn_resolve.facts.model import Facts, InstalledFramework
+    from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.operations.options import ValidateRequest
-    from cudnn_resolve.validation.run import Known, Wish
+    from cudnn_resolve.validation.run import Wish
 
 
 class ValidationResult(Validation, Result, frozen=True, kw_only=True):
@@ -100,7 +100,7 @@ def validation_of(wish: Wish, facts: Facts, listener: Listener = NOBODY) -> Vali
     from cudnn_resolve.validation.run import validate, with_causes
 
     book = open_book(())
-    found = validate(LinuxHost(), facts, wish, _known(book), listener.tell)
+    found = validate(LinuxHost(), facts, wish, book, listener.tell)
     return with_causes(found, lambda text: explained(text, facts, book))
 
 
@@ -117,27 +117,3 @@ def explained(text: str, facts: Facts, book: Book) -> str:
         return ""
     command = next((f": `{one.command}`" if one.command else f": {one.text}" for one in finding.remedy), "")
     return f"{finding.summary} ({finding.cause}){command}"
-
-
-def _known(book: Book) -> Known:
-    """What the matrix knows of cards and builds."""
-    from cudnn_resolve.validation.run import Known
-    from cudnn_resolve.version import Capability
-
-    return Known(
-        architecture=lambda capability: book.architecture(Capability.parse(capability)) if capability else None,
-        peak=lambda name: book.peak(name) if name else None,
-        cudnn_built=lambda installed: _cudnn_built(book, installed),
-        framework=lambda name: book.framework_of(name) or name,
-    )
-
-
-def _cudnn_built(book: Book, installed: InstalledFramework) -> str | None:
-    """What the builds of that release and package were compiled against, where they agree."""
-    name = book.framework_of(installed.name)
-    if name is None:
-        return None
-    version = installed.version.partition("+")[0]
-    builds = [one for one in book.framework(name).builds if one.version == version and one.package == installed.name and one.cudnn]
-    found = {one.cudnn.text for one in builds if one.cudnn and installed.variant in (None, one.variant)}
-    return found.pop() if len(found) == 1 else None

@@ -26,6 +26,13 @@ IMPORT_NAMES = {
 }
 """Framework to the module whose import starts the loading."""
 
+
+def import_name(distribution: str) -> str | None:
+    """The module of a framework's distribution, `onnxruntime` for `onnxruntime-gpu`; None for any other package."""
+    plain = {"jaxlib": "jax", "tf-nightly": "tensorflow", "tf-nightly-gpu": "tensorflow"}.get(distribution, distribution)
+    return next((module for name, module in IMPORT_NAMES.items() if plain == name or plain.startswith(f"{name}-")), None)
+
+
 LIBRARIES = (
     *("libcudart.so", "libnvJitLink.so", "libnvrtc.so", "libcublasLt.so", "libcublas.so", "libcufft.so", "libcurand.so"),
     *("libcusparse.so", "libcusolver.so", "libcupti.so", "libnccl.so", "libnvToolsExt.so", "libcudnn"),

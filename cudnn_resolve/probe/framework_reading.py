@@ -25,7 +25,7 @@ from cudnn_resolve.facts.framework_files import (
     text_of,
 )
 from cudnn_resolve.host.port import Host
-from cudnn_resolve.planning.preload import IMPORT_NAMES, LIBRARIES, MODULE
+from cudnn_resolve.planning.preload import LIBRARIES, MODULE, import_name
 from cudnn_resolve.probe.loader import Loading
 from cudnn_resolve.probe.python import Distribution, TargetEnvironment
 
@@ -139,17 +139,11 @@ def find_preload(host: Host, environment: TargetEnvironment, loading: Loading) -
 
 def with_preload(reading: Reading, preload: Preload | None) -> Reading:
     """Add what is opened before; unchanged for a framework that the preload is not for, or that loads no cuDNN."""
-    if preload is None or not reading.steps or _import_name(reading.name) not in preload.names:
+    if preload is None or not reading.steps or import_name(reading.name) not in preload.names:
         return reading
     # What fails at first, because something that it needs comes later, is tried again: twice is as often as it takes.
     steps = (*preload.steps, *preload.steps, *reading.steps)
     return replace(reading, steps=steps, preload=preload.path, preloaded=frozenset(one.path for one in preload.steps))
-
-
-def _import_name(name: str) -> str | None:
-    """The module whose import starts the loading, of a distribution's name: `onnxruntime` for `onnxruntime-gpu`."""
-    plain = "jax" if name == "jaxlib" else name
-    return next((module for framework, module in IMPORT_NAMES.items() if plain == framework or plain.startswith(f"{framework}-")), None)
 
 
 def _preloaded_libraries(site: str, loading: Loading) -> list[str]:

@@ -53,22 +53,10 @@ LIBRARY_DIRECTORIES = [
 ]
 """Where containers, notebooks and distributions mount the driver, tried in this order after the loader's own search."""
 CHECKS = {
-    8: [
-        ("ops_infer", "cudnnOpsInferVersionCheck"),
-        ("ops_train", "cudnnOpsTrainVersionCheck"),
-        ("cnn_infer", "cudnnCnnInferVersionCheck"),
-        ("cnn_train", "cudnnCnnTrainVersionCheck"),
-        ("adv_infer", "cudnnAdvInferVersionCheck"),
-        ("adv_train", "cudnnAdvTrainVersionCheck"),
-    ],
-    9: [
-        ("graph", "cudnnGraphVersionCheck"),
-        ("ops", "cudnnOpsVersionCheck"),
-        ("cnn", "cudnnCnnVersionCheck"),
-        ("adv", "cudnnAdvVersionCheck"),
-    ],
+    8: ["ops_infer", "ops_train", "cnn_infer", "cnn_train", "adv_infer", "adv_train"],
+    9: ["graph", "ops", "cnn", "adv"],
 }
-"""By the major: the part that a function answers for, and the function; 0 = the part is of libcudnn's own release."""
+"""By the major: the parts that have a function, `cudnnOpsInferVersionCheck`; it answers 0 where the part is of libcudnn's own release."""
 
 
 # --- children ---
@@ -220,9 +208,9 @@ def ask_nvml(places: "list[str]", tell: "Tell") -> None:
     if status != 0:
         tell("error", [status, nvml_error(nvml, status)])
         return
-    text = ctypes.create_string_buffer(96)
-    if called(nvml, ["nvmlSystemGetDriverVersion"], text, ctypes.c_uint(80)) == 0:
-        tell("driver", words(text.value))
+    driver = nvml_text(nvml, "nvmlSystemGetDriverVersion")
+    if driver is not None:
+        tell("driver", driver)
     count = ctypes.c_uint(0)
     status = called(nvml, ["nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"], ctypes.byref(count))
     if status != 0:
@@ -241,14 +229,8 @@ def ask_nvml(places: "list[str]", tell: "Tell") -> None:
 
 
 def nvml_gpu(nvml: "ctypes.CDLL", handle: "ctypes.c_void_p") -> "dict[str, Any]":
-    """What NVML says of one device; what it does not say is left out."""
-    gpu = {}  # type: dict[str, Any]
-    text = ctypes.create_string_buffer(128)
-    if called(nvml, ["nvmlDeviceGetName"], handle, text, ctypes.c_uint(96)) == 0:
-        gpu["name"] = words(text.value)
-    text = ctypes.create_string_buffer(128)
-    if called(nvml, ["nvmlDeviceGetUUID"], handle, text, ctypes.c_uint(96)) == 0:
-        gpu["uuid"] = words(text.value)
+    """What NVML says of one device; what it does not say is None or left out."""
+    gpu = {"name": nvml_text(nvml, "nvmlDeviceGetName", handle), "uuid": nvml_text(nvml, "nvmlDeviceGetUUID", handle)}  # type: dict[str, Any]
     major, minor = ctypes.c_int(0), ctypes.c_int(0)
     if called(nvml, ["nvmlDeviceGetCudaComputeCapability"], handle, ctypes.byref(major), ctypes.byref(minor)) == 0:
         gpu["capability"] = [major.value, minor.value]
@@ -270,10 +252,14 @@ def nvml_instances(nvml: "ctypes.CDLL", handle: "ctypes.c_void_p") -> "list[str]
         instance = ctypes.c_void_p()
         if called(nvml, ["nvmlDeviceGetMigDeviceHandleByIndex"], handle, ctypes.c_uint(index), ctypes.byref(instance)) != 0:
             continue
-        text = ctypes.create_string_buffer(128)
-        if called(nvml, ["nvmlDeviceGetUUID"], instance, text, ctypes.c_uint(96)) == 0:
-            found.append(words(text.value))
-    return found
+        found.append(nvml_text(nvml, "nvmlDeviceGetUUID", instance))
+    return [uuid for uuid in found if uuid is not None]
+
+
+def nvml_text(nvml: "ctypes.CDLL", name: str, *handle: "ctypes.c_void_p") -> "str | None":
+    """The text that a function of NVML writes; None where it does not."""
+    text = ctypes.create_string_buffer(128)
+    return words(text.value) if called(nvml, [name], *handle, text, ctypes.c_uint(96)) == 0 else None
 
 
 def nvml_error(nvml: "ctypes.CDLL", status: int) -> str:
@@ -417,8 +403,8 @@ def ask_cudnn(path: str, tell: "Tell") -> None:
     version = number(library, "cudnnGetVersion")
     tell("version", version)
     tell("cuda", number(library, "cudnnGetCudartVersion"))
-    for part, name in CHECKS.get(major(version), []):
-        function = getattr(library, name, None)
+    for part in CHECKS.get(major(version), []):
+        function = getattr(library, "cudnn{}VersionCheck".format(part.title().replace("_", "")), None)
         if function is not None:
             tell("asking", part)
             tell("check", [part, int(function())])
@@ -434,7 +420,7 @@ def open_parts(path: str) -> None:
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
-        for part, _ in CHECKS[8]:
+        for part in CHECKS[8]:
             with contextlib.suppress(OSError):
                 ctypes.CDLL(os.path.join(os.path.dirname(os.path.realpath(path)), "libcudnn_{}.so.8".format(part)))
 

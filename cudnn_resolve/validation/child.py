@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import pkgutil
-import re
+import os
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Any
 
 from cudnn_resolve.host.port import CommandResult, Host
@@ -14,19 +12,24 @@ from cudnn_resolve.validation.answers import Told, one_line
 from cudnn_resolve.validation.payload import MARK
 
 _ROOM = "cudnn_resolve.validation"
-_NEEDS = re.compile(rf"^from {_ROOM}\.(payload\w*) import ", re.MULTILINE)
+FOLDERS = [os.path.dirname(__file__)]
+"""Where payloads lie."""
 START = f"""import sys
 if sys.path[:1] == [""]:
     del sys.path[0]
-import json, types
-question, sources = json.loads(sys.stdin.read())
-for name, text in sources:
-    sys.modules["{_ROOM}." + name] = module = types.ModuleType("{_ROOM}." + name)
-    exec(compile(text, name + ".py", "exec"), module.__dict__)
+import importlib, json, types
+question, folders, parts = json.loads(sys.stdin.read())
+for package in ("cudnn_resolve", "{_ROOM}"):
+    sys.modules[package] = types.ModuleType(package)
+    sys.modules[package].__path__ = folders
+writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+for part in parts:
+    importlib.import_module("{_ROOM}." + part)
+sys.dont_write_bytecode = writes
 question["payload"] = "{_ROOM}." + question["payload"]
 sys.modules["{_ROOM}.payload"].main(question)
 """
-"""Makes modules of the texts that were sent; nothing of this package need be where the target's interpreter is."""
+"""Imports payloads alone, under empty packages: what this package itself needs is not there in the target's interpreter."""
 MEMORY_MIB = 16 << 10
 """What one child may hold of the machine's memory; a framework with its libraries holds 1 to 4 GiB."""
 _MOST_LINES = 12
@@ -46,27 +49,9 @@ def run_payload(
 
 
 def program_text(question: Mapping[str, Any]) -> str:
-    """Write what a child that runs START reads: the question, and the texts of the payloads that answer it."""
+    """Write what a child that runs START reads: the question, where payloads lie, and which of them answer it."""
     parts = ["payload", question["payload"], *(f"payload_{one['module']}" for one in question.get("frameworks", ()))]
-    texts: dict[str, str] = {}
-    for part in parts:
-        _collect(part, texts)
-    return json.dumps([question, list(texts.items())])
-
-
-def _collect(part: str, texts: dict[str, str]) -> None:
-    """Add the text of a payload behind those of the payloads that it imports."""
-    text = source(part)
-    for name in _NEEDS.findall(text):
-        if name not in texts:
-            _collect(name, texts)
-    texts.setdefault(part, text)
-
-
-@cache
-def source(part: str) -> str:
-    """Read the text of a payload."""
-    return (pkgutil.get_data(__package__ or _ROOM, f"{part}.py") or b"").decode()
+    return json.dumps([question, FOLDERS, parts])
 
 
 def _events(text: str) -> Iterator[tuple[str, Any]]:

@@ -1,6 +1,6 @@
 """The skeleton of every check that runs in the target's interpreter: a process of its own that tells each step as it goes.
 
-child.py sends this module and the parts that a check needs as one text, and calls `main`. Answers go to standard output, one line each:
+child.py imports this module and the parts that a check needs, and calls `main`. Answers go to standard output, one line each:
 MARK and a JSON list `[key, value]`; what frameworks and libraries print goes to standard error. Python 3.6, standard library only.
 """
 

@@ -9,12 +9,12 @@ from types import MappingProxyType
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.facts.model import Driver, Facts, InstalledFramework, Unknown
+from cudnn_resolve.facts.model import Driver, Facts, Unknown
 from cudnn_resolve.host.later import Gate, Later, gather
 from cudnn_resolve.host.port import Host
-from cudnn_resolve.matrix.row import Architecture, Peak
+from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.validation.answers import Told
-from cudnn_resolve.validation.bench import COMPILES, PAYLOADS, Bench, Progress, Run, processes_at_once, programs_on
+from cudnn_resolve.validation.bench import COMPILES, PAYLOADS, Bench, Progress, processes_at_once, programs_on
 from cudnn_resolve.validation.computing import WRONG, judge_cases
 from cudnn_resolve.validation.loading import judge_library, judge_loading, judge_order, seen_in
 from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
@@ -22,6 +22,7 @@ from cudnn_resolve.validation.pinned import Pinned, judge_against, with_mend
 from cudnn_resolve.validation.speed import Pace, judge_card, judge_speed, pace_of
 from cudnn_resolve.validation.subject import Subject, gpus_of, subjects_of
 from cudnn_resolve.validation.usage import judge_usage
+from cudnn_resolve.version import Capability
 
 _MOST_LIBRARIES = 4
 _NAME_ONE = "--python names another environment; `cudnn-resolve plan -f torch` says what a framework takes"
@@ -41,33 +42,22 @@ class Wish(Struct, frozen=True, kw_only=True):
     """Every type in every layout, instead of each class with each type once."""
 
 
-class Known(Struct, frozen=True, kw_only=True):
-    """What the matrix knows of cards and builds."""
-
-    architecture: Callable[[str | None], Architecture | None] = lambda _capability: None
-    peak: Callable[[str | None], Peak | None] = lambda _name: None
-    framework: Callable[[str], str] = lambda name: name
-    """The name of the framework in a distribution."""
-    cudnn_built: Callable[[InstalledFramework], str | None] = lambda _installed: None
-    """The cuDNN that a build was compiled against, which some builds tell of themselves as a bare major only."""
-
-
-def validate(host: Host, facts: Facts, wish: Wish, known: Known, progress: Progress = lambda _text: None) -> Validation:
+def validate(host: Host, facts: Facts, wish: Wish, book: Book, progress: Progress = lambda _text: None) -> Validation:
     """Check the frameworks and cuDNN in the environment that the facts describe."""
-    wanted = [one for one in subjects_of(facts) if not wish.frameworks or known.framework(one.name) in wish.frameworks]
-    subjects = tuple(_completed(one, known) for one in wanted)
+    wanted = [one for one in subjects_of(facts) if not wish.frameworks or _framework_of(one.name, book) in wish.frameworks]
+    subjects = tuple(_completed(one, book) for one in wanted)
     gpus = tuple(one for one in gpus_of(facts) if wish.gpu is None or one.index == wish.gpu)
     python = facts.python.path or host.python
     bench = Bench(host=host, python=python, progress=progress, everything=wish.everything, at_once=processes_at_once(host))
     libraries = libraries_of(facts, subjects)
-    run = CardRun(bench=bench, subjects=subjects, libraries=libraries, known=known)
+    run = CardRun(bench=bench, subjects=subjects, libraries=libraries, book=book)
     facts = with_real_places(host, facts)
     # Every card works from the start, side by side, while it is seen what loads; times are taken behind that, of one framework
     # at a time on each card, while none loads for that card.
     quiet = Gate()
     working = [Later(partial(run.on_card, gpu, f"gpu{gpu.index}/" if len(gpus) > 1 else "", quiet, len(gpus))) for gpu in gpus]
     checks = [*_machine(facts, subjects, gpus, wish, host.environ)]
-    there = {known.framework(one.name) for one in subjects}
+    there = {_framework_of(one.name, book) for one in subjects}
     checks += [_not_installed(name, facts) for name in wish.frameworks if name not in there]
     try:
         told = bench.load(subjects)
@@ -118,7 +108,7 @@ class CardRun(Struct, frozen=True, kw_only=True):
     bench: Bench
     subjects: tuple[Subject, ...]
     libraries: tuple[str, ...]
-    known: Known
+    book: Book
 
     def on_card(self, gpu: VisibleGpu, prefix: str, quiet: Gate, cards: int = 1) -> list[Check]:
         """Check one card: the card itself, each cuDNN, each framework; take times once nothing else loads."""
@@ -127,7 +117,8 @@ class CardRun(Struct, frozen=True, kw_only=True):
         if checks[0].status == "failed":
             return checks
         is_slice = "MIG" in (gpu.visible or "").upper() or " MIG " in (gpu.name or "")
-        pace = pace_of(looked, self.known.architecture(gpu.compute_capability), self.known.peak(gpu.name), is_slice=is_slice)
+        architecture = self.book.architecture(Capability.parse(gpu.compute_capability)) if gpu.compute_capability else None
+        pace = pace_of(looked, architecture, self.book.peak(gpu.name) if gpu.name else None, is_slice=is_slice)
         at_once = min(max(self.bench.at_once // cards, 1), programs_on(looked, self.bench.host.environ))
         able = [one for one in self.subjects if not one.is_cpu_build and one.module in PAYLOADS]
         works = [partial(self._bare, path, gpu, prefix) for path in self.libraries]
@@ -144,7 +135,7 @@ class CardRun(Struct, frozen=True, kw_only=True):
         return [*checks, *(check for group in timed for check in group)]
 
     def _bare(self, path: str, gpu: VisibleGpu, prefix: str) -> list[Check]:
-        return self._judged(f"{prefix}cudnn/{self.label(path)}/", None, self.bench.bare(path, gpu), gpu)
+        return list(judge_cases(f"{prefix}cudnn/{self.label(path)}/", None, self.bench.bare(path, gpu), gpu.index))
 
     def label(self, path: str) -> str:
         """A short name for a libcudnn, `libcudnn.so.9`; with a number behind it where several have one name."""
@@ -155,7 +146,7 @@ class CardRun(Struct, frozen=True, kw_only=True):
     def _computed(self, subject: Subject, gpu: VisibleGpu, prefix: str) -> list[Check]:
         name = f"{prefix}{subject.name}/"
         runs = self.bench.computed(subject, gpu)
-        checks = self._judged(name, subject.name, runs, gpu)
+        checks = list(judge_cases(name, subject.name, runs, gpu.index))
         if any(check.id == f"{name}start" for check in checks):
             return checks
         return [*checks, judge_usage(f"{name}cudnn-used", subject.name, runs, gpu.index)]
@@ -167,20 +158,26 @@ class CardRun(Struct, frozen=True, kw_only=True):
         types = self.bench.types_timed(gpu)
         return list(judge_speed(f"{prefix}{subject.name}/speed", subject.name, told, pace, gpu.index, types))
 
-    def _judged(self, prefix: str, framework: str | None, runs: Sequence[Run], gpu: VisibleGpu) -> list[Check]:
-        return list(judge_cases(prefix, framework, runs, gpu.index))
-
 
 def _is_import(check: Check) -> bool:
     return check.id.endswith("/import")
 
 
-def _completed(subject: Subject, known: Known) -> Subject:
-    """Add the cuDNN that the matrix says a framework was built with, where it says more than the build itself."""
-    own, told = subject.installed.cudnn_built, known.cudnn_built(subject.installed)
-    if told is None or (own is not None and (own.count(".") > 0 or own != told.partition(".")[0])):
+def _framework_of(name: str, book: Book) -> str:
+    """The framework in a distribution, by its name in the matrix."""
+    return book.framework_of(name) or name
+
+
+def _completed(subject: Subject, book: Book) -> Subject:
+    """Add the cuDNN that a framework was built with by the matrix, where all builds of its release agree and say more than it does."""
+    seen = subject.installed
+    framework, version = book.framework_of(seen.name), seen.version.partition("+")[0]
+    builds = [one for one in book.framework(framework).builds if one.package == seen.name and one.version == version] if framework else []
+    known = {one.cudnn.text for one in builds if one.cudnn and seen.variant in (None, one.variant)}
+    told, own = next(iter(known), ""), seen.cudnn_built
+    if len(known) != 1 or (own is not None and (own.count(".") > 0 or own != told.partition(".")[0])):
         return subject
-    return replace(subject, installed=replace(subject.installed, cudnn_built=told))
+    return replace(subject, installed=replace(seen, cudnn_built=told))
 
 
 def libraries_of(facts: Facts, subjects: Sequence[Subject]) -> tuple[str, ...]:

@@ -9,18 +9,9 @@ from typing import Any
 from msgspec import Struct
 
 from cudnn_resolve.facts.model import Facts, Gpu, InstalledFramework, Unknown
+from cudnn_resolve.planning.preload import import_name
 from cudnn_resolve.validation.model import VisibleGpu
 
-_MODULES = (
-    (re.compile(r"torch"), "torch"),
-    (re.compile(r"tensorflow(-gpu|-cpu)?|tf-nightly(-gpu)?"), "tensorflow"),
-    (re.compile(r"jax|jaxlib"), "jax"),
-    (re.compile(r"cupy(-cuda\w+)?"), "cupy"),
-    (re.compile(r"onnxruntime(-gpu)?"), "onnxruntime"),
-    (re.compile(r"ctranslate2"), "ctranslate2"),
-    (re.compile(r"paddlepaddle(-gpu)?"), "paddle"),
-    (re.compile(r"mxnet(-cu\w+)?"), "mxnet"),
-)
 _PLUGIN = re.compile(r"jax-cuda(\d+)-plugin")
 POLITE = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 """JAX and TensorFlow take most of a card's memory as they start; a test beside other programs must not."""
@@ -58,7 +49,7 @@ def subjects_of(facts: Facts) -> tuple[Subject, ...]:
     plugins = sorted(match[1] for name in packages if (match := _PLUGIN.fullmatch(name)))
     found: dict[str, Subject] = {}
     for framework in installed:
-        module = next((module for pattern, module in _MODULES if pattern.fullmatch(framework.name)), None)
+        module = import_name(framework.name)
         if module is not None:
             plugin = f"xla_cuda{plugins[-1]}" if module == "jax" and plugins else None
             found.setdefault(module, Subject(name=framework.name, module=module, installed=framework, plugin=plugin))

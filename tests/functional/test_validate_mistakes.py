@@ -55,10 +55,13 @@ def told_by(libraries: Path, case: Case) -> str:
     ],
 )  # fmt: skip
 def test_a_mistake_in_what_cudnn_is_given_is_told(
-    libraries: Path, monkeypatch: pytest.MonkeyPatch, right: str, wrong: str, case: Case, words: str
+    libraries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, right: str, wrong: str, case: Case, words: str
 ) -> None:
-    texts = {part: child.source(part) for part in ("payload", "payload_card", "payload_load", "payload_cudnn")}
+    names = ("payload.py", "payload_card.py", "payload_load.py", "payload_cudnn.py")
+    texts = {name: Path(child.FOLDERS[0], name).read_text("utf-8") for name in names}
     assert sum(text.count(right) for text in texts.values()) == 1 or not right
-    monkeypatch.setattr(child, "source", lambda part: texts[part].replace(right, wrong) if right else texts[part])
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text.replace(right, wrong) if right else text, "utf-8")
+    monkeypatch.setattr(child, "FOLDERS", [str(tmp_path)])
 
     assert words in told_by(libraries, case)

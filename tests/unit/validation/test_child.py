@@ -23,15 +23,16 @@ from tests.unit.validation.recordings import answered, telling
 @pytest.fixture(autouse=True)
 def _payloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Payloads of a test are taken from its folder."""
-    real = child.source
-    monkeypatch.setattr(child, "source", lambda part: (tmp_path / "payload.py").read_text("utf-8") if part == "test" else real(part))
+    monkeypatch.setattr(child, "FOLDERS", [*child.FOLDERS, str(tmp_path)])
 
 
 def run(tmp_path: Path, program: str, *, seconds: float = 20.0, memory_mib: int = 4096, **env: str) -> Told:
     """A payload of a test, run as those of the program are."""
-    (tmp_path / "payload.py").write_text("from cudnn_resolve.validation.payload import main\n" + program, "utf-8")
+    (tmp_path / "payload_of_test.py").write_text(program, "utf-8")
     host = LinuxHost()
-    return run_payload(host, sys.executable, {"payload": "test"}, env={**host.environ, **env}, seconds=seconds, memory_mib=memory_mib)
+    return run_payload(
+        host, sys.executable, {"payload": "payload_of_test"}, env={**host.environ, **env}, seconds=seconds, memory_mib=memory_mib
+    )
 
 
 def test_what_is_told_comes_back_in_order(tmp_path: Path) -> None:
@@ -111,8 +112,8 @@ def _defaults() -> dict[str, object]:
 def test_a_child_ends_with_the_process_that_asked(tmp_path: Path) -> None:
     """Whoever is killed (Ctrl-C, a closed terminal) leaves no child computing on the card."""
     program = "import os, time\ndef run(question, tell):\n    tell('pid', os.getpid())\n    time.sleep(60)\n"
-    (tmp_path / "payload.py").write_text("from cudnn_resolve.validation.payload import main\n" + program, "utf-8")
-    question = child.program_text({"payload": "test", "memory_mib": 1000})
+    (tmp_path / "payload_of_test.py").write_text(program, "utf-8")
+    question = child.program_text({"payload": "payload_of_test", "memory_mib": 1000})
     code = (
         "import subprocess, sys\n"
         "pipe = subprocess.PIPE\n"
