@@ -49,13 +49,16 @@ T = TypeVar("T")
 
 def detect(request: MachineOptions) -> FactsResult:
     """The facts of this machine and of one environment, or those of a facts file, checked and completed."""
+    from cudnn_resolve.host.tables import open_book
     from cudnn_resolve.operations.gather import detect_facts, read_facts
     from cudnn_resolve.operations.results import FactsResult, grown
 
     request = _here(request)
     if request.given is not None:
         return grown(FactsResult, request.given)
-    return grown(FactsResult, detect_facts(request) if request.facts is None else read_facts(request.facts))
+    if request.facts is None:
+        return grown(FactsResult, detect_facts(request))
+    return grown(FactsResult, read_facts(request.facts, open_book()))
 
 
 def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:

@@ -106,7 +106,9 @@ def add_machine_options(parser: argparse.ArgumentParser, *, elsewhere: bool = Tr
     group.add_argument(
         "--python", metavar="PATH", help="the interpreter whose environment is meant (default: the active one, ./.venv, or this one)"
     )
-    about = "another machine: what `detect --format json` wrote there; - reads standard input"
+    about = (
+        "another machine: what `detect --format json` wrote there, or its `nvidia-smi`, `collect_env` and the like; - reads standard input"
+    )
     group.add_argument("--facts", metavar="FILE", help=about if elsewhere else argparse.SUPPRESS)
 
 

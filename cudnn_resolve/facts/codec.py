@@ -164,7 +164,7 @@ def decode(text: str, where: str = "the facts file") -> Facts:
 
     FactsError (code `facts-invalid`, exit 2) with all faults at once: no JSON, a key twice, wrong types, versions that cannot be.
     """
-    return from_mapping(_parse(text, where), where)
+    return from_mapping(parse_object(text, where), where)
 
 
 def from_mapping(found: Mapping[str, Any], where: str = "the facts") -> Facts:
@@ -229,7 +229,8 @@ class _RefusedError(ValueError):
     """Something that Python's reader of JSON takes and JSON does not allow."""
 
 
-def _parse(text: str, where: str) -> dict[str, Any]:
+def parse_object(text: str, where: str) -> dict[str, Any]:
+    """The JSON object in a text, without interpreting it; FactsError as `decode`."""
     if len(text) > LIMIT_BYTES:
         raise FactsError(f"{where} is too large for a facts file: more than {LIMIT_BYTES >> 20} MB")
     try:

@@ -21,6 +21,9 @@ def find(cards: Sequence[Card], name: str) -> Card | None:
     factors; the same without the series (`4090`); a card all of whose words are among those of the name, the one with most words.
     """
     folded = " ".join(name.casefold().split())
+    if folded.endswith("..."):  # cut off by nvidia-smi: any card whose name begins so is meant
+        beginning = folded.removesuffix("...")
+        return _agreed(card for card in cards if any(one.casefold().startswith(beginning) for one in (card.name, *card.alias)))
     for card in cards:
         if any(folded == " ".join(known.casefold().split()) for known in (card.name, *card.alias)):
             return card

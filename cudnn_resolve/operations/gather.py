@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.errors import UsageError
+from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.facts.assume import assume
 from cudnn_resolve.facts.model import Facts, Gpu, Unknown, or_none
 from cudnn_resolve.operations.listener import NOBODY, Listener
@@ -51,6 +51,12 @@ def gather_question(options: Options, *, fresh: bool = False, verb: str = "plan"
     wishes = wishes_of(options)
     request_of(options, book, wishes)  # a wrong word is said at once, not after the seconds that a machine takes
     facts = gather_facts(options, book)
+    if facts.platform.system not in (None, "linux"):
+        raise InputError(
+            f"the facts are of a machine with {facts.platform.system}: only Linux is planned for",
+            code="platform-unsupported",
+            hint="for WSL or a container on it, add --platform linux_x86_64",
+        )
     source = open_packages(options, wishes, facts, listener)
     direct, extras = direct_of(wishes, source)
     if verb != "lock" and options.given is None and options.facts is None and not options.assumptions.elsewhere:
@@ -122,7 +128,7 @@ def gather_facts(options: StatedOptions, book: Book) -> Facts:
     if options.given is not None:
         facts: Facts = options.given
     elif options.facts is not None:
-        facts = read_facts(options.facts)
+        facts = read_facts(options.facts, book)
     elif stated.elsewhere:
         facts = Facts()
     else:
@@ -137,12 +143,34 @@ def gather_facts(options: StatedOptions, book: Book) -> Facts:
     return facts
 
 
-def read_facts(path: str) -> Facts:
-    """The facts of a file, `-` for standard input; InputError where they cannot be used."""
-    from cudnn_resolve.facts.codec import LIMIT_BYTES, decode
+def read_facts(path: str, book: Book) -> Facts:
+    """The facts of a file, `-` for standard input: as `detect` wrote them, or the output of another program that `facts.output` knows.
+
+    InputError where there are none in it.
+    """
+    from cudnn_resolve.facts.codec import LIMIT_BYTES, from_mapping, parse_object
+    from cudnn_resolve.facts.output import told, told_by_json
     from cudnn_resolve.host.files import STDIN, read_bounded
 
-    return decode(read_bounded(path, LIMIT_BYTES, "facts file"), "standard input" if path == STDIN else path)
+    text = read_bounded(path, LIMIT_BYTES, "facts file")
+    where = "standard input" if path == STDIN else path
+    output = told(text)
+    if output is not None:
+        return _with_capabilities(from_mapping(output, where), book)
+    found = parse_object(text, where)
+    output = told_by_json(found)
+    return from_mapping(found, where) if output is None else _with_capabilities(from_mapping(output, where), book)
+
+
+def _with_capabilities(facts: Facts, book: Book) -> Facts:
+    """Compute capabilities of the cards that were only named."""
+    gpus = tuple(_with_capability(gpu, book) for gpu in or_none(facts.gpus) or ())
+    return replace(facts, gpus=gpus) if gpus else facts
+
+
+def _with_capability(gpu: Gpu, book: Book) -> Gpu:
+    card = book.card(gpu.name) if gpu.name and gpu.compute_capability is None else None
+    return gpu if card is None else replace(gpu, compute_capability=str(card.capability))
 
 
 def detect_facts(options: MachineOptions) -> Facts:

@@ -42,7 +42,9 @@ class Settings(Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=
     cuda: Annotated[_Text | None, _said("Limit on CUDA: 12.4, or >=12,<13")] = None
     cudnn: Annotated[_Text | None, _said("Limit on cuDNN: 9.3, or >=9.1")] = None
     python: Annotated[_Text | None, _said("The interpreter or environment that is meant")] = None
-    facts: Annotated[_Text | None, _said("Facts of another machine, as `detect --format json` writes them")] = None
+    facts: Annotated[_Text | None, _said("Facts of another machine: of `detect --format json`, nvidia-smi, collect_env and the like")] = (
+        None
+    )
     driver: Annotated[_Text | None, _said("NVIDIA driver of the target: 550.54.15")] = None
     gpu: Annotated[_Texts | None, _said("GPUs of the target: T4, sm_90")] = None
     python_version: Annotated[_Text | None, _said("Python of the target: 3.11")] = None

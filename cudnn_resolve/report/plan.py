@@ -73,16 +73,18 @@ def machine_line(plan: Plan) -> str:
         platform.arch or (f"{plan.arch} (assumed)" if plan.arch else None),
         f"glibc {platform.glibc}" if platform.glibc else None,
         f"Python {python}",
-        "no driver"
-        if facts.driver is None
-        else f"driver {driver.version}"
-        if isinstance(driver, Driver) and driver.version
-        else "driver unknown",
+        "no driver" if facts.driver is None else _driver(driver),
         "GPU unknown"
         if facts.gpus is UNKNOWN
         else ", ".join(gpu.name or f"GPU of compute capability {gpu.compute_capability or '?'}" for gpu in gpus or ()) or "no GPU",
     ]
     return clean(", ".join(part for part in parts if part))
+
+
+def _driver(driver: Driver | None) -> str:
+    if driver is None or not (driver.version or driver.cuda):
+        return "driver unknown"
+    return f"driver {driver.version}" if driver.version else f"a driver for CUDA {driver.cuda}"
 
 
 def environment_line(facts: Facts) -> str:

@@ -78,10 +78,11 @@ def machine_of(facts: Facts, book: Book) -> Machine:
     """The machine behind these facts; driver and GPU names are looked up in the matrix where the facts say no more."""
     driver_fact = or_none(facts.driver)
     driver = _dotted(driver_fact.version, DriverVersion) if driver_fact else None
-    native = None
-    if driver is not None:
-        stated = driver_fact.cuda if driver_fact else None
-        native = _dotted(stated, CudaVersion) or book.native_cuda(driver)
+    native = _dotted(driver_fact.cuda, CudaVersion) if driver_fact else None
+    if driver is None and native is not None:  # the oldest one that brings that CUDA: it is at least that new
+        driver = book.toolkit_driver(native)
+    if driver is not None and native is None:
+        native = book.native_cuda(driver)
     python = _two(facts.python.version)
     gpus = _gpus(facts, book)
     compat = _compat(facts, book, driver, native, gpus) if driver is not None else None

@@ -367,3 +367,21 @@ def test_a_plan_from_a_lock_names_what_it_would_change_or_why_it_does_not_fit(pr
     assert "3.6.1" in misfit.stderr
     is_explained(program("plan", "pylock.toml", "-f", "torch"), 2, "contradict")
     is_explained(program("plan", "nowhere.toml"), 2, "nowhere.toml")
+
+
+def test_the_output_of_nvidia_smi_is_a_machine(program: Program) -> None:
+    output = (MACHINES.parent / "outputs" / "nvidia-smi-q.txt").read_text(encoding="utf-8")
+    words = ("--offline", "--facts", "-", "--python-version", "3.10", "--os", "ubuntu22.04", "torch")
+    found = program("plan", *words, "--format", "json", stdin=None, input=output)
+    assert found.returncode == 0, found.stderr
+    answer = json.loads(found.stdout)
+    assert (answer["facts"]["driver"]["version"], answer["facts"]["gpus"][0]["compute_capability"]) == ("450.66", "6.1")
+    assert answer["stack"]["cuda"].startswith(("10.", "11.0"))
+
+
+def test_a_report_of_another_system_is_no_machine_to_plan_for(program: Program) -> None:
+    report = str(MACHINES.parent / "outputs" / "windows-collect-env.txt")
+    found = program("plan", "--offline", "--facts", report, "torch")
+    assert found.returncode == 2
+    assert "a machine with windows: only Linux is planned for" in found.stderr
+    assert program("plan", "--offline", "--facts", report, "--platform", "linux_x86_64", "-q", "torch").returncode == 0
