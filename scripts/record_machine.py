@@ -29,9 +29,8 @@ from cudnn_resolve.facts.ldconfig import CacheEntry, parse_cache  # noqa: E402
 from cudnn_resolve.facts.model import Facts  # noqa: E402
 from cudnn_resolve.host.linux import LinuxHost  # noqa: E402
 from cudnn_resolve.host.port import Host  # noqa: E402
-from cudnn_resolve.host.recorded import RecordedHost  # noqa: E402
-from cudnn_resolve.host.recording import RecordingHost, write_recording  # noqa: E402
 from cudnn_resolve.probe.probe import detect  # noqa: E402
+from tests.recorded_host import RecordedHost, RecordingHost, write_recording  # noqa: E402
 
 UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 KEPT_PACKAGES = re.compile(

@@ -63,16 +63,8 @@ def size_of(path: str) -> int:
 
 def make_folder(path: str, mode: int = 0o777) -> None:
     """Create a folder and those above it; WorldError where that is not possible."""
-    try:
+    with refused(path):
         os.makedirs(path, mode, exist_ok=True)
-    except OSError as error:
-        raise refusal(error, path) from None
-
-
-def set_mode(path: str, mode: int) -> None:
-    """Set the permissions of a folder, as far as the system lets us."""
-    with contextlib.suppress(OSError):
-        os.chmod(path, mode)
 
 
 def move(source: str, target: str) -> None:
@@ -169,12 +161,8 @@ def can_rename(source: str, target: str) -> bool:
 
 def remove(path: str) -> None:
     """Remove a file or link, if it is there; WorldError where it cannot be removed."""
-    try:
+    with refused(path), contextlib.suppress(FileNotFoundError):
         os.unlink(path)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise refusal(error, path) from None
 
 
 def remove_empty(path: str) -> bool:
@@ -242,16 +230,13 @@ def write_whole(path: str, content: bytes) -> None:
     """Replace a file by this content, whole and synced; WorldError where it cannot be written, and what was there stays."""
     beside = f"{path}{UNFINISHED}"
     try:
-        with open(beside, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-        sync_folder(os.path.dirname(path))
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise refusal(error, path) from None
+        with refused(path):
+            with open(beside, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, path)
+            sync_folder(os.path.dirname(path))
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(beside)
@@ -260,7 +245,7 @@ def write_whole(path: str, content: bytes) -> None:
 
 def append_synced(path: str, content: bytes) -> None:
     """Append to a file, synced; WorldError where it cannot be written."""
-    try:
+    with refused(path):
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             while content:
@@ -268,16 +253,12 @@ def append_synced(path: str, content: bytes) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-    except OSError as error:
-        raise refusal(error, path) from None
 
 
 def cut(path: str, size: int) -> None:
     """Cut a file off after `size` bytes, where a kill left half a line."""
-    try:
+    with refused(path):
         os.truncate(path, size)
-    except OSError as error:
-        raise refusal(error, path) from None
 
 
 def sync_folder(path: str) -> None:
@@ -302,51 +283,48 @@ def sync_file_systems(paths: Iterable[str]) -> None:
         if device in done or not os.path.isdir(path):
             continue
         done.add(device)
-        try:
+        with refused(path):
             handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            raise refusal(error, path) from None
-        try:
-            if library.syncfs(handle) != 0:
-                number = ctypes.get_errno()
-                raise refusal(OSError(number, os.strerror(number)), path)
-        finally:
-            os.close(handle)
+            try:
+                if library.syncfs(handle) != 0:
+                    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            finally:
+                os.close(handle)
 
 
 def digest(path: str, algorithm: str, progress: Callable[[int], None] | None = None) -> str:
     """The hexadecimal digest of a file; WorldError where it cannot be read."""
     found = hashlib.new(algorithm)
-    try:
-        with open(path, "rb") as file:
-            while piece := file.read(_CHUNK):
-                found.update(piece)
-                if progress is not None:
-                    progress(len(piece))
-    except OSError as error:
-        raise refusal(error, path) from None
+    with refused(path), open(path, "rb") as file:
+        while piece := file.read(_CHUNK):
+            found.update(piece)
+            if progress is not None:
+                progress(len(piece))
     return found.hexdigest()
 
 
 def copy_file(source: str, target: str) -> None:
     """Link `target` to the file, or copy it where the file system cannot link; WorldError where neither works."""
-    try:
+    with refused(target):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(target)
         try:
             os.link(source, target)
         except OSError:
             shutil.copyfile(source, target)
-    except OSError as error:
-        raise refusal(error, target) from None
+
+
+def _existing(path: str) -> str:
+    """The path, or the nearest folder above it that exists."""
+    while not os.path.exists(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)
+    return path
 
 
 def free_bytes(path: str) -> int:
     """Bytes that this user may still write on the file system of a path, or of the nearest folder above it that exists."""
-    while not os.path.exists(path) and path != os.path.dirname(path):
-        path = os.path.dirname(path)
     try:
-        return shutil.disk_usage(path).free
+        return shutil.disk_usage(_existing(path)).free
     except OSError:
         return 0
 
@@ -363,18 +341,15 @@ def own_bytes(path: str) -> int:
 
 def device_of(path: str) -> int | None:
     """The file system that a path is on, or that of the nearest folder above it that exists."""
-    while not os.path.exists(path) and path != os.path.dirname(path):
-        path = os.path.dirname(path)
     try:
-        return os.stat(path).st_dev
+        return os.stat(_existing(path)).st_dev
     except OSError:
         return None
 
 
 def writable(path: str) -> bool:
     """True where this user may make files in the folder, or in the nearest one above it that exists."""
-    while not os.path.exists(path) and path != os.path.dirname(path):
-        path = os.path.dirname(path)
+    path = _existing(path)
     if not os.path.isdir(path) or not os.access(path, os.W_OK | os.X_OK):
         return False
     try:
@@ -413,10 +388,10 @@ def refuse_foreign(path: str) -> None:
         return
     if modes.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022:
         return
-    mine = modes.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-    help_ = (
-        f"`chmod go-w {path}`" if mine else f"`chown` it to user {os.geteuid()}" if modes.S_ISDIR(found.st_mode) else "put a folder there"
-    )
+    if not modes.S_ISDIR(found.st_mode):
+        help_ = "put a folder there"
+    else:
+        help_ = f"`chmod go-w {path}`" if found.st_uid == os.geteuid() else f"`chown` it to user {os.geteuid()}"
     raise WorldError(
         f"{path} is not a folder of this user alone",
         code="state-folder",
@@ -464,6 +439,15 @@ def real(path: str) -> str:
 def is_root() -> bool:
     """True where this process is root."""
     return os.geteuid() == 0
+
+
+@contextlib.contextmanager
+def refused(path: str) -> Iterator[None]:
+    """Raise what the system refuses inside as a WorldError that names the path."""
+    try:
+        yield
+    except OSError as error:
+        raise refusal(error, path) from None
 
 
 def refusal(error: OSError, path: str) -> WorldError:

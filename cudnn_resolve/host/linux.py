@@ -1,4 +1,4 @@
-"""The real machine, or the files of one below some directory."""
+"""The real machine."""
 
 from __future__ import annotations
 
@@ -10,28 +10,12 @@ from types import MappingProxyType
 
 from cudnn_resolve.host.port import TEXT_LIMIT_BYTES, CommandResult, FileStat
 
-_MOST_LINKS = 40
-"""As many symbolic links as Linux itself follows before it gives up."""
-
 
 class LinuxHost:
-    """The machine that this program runs on.
+    """The machine that this program runs on; `environ` replaces the environment of this process."""
 
-    With a `root` other than `/` files are those below `root` (absolute links lead inside it) and nothing is executed: `run`
-    answers from `commands`, and any other program is missing. `environ` replaces the environment of this process.
-    """
-
-    def __init__(
-        self,
-        root: str = "/",
-        environ: Mapping[str, str] | None = None,
-        commands: Mapping[tuple[str, ...], CommandResult] | None = None,
-        python: str | None = None,
-    ) -> None:
-        self._root = os.path.abspath(root)
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._environ = MappingProxyType(dict(os.environ if environ is None else environ))
-        self._commands = dict(commands or {})
-        self._python = (sys.executable or "") if python is None else python
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -41,7 +25,7 @@ class LinuxHost:
     @property
     def python(self) -> str:
         """Path of the interpreter that runs this program."""
-        return self._python
+        return sys.executable or ""
 
     def run(
         self,
@@ -53,9 +37,6 @@ class LinuxHost:
         memory_limit_mib: int | None = None,
     ) -> CommandResult:
         """What became of a program; see `Host.run`."""
-        if self._root != "/":
-            nothing = CommandResult(missing=True, stderr=f"{argv[0]} is not there")
-            return self._commands.get(tuple(argv), nothing)
         from cudnn_resolve.host.process import run_process
 
         return run_process(
@@ -75,7 +56,7 @@ class LinuxHost:
         """Bytes of a regular file (or of one of the kernel's); None where there is no readable file."""
         try:
             # Not blocking: a pipe or a device in the place of a file must not stop us.
-            descriptor = os.open(self._inside(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except (OSError, ValueError):
             return None
         try:
@@ -88,57 +69,30 @@ class LinuxHost:
     def list_dir(self, path: str) -> tuple[str, ...]:
         """Names in a directory, sorted; empty where there is no readable directory."""
         try:
-            return tuple(sorted(os.listdir(self._inside(path))))
+            return tuple(sorted(os.listdir(path)))
         except (OSError, ValueError):
             return ()
 
     def stat(self, path: str) -> FileStat | None:
         """What is at a path, links followed; None where nothing is."""
-        inside = self._inside(path)
         try:
-            found = os.stat(inside)
+            found = os.stat(path)
         except (OSError, ValueError):
             return None
         return FileStat(
             is_file=modes.S_ISREG(found.st_mode),
             is_dir=modes.S_ISDIR(found.st_mode),
-            executable=os.access(inside, os.X_OK),
+            executable=os.access(path, os.X_OK),
             size=found.st_size,
             mtime_ns=found.st_mtime_ns,
         )
 
     def realpath(self, path: str) -> str:
-        """A path with every link resolved, as this host's programs would name it."""
-        if self._root == "/":
-            try:
-                return os.path.realpath(path)
-            except (OSError, ValueError):
-                return path
-        inside = self._inside(path)
-        return "/" + os.path.relpath(inside, self._root) if inside != self._root else "/"
-
-    def _inside(self, path: str) -> str:
-        """Where a path of this host really lies; links are followed by hand below another root, so that none leads out of it."""
-        if self._root == "/":
+        """A path with every link resolved."""
+        try:
+            return os.path.realpath(path)
+        except (OSError, ValueError):
             return path
-        done: list[str] = []
-        todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]
-        links = 0
-        while todo:
-            part = todo.pop()
-            if part == "..":
-                del done[-1:]
-                continue
-            here = "/".join([self._root, *done, part])
-            if links < _MOST_LINKS and os.path.islink(here):
-                links += 1
-                target = os.readlink(here)
-                if target.startswith("/"):
-                    done = []
-                todo.extend(piece for piece in reversed(target.split("/")) if piece not in ("", "."))
-                continue
-            done.append(part)
-        return "/".join([self._root, *done])
 
 
 def _read(descriptor: int, offset: int, size: int) -> bytes:

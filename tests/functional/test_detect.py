@@ -13,10 +13,10 @@ import record_machine
 from cudnn_resolve.facts.codec import decode, encode
 from cudnn_resolve.facts.model import Gpu, Toolkit, Unknown
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.host.recorded import RecordedHost
 from cudnn_resolve.probe.probe import detect
 from tests.functional.interpreters import make_environment, site_packages
 from tests.native.build import build_library
+from tests.recorded_host import RecordedHost
 
 THIS = f"{sys.version_info[0]}.{sys.version_info[1]}"
 UUID = "GPU-00000000-0000-0000-0000-00000000000a"

@@ -11,8 +11,7 @@ import cudnn_resolve
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.port import CommandResult, Host
-from cudnn_resolve.host.recorded import NotRecordedError, RecordedHost
-from cudnn_resolve.host.recording import RecordingHost, write_recording
+from tests.recorded_host import NotRecordedError, RecordedHost, RecordingHost, write_recording
 
 PAYLOAD = os.path.join(os.path.dirname(cudnn_resolve.__file__), "probe", "payload.py")
 
