@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.options import Output, add_common_options, lock_among, output_of, request_of
+from cudnn_resolve.cli.options import Output, add_common_options, add_options, lock_among, output_of, request_of
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.cli.plan import print_plan
 from cudnn_resolve.cli.printing import Messages, draw, message_style, message_width, print_json, show
@@ -28,21 +28,14 @@ _HEADS = {"nothing": "nothing to undo", "broken": "not everything could be put b
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `apply`."""
     words = ("REQ | LOCK", "; or a pylock.toml to install from (default: ./pylock.toml)")
-    add_common_options(parser, words=words, elsewhere=False, takes=("--allow-break", "--reinstall-package"))
+    add_common_options(parser, words=words, elsewhere=False, takes=("allow_break", "reinstall_package"))
     group = parser.add_argument_group("how to carry it out")
     group.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    group.add_argument("--dry-run", action="store_true", help="show what would be done, and change nothing")
-    group.add_argument("--installer", choices=("auto", "pip", "uv"), default="auto", help="default: uv where there is one, else pip")
-    group.add_argument("--no-hashes", action="store_true", help="also install files that nobody knows a hash of")
-    group.add_argument("--break-system-packages", action="store_true", help="also change an environment that the system manages, as pip's")
-    group.add_argument("--no-validate", action="store_true", help="do not test the stack on the GPU afterwards")
-    group.add_argument("--restart", action="store_true", help="restart the notebook's kernel afterwards where that is needed")
+    add_options(group, ApplyRequest, "dry_run", *_MEANS, "restart")
     group = parser.add_argument_group("earlier ones, instead")
     group.add_argument("--resume", action="store_true", help="do again what was stopped in the middle")
     group.add_argument("--undo", nargs="?", metavar="ID", const="", help="put back what an earlier one changed (default: the last one)")
-    group.add_argument(
-        "--force", action="store_true", help="put back what a stopped one replaced, although others changed the environment meanwhile"
-    )
+    add_options(group, ApplyRequest, "force")
     group.add_argument("--history", action="store_true", help="list what was done in this environment")
     parser.epilog = (
         "Exit code 0: done, or nothing to do; 1: there is no plan; 2: the request cannot be read; 3: the machine or an index refused, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.options import add_output_options, output_of, request_of
+from cudnn_resolve.cli.options import add_options, add_output_options, output_of, request_of
 from cudnn_resolve.cli.printing import show
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import CheckRequest
@@ -13,10 +13,7 @@ from cudnn_resolve.operations.options import CheckRequest
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `check`."""
-    group = parser.add_argument_group("what is judged")
-    group.add_argument(
-        "--python", metavar="PATH", help="the interpreter whose environment is meant (default: the active one, else this one)"
-    )
+    add_options(parser.add_argument_group("what is judged"), CheckRequest, "python")
     add_output_options(parser)
     parser.epilog = (
         "Judged are the files of the environment: what is missing, empty, changed or nobody's, by the lists of the packages (RECORD) "

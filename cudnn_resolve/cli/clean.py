@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.options import add_output_options, output_of, request_of
+from cudnn_resolve.cli.options import add_options, add_output_options, output_of, request_of
 from cudnn_resolve.cli.printing import show
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import CleanRequest
@@ -13,9 +13,7 @@ from cudnn_resolve.operations.options import CleanRequest
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `clean`."""
-    group = parser.add_argument_group("what is freed")
-    group.add_argument("--all", action="store_true", help="also the last undo of every environment, and the caches")
-    group.add_argument("--dry-run", action="store_true", help="show what is held, and free nothing")
+    add_options(parser.add_argument_group("what is freed"), CleanRequest, "all", "dry_run")
     add_output_options(parser)
     parser.epilog = "Freed is what was kept for environments that are gone; what an apply that was stopped needs to be put back stays."
 

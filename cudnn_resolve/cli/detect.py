@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.options import add_machine_options, add_output_options, output_of, request_of
+from cudnn_resolve.cli.options import add_options, add_output_options, output_of, request_of
 from cudnn_resolve.cli.printing import show
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import MachineOptions
@@ -13,7 +13,7 @@ from cudnn_resolve.operations.options import MachineOptions
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `detect`."""
-    add_machine_options(parser)
+    add_options(parser.add_argument_group("which machine and environment"), MachineOptions, "python", "facts")
     add_output_options(parser)
     parser.epilog = "The JSON is the file that `--facts` takes, here and in `plan`. Problems are facts, too: the exit code is 0."
 

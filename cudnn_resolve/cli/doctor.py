@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.options import Output, add_common_options, output_of, request_of
+from cudnn_resolve.cli.options import Output, add_common_options, add_options, output_of, request_of
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.cli.printing import emit, say, show
 from cudnn_resolve.errors import ExitCode, UsageError
@@ -32,12 +32,12 @@ _HANDED_ON = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `doctor`."""
     parser.add_argument("log", metavar="LOG", nargs="?", help="a log file, `-` for standard input; without it the machine alone is judged")
-    parser.add_argument("--no-facts", action="store_true", help="judge the log alone: it came from another machine")
+    add_options(parser, DoctorRequest, "no_facts")
     parser.add_argument(
         "--fix", action="store_true", help="hand the remedy of each error to `apply`, one after the other, until none is left"
     )
     parser.add_argument("-y", "--yes", action="store_true", help="with --fix: do not ask")
-    add_common_options(parser, FORMATS, words=(None,))
+    add_common_options(parser, FORMATS, words=None)
     parser.epilog = "Exit code 0: nothing of severity error was found; 1: something was; 2: the log cannot be read."
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.options import Output, add_common_options, output_of, request_of
+from cudnn_resolve.cli.options import Output, add_common_options, add_options, output_of, request_of
 from cudnn_resolve.cli.plan import print_plan
 from cudnn_resolve.cli.printing import Messages, emit, print_json, say, show
 from cudnn_resolve.errors import ExitCode, UsageError
@@ -22,12 +22,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `lock`."""
-    add_common_options(parser, ("text", "json"), platforms=True)
+    add_common_options(parser, platforms=True)
     group = parser.add_argument_group("the lock", "It is pylock.toml, or the file of -o; `-o -` prints it and reads none.")
-    group.add_argument("--check", action="store_true", help="write nothing; say whether the lock is still right, and fits this machine")
-    group.add_argument("--no-facts", action="store_true", help="with --check: nothing of this machine counts, as in a CI job")
-    group.add_argument("-U", "--upgrade", action="store_true", help="leave no pin of the lock as it is; without it, all that can stay do")
-    group.add_argument("-P", "--upgrade-package", metavar="NAME", action="append", help="upgrade this package only; repeatable")
+    add_options(group, LockRequest, "check", "no_facts", "upgrade", "upgrade_package")
     parser.epilog = (
         "What is not said is taken from [tool.cudnn-resolve] of pyproject.toml, then from the lock that is there. Exit code 0: the lock is "
         "written, or current; 1: there is no resolution, or the lock is outdated; 2: the request or the lock cannot be read; 3: no index "

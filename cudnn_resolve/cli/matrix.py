@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.options import Output, add_output_options, output_of, request_of
+from cudnn_resolve.cli.options import Output, add_options, add_output_options, output_of, request_of
 from cudnn_resolve.cli.printing import emit, print_json, remark_lines, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.operations.options import MatrixRequest
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("list", "show", "check"), help="what there is, one of it, or whether the tables are sound")
     parser.add_argument("name", nargs="?", metavar="NAME", help="show: a framework, or `cudnn`, `cuda`, `driver` or `gpu`")
     parser.add_argument("which", nargs="?", metavar="WHICH", help="show: a version (`2.15`, `>=2.4,<2.6`), a driver, or a GPU")
-    parser.add_argument("--matrix", metavar="DIR", action="append", help="further or changed rows for the tables; repeatable")
+    add_options(parser, MatrixRequest, "matrix")
     add_output_options(parser)
 
 

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Collection, Sequence
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.operations.keywords import make
+from cudnn_resolve.operations.options import Options, declared
 
-_PREFER = ("installed", "newest")
-_POLICY = ("minor", "strict")
-_DEVICE = ("gpu", "cpu")
-_CHANNEL = ("auto", "pip", "apt")
-_STRATEGY = ("first-index", "best-match")
-_OF_PACKAGES = {
-    "--allow-break": "an installed framework that may stop working where nothing else leads to an answer; repeatable",
-    "--reinstall-package": "lay the files of an installed package anew, where others overwrote them or took them along; repeatable, "
-    "enough by itself",
-}
+_TARGETS = ("framework", "requirement", "constraint", "group", "cuda", "cudnn")
+_STATED = ("driver", "gpu", "python_version", "platform", "glibc", "os")
+_CHOICE = ("prefer", "driver_policy", "device", "pre", "strict_pins", "channel", "matrix")
+_INDEXES = (
+    *("index_url", "extra_index_url", "find_links", "index_strategy", "exclude_newer", "no_binary", "only_binary"),
+    *("no_variant_indexes", "offline"),
+)
+_ELSEWHERE = ("facts", "python_version", "platform")
+"""Options that speak of another machine."""
 R = TypeVar("R", bound=Struct)
 
 
@@ -71,111 +71,16 @@ def request_of(kind: type[R], args: argparse.Namespace) -> R:
     return make(kind, {name: value for name, value in vars(args).items() if name in kind.__struct_fields__})
 
 
-def _add_target_options(parser: argparse.ArgumentParser, words: str | None = "REQ", more: str | None = "") -> None:
-    """What is asked for: requirements, -f, -r, --cuda, --cudnn; `words` is what bare words are, None for a command that takes none."""
-    group = parser.add_argument_group("what you want")
-    if words is not None:
-        about = f"requirements as pip and uv take them: frameworks, `tensorflow==2.15`, and other packages{more}"
-        group.add_argument("packages", nargs="*", metavar=words, help=about)
-    group.add_argument(
-        "-f", "--framework", metavar="REQ", action="append", help="a framework, or what goes with one, as `torchvision`; repeatable"
-    )
-    group.add_argument(
-        "-r",
-        "--requirement",
-        metavar="FILE",
-        action="append",
-        help="further pip requirements of the project, resolved together: a requirements file, or `pyproject.toml[extra]`; repeatable",
-    )
-    group.add_argument(
-        "-c", "--constraint", metavar="FILE", action="append", help="limits on packages that are needed anyway, as pip's; repeatable"
-    )
-    group.add_argument(
-        "--group",
-        metavar="[PATH:]NAME",
-        action="append",
-        help="a dependency group of ./pyproject.toml, or of the file or folder PATH; repeatable",
-    )
-    group.add_argument("--cuda", metavar="SPEC", help="limit CUDA: `12.4` (any 12.4.x), `>=12,<13`")
-    group.add_argument("--cudnn", metavar="SPEC", help="limit cuDNN: `9.3` (any 9.3.x), `>=9.1`")
-
-
-def add_machine_options(parser: argparse.ArgumentParser, *, elsewhere: bool = True) -> None:
-    """Which machine and environment: --python, --facts; `elsewhere`: it may be another machine."""
-    group = parser.add_argument_group("which machine and environment")
-    group.add_argument(
-        "--python", metavar="PATH", help="the interpreter whose environment is meant (default: the active one, ./.venv, or this one)"
-    )
-    about = (
-        "another machine: what `detect --format json` wrote there, or its `nvidia-smi`, `collect_env` and the like; - reads standard input"
-    )
-    group.add_argument("--facts", metavar="FILE", help=about if elsewhere else argparse.SUPPRESS)
-
-
-def _add_assumption_options(parser: argparse.ArgumentParser, *, platforms: bool = False, elsewhere: bool = True) -> None:
-    """Single facts stated by hand; `platforms`: --platform may be said several times, and is a list."""
-    about = " With --python-version or --platform the answer is for a fresh environment on another machine: nothing of this one counts, "
-    about = f"{about}and what is not said is unknown." if elsewhere else ""
-    group = parser.add_argument_group("facts stated by hand", f"They replace what was detected.{about}")
-    group.add_argument("--driver", metavar="V", help="NVIDIA driver, `550.54.15`")
-    group.add_argument("--gpu", metavar="NAME-OR-SM", action="append", help="`T4`, `RTX 4090`, `sm_90` or `9.0`; once for each GPU")
-    group.add_argument("--python-version", metavar="X.Y", help="`3.11` or `3.11.9`" if elsewhere else argparse.SUPPRESS)
-    group.add_argument(
-        "--platform",
-        metavar="PLATFORM",
-        dest="platforms" if platforms else "platform",
-        action="append" if platforms else "store",
-        help="`linux_x86_64`, `linux_aarch64`, `manylinux_2_28_x86_64`" + ("; repeatable" if platforms else "")
-        if elsewhere
-        else argparse.SUPPRESS,
-    )
-    group.add_argument("--glibc", metavar="V", help="GNU C library, `2.35`")
-    group.add_argument("--os", metavar="NAME", help="distribution with its release, `ubuntu22.04`, `debian12`, `rocky9`")
-
-
-def _add_choice_options(parser: argparse.ArgumentParser) -> None:
-    """How to choose among the answers that fit."""
-    group = parser.add_argument_group("how to choose")
-    group.add_argument(
-        "--prefer", choices=_PREFER, help="among consistent answers: what is `installed` and fits (default), or the `newest`"
-    )
-    group.add_argument(
-        "--driver-policy",
-        choices=_POLICY,
-        help="drivers that a CUDA runtime may have: `minor` (default), NVIDIA's minor-version rule; `strict`, the toolkit's own or newer",
-    )
-    group.add_argument("--device", choices=_DEVICE, help="`cpu` asks for builds without CUDA; never chosen silently")
-    group.add_argument("--pre", action="store_true", default=None, help="pre-releases count like other releases, as pip's")
-    group.add_argument("--strict-pins", action="store_true", default=None, help="wheels' own pins hold: no overrides")
-    group.add_argument(
-        "--channel", choices=_CHANNEL, help="where CUDA and cuDNN come from: `pip`, `apt`, or `auto` (default): pip where that serves"
-    )
-    group.add_argument("--matrix", metavar="DIR", action="append", help="further or changed rows for the compatibility tables; repeatable")
-
-
-def _add_index_options(parser: argparse.ArgumentParser) -> None:
-    """Where packages come from."""
-    group = parser.add_argument_group("where packages come from", "Without these, what the target's pip or uv configuration says.")
-    group.add_argument("--index-url", metavar="URL", help="package index, as pip's")
-    group.add_argument("--extra-index-url", metavar="URL", action="append", help="a further index, as pip's; repeatable")
-    group.add_argument("--find-links", metavar="PATH", action="append", help="a folder or page of wheels, as pip's; repeatable")
-    group.add_argument(
-        "--index-strategy",
-        choices=_STRATEGY,
-        help="of several indexes: `first-index`, the first that has the name (uv's rule), or `best-match`, the best version of all (pip's)",
-    )
-    group.add_argument(
-        "--exclude-newer", metavar="DATE", help="nothing that was uploaded after this day, as 2025-06-30 or an ISO 8601 time"
-    )
-    group.add_argument("--no-binary", metavar="NAMES", action="append", help="no wheels of these packages, as pip's; `:all:` for every one")
-    group.add_argument("--only-binary", metavar="NAMES", action="append", help="only wheels of these packages, as pip's")
-    group.add_argument(
-        "--no-variant-indexes",
-        action="store_true",
-        default=None,
-        help="only the configured indexes, and none that the tables name for a variant such as torch+cu126",
-    )
-    group.add_argument("--offline", action="store_true", default=None, help="matrix and cache only; what stays open is listed as unpinned")
+def add_options(place: argparse._ActionsContainer, kind: type[Struct], *names: str, hidden: Collection[str] = ()) -> None:
+    """Add options as the fields of a request declare them; those that are `hidden` are taken, and help does not show them."""
+    for name in names:
+        one = declared(kind)[name]
+        if one.is_flag:
+            how: dict[str, Any] = {"action": "store_true"}
+        else:
+            how = {"action": "append" if one.is_list else "store", "choices": one.choices or None, "metavar": one.metavar}
+            how["default"] = one.default or None
+        place.add_argument(*one.flags, dest=name, help=argparse.SUPPRESS if name in hidden else one.help, **how)
 
 
 def add_output_options(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json")) -> None:
@@ -193,21 +98,34 @@ def add_common_options(
     parser: argparse.ArgumentParser,
     formats: Sequence[str] = ("text", "json"),
     *,
-    words: tuple[str | None, ...] = ("REQ",),
+    words: tuple[str, str] | None = ("REQ", ""),
     platforms: bool = False,
     elsewhere: bool = True,
     takes: Sequence[str] = (),
 ) -> None:
-    """Every option of this module, for verbs that resolve.
+    """Every option that commands which resolve have in common.
 
-    `words` say what bare words are, see `_add_target_options`; `platforms`: for several at once; `elsewhere`: another machine may be
-    meant; `takes` are the options of `_OF_PACKAGES` that the verb has.
+    `words` say what bare words are called and what they may be besides requirements, None where the command takes none. `platforms`: for
+    several platforms at once; `elsewhere`: another machine may be meant; `takes` are further options that the command has.
     """
-    _add_target_options(parser, *words)
-    add_machine_options(parser, elsewhere=elsewhere)
-    _add_assumption_options(parser, platforms=platforms, elsewhere=elsewhere)
-    _add_choice_options(parser)
-    for option in takes:
-        parser.add_argument(option, metavar="NAME", action="append", help=_OF_PACKAGES[option])
-    _add_index_options(parser)
+    group = parser.add_argument_group("what you want")
+    if words is not None:
+        name, besides = words
+        group.add_argument("packages", nargs="*", metavar=name, help=f"{declared(Options)['packages'].help}{besides}")
+    add_options(group, Options, *_TARGETS)
+    hidden = () if elsewhere else _ELSEWHERE
+    add_options(parser.add_argument_group("which machine and environment"), Options, "python", "facts", hidden=hidden)
+    about = " With --python-version or --platform the answer is for a fresh environment on another machine: nothing of this one counts, "
+    about = f"{about}and what is not said is unknown." if elsewhere else ""
+    group = parser.add_argument_group("facts stated by hand", f"They replace what was detected.{about}")
+    for name in _STATED:
+        if name == "platform" and platforms:
+            about = f"{declared(Options)[name].help}; repeatable"
+            group.add_argument("--platform", metavar="PLATFORM", dest="platforms", action="append", help=about)
+        else:
+            add_options(group, Options, name, hidden=hidden)
+    add_options(parser.add_argument_group("how to choose"), Options, *_CHOICE)
+    add_options(parser, Options, *takes)
+    about = "Without these, what the target's pip or uv configuration says."
+    add_options(parser.add_argument_group("where packages come from", about), Options, *_INDEXES)
     add_output_options(parser, formats)

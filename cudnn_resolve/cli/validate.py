@@ -7,7 +7,7 @@ import argparse
 from msgspec.structs import replace
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.options import Output, add_output_options, output_of, request_of
+from cudnn_resolve.cli.options import Output, add_options, add_output_options, output_of, request_of
 from cudnn_resolve.cli.printing import Messages, emit, say, show
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.operations.options import ValidateRequest
@@ -16,16 +16,7 @@ from cudnn_resolve.operations.options import ValidateRequest
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `validate`."""
     group = parser.add_argument_group("what is tested")
-    group.add_argument(
-        "--python", metavar="PATH", help="the interpreter whose environment is meant (default: the active one, else this one)"
-    )
-    group.add_argument("-f", "--framework", metavar="NAME", action="append", help="only this framework, `torch`; repeatable (default: all)")
-    group.add_argument("--gpu", metavar="N", help="only this GPU, as programs count them from 0 (default: every one)")
-    group.add_argument("--full", action="store_true", help="every type in both layouts, instead of each class with each type once")
-    group.add_argument("--require-gpu", action="store_true", help="fail where there is no GPU, instead of skipping")
-    group.add_argument("--lock", metavar="FILE", help="what is installed and what loads must be what this lock pins")
-    group.add_argument("--plan", metavar="FILE", help="the same of a plan that `plan --format json` wrote; - reads standard input")
-    group.add_argument("--record", metavar="FILE", help="as --lock, and what passes on a GPU is written into the lock")
+    add_options(group, ValidateRequest, "python", "framework", "gpu", "full", "require_gpu", "lock", "plan", "record")
     add_output_options(parser, ("text", "json", "junit"))
     parser.epilog = "Exit codes: 0 passed, or skipped without a GPU; 1 failed, or skipped with --require-gpu."
 

@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `why`."""
     parser.add_argument("package", metavar="PACKAGE", help="a pip package, `cuda`, `cudnn`, `driver` or `python`")
     words = ("REQ | LOCK", "; or a pylock.toml (default where nothing is asked for: ./pylock.toml)")
-    add_common_options(parser, words=words, takes=("--allow-break",))
+    add_common_options(parser, words=words, takes=("allow_break",))
     parser.epilog = "The other options are those of `plan`: the same request, the same answer."
 
 

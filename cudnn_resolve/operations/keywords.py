@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from msgspec import Struct, ValidationError, convert
-from msgspec.structs import FieldInfo, fields, replace
+from msgspec.structs import replace
 
 from cudnn_resolve.errors import UsageError
+from cudnn_resolve.operations.options import Declared, declared
 
 R = TypeVar("R", bound=Struct)
 _OPTION = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)")
@@ -23,14 +24,14 @@ def make(kind: type[R], words: Mapping[str, Any]) -> R:
 
     UsageError for a value that the option of that name cannot have.
     """
-    known = {one.name: one for one in fields(kind)}
+    known = declared(kind)
     given: dict[str, Any] = {}
     for name, value in words.items():
         if name not in known:
             raise UsageError(f"there is no option {name!r}", code="usage-option", hint=f"the options are {', '.join(known)}")
         if value is None or value is False:
             continue
-        given[name] = _plain(value, one_of_many=isinstance(known[name].default, tuple))
+        given[name] = _plain(value, one_of_many=known[name].is_list)
     if not isinstance(given.get("facts", ""), str):
         given["given"] = _facts(given.pop("facts"))
     held = given.pop("given", None)
@@ -50,29 +51,18 @@ def _plain(value: Any, *, one_of_many: bool) -> Any:
     return (value,) if one_of_many and isinstance(value, str) else value
 
 
-def _refusal(said: str, known: Mapping[str, FieldInfo], given: Mapping[str, Any]) -> UsageError:
+def _refusal(said: str, known: Mapping[str, Declared], given: Mapping[str, Any]) -> UsageError:
     """What is wrong with the value that msgspec refused."""
-    name = re.split(r"\W", said.partition(" - at `$.")[2])[0]
-    kind = known[name].type
-    choices = _choices(kind)
-    if choices:
-        why = f"it is one of {', '.join(choices)}"
+    option = known[re.split(r"\W", said.partition(" - at `$.")[2])[0]]
+    value = given[option.name]
+    if option.choices:
+        why = f"it is one of {', '.join(option.choices)}"
     else:
-        wanted = "a whole number" if int in (kind, *get_args(kind)) else "True or False" if kind is bool else "a text"
-        wanted += " or a list of texts" if isinstance(known[name].default, tuple) else ""
-        value = given[name]
+        wanted = "a whole number" if option.is_number else "True or False" if option.is_flag else "a text"
+        wanted += " or a list of texts" if option.is_list else ""
         found = next((one for one in value if not isinstance(one, str)), value) if isinstance(value, tuple) else value
         why = f"expected {wanted}, found {type(found).__name__}"
-    return UsageError(f"{name} cannot be {given[name]!r:.80}: {why}", code="usage-choice" if choices else "usage-argument")
-
-
-def _choices(kind: Any) -> tuple[str, ...]:
-    """The words that an option may have, where it is one of a few."""
-    for one in (kind, *get_args(kind)):
-        words = get_args(one)
-        if words and all(isinstance(word, str) for word in words):
-            return words
-    return ()
+    return UsageError(f"{option.name} cannot be {value!r:.80}: {why}", code="usage-choice" if option.choices else "usage-argument")
 
 
 def _facts(value: Any) -> Any:

@@ -1,16 +1,19 @@
 """Requests: the options of each command as frozen values, one base for each group that several commands share.
 
-A field has the name of its option. What is empty was not said, and the project's settings may say it.
+A field is the one declaration of its option: the name, the type and the words after it make the option of the command line, the keyword
+of the function, the setting of pyproject.toml and the variable of the environment. What is empty was not said, and the project's
+settings may say it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any, Literal, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import Meta, Struct
+from msgspec.structs import fields, replace
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.facts.assume import Assumptions
@@ -18,15 +21,74 @@ from cudnn_resolve.facts.model import Facts
 
 _BARE = re.compile(r"\d{1,6}(?:\.\d{1,6}){0,3}", re.ASCII)
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_Texts = tuple[str, ...]
+
+
+def _said(about: str, metavar: str | None = None, *short: str) -> Meta:
+    """How an option is shown: what it means, what stands for its value, and its short or other names."""
+    return Meta(description=about, extra={"metavar": metavar, "short": short})
+
+
+class Declared(NamedTuple):
+    """An option as a field of a request declares it."""
+
+    name: str
+    flags: tuple[str, ...]
+    """As the command line has it: `-r`, `--requirement`."""
+    help: str
+    metavar: str | None
+    choices: tuple[str, ...]
+    """The words that it may be; empty where it may be any."""
+    is_flag: bool
+    """True where it has no value."""
+    is_list: bool
+    """True where it may be said several times."""
+    is_number: bool
+    default: Any
+    """What holds where nobody says anything."""
+
+    @property
+    def key(self) -> str:
+        """Its name in pyproject.toml."""
+        return self.name.replace("_", "-")
+
+
+@cache
+def declared(kind: type[Struct]) -> Mapping[str, Declared]:
+    """The options that a kind of request has, by the names of its fields."""
+    found = {}
+    for one in fields(kind):
+        metas = [meta for meta in get_args(one.type)[1:] if isinstance(meta, Meta)] if get_origin(one.type) is Annotated else []
+        plain = get_args(one.type)[0] if get_origin(one.type) is Annotated else one.type
+        kinds = [plain, *get_args(plain)]
+        shown = (metas[0].extra or {}) if metas else {}
+        found[one.name] = Declared(
+            name=one.name,
+            flags=(*shown.get("short", ()), f"--{one.name.replace('_', '-')}"),
+            help=(metas[0].description or "") if metas else "",
+            metavar=shown.get("metavar"),
+            choices=next((get_args(each) for each in kinds if get_origin(each) is Literal), ()),
+            is_flag=bool in kinds,
+            is_list=get_origin(plain) is tuple,
+            is_number=int in kinds,
+            default=one.default,
+        )
+    return found
 
 
 class MachineOptions(Struct, frozen=True, kw_only=True):
     """Which machine and environment."""
 
-    python: str | None = None
-    """Path or name of the interpreter; None = the active environment's, else the running one."""
-    facts: str | None = None
-    """A facts file; `-` is standard input."""
+    python: Annotated[
+        str | None, _said("the interpreter whose environment is meant (default: the active one, ./.venv, or this one)", "PATH")
+    ] = None
+    facts: Annotated[
+        str | None,
+        _said(
+            "another machine: what `detect --format json` wrote there, or its `nvidia-smi`, `collect_env` and the like; - reads standard input",
+            "FILE",
+        ),
+    ] = None
     given: Facts | None = None
     """The same as a value."""
 
@@ -34,14 +96,13 @@ class MachineOptions(Struct, frozen=True, kw_only=True):
 class StatedOptions(MachineOptions, frozen=True, kw_only=True):
     """Single facts stated by hand, and the tables that they are held against."""
 
-    driver: str | None = None
-    gpu: tuple[str, ...] = ()
-    python_version: str | None = None
-    platform: str | None = None
-    glibc: str | None = None
-    os: str | None = None
-    matrix: tuple[str, ...] = ()
-    """Folders with further or changed rows, the last one on top."""
+    driver: Annotated[str | None, _said("NVIDIA driver, `550.54.15`", "V")] = None
+    gpu: Annotated[_Texts, _said("`T4`, `RTX 4090`, `sm_90` or `9.0`; once for each GPU", "NAME-OR-SM")] = ()
+    python_version: Annotated[str | None, _said("`3.11` or `3.11.9`", "X.Y")] = None
+    platform: Annotated[str | None, _said("`linux_x86_64`, `linux_aarch64`, `manylinux_2_28_x86_64`", "PLATFORM")] = None
+    glibc: Annotated[str | None, _said("GNU C library, `2.35`", "V")] = None
+    os: Annotated[str | None, _said("distribution with its release, `ubuntu22.04`, `debian12`, `rocky9`", "NAME")] = None
+    matrix: Annotated[_Texts, _said("further or changed rows for the compatibility tables; repeatable", "DIR")] = ()
     project_matrix: tuple[str, ...] = ()
     """Such folders below those, which the project's settings name: no option, and no part of it leads to root."""
 
@@ -61,40 +122,68 @@ class StatedOptions(MachineOptions, frozen=True, kw_only=True):
 class Options(StatedOptions, frozen=True, kw_only=True):
     """Everything that commands which resolve have in common."""
 
-    framework: tuple[str, ...] = ()
-    """PEP 508 requirements, in the order of the command line."""
-    packages: tuple[str, ...] = ()
-    """Requirements as pip and uv take them: frameworks among them are targets, the others join as lines of a file would."""
-    requirement: tuple[str, ...] = ()
-    constraint: tuple[str, ...] = ()
-    group: tuple[str, ...] = ()
-    """Dependency groups, `NAME` or `PATH:NAME`."""
-    cuda: str | None = None
-    """A PEP 440 specifier; a bare `12.4` means `==12.4.*`."""
-    cudnn: str | None = None
-    prefer: Literal["installed", "newest"] | None = None
-    driver_policy: Literal["minor", "strict"] | None = None
-    device: Literal["gpu", "cpu"] | None = None
-    """None = not said: a GPU is meant, and a CPU answer must say so."""
-    pre: bool = False
-    strict_pins: bool = False
-    channel: Literal["auto", "pip", "apt"] | None = None
-    index_url: str | None = None
+    packages: Annotated[
+        _Texts, _said("requirements as pip and uv take them: frameworks, `tensorflow==2.15`, and other packages", "REQ")
+    ] = ()
+    framework: Annotated[_Texts, _said("a framework, or what goes with one, as `torchvision`; repeatable", "REQ", "-f")] = ()
+    requirement: Annotated[
+        _Texts,
+        _said(
+            "further pip requirements of the project, resolved together: a requirements file, or `pyproject.toml[extra]`; repeatable",
+            *("FILE", "-r"),
+        ),
+    ] = ()
+    constraint: Annotated[_Texts, _said("limits on packages that are needed anyway, as pip's; repeatable", "FILE", "-c")] = ()
+    group: Annotated[_Texts, _said("a dependency group of ./pyproject.toml, or of the file or folder PATH; repeatable", "[PATH:]NAME")] = ()
+    cuda: Annotated[str | None, _said("limit CUDA: `12.4` (any 12.4.x), `>=12,<13`", "SPEC")] = None
+    cudnn: Annotated[str | None, _said("limit cuDNN: `9.3` (any 9.3.x), `>=9.1`", "SPEC")] = None
+    prefer: Annotated[
+        Literal["installed", "newest"] | None,
+        _said("among consistent answers: what is `installed` and fits (default), or the `newest`"),
+    ] = None
+    driver_policy: Annotated[
+        Literal["minor", "strict"] | None,
+        _said("drivers that a CUDA runtime may have: `minor` (default), NVIDIA's minor-version rule; `strict`, the toolkit's own or newer"),
+    ] = None
+    device: Annotated[Literal["gpu", "cpu"] | None, _said("`cpu` asks for builds without CUDA; never chosen silently")] = None
+    pre: Annotated[bool, _said("pre-releases count like other releases, as pip's")] = False
+    strict_pins: Annotated[bool, _said("wheels' own pins hold: no overrides")] = False
+    channel: Annotated[
+        Literal["auto", "pip", "apt"] | None,
+        _said("where CUDA and cuDNN come from: `pip`, `apt`, or `auto` (default): pip where that serves"),
+    ] = None
+    allow_break: Annotated[
+        _Texts, _said("an installed framework that may stop working where nothing else leads to an answer; repeatable", "NAME")
+    ] = ()
+    """`lock` does not take it."""
+    reinstall_package: Annotated[
+        _Texts,
+        _said(
+            "lay the files of an installed package anew, where others overwrote them or took them along; repeatable, enough by itself",
+            "NAME",
+        ),
+    ] = ()
+    """`plan` and `apply` alone take it."""
+    index_url: Annotated[str | None, _said("package index, as pip's", "URL")] = None
     """None = whatever the target's pip or uv configuration says."""
-    extra_index_url: tuple[str, ...] = ()
-    find_links: tuple[str, ...] = ()
-    index_strategy: Literal["first-index", "best-match"] | None = None
+    extra_index_url: Annotated[_Texts, _said("a further index, as pip's; repeatable", "URL")] = ()
+    find_links: Annotated[_Texts, _said("a folder or page of wheels, as pip's; repeatable", "PATH")] = ()
+    index_strategy: Annotated[
+        Literal["first-index", "best-match"] | None,
+        _said(
+            "of several indexes: `first-index`, the first that has the name (uv's rule), or `best-match`, the best version of all (pip's)"
+        ),
+    ] = None
     """None = that of the configuration that names the indexes."""
-    exclude_newer: str | None = None
-    """An ISO 8601 date or time."""
-    no_binary: tuple[str, ...] = ()
-    only_binary: tuple[str, ...] = ()
-    no_variant_indexes: bool = False
-    offline: bool = False
-    allow_break: tuple[str, ...] = ()
-    """Installed frameworks that may stop working; `lock` does not take it."""
-    reinstall_package: tuple[str, ...] = ()
-    """Installed packages whose files are laid down again; `plan` and `apply` alone take it."""
+    exclude_newer: Annotated[str | None, _said("nothing that was uploaded after this day, as 2025-06-30 or an ISO 8601 time", "DATE")] = (
+        None
+    )
+    no_binary: Annotated[_Texts, _said("no wheels of these packages, as pip's; `:all:` for every one", "NAMES")] = ()
+    only_binary: Annotated[_Texts, _said("only wheels of these packages, as pip's", "NAMES")] = ()
+    no_variant_indexes: Annotated[
+        bool, _said("only the configured indexes, and none that the tables name for a variant such as torch+cu126")
+    ] = False
+    offline: Annotated[bool, _said("matrix and cache only; what stays open is listed as unpinned")] = False
 
     @property
     def names_targets(self) -> bool:
@@ -126,13 +215,13 @@ class LockRequest(Options, frozen=True, kw_only=True):
     """What `lock` is asked."""
 
     platforms: tuple[str, ...] = ()
-    """Every platform that the lock is for; empty = this machine's."""
+    """Every `--platform` that the lock is for; empty = this machine's."""
     output: str | None = None
     """The lock; None = `pylock.toml`, `-` = none is read or written."""
-    check: bool = False
-    no_facts: bool = False
-    upgrade: bool = False
-    upgrade_package: tuple[str, ...] = ()
+    check: Annotated[bool, _said("write nothing; say whether the lock is still right, and fits this machine")] = False
+    no_facts: Annotated[bool, _said("with --check: nothing of this machine counts, as in a CI job")] = False
+    upgrade: Annotated[bool, _said("leave no pin of the lock as it is; without it, all that can stay do", None, "-U")] = False
+    upgrade_package: Annotated[_Texts, _said("upgrade this package only; repeatable", "NAME", "-P")] = ()
 
     @property
     def repeated(self) -> tuple[tuple[str, str], ...]:
@@ -140,15 +229,8 @@ class LockRequest(Options, frozen=True, kw_only=True):
         return (*((("--upgrade", ""),) if self.upgrade else ()), *(("--upgrade-package", name) for name in self.upgrade_package))
 
 
-def _written(value: object) -> object:
-    """A value as a journal may hold it: an address without its login, which belongs in netrc, a keyring or pip's configuration."""
-    from cudnn_resolve.requirement.file import without_login
-
-    return without_login(value) if isinstance(value, str) else value
-
-
-_OF_ONE_RUN = ("lock", "has_targets", "dry_run", "force", "restart", "words", "given", "project_matrix")
-"""Fields of `ApplyRequest` that a later run finds out or is told by itself."""
+_OF_ONE_RUN = frozenset({"packages", "lock", "has_targets", "dry_run", "force", "restart", "words", "given", "project_matrix"})
+"""Fields of `ApplyRequest` that a later run finds out or is told by itself, or that are no options."""
 
 
 class ApplyRequest(Options, frozen=True, kw_only=True):
@@ -157,32 +239,26 @@ class ApplyRequest(Options, frozen=True, kw_only=True):
     lock: str | None = None
     has_targets: bool = False
     """True where the caller himself names what he wants, and not only the project's settings."""
-    dry_run: bool = False
-    force: bool = False
-    """Put back what a stopped `apply` replaced although others changed the environment meanwhile."""
-    installer: Literal["auto", "pip", "uv"] = "auto"
-    no_hashes: bool = False
-    break_system_packages: bool = False
-    no_validate: bool = False
-    restart: bool = False
+    dry_run: Annotated[bool, _said("show what would be done, and change nothing")] = False
+    force: Annotated[bool, _said("put back what a stopped one replaced, although others changed the environment meanwhile")] = False
+    installer: Annotated[Literal["auto", "pip", "uv"], _said("default: uv where there is one, else pip")] = "auto"
+    no_hashes: Annotated[bool, _said("also install files that nobody knows a hash of")] = False
+    break_system_packages: Annotated[bool, _said("also change an environment that the system manages, as pip's")] = False
+    no_validate: Annotated[bool, _said("do not test the stack on the GPU afterwards")] = False
+    restart: Annotated[bool, _said("restart the notebook's kernel afterwards where that is needed")] = False
     words: tuple[str, ...] = ()
     """The words of a command line that asks for the same, for `--resume`."""
 
     def again(self) -> tuple[str, ...]:
-        """The words of a command line that asks for the same; how it is spoken and asked about is left to that."""
-        words: list[str] = []
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
-            if name in _OF_ONE_RUN or value is None or value is False:
-                continue
-            if name == "packages":
-                words += [str(_written(one)) for one in value]
-                continue
-            option = "--" + name.replace("_", "-")
-            words += (
-                [option] if value is True else [f"{option}={_written(one)}" for one in (value if isinstance(value, tuple) else [value])]
-            )
-        return (*words, *([self.lock] if self.lock else []))
+        """The words of a command line that asks for the same; how it is spoken and asked about is left to that.
+
+        A journal holds them: logins belong in netrc, a keyring or pip's configuration, and are left out.
+        """
+        from cudnn_resolve.requirement.file import without_login
+
+        options = (name for name in self.__struct_fields__ if name not in _OF_ONE_RUN)
+        words = [f"{option}={without_login(value)}" if value else option for option, value in said(self, options)]
+        return (*map(without_login, self.packages), *words, *([self.lock] if self.lock else []))
 
 
 class DoctorRequest(Options, frozen=True, kw_only=True):
@@ -190,20 +266,19 @@ class DoctorRequest(Options, frozen=True, kw_only=True):
 
     log: str | None = None
     """A log file, `-` for standard input; None = the machine alone is judged."""
-    no_facts: bool = False
+    no_facts: Annotated[bool, _said("judge the log alone: it came from another machine")] = False
 
 
 class ValidateRequest(MachineOptions, frozen=True, kw_only=True):
     """What `validate` is asked."""
 
-    framework: tuple[str, ...] = ()
-    """Names; empty = all that are installed."""
-    gpu: int | None = None
-    full: bool = False
-    require_gpu: bool = False
-    lock: str | None = None
-    plan: str | None = None
-    record: str | None = None
+    framework: Annotated[_Texts, _said("only this framework, `torch`; repeatable (default: all)", "NAME", "-f")] = ()
+    gpu: Annotated[int | None, _said("only this GPU, as programs count them from 0 (default: every one)", "N")] = None
+    full: Annotated[bool, _said("every type in both layouts, instead of each class with each type once")] = False
+    require_gpu: Annotated[bool, _said("fail where there is no GPU, instead of skipping")] = False
+    lock: Annotated[str | None, _said("what is installed and what loads must be what this lock pins", "FILE")] = None
+    plan: Annotated[str | None, _said("the same of a plan that `plan --format json` wrote; - reads standard input", "FILE")] = None
+    record: Annotated[str | None, _said("as --lock, and what passes on a GPU is written into the lock", "FILE")] = None
 
 
 class CheckRequest(MachineOptions, frozen=True, kw_only=True):
@@ -213,9 +288,8 @@ class CheckRequest(MachineOptions, frozen=True, kw_only=True):
 class CleanRequest(Struct, frozen=True, kw_only=True):
     """What `clean` is asked."""
 
-    all: bool = False
-    """Also what an undo would need, and the caches."""
-    dry_run: bool = False
+    all: Annotated[bool, _said("also the last undo of every environment, and the caches")] = False
+    dry_run: Annotated[bool, _said("show what is held, and free nothing")] = False
 
 
 class MatrixRequest(Struct, frozen=True, kw_only=True):
@@ -224,7 +298,18 @@ class MatrixRequest(Struct, frozen=True, kw_only=True):
     action: Literal["list", "show", "check"] = "list"
     name: str | None = None
     which: str | None = None
-    matrix: tuple[str, ...] = field(default=())
+    matrix: Annotated[_Texts, _said("further or changed rows for the tables; repeatable", "DIR")] = ()
+
+
+def said(request: Struct, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The options of those names that a request says, as a command line has them; one without a value has an empty text."""
+    for name in names:
+        value = getattr(request, name)
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            yield option, ""
+        elif value is not None and value is not False:
+            yield from ((option, str(one)) for one in (value if isinstance(value, tuple) else (value,)))
 
 
 O = TypeVar("O", bound=MachineOptions)  # noqa: E741 - the usual letter for options

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError, UsageError
+from cudnn_resolve.operations.options import said
 from cudnn_resolve.requirement.model import Extra, Request, Target
 
 if TYPE_CHECKING:
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.source import Direct
 
 _ADDRESSES = frozenset({"--index-url", "--extra-index-url", "--find-links"})
+_PROPOSED = (
+    *("requirement", "constraint", "group", "facts", "python", "driver", "gpu", "python_version", "platform", "glibc", "os"),
+    *("allow_break", "reinstall_package", "prefer", "matrix", "index_url", "extra_index_url", "find_links", "pre"),
+    *("index_strategy", "exclude_newer", "no_binary", "only_binary", "offline"),
+)
+"""Options that a proposed command repeats, in its order; targets and limits are those of the request."""
 _FIRST = frozenset({"--index-url", "--pre"})
 """Options of which the command line's own counts, else the first of the files."""
 _OF_FILES = frozenset({"--no-index", "--trusted-host"})
@@ -206,51 +213,26 @@ def _framework(extra: Extra, book: Book) -> Target | None:
 
 
 def _context(options: Options) -> tuple[tuple[str, str], ...]:
-    """The options that describe machine and environment, for the commands that are proposed."""
-    pairs = [
-        *(("--requirement", path) for path in options.requirement),
-        *(("--constraint", path) for path in options.constraint),
-        *(("--group", name) for name in options.group),
-        ("--facts", options.facts),
-        ("--python", options.python),
-        ("--driver", options.driver),
-        *(("--gpu", gpu) for gpu in options.gpu),
-        ("--python-version", options.python_version),
-        ("--platform", options.platform),
-        ("--glibc", options.glibc),
-        ("--os", options.os),
-        *(("--allow-break", name) for name in options.allow_break),
-        *(("--reinstall-package", name) for name in options.reinstall_package),
-        ("--prefer", options.prefer if options.prefer != "installed" else None),
-        *(("--matrix", path) for path in options.matrix),
-        *_index_context(options),
-        ("--offline", "" if options.offline else None),
-        *options.repeated,
-    ]
-    return tuple((name, value) for name, value in pairs if value is not None)
+    """The options that describe machine and environment, for the commands that are proposed; credentials left out."""
+    if options.prefer == "installed":
+        options = replace(options, prefer=None)
+    pairs = [(name, _redacted(name, value)) for name, value in said(options, _PROPOSED)]
+    return (*pairs, *options.repeated)
+
+
+def _redacted(option: str, value: str) -> str:
+    """The value of an option as it may be shown: an address without its login."""
+    if option not in _ADDRESSES:
+        return value
+    from cudnn_resolve.index.address import redacted
+
+    return redacted(value)
 
 
 def _settings(wishes: Wishes, options: Options) -> Iterator[tuple[str, str]]:
     """What files set of where packages come from, as options, credentials left out: for a command that leaves the files out."""
-    from cudnn_resolve.index.address import redacted
-
-    said = {name for name, _ in _context(options)}
+    known = {name for name, _ in _context(options)}
     for option, value in dict.fromkeys((one.option, one.value) for one in wishes.settings if one.option not in _OF_FILES):
-        if option not in _FIRST or option not in said:
-            said.add(option)
-            yield option, redacted(value) if option in _ADDRESSES else value
-
-
-def _index_context(options: Options) -> Iterator[tuple[str, str | None]]:
-    """The options that say where packages come from, credentials left out."""
-    addresses = (("--index-url", options.index_url), *(("--extra-index-url", url) for url in options.extra_index_url))
-    if options.index_url or options.extra_index_url or options.find_links:
-        from cudnn_resolve.index.address import redacted
-
-        yield from ((name, redacted(url) if url else None) for name, url in addresses)
-        yield from (("--find-links", redacted(url)) for url in options.find_links)
-    yield "--pre", "" if options.pre else None
-    yield "--index-strategy", options.index_strategy
-    yield "--exclude-newer", options.exclude_newer
-    yield from (("--no-binary", names) for names in options.no_binary)
-    yield from (("--only-binary", names) for names in options.only_binary)
+        if option not in _FIRST or option not in known:
+            known.add(option)
+            yield option, _redacted(option, value)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os.path
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
-from msgspec.structs import FieldInfo, fields, replace
+from msgspec import Meta
+from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError, UsageError
-from cudnn_resolve.operations.options import MachineOptions, contradictions, normalized
+from cudnn_resolve.operations.options import Declared, MachineOptions, Options, contradictions, declared, normalized
 
 PREFIX = "CUDNN_RESOLVE_"
 MACHINE = ("driver", "gpu", "python-version", "platform", "platforms", "glibc", "os")
@@ -24,53 +24,31 @@ _FILES = ("requirement", "constraint", "find-links", "group", "facts", "python",
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 _Text = Annotated[str, Meta(min_length=1, pattern=r"^[^\x00]*$")]
-_Texts = tuple[_Text, ...]
 O = TypeVar("O", bound=MachineOptions)  # noqa: E741 - the usual letter for options
 
-
-def _said(text: str) -> Meta:
-    return Meta(description=text)
-
-
-class Settings(Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True, forbid_unknown_fields=True):
-    """Settings of cudnn-resolve, each with the meaning of the command line option of its name; paths are relative to this file."""
-
-    framework: Annotated[_Texts | None, _said("Frameworks, such as torch>=2.4")] = None
-    requirement: Annotated[_Texts | None, _said("Requirements files, or pyproject.toml[extra], resolved jointly")] = None
-    constraint: Annotated[_Texts | None, _said("Files with limits on packages that are needed anyway")] = None
-    group: Annotated[_Texts | None, _said("Dependency groups of this file, or PATH:NAME")] = None
-    cuda: Annotated[_Text | None, _said("Limit on CUDA: 12.4, or >=12,<13")] = None
-    cudnn: Annotated[_Text | None, _said("Limit on cuDNN: 9.3, or >=9.1")] = None
-    python: Annotated[_Text | None, _said("The interpreter or environment that is meant")] = None
-    facts: Annotated[_Text | None, _said("Facts of another machine: of `detect --format json`, nvidia-smi, collect_env and the like")] = (
-        None
-    )
-    driver: Annotated[_Text | None, _said("NVIDIA driver of the target: 550.54.15")] = None
-    gpu: Annotated[_Texts | None, _said("GPUs of the target: T4, sm_90")] = None
-    python_version: Annotated[_Text | None, _said("Python of the target: 3.11")] = None
-    platform: Annotated[_Text | _Texts | None, _said("Platform of the target, or those of a lock: linux_x86_64")] = None
-    glibc: Annotated[_Text | None, _said("C library of the target: 2.35")] = None
-    os: Annotated[_Text | None, _said("Distribution of the target: ubuntu22.04")] = None
-    prefer: Annotated[Literal["installed", "newest"] | None, _said("Keep what fits, or take the newest")] = None
-    driver_policy: Annotated[Literal["minor", "strict"] | None, _said("Which drivers a CUDA runtime may have")] = None
-    device: Annotated[Literal["gpu", "cpu"] | None, _said("Builds for GPUs or for the CPU")] = None
-    channel: Annotated[Literal["auto", "pip", "apt"] | None, _said("Where CUDA and cuDNN libraries come from")] = None
-    strict_pins: Annotated[bool | None, _said("No overrides: the wheels' own pins hold")] = None
-    allow_break: Annotated[_Texts | None, _said("Installed frameworks that may stop working")] = None
-    matrix: Annotated[_Texts | None, _said("Folders with further or changed rows for the tables")] = None
-    index_url: Annotated[_Text | None, _said("The index, as pip's")] = None
-    extra_index_url: Annotated[_Texts | None, _said("Further indexes, as pip's")] = None
-    find_links: Annotated[_Texts | None, _said("Folders or pages with wheels, as pip's")] = None
-    index_strategy: Annotated[Literal["first-index", "best-match"] | None, _said("Which of several indexes counts")] = None
-    exclude_newer: Annotated[_Text | None, _said("Leave out files uploaded after this ISO 8601 date")] = None
-    no_binary: Annotated[_Texts | None, _said("Packages without wheels, as pip's")] = None
-    only_binary: Annotated[_Texts | None, _said("Packages without source archives, as pip's")] = None
-    no_variant_indexes: Annotated[bool | None, _said("Use no index that the tables name for a variant")] = None
-    pre: Annotated[bool | None, _said("Pre-releases count like other releases")] = None
-    offline: Annotated[bool | None, _said("Tables and cache only")] = None
+KEYS: Mapping[str, Declared] = {
+    one.key: one for one in declared(Options).values() if one.name not in ("packages", "given", "project_matrix", "reinstall_package")
+}
+"""The options of commands that resolve, by their names as settings; what is asked for each time is none."""
 
 
-KEYS: Mapping[str, FieldInfo] = {one.encode_name: one for one in fields(Settings)}
+def _kind(one: Declared) -> Any:
+    """The type of a setting: that of its option, or nothing."""
+    value: Any = Literal[one.choices] if one.choices else bool if one.is_flag else tuple[_Text, ...] if one.is_list else _Text
+    several = value | tuple[_Text, ...] if one.name == "platform" else value
+    return Annotated[several | None, Meta(description=one.help)]
+
+
+Settings = msgspec.defstruct(
+    "Settings",
+    [(one.name, _kind(one), None) for one in KEYS.values()],
+    namespace={"__doc__": "Settings of cudnn-resolve, each with the meaning of the option of its name; paths are relative to this file."},
+    frozen=True,
+    kw_only=True,
+    rename="kebab",
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+)
 
 
 def project_settings() -> dict[str, Any]:
@@ -95,25 +73,20 @@ def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
         if word == name or not text or word.startswith(_OTHER_VARIABLES):
             continue
         key = word.lower().replace("_", "-")
-        yield key, _read(text, KEYS[key].type) if key in KEYS else text
+        yield key, _read(text, KEYS[key]) if key in KEYS else text
 
 
-def _read(text: str, kind: Any) -> Any:
+def _read(text: str, option: Declared) -> Any:
     """The value that a variable means: lists are separated by blanks, as a shell does it."""
-    if _holds(kind, bool):
+    if option.is_flag:
         word = text.strip().lower()
         return True if word in _TRUE else False if word in _FALSE else text
-    if _holds(kind, tuple):
+    if option.is_list or option.name == "platform":
         try:
             return shlex.split(text)
         except ValueError:
             return text
     return text
-
-
-def _holds(kind: Any, wanted: type) -> bool:
-    """True where a value of that type may be one of the kind."""
-    return kind is wanted or getattr(kind, "__origin__", None) is wanted or any(_holds(one, wanted) for one in get_args(kind))
 
 
 def _checked(found: dict[str, Any], where: str, base: str | None) -> dict[str, Any]:
@@ -134,19 +107,18 @@ def _fault(key: str, value: object) -> str | None:
 
         near = difflib.get_close_matches(key[:60], KEYS, n=1)
         return "is not a setting" + (f"; did you mean {near[0]}?" if near else "")
-    kind = KEYS[key].type
+    option = KEYS[key]
     try:
         if value is not None:
             msgspec.convert({key: value}, Settings)
             return None
     except msgspec.ValidationError:
         pass
-    choices = [one for part in get_args(get_args(kind)[0] if get_args(kind) else kind) for one in get_args(part) if isinstance(one, str)]
-    if choices:
-        return f"{quote(value)} is not one of {', '.join(choices)}"
-    if _holds(kind, bool):
+    if option.choices:
+        return f"{quote(value)} is not one of {', '.join(option.choices)}"
+    if option.is_flag:
         return f"{quote(value)} is not true or false"
-    if _holds(kind, tuple):
+    if option.is_list or key == "platform":
         return f"{quote(value)} is not a {'text or a ' if key == 'platform' else ''}list of texts"
     return f"{quote(value)} is not a text" + ("; write it in quotes" if isinstance(value, (int, float)) else "")
 

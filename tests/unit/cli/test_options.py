@@ -17,7 +17,7 @@ from cudnn_resolve.operations.settings import with_settings
 
 def parsed(*words: str) -> argparse.Namespace:
     parser = Parser(prog="cudnn-resolve plan", description="")
-    add_common_options(parser, ("text", "json", "sh"), takes=("--allow-break",))
+    add_common_options(parser, ("text", "json", "sh"), takes=("allow_break",))
     return parser.parse(words)
 
 
