@@ -10,15 +10,17 @@ from cudnn_resolve._version import __version__
 
 TYPE_CHECKING = False  # that of `typing`, which takes longer to import than everything here
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from os import PathLike
-    from typing import Any, Literal
+    from collections.abc import Mapping
+    from typing import Any
+
+    from typing_extensions import Unpack
 
     from cudnn_resolve.errors import CudnnResolveError, IndexUnavailableError, InputError, MatrixError, UsageError, WorldError
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.operations.apply import ApplyResult, HistoryResult
     from cudnn_resolve.operations.check import CheckResult
     from cudnn_resolve.operations.doctor import DoctorResult
+    from cudnn_resolve.operations.keywords import ApplyWords, DoctorWords, LockWords, Path, Paths, PlanWords, Texts, WhyWords
     from cudnn_resolve.operations.lock import LockCheckResult, LockResult
     from cudnn_resolve.operations.matrix import MatrixCheckResult, MatrixFrameworkResult, MatrixListResult, MatrixStackResult
     from cudnn_resolve.operations.plan import LockMisfitError, PlanResult
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from cudnn_resolve.operations.validate import ValidationResult
     from cudnn_resolve.operations.why import WhyResult
 
-    Path = str | PathLike[str]
 del TYPE_CHECKING
 
 _LATER = {
@@ -108,164 +109,61 @@ def detect(*, python: Path | None = None, facts: Path | Facts | Mapping[str, Any
     return api.call(api.detect, options.MachineOptions, words)
 
 
-def plan(  # noqa: PLR0913 - the options of the command line
-    framework: str | Sequence[str] = (),
-    *,
-    packages: str | Sequence[str] = (),
-    requirement: Path | Sequence[Path] = (),
-    cuda: str | None = None,
-    cudnn: str | None = None,
-    python: Path | None = None,
-    facts: Path | Facts | Mapping[str, Any] | None = None,
-    driver: str | None = None,
-    gpu: str | Sequence[str] = (),
-    python_version: str | None = None,
-    platform: str | None = None,
-    glibc: str | None = None,
-    os: str | None = None,
-    prefer: Literal["installed", "newest"] | None = None,
-    driver_policy: Literal["minor", "strict"] | None = None,
-    device: Literal["gpu", "cpu"] | None = None,
-    strict_pins: bool = False,
-    channel: Literal["auto", "pip", "apt"] | None = None,
-    allow_break: str | Sequence[str] = (),
-    matrix: Path | Sequence[Path] = (),
-    index_url: str | None = None,
-    extra_index_url: str | Sequence[str] = (),
-    find_links: Path | Sequence[Path] = (),
-    constraint: Path | Sequence[Path] = (),
-    group: str | Sequence[str] = (),
-    index_strategy: Literal["first-index", "best-match"] | None = None,
-    exclude_newer: str | None = None,
-    no_binary: str | Sequence[str] = (),
-    only_binary: str | Sequence[str] = (),
-    pre: bool = False,
-    no_variant_indexes: bool = False,
-    offline: bool = False,
-    reinstall_package: str | Sequence[str] = (),
-    lock: Path | None = None,
-) -> PlanResult:
+def plan(framework: Texts = (), *, lock: Path | None = None, **options: Unpack[PlanWords]) -> PlanResult:
     """The plan for one framework or several, such as `tensorflow==2.15`, or for a `lock`; its `status` is `ok` or `unsatisfiable`.
 
-    Every word means what the option of that name means, None that nothing is said. `facts` is a facts file, or what `detect` gave
-    on the machine that is meant.
+    Every word means what the option of that name means, None that nothing is said: `packages`, `requirement`, `constraint`, `group`,
+    `cuda`, `cudnn`, `python`, `facts`, `driver`, `gpu`, `python_version`, `platform`, `glibc`, `os`, `prefer`, `driver_policy`, `device`,
+    `pre`, `strict_pins`, `channel`, `allow_break`, `reinstall_package`, `matrix`, `index_url`, `extra_index_url`, `find_links`,
+    `index_strategy`, `exclude_newer`, `no_binary`, `only_binary`, `no_variant_indexes`, `offline`. `facts` is a facts file, or what
+    `detect` gave on the machine that is meant.
     """
-    words = dict(locals())
     from cudnn_resolve import api
-    from cudnn_resolve.operations import options
+    from cudnn_resolve.operations.keywords import PlanWords, together
+    from cudnn_resolve.operations.options import PlanRequest
 
-    return api.call(api.plan, options.PlanRequest, words)
+    return api.call(api.plan, PlanRequest, together(PlanWords, options, framework=framework, lock=lock))
 
 
-def lock(  # noqa: PLR0913 - the options of the command line
-    framework: str | Sequence[str] = (),
-    *,
-    packages: str | Sequence[str] = (),
-    requirement: Path | Sequence[Path] = (),
-    cuda: str | None = None,
-    cudnn: str | None = None,
-    python: Path | None = None,
-    facts: Path | Facts | Mapping[str, Any] | None = None,
-    driver: str | None = None,
-    gpu: str | Sequence[str] = (),
-    python_version: str | None = None,
-    platform: str | Sequence[str] = (),
-    glibc: str | None = None,
-    os: str | None = None,
-    driver_policy: Literal["minor", "strict"] | None = None,
-    device: Literal["gpu", "cpu"] | None = None,
-    strict_pins: bool = False,
-    channel: Literal["auto", "pip", "apt"] | None = None,
-    matrix: Path | Sequence[Path] = (),
-    index_url: str | None = None,
-    extra_index_url: str | Sequence[str] = (),
-    find_links: Path | Sequence[Path] = (),
-    constraint: Path | Sequence[Path] = (),
-    group: str | Sequence[str] = (),
-    index_strategy: Literal["first-index", "best-match"] | None = None,
-    exclude_newer: str | None = None,
-    no_binary: str | Sequence[str] = (),
-    only_binary: str | Sequence[str] = (),
-    pre: bool = False,
-    no_variant_indexes: bool = False,
-    offline: bool = False,
-    output: Path | None = None,
-    check: bool = False,
-    no_facts: bool = False,
-    upgrade: bool = False,
-    upgrade_package: str | Sequence[str] = (),
+def lock(
+    framework: Texts = (), *, output: Path | None = None, check: bool = False, **options: Unpack[LockWords]
 ) -> LockResult | LockCheckResult:
     """The lock that was written, its `status` is `ok` or `unsatisfiable`; with `check` what is wrong with the one that is there.
 
-    Every word means what the option of that name means, None that nothing is said. The file is `pylock.toml`, or `output`; with `-` none
-    is written, and the object holds the `text`. With `check` the `status` is `current` or `outdated`.
+    The file is `pylock.toml`, or `output`; with `-` none is written, and the object holds the `text`. With `check` the `status` is
+    `current` or `outdated`. The words are those of `plan`, but for `prefer`, `allow_break` and `reinstall_package`; `platform` may be
+    several, and there are `no_facts`, `upgrade` and `upgrade_package`.
     """
-    words = dict(locals())
-    words["platforms"] = words.pop("platform")
     from cudnn_resolve import api
-    from cudnn_resolve.operations import options
+    from cudnn_resolve.operations.keywords import LockWords, together
+    from cudnn_resolve.operations.options import LockRequest
 
-    if check:
-        return api.call(api.check_lock, options.LockRequest, words)
-    return api.call(api.lock, options.LockRequest, words)
+    words = together(LockWords, options, framework=framework, output=output, check=check)
+    words["platforms"] = words.pop("platform", None)
+    return api.call(api.check_lock, LockRequest, words) if check else api.call(api.lock, LockRequest, words)
 
 
-def apply(  # noqa: PLR0913 - the options of the command line
-    framework: str | Sequence[str] = (),
-    *,
-    lock: Path | None = None,
-    packages: str | Sequence[str] = (),
-    requirement: Path | Sequence[Path] = (),
-    cuda: str | None = None,
-    cudnn: str | None = None,
-    python: Path | None = None,
-    driver: str | None = None,
-    gpu: str | Sequence[str] = (),
-    prefer: Literal["installed", "newest"] | None = None,
-    driver_policy: Literal["minor", "strict"] | None = None,
-    device: Literal["gpu", "cpu"] | None = None,
-    strict_pins: bool = False,
-    channel: Literal["auto", "pip", "apt"] | None = None,
-    allow_break: str | Sequence[str] = (),
-    matrix: Path | Sequence[Path] = (),
-    index_url: str | None = None,
-    extra_index_url: str | Sequence[str] = (),
-    find_links: Path | Sequence[Path] = (),
-    constraint: Path | Sequence[Path] = (),
-    group: str | Sequence[str] = (),
-    index_strategy: Literal["first-index", "best-match"] | None = None,
-    exclude_newer: str | None = None,
-    no_binary: str | Sequence[str] = (),
-    only_binary: str | Sequence[str] = (),
-    pre: bool = False,
-    no_variant_indexes: bool = False,
-    offline: bool = False,
-    installer: Literal["auto", "pip", "uv"] = "auto",
-    no_hashes: bool = False,
-    break_system_packages: bool = False,
-    no_validate: bool = False,
-    dry_run: bool = False,
-    restart: bool = False,
-    undo: bool | int = False,
-    reinstall_package: str | Sequence[str] = (),
+def apply(
+    framework: Texts = (), *, lock: Path | None = None, dry_run: bool = False, undo: bool | int = False, **options: Unpack[ApplyWords]
 ) -> ApplyResult:
     """What became of turning the environment into the planned one, or into that of a `lock`; a notebook shows it as a table.
 
     It does not ask. `status` is `done`, `nothing`, `reverted`, `broken`, `undone`, `interrupted`, `dry-run` or `unsatisfiable`; where
-    nothing could be begun, an error is raised. `undo` is a number of `history()`, or True for the last one; it takes no targets.
+    nothing could be begun, an error is raised. `undo` is a number of `history()`, or True for the last one; it takes no targets. The words
+    are those of `plan` that speak of no other machine, and `installer`, `no_hashes`, `break_system_packages`, `no_validate`, `restart`.
     """
-    words = dict(locals())
-    del words["undo"]
     from cudnn_resolve import api
     from cudnn_resolve.cli.progress import Progress
-    from cudnn_resolve.operations import options
     from cudnn_resolve.operations.apply import Interaction
+    from cudnn_resolve.operations.keywords import ApplyWords, together
+    from cudnn_resolve.operations.options import ApplyRequest
 
     interaction = Interaction(reporter=Progress())
+    words = together(ApplyWords, options, framework=framework, lock=lock, dry_run=dry_run)
     if undo is False or undo is None:
-        return api.call(lambda request: api.apply(request, interaction), options.ApplyRequest, words)
+        return api.call(lambda request: api.apply(request, interaction), ApplyRequest, words)
     number = api.undo_number(undo, words)
-    return api.call(lambda request: api.undo(request, number, interaction), options.ApplyRequest, words)
+    return api.call(lambda request: api.undo(request, number, interaction), ApplyRequest, words)
 
 
 def history(*, python: Path | None = None) -> HistoryResult:
@@ -286,33 +184,21 @@ def check(*, python: Path | None = None) -> CheckResult:
     return api.call(api.check, CheckRequest, words)
 
 
-def doctor(  # noqa: PLR0913 - the options of the command line
-    log: Path | None = None,
-    *,
-    facts: Path | Facts | Mapping[str, Any] | None = None,
-    no_facts: bool = False,
-    python: Path | None = None,
-    driver: str | None = None,
-    gpu: str | Sequence[str] = (),
-    python_version: str | None = None,
-    platform: str | None = None,
-    glibc: str | None = None,
-    os: str | None = None,
-    matrix: Path | Sequence[Path] = (),
-) -> DoctorResult:
+def doctor(log: Path | None = None, *, no_facts: bool = False, **options: Unpack[DoctorWords]) -> DoctorResult:
     """The findings of a log file, of the machine, or of both together, the most likely cause first.
 
-    `no_facts` judges the log alone; `facts` are those of the machine that it comes from.
+    `no_facts` judges the log alone; `facts` are those of the machine that it comes from. Further words are `python`, `driver`, `gpu`,
+    `python_version`, `platform`, `glibc`, `os` and `matrix`.
     """
-    words = dict(locals())
     from cudnn_resolve import api
-    from cudnn_resolve.operations import options
+    from cudnn_resolve.operations.keywords import DoctorWords, together
+    from cudnn_resolve.operations.options import DoctorRequest
 
-    return api.call(api.doctor, options.DoctorRequest, words)
+    return api.call(api.doctor, DoctorRequest, together(DoctorWords, options, log=log, no_facts=no_facts))
 
 
 def validate(  # noqa: PLR0913 - the options of the command line
-    framework: str | Sequence[str] = (),
+    framework: Texts = (),
     *,
     python: Path | None = None,
     gpu: int | None = None,
@@ -334,50 +220,16 @@ def validate(  # noqa: PLR0913 - the options of the command line
     return api.call(api.validate, options.ValidateRequest, words)
 
 
-def why(  # noqa: PLR0913 - the options of the command line
-    package: str,
-    framework: str | Sequence[str] = (),
-    *,
-    packages: str | Sequence[str] = (),
-    requirement: Path | Sequence[Path] = (),
-    cuda: str | None = None,
-    cudnn: str | None = None,
-    python: Path | None = None,
-    facts: Path | Facts | Mapping[str, Any] | None = None,
-    driver: str | None = None,
-    gpu: str | Sequence[str] = (),
-    python_version: str | None = None,
-    platform: str | None = None,
-    glibc: str | None = None,
-    os: str | None = None,
-    prefer: Literal["installed", "newest"] | None = None,
-    driver_policy: Literal["minor", "strict"] | None = None,
-    device: Literal["gpu", "cpu"] | None = None,
-    strict_pins: bool = False,
-    channel: Literal["auto", "pip", "apt"] | None = None,
-    matrix: Path | Sequence[Path] = (),
-    index_url: str | None = None,
-    extra_index_url: str | Sequence[str] = (),
-    find_links: Path | Sequence[Path] = (),
-    constraint: Path | Sequence[Path] = (),
-    group: str | Sequence[str] = (),
-    index_strategy: Literal["first-index", "best-match"] | None = None,
-    exclude_newer: str | None = None,
-    no_binary: str | Sequence[str] = (),
-    only_binary: str | Sequence[str] = (),
-    pre: bool = False,
-    no_variant_indexes: bool = False,
-    offline: bool = False,
-) -> WhyResult:
-    """The chain of reasons behind a package of the plan, or behind its absence."""
-    words = dict(locals())
+def why(package: str, framework: Texts = (), **options: Unpack[WhyWords]) -> WhyResult:
+    """The chain of reasons behind a package of the plan, or behind its absence; the words are those of `plan`."""
     from cudnn_resolve import api
-    from cudnn_resolve.operations import options
+    from cudnn_resolve.operations.keywords import WhyWords, together
+    from cudnn_resolve.operations.options import WhyRequest
 
-    return api.call(api.why, options.WhyRequest, words)
+    return api.call(api.why, WhyRequest, together(WhyWords, options, package=package, framework=framework))
 
 
-def matrix_list(*, matrix: Path | Sequence[Path] = ()) -> MatrixListResult:
+def matrix_list(*, matrix: Paths = ()) -> MatrixListResult:
     """The frameworks and packages that the tables know.
 
     The functions are called as the commands are, `matrix list`, `matrix show` and `matrix check`.
@@ -389,7 +241,7 @@ def matrix_list(*, matrix: Path | Sequence[Path] = ()) -> MatrixListResult:
     return api.call(api.matrix_list, options.MatrixRequest, words)
 
 
-def matrix_show(name: str, which: str | None = None, *, matrix: Path | Sequence[Path] = ()) -> MatrixFrameworkResult | MatrixStackResult:
+def matrix_show(name: str, which: str | None = None, *, matrix: Paths = ()) -> MatrixFrameworkResult | MatrixStackResult:
     """What the tables say of a framework, or of one release or range of it: Pythons, CUDA, cuDNN, drivers, GPUs.
 
     `cudnn`, `cuda`, `driver` and `gpu` may stand in the place of a framework, a version, a driver or a card being `which`.
@@ -401,7 +253,7 @@ def matrix_show(name: str, which: str | None = None, *, matrix: Path | Sequence[
     return api.call(api.matrix_show, options.MatrixRequest, words)
 
 
-def matrix_check(*, matrix: Path | Sequence[Path] = ()) -> MatrixCheckResult:
+def matrix_check(*, matrix: Paths = ()) -> MatrixCheckResult:
     """Every fault of the tables, and of the folders that lie over them."""
     words = dict(locals())
     from cudnn_resolve import api

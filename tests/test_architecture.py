@@ -218,13 +218,17 @@ def specialists(source: Source) -> Iterator[str]:
                 yield f"line {line}: {name} is for {', '.join(rooms)}"
 
 
+_OF_TYPE_CHECKERS = {"tomllib", "typing_extensions"}
+"""What every type checker knows, whatever is installed; a newer Python has it in its library."""
+
+
 def dependencies(source: Source) -> Iterator[str]:
     """What is neither ours nor Python's is a dependency that pyproject.toml declares."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     declared = {re.split(r"[^\w-]", text, maxsplit=1)[0].replace("-", "_") for text in project["dependencies"]}
     for line, name in imports(source):
         top = name.partition(".")[0]
-        if top and DISTRIBUTIONS.get(top, top) not in declared | {PACKAGE, "?"} | sys.stdlib_module_names and top != "tomllib":
+        if top and DISTRIBUTIONS.get(top, top) not in declared | {PACKAGE, "?"} | sys.stdlib_module_names | _OF_TYPE_CHECKERS:
             yield f"line {line}: {top} is not a dependency"
 
 

@@ -1,11 +1,11 @@
-"""Requests made of keyword arguments, and messages that speak of them."""
+"""Keyword arguments of the functions of the package: their types, the requests made of them, and messages that speak of them."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
-from typing import Any, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
@@ -13,10 +13,110 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.operations.options import Declared, declared
 
+if TYPE_CHECKING:
+    from cudnn_resolve.facts.model import Facts
+
 R = TypeVar("R", bound=Struct)
 _OPTION = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)")
 _EXAMPLE = re.compile(r"(?:-f|-r|-c|--([a-z-]+))[= ]('[^']*'|\S+)")
 _SHORT = {"-f": "framework", "-r": "requirement", "-c": "constraint"}
+
+Path = str | os.PathLike[str]
+Texts = str | Sequence[str]
+Paths = Path | Sequence[Path]
+
+
+class _Machine(TypedDict, total=False):
+    """Keywords that speak of this machine, and of the tables."""
+
+    python: Path | None
+    driver: str | None
+    gpu: Texts
+    matrix: Paths
+
+
+class _Elsewhere(_Machine, total=False):
+    """Keywords that speak of any machine."""
+
+    facts: Path | Facts | Mapping[str, Any] | None
+    python_version: str | None
+    glibc: str | None
+    os: str | None
+
+
+class _Resolving(_Machine, total=False):
+    """Keywords of the functions that resolve."""
+
+    packages: Texts
+    requirement: Paths
+    constraint: Paths
+    group: Texts
+    cuda: str | None
+    cudnn: str | None
+    driver_policy: Literal["minor", "strict"] | None
+    device: Literal["gpu", "cpu"] | None
+    pre: bool
+    strict_pins: bool
+    channel: Literal["auto", "pip", "apt"] | None
+    index_url: str | None
+    extra_index_url: Texts
+    find_links: Paths
+    index_strategy: Literal["first-index", "best-match"] | None
+    exclude_newer: str | None
+    no_binary: Texts
+    only_binary: Texts
+    no_variant_indexes: bool
+    offline: bool
+
+
+class WhyWords(_Resolving, _Elsewhere, total=False):
+    """Keywords of `why`."""
+
+    platform: str | None
+    prefer: Literal["installed", "newest"] | None
+
+
+class PlanWords(WhyWords, total=False):
+    """Keywords of `plan`."""
+
+    allow_break: Texts
+    reinstall_package: Texts
+
+
+class LockWords(_Resolving, _Elsewhere, total=False):
+    """Keywords of `lock`."""
+
+    platform: Texts
+    no_facts: bool
+    upgrade: bool
+    upgrade_package: Texts
+
+
+class ApplyWords(_Resolving, total=False):
+    """Keywords of `apply`."""
+
+    prefer: Literal["installed", "newest"] | None
+    allow_break: Texts
+    reinstall_package: Texts
+    installer: Literal["auto", "pip", "uv"]
+    no_hashes: bool
+    break_system_packages: bool
+    no_validate: bool
+    restart: bool
+
+
+class DoctorWords(_Elsewhere, total=False):
+    """Keywords of `doctor`."""
+
+    platform: str | None
+
+
+def together(kind: type, options: Mapping[str, Any], **named: Any) -> dict[str, Any]:
+    """Join the keywords that a function names to its `options`; TypeError, as for any function, where one is none of its kind."""
+    for name in options:
+        if name not in kind.__annotations__:
+            raise TypeError(f"got an unexpected keyword argument {name!r}")
+    return {**named, **options}
 
 
 def make(kind: type[R], words: Mapping[str, Any]) -> R:
