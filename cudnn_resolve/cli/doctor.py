@@ -13,20 +13,17 @@ from cudnn_resolve.cli.options import Output, add_common_options, add_options, o
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.cli.printing import emit, say, show
 from cudnn_resolve.errors import ExitCode, UsageError
-from cudnn_resolve.operations.options import DoctorRequest
+from cudnn_resolve.operations.options import DoctorRequest, Options, said
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Diagnosis, Finding
     from cudnn_resolve.operations.doctor import DoctorResult
 
 FORMATS = ("text", "json", "markdown")
-_HANDED_ON = (
-    *("python", "requirement", "constraint", "group", "cuda", "cudnn"),
-    *("driver", "gpu", "glibc", "os", "prefer", "driver_policy", "device", "pre", "strict_pins", "channel", "matrix"),
-    *("index_url", "extra_index_url", "find_links", "index_strategy", "exclude_newer", "no_binary", "only_binary"),
-    *("no_variant_indexes", "offline", "no_color"),
+_OWN = frozenset(
+    {"framework", "packages", "facts", "given", "python_version", "platform", "project_matrix", "allow_break", "reinstall_package"}
 )
-"""Options that `apply` has, too."""
+"""Options that `apply` takes from the remedy, or that it has not."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -125,15 +122,9 @@ def look_again(diagnosis: Diagnosis, output: Output) -> int:
 
 def _same_words(args: argparse.Namespace) -> list[str]:
     """The options of the command line that mean the same for `apply`: it makes its plan as the user would have it made."""
-    words = []
-    for name in _HANDED_ON:
-        value = getattr(args, name, None)
-        option = f"--{name.replace('_', '-')}"
-        if value is True:
-            words.append(option)
-        elif isinstance(value, (str, list)):
-            words += [f"{option}={one}" for one in ([value] if isinstance(value, str) else value)]
-    return words
+    options = said(request_of(DoctorRequest, args), (name for name in Options.__struct_fields__ if name not in _OWN))
+    same = [f"{option}={value}" if value else option for option, value in options]
+    return [*same, "--no-color"] if getattr(args, "no_color", False) else same
 
 
 def _words(command: str) -> list[str]:

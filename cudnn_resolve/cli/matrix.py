@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(looked.value().to_json(), output)
     else:
         remarks = remark_lines(looked.remarks, width_of(output)) if request.action == "show" else ""  # a list names them itself
-        emit(looked.text(style_of(output), width_of(output)) + remarks, output)
+        emit(looked.text(style=style_of(output), width=width_of(output)) + remarks, output)
     return ExitCode.OK
 
 

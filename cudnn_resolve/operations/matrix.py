@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import replace
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.matrix.place import Fault
@@ -16,10 +16,10 @@ from cudnn_resolve.operations.results import Result
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.digest import Digest, Entry
-    from cudnn_resolve.report.text import Style
 
 SCHEMA = "cudnn-resolve/matrix/1"
-STACK = ("cudnn", "cuda", "driver", "gpu")
+Stack = Literal["cudnn", "cuda", "driver", "gpu"]
+STACK: tuple[Stack, ...] = ("cudnn", "cuda", "driver", "gpu")
 _Rows = tuple[dict[str, Any], ...]
 """Rows in the columns of their tables."""
 
@@ -122,7 +122,7 @@ class MatrixFrameworkResult(_MatrixResult, frozen=True, kw_only=True):
 class MatrixStackResult(_MatrixResult, frozen=True, kw_only=True):
     """What `matrix show cudnn`, `cuda`, `driver` or `gpu` returns: rows in the columns of the tables that speak of it."""
 
-    show: Literal["cudnn", "cuda", "driver", "gpu"]
+    show: Stack
     builds: _Rows | UnsetType = UNSET
     releases: _Rows | UnsetType = UNSET
     minimums: _Rows | UnsetType = UNSET
@@ -159,32 +159,37 @@ V_co = TypeVar("V_co", bound=_MatrixResult, covariant=True)
 class Answer(Struct, Generic[V_co], frozen=True, kw_only=True):
     """An answer of the tables, as a text and as a value; the one that nobody asks for is not made."""
 
-    text: Callable[[Style, int], str]
-    """The answer in that style and width."""
-    remarks: tuple[str, ...]
-    """The rows that lie over the shipped tables, in words."""
+    book: Book
+    text: Callable[..., str]
+    """The answer in a `style` and a `width`."""
     value: Callable[[], V_co]
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The rows that lie over the shipped tables, in words."""
+        return self.book.remarks
 
 
 def everything(book: Book) -> Answer[MatrixListResult]:
     """Frameworks and tables."""
-    from cudnn_resolve.report.matrix import render_list, span
+    from cudnn_resolve.report.matrix import render_list
 
-    def value() -> MatrixListResult:
-        frameworks = [book.framework(name) for name in book.frameworks()]
-        return MatrixListResult(
-            version=book.version,
-            overlays=book.remarks,
-            frameworks=tuple(
-                ListedFramework(
-                    name=one.name, title=one.title, packages=tuple(one.packages), releases=span(one.builds), builds=len(one.builds)
-                )
-                for one in frameworks
-            ),
-            packages=tuple(book.packages()),
-        )
+    return Answer(book=book, text=partial(render_list, book), value=partial(_list, book))
 
-    return Answer(remarks=book.remarks, text=lambda style, width: render_list(book, style=style, width=width), value=value)
+
+def _list(book: Book) -> MatrixListResult:
+    from cudnn_resolve.report.matrix import span
+
+    frameworks = [book.framework(name) for name in book.frameworks()]
+    return MatrixListResult(
+        version=book.version,
+        overlays=book.remarks,
+        frameworks=tuple(
+            ListedFramework(name=one.name, title=one.title, packages=one.packages, releases=span(one.builds), builds=len(one.builds))
+            for one in frameworks
+        ),
+        packages=book.packages(),
+    )
 
 
 def look_up(book: Book, name: str, which: str | None) -> Answer[MatrixFrameworkResult | MatrixStackResult]:
@@ -209,17 +214,8 @@ def _framework(book: Book, name: str, which: str | None) -> Answer[MatrixFramewo
     if not found.entries:
         known = span(found.framework.builds)
         raise UsageError(f"no release of {found.framework.name} is {which}", code="version-unknown", hint=f"the matrix knows {known}")
-    if which is None:
-        return Answer(
-            remarks=book.remarks,
-            text=lambda style, width: render_framework(found, style=style, width=width),
-            value=lambda: shown(book, found),
-        )
-    return Answer(
-        remarks=book.remarks,
-        text=lambda style, width: render_release(book, found, style=style, width=width),
-        value=lambda: shown(book, found),
-    )
+    draw = partial(render_framework, found) if which is None else partial(render_release, book, found)
+    return Answer(book=book, text=draw, value=partial(shown, book, found))
 
 
 def shown(book: Book, found: Digest) -> MatrixFrameworkResult:
@@ -230,12 +226,10 @@ def shown(book: Book, found: Digest) -> MatrixFrameworkResult:
     return MatrixFrameworkResult(
         version=book.version,
         overlays=book.remarks,
-        framework=ShownFramework(
-            name=framework.name, title=framework.title, packages=tuple(framework.packages), companions=tuple(framework.companions)
-        ),
+        framework=ShownFramework(name=framework.name, title=framework.title, packages=framework.packages, companions=framework.companions),
         builds=tuple(map(_build, found.entries)),
-        bounds=tuple(plain(framework.bounds)),
-        traps=tuple(plain(book.traps(framework.name))),
+        bounds=_rows(framework.bounds),
+        traps=_rows(book.traps(framework.name)),
         sources={id_: ShownSource(where=one.where, read=one.read) if one else None for id_, one in sources.items()},
     )
 
@@ -261,16 +255,17 @@ def _text(value: object | None) -> str | None:
     return None if value is None else str(value)
 
 
+def _stack(book: Book, show: Stack, text: Callable[..., str], rows: Callable[[], dict[str, _Rows]]) -> Answer[MatrixStackResult]:
+    """What the tables say of one part of the stack: drawn by `text`, and as the rows of their arrays."""
+    return Answer(book=book, text=text, value=lambda: MatrixStackResult(version=book.version, overlays=book.remarks, show=show, **rows()))
+
+
 def _cudnn(book: Book, which: str | None) -> Answer[MatrixStackResult]:
     from cudnn_resolve.report.matrix_stack import render_cudnn
 
     builds = [one for one in book.cudnn_builds() if which is None or str(one.version) in _specifier(which)]
     _some(builds, "cuDNN", which, str(book.cudnn_builds()[0].version), str(book.cudnn_builds()[-1].version))
-    return Answer(
-        remarks=book.remarks,
-        text=lambda style, width: render_cudnn(builds, style=style, width=width),
-        value=lambda: MatrixStackResult(version=book.version, overlays=book.remarks, show="cudnn", builds=_rows(builds)),
-    )
+    return _stack(book, "cudnn", partial(render_cudnn, builds), lambda: {"builds": _rows(builds)})
 
 
 def _cuda(book: Book, which: str | None) -> Answer[MatrixStackResult]:
@@ -279,44 +274,29 @@ def _cuda(book: Book, which: str | None) -> Answer[MatrixStackResult]:
     releases = [one for one in book.cuda_releases() if which is None or str(one.cuda) in _specifier(which)]
     _some(releases, "CUDA", which, str(book.cuda_releases()[0].cuda), str(book.cuda_releases()[-1].cuda))
 
-    def value() -> MatrixStackResult:
+    def rows() -> dict[str, _Rows]:
         drivers = [one for one in book.minimums() if any(one.cuda == each.cuda for each in releases)]
         majors = {each.cuda.major for each in releases}
         floors = [one.row for one in book.placed("driver/minimum", "floor") if one.row.cuda_major in majors]
-        return MatrixStackResult(
-            version=book.version,
-            overlays=book.remarks,
-            show="cuda",
-            releases=_rows(releases),
-            minimums=_rows(drivers),
-            floors=_rows(floors),
-        )
+        return {"releases": _rows(releases), "minimums": _rows(drivers), "floors": _rows(floors)}
 
-    return Answer(remarks=book.remarks, text=lambda style, width: render_cuda(book, releases, style=style, width=width), value=value)
+    return _stack(book, "cuda", partial(render_cuda, book, releases), rows)
 
 
 def _driver(book: Book, which: str | None) -> Answer[MatrixStackResult]:
     from cudnn_resolve.report.matrix_stack import render_driver, render_drivers
     from cudnn_resolve.version import DriverVersion
 
-    all_of_them = MatrixStackResult(version=book.version, overlays=book.remarks, show="driver", branches=_rows(book.branches()))
     if which is None:
-        return Answer(
-            remarks=book.remarks,
-            text=lambda style, width: render_drivers(book.branches(), style=style, width=width),
-            value=lambda: all_of_them,
-        )
+        return _stack(book, "driver", partial(render_drivers, book.branches()), lambda: {"branches": _rows(book.branches())})
     try:
         driver = DriverVersion(which.removeprefix("R"))
     except ValueError:
         raise UsageError(f"{which!r} is not a driver version", code="driver-version", hint="such as 550.54.15, 550 or R550") from None
     branches = [one for one in book.branches() if one.number == driver.major]
     forward = [one for one in book.forward() if one.base == driver.major]
-    return Answer(
-        remarks=book.remarks,
-        text=lambda style, width: render_driver(book, driver, style=style, width=width),
-        value=lambda: replace(all_of_them, branches=_rows(branches), forward=_rows(forward)),
-    )
+    draw = partial(render_driver, book, driver)
+    return _stack(book, "driver", draw, lambda: {"branches": _rows(branches), "forward": _rows(forward)})
 
 
 def _gpu(book: Book, which: str | None) -> Answer[MatrixStackResult]:
@@ -324,13 +304,7 @@ def _gpu(book: Book, which: str | None) -> Answer[MatrixStackResult]:
     from cudnn_resolve.version import Capability
 
     if which is None:
-        return Answer(
-            remarks=book.remarks,
-            text=lambda style, width: render_gpus(book.architectures(), style=style, width=width),
-            value=lambda: MatrixStackResult(
-                version=book.version, overlays=book.remarks, show="gpu", architectures=_rows(book.architectures())
-            ),
-        )
+        return _stack(book, "gpu", partial(render_gpus, book.architectures()), lambda: {"architectures": _rows(book.architectures())})
     card = book.card(which)
     try:
         capability = card.capability if card else Capability.parse(which)
@@ -343,18 +317,15 @@ def _gpu(book: Book, which: str | None) -> Answer[MatrixStackResult]:
         known = ", ".join(str(one.capability) for one in book.architectures())
         raise UsageError(f"the matrix knows no compute capability {capability}", code="gpu-unknown", hint=f"it knows {known}")
 
-    def value() -> MatrixStackResult:
+    def rows() -> dict[str, _Rows]:
         peaks = book.peaks_of(card) if card else ()
-        return MatrixStackResult(
-            version=book.version,
-            overlays=book.remarks,
-            show="gpu",
-            architectures=_rows([architecture]),
-            cards=_rows([card] if card else [one for one in book.cards() if one.capability == capability]),
-            peaks=tuple({**plain(one), "confidence": "memory" if book.from_memory("gpu/peak", one.source) else None} for one in peaks),
-        )
+        return {
+            "architectures": _rows([architecture]),
+            "cards": _rows([card] if card else [one for one in book.cards() if one.capability == capability]),
+            "peaks": tuple({**plain(one), "confidence": "memory" if book.from_memory("gpu/peak", one.source) else None} for one in peaks),
+        }
 
-    return Answer(remarks=book.remarks, text=lambda style, width: render_gpu(book, capability, card, style=style, width=width), value=value)
+    return _stack(book, "gpu", partial(render_gpu, book, capability, card), rows)
 
 
 def _rows(rows: Sequence[Struct]) -> _Rows:
