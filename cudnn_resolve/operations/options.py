@@ -308,8 +308,8 @@ def said(request: Struct, names: Iterable[str]) -> Iterator[tuple[str, str]]:
         option = f"--{name.replace('_', '-')}"
         if value is True:
             yield option, ""
-        elif value is not None and value is not False:
-            yield from ((option, str(one)) for one in (value if isinstance(value, tuple) else (value,)))
+        elif value:
+            yield from ((option, str(one)) for one in (value if isinstance(value, tuple) else (value,)) if one)
 
 
 O = TypeVar("O", bound=MachineOptions)  # noqa: E741 - the usual letter for options
