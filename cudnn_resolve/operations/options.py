@@ -85,7 +85,8 @@ class MachineOptions(Struct, frozen=True, kw_only=True):
     facts: Annotated[
         str | None,
         _said(
-            "another machine: what `detect --format json` wrote there, or its `nvidia-smi`, `collect_env` and the like; - reads standard input",
+            "another machine: what `detect --format json` wrote there, or its `nvidia-smi`, `collect_env` and the like; "
+            "- reads standard input",
             "FILE",
         ),
     ] = None
