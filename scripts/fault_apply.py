@@ -48,7 +48,7 @@ def main() -> int:
             world = FaultWorld(home, args.installer, served)
             world.build()
             try:
-                rows += _strike(Trial(world, args.during), args, {row["at"] for row in rows})
+                rows += _strike(Trial(world, args.during, images=args.mode == "kill"), args, {row["at"] for row in rows})
             finally:
                 world.close()
     finally:

@@ -10,7 +10,10 @@ import ctypes
 import errno
 import json
 import os
+import pickle
 import shutil
+import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +27,8 @@ TEN = {**PINS, "filelock": "3.13.1", "sympy": "1.13.1", "networkx": "3.2.1", "ji
 MODES = {"count": (0, 0), "kill": (1, 0), "EIO": (2, errno.EIO), "ENOSPC": (3, errno.ENOSPC)}
 """What happens at a call: nothing, the end of every process, an error, or a disk that is full from then on."""
 _SOURCE = ROOT / "tests" / "native" / "faults.c"
+_CHANGING = ("venv", "state", "cache", "tmp", "uv-cache")
+"""What a run changes."""
 
 
 class Outcome(NamedTuple):
@@ -82,11 +87,24 @@ class FaultWorld(KillWorld):
         means = [str(self.lock), "--installer", self.installer] if verb == "apply" else [f"--{verb}"]
         return ["apply", "--python", self.python, "-q", "--yes", *means]
 
-    def run(self, words: list[str], *, mode: str = "count", at: int = 0, log: Path | None = None) -> Outcome:
-        """Run the command line, with the fault of that mode at the call of that number."""
+    def bring_back_image(self, image: Image) -> None:
+        """The world as it was in an image; folders stay the same ones."""
+        inner: dict[str, list[str]] = {"": []}
+        for path, entry in image.items():
+            inner[os.path.dirname(path)].append(path)
+            if stat.S_ISDIR(entry.mode):
+                inner[path] = []
+        for name in _CHANGING:
+            if name in image:
+                _restore(image, inner, name, self.base)
+            else:
+                shutil.rmtree(self.base / name, ignore_errors=True)
+
+    def run(self, words: list[str], *, mode: str = "count", at: int = 0, log: Path | None = None, images: Path | None = None) -> Outcome:
+        """Run the command line, with the fault of that mode at the call of that number, or with an image of the world at each call."""
         if self._server is None:
             self._server = subprocess.Popen(
-                [sys.executable, "-m", "tests.fault_world", str(self.beside / "faults.so"), str(self.base)],
+                [sys.executable, "-m", "tests.fault_world", str(self.beside), str(self.base)],
                 env={**self.environ(), "PYTHONPATH": str(ROOT)},
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
@@ -95,7 +113,7 @@ class FaultWorld(KillWorld):
             )
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        asked = {"words": words, "mode": mode, "at": at, "log": str(log or ""), "output": str(self.beside / "output.txt")}
+        asked = {"words": words, "mode": mode, "at": at, "log": str(log or ""), "images": str(images or "")}
         self._server.stdin.write(json.dumps(asked) + "\n")
         self._server.stdin.flush()
         return Outcome(**json.loads(self._server.stdout.readline()))
@@ -110,6 +128,80 @@ class FaultWorld(KillWorld):
         if self._server is not None and self._server.stdin is not None:
             self._server.communicate()
             self._server = None
+
+
+class Entry(NamedTuple):
+    """What lies at a path."""
+
+    mode: int
+    time: int
+    content: bytes | str
+    """Bytes of a file, target of a link, empty for a folder."""
+
+
+Image = dict[str, Entry]
+"""Path below the world to what lay there; a folder comes before what is in it."""
+
+
+class Images:
+    """Copies of the world in memory; what did not change in between is held once."""
+
+    def __init__(self, base: Path) -> None:
+        self.all: list[Image] = []
+        self._base = len(str(base)) + 1
+        self._roots = [str(base / name) for name in _CHANGING]
+        self._last: dict[str, tuple[tuple[int, ...], str, Entry]] = {}
+
+    def take(self, _number: int = 0) -> None:
+        """One more."""
+        found: dict[str, tuple[tuple[int, ...], str, Entry]] = {}
+        for root in self._roots:
+            if os.path.lexists(root):
+                self._look(root, os.lstat(root), found)
+        self._last = found
+        self.all.append({name: entry for _, name, entry in found.values()})
+
+    def _look(self, path: str, now: os.stat_result, found: dict[str, tuple[tuple[int, ...], str, Entry]]) -> None:
+        facts = (now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_mode)
+        before = self._last.get(path)
+        if before is not None and before[0] == facts:
+            found[path] = before
+        else:
+            content = os.readlink(path) if stat.S_ISLNK(now.st_mode) else Path(path).read_bytes() if stat.S_ISREG(now.st_mode) else ""
+            found[path] = (facts, before[1] if before else path[self._base :], Entry(now.st_mode, now.st_mtime_ns, content))
+        if stat.S_ISDIR(now.st_mode):
+            with os.scandir(path) as entries:
+                for one in entries:
+                    self._look(one.path, one.stat(follow_symlinks=False), found)
+
+
+def _restore(image: Image, inner: dict[str, list[str]], path: str, base: Path) -> None:
+    entry, place = image[path], base / path
+    now = os.lstat(place) if os.path.lexists(place) else None
+    if now is not None and stat.S_IFMT(now.st_mode) != stat.S_IFMT(entry.mode):
+        shutil.rmtree(place) if stat.S_ISDIR(now.st_mode) else place.unlink()
+        now = None
+    if stat.S_ISLNK(entry.mode):
+        if now is None or os.readlink(place) != entry.content:
+            place.unlink(missing_ok=True)
+            os.symlink(entry.content, place)
+        return
+    if stat.S_ISREG(entry.mode):
+        assert isinstance(entry.content, bytes)
+        same = now is not None and (now.st_size, now.st_mtime_ns, now.st_mode) == (len(entry.content), entry.time, entry.mode)
+        if same and place.read_bytes() == entry.content:
+            return
+        place.unlink(missing_ok=True)
+        place.write_bytes(entry.content)
+    else:
+        place.mkdir(exist_ok=True)
+        wanted = {os.path.basename(one) for one in inner[path]}
+        for other in [one for one in os.scandir(place) if one.name not in wanted]:
+            shutil.rmtree(other.path) if other.is_dir(follow_symlinks=False) else os.unlink(other.path)
+        for one in inner[path]:
+            _restore(image, inner, one, base)
+    os.chmod(place, stat.S_IMODE(entry.mode))
+    os.utime(place, ns=(entry.time, entry.time))
 
 
 def mirror(source: Path, target: Path) -> None:
@@ -139,12 +231,17 @@ def _facts(found: os.stat_result) -> tuple[int, int, int]:
 
 
 class Trial:
-    """A command of which one call fails, and what is looked at afterwards. `prepare` makes what it begins with."""
+    """A command of which one call fails, and what is looked at afterwards.
 
-    def __init__(self, world: FaultWorld, during: str) -> None:
+    With `images` the world is copied before each call of one run. A kill leaves nothing else than that, so that the command need not run
+    again for each kill.
+    """
+
+    def __init__(self, world: FaultWorld, during: str, *, images: bool = False) -> None:
         self.world = world
         self.during = during
         self.points: list[Point] = []
+        self.images: list[Image] = []
         world.reset()
         self.former = world.former()
         log = world.beside / "points.txt"
@@ -158,18 +255,19 @@ class Trial:
             world.run(world.words("apply"), mode="kill", at=changed[len(changed) // 2])
         world.keep("begin")
         self.begin = world.former()
-        if during != "apply":
-            world.bring_back("begin")
-            world.run(world.words(during), log=log)
-        else:
+        if during == "apply":
             world.reset()
             world.keep("begin")
+        if during != "apply" or images:
+            world.bring_back("begin")
+            kept = world.beside / "images"
+            world.run(world.words(during), log=log, images=kept if images else None)
+            self.images = pickle.loads(kept.read_bytes()) if images else []  # noqa: S301 - our own
         self.points = read_points(log)
 
     def strike(self, mode: str, at: int, then: str) -> tuple[Outcome, str]:
         """Fail at a call, then give the next command: what became of the first, and what is wrong, empty where nothing is."""
-        self.world.bring_back("begin")
-        first = self.world.run(self.world.words(self.during), mode=mode, at=at)
+        first = self._fail(mode, at)
         if not first.reached:
             return first, ""
         wrong = self._judge(first, mode)
@@ -183,6 +281,14 @@ class Trial:
         if second.code or _is_bug(second.output) or self._state() != wanted:
             wrong += f"; then {then}: {second.code}, {second.output!r}, {self._state()}, {self._differences(wanted)}"
         return first, wrong.strip("; ")
+
+    def _fail(self, mode: str, at: int) -> Outcome:
+        if mode == "kill" and self.images:
+            self.world.bring_back_image(self.images[at - 1])
+            point = self.points[at - 1]
+            return Outcome(-signal.SIGKILL, "", True, at, f"{point.name} {point.path}")
+        self.world.bring_back("begin")
+        return self.world.run(self.world.words(self.during), mode=mode, at=at)
 
     def _judge(self, first: Outcome, mode: str) -> str:
         if _is_bug(first.output):
@@ -216,6 +322,7 @@ class Point(NamedTuple):
     room: bool
     """True where it needs room on the disk."""
     name: str
+    path: str
     place: str
     """`environment`, `journal`, `staging` or `cache`."""
 
@@ -224,7 +331,7 @@ def read_points(log: Path) -> list[Point]:
     out = []
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
         number, room, name, path = line.split(" ", 3)
-        out.append(Point(int(number), room == "R", name, place_of(path)))
+        out.append(Point(int(number), room == "R", name, path, place_of(path)))
     return out
 
 
@@ -245,15 +352,19 @@ class _Told(ctypes.Structure):
     _fields_ = (("seen", ctypes.c_long), ("reached", ctypes.c_int), ("status", ctypes.c_int), ("what", ctypes.c_char * 4096))
 
 
-def _serve(library: ctypes.CDLL, below: str, asked: dict[str, Any]) -> Outcome:
+_PAUSE = ctypes.CFUNCTYPE(None, ctypes.c_long)
+
+
+def _serve(library: ctypes.CDLL, beside: Path, below: str, asked: dict[str, Any]) -> Outcome:
     from cudnn_resolve.cli.main import main
 
+    output = beside / "output.txt"
     child = os.fork()
     if child == 0:
         code = 99
         try:
             os.setsid()
-            handle = os.open(asked["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            handle = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             for one in (1, 2):
                 os.dup2(handle, one)
             os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
@@ -265,10 +376,14 @@ def _serve(library: ctypes.CDLL, below: str, asked: dict[str, Any]) -> Outcome:
             os._exit(code)
     told = _Told()
     mode, number = MODES[asked["mode"]]
-    library.fault_trace(child, os.fsencode(below), ctypes.c_long(asked["at"]), mode, number, os.fsencode(asked["log"]), ctypes.byref(told))
-    code = os.waitstatus_to_exitcode(told.status)
-    output = Path(asked["output"]).read_text(encoding="utf-8", errors="replace")
-    return Outcome(code, output, bool(told.reached), told.seen, told.what.decode("utf-8", "replace"))
+    images = Images(Path(below))
+    pause = _PAUSE(images.take) if asked["images"] else _PAUSE()
+    at = ctypes.c_long(asked["at"])
+    library.fault_trace(child, os.fsencode(below), at, mode, number, os.fsencode(asked["log"]), pause, ctypes.byref(told))
+    if asked["images"]:
+        Path(asked["images"]).write_bytes(pickle.dumps(images.all))
+    said = output.read_text(encoding="utf-8", errors="replace")
+    return Outcome(os.waitstatus_to_exitcode(told.status), said, bool(told.reached), told.seen, told.what.decode("utf-8", "replace"))
 
 
 def serve(words: list[str]) -> None:
@@ -285,11 +400,14 @@ def serve(words: list[str]) -> None:
     import cudnn_resolve.report.apply
     import cudnn_resolve.report.plan  # noqa: F401 - all of them only so that no run has to import them
 
-    library = ctypes.CDLL(words[0])
+    beside = Path(words[0])
+    library = ctypes.CDLL(str(beside / "faults.so"))
     for line in sys.stdin:
-        sys.stdout.write(json.dumps(_serve(library, words[1], json.loads(line))._asdict()) + "\n")
+        sys.stdout.write(json.dumps(_serve(library, beside, words[1], json.loads(line))._asdict()) + "\n")
         sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1:])
+    from tests import fault_world
+
+    fault_world.serve(sys.argv[1:])  # by its own name: what it pickles is read elsewhere

@@ -51,3 +51,21 @@ def test_a_call_that_fails_leaves_one_of_the_two_environments_or_says_so(world: 
             first, wrong = trial.strike(mode, point.number, then)
             assert first.reached or place_of(first.what) == "cache"
             assert not wrong, f"{mode} at call {point.number}, {first.what}, then {then}: {wrong}"
+
+
+@pytest.mark.parametrize("world", ["uv"], indirect=True)
+def test_an_image_of_the_world_at_a_call_is_what_a_kill_there_leaves(world: FaultWorld) -> None:
+    trial = Trial(world, "undo", images=True)
+    changed = [one.number for one in trial.points if one.place == "environment"]
+    for number in (changed[len(changed) // 3], changed[-1]):
+        world.bring_back("begin")
+        assert world.run(world.words("undo"), mode="kill", at=number).reached
+        killed, records = world.former(), len(_journal(world).splitlines())
+        world.reset()
+        world.bring_back_image(trial.images[number - 1])
+        assert world.former() == killed
+        assert len(_journal(world).splitlines()) == records
+
+
+def _journal(world: FaultWorld) -> str:
+    return max(world.state.glob("cudnn-resolve/environments/*/*/journal.jsonl")).read_text()

@@ -161,8 +161,10 @@ static void gone(pid_t pid)
 
 struct outcome { long seen; int reached; int status; char what[LONGEST]; };
 
-/* Follow a child that called `fault_child` to its end and that of all its children; strike at the call of that number, from 1. */
-int fault_trace(pid_t child, const char *folder, long strike, int mode, int number, const char *log, struct outcome *told)
+/* Follow a child that called `fault_child` to its end and that of all its children; strike at the call of that number, from 1.
+ * `pause`, where it is given, is called before each call that counts: whoever else goes on stops at its own next call. */
+int fault_trace(pid_t child, const char *folder, long strike, int mode, int number, const char *log, void (*pause)(long),
+                struct outcome *told)
 {
     int status, full = 0;
     FILE *file = log && *log ? fopen(log, "w") : NULL;
@@ -195,6 +197,7 @@ int fault_trace(pid_t child, const char *folder, long strike, int mode, int numb
             if (call && opens_to_change(call, &regs, &room) && concerns(call, &regs, pid, folder, path)) {
                 told->seen++;
                 if (file) fprintf(file, "%ld %c %s %s\n", told->seen, room ? 'R' : '-', call->name, path);
+                if (pause) pause(told->seen);
                 int here = told->seen == strike && mode != COUNT && !(mode == FULL && !room);
                 if (here) {
                     told->reached = 1;
