@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import importlib
 import json
 import os
 import pickle
+import pkgutil
 import shutil
 import signal
 import stat
@@ -19,6 +21,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import cudnn_resolve
 from tests.apply_world import ROOT
 from tests.index_server import IndexServer
 from tests.kill_world import PINS, KillWorld
@@ -388,18 +391,10 @@ def _serve(library: ctypes.CDLL, beside: Path, below: str, asked: dict[str, Any]
 
 def serve(words: list[str]) -> None:
     """Serve runs until the parent has no more."""
-    import cudnn_resolve.cli.apply
-    import cudnn_resolve.execution.recover
-    import cudnn_resolve.execution.run
-    import cudnn_resolve.index.download
-    import cudnn_resolve.index.wheel
-    import cudnn_resolve.locking.pep751
-    import cudnn_resolve.operations.gather
-    import cudnn_resolve.operations.notebook
-    import cudnn_resolve.operations.pinned
-    import cudnn_resolve.report.apply
-    import cudnn_resolve.report.plan  # noqa: F401 - all of them only so that no run has to import them
-
+    own = [one.name for one in pkgutil.walk_packages(cudnn_resolve.__path__, "cudnn_resolve.")]
+    for name in ("elftools.elf.elffile", "packaging.pylock", "platformdirs.unix", "requests.adapters", *own):
+        if "payload" not in name and "__main__" not in name:
+            importlib.import_module(name)  # so that no run has to
     beside = Path(words[0])
     library = ctypes.CDLL(str(beside / "faults.so"))
     for line in sys.stdin:
