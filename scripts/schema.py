@@ -33,6 +33,7 @@ DOCUMENTS: dict[str, Any] = {
     "clean": clean.CleanDocument,
     "why": document.WhyDocument,
     "matrix": matrix.MatrixListResult | matrix.MatrixFrameworkResult | matrix.MatrixStackResult | matrix.MatrixCheckResult,
+    "error": document.ErrorDocument,
     "settings": Settings,
 }
 """Name of each schema, with the types that it describes."""

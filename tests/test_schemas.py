@@ -105,6 +105,18 @@ def test_a_result_holds_to_its_schema(name: str) -> None:
     fit(RESULTS[name]().to_json())
 
 
+@pytest.mark.parametrize(
+    "words", [["plan", "-f", "tenserflow"], ["detect", "--facts", "gone.json"], ["lock", "--check", "--lock", "gone.toml"]]
+)
+def test_an_error_holds_to_its_schema(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    from cudnn_resolve.cli.main import main
+
+    code = main([*words, "--format", "json"])
+    found = json.loads(capsys.readouterr().out)
+    fit(found)
+    assert (found["schema"], found["exit_code"]) == ("cudnn-resolve/error/1", code)
+
+
 def test_settings_have_a_schema_for_editors() -> None:
     fit({"framework": ["torch>=2.4"], "driver-policy": "strict", "platform": "linux_x86_64", "offline": True}, "settings")
     for wrong in ({"frameworks": ["torch"]}, {"gpu": "T4"}, {"channel": "conda"}, {"offline": 1}):

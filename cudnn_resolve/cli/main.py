@@ -147,11 +147,11 @@ def _fail(error: CudnnResolveError, words: list[str]) -> int:
 
 def _print_error(error: CudnnResolveError) -> None:
     """Print an error as an object to standard output, for who reads objects there."""
+    from cudnn_resolve.report.document import encode_error
     from cudnn_resolve.report.json import render
 
-    fields = {"code": error.code, "message": error.message, "context": error.context, "hint": error.hint}
     try:
-        print(render({"schema": "cudnn-resolve/error/1", "status": "error", "exit_code": int(error.exit_code), "error": fields}), end="")
+        print(render(encode_error(error)), end="")
         sys.stdout.flush()
     except (OSError, ValueError, AttributeError):  # it is full or closed, which may have been the error
         terminal.silence(sys.stdout)

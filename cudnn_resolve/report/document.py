@@ -26,6 +26,7 @@ from cudnn_resolve.validation import model as validation
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Diagnosis
     from cudnn_resolve.diagnosis.verdict import Verdict
+    from cudnn_resolve.errors import CudnnResolveError
     from cudnn_resolve.execution.model import Execution
     from cudnn_resolve.locking.model import Lock
     from cudnn_resolve.planning.model import Plan
@@ -386,6 +387,29 @@ def encode_why(chain: Chain, overlays: Texts = ()) -> dict[str, Any]:
 def encode_doctor(diagnosis: Diagnosis, overlays: Texts = ()) -> dict[str, Any]:
     """The object that `doctor --format json` prints."""
     return _plain(taken(DoctorDocument, diagnosis, overlays=overlays or UNSET))
+
+
+class ErrorFields(_Document, frozen=True, kw_only=True):
+    """What went wrong, where, and what to do next."""
+
+    code: str
+    message: str
+    context: str | None
+    hint: str | None
+
+
+class ErrorDocument(_Document, frozen=True, kw_only=True):
+    """What every verb prints with `--format json` in the place of its own document where it ends with an error."""
+
+    schema: Literal["cudnn-resolve/error/1"] = "cudnn-resolve/error/1"
+    status: Literal["error"] = "error"
+    exit_code: Annotated[int, Meta(ge=1, le=5)]
+    error: ErrorFields
+
+
+def encode_error(error: CudnnResolveError) -> dict[str, Any]:
+    """The object of an error."""
+    return _plain(ErrorDocument(exit_code=int(error.exit_code), error=taken(ErrorFields, error)))
 
 
 def _plain(document: Struct) -> dict[str, Any]:
