@@ -123,29 +123,41 @@ def understood(raw: bytes) -> "dict[str, Any]":
 def ended(process: int, grace_seconds: float) -> str:
     """How a process ended: `exit`, the name of a signal, or `time` where it had to be killed after the grace."""
     deadline = time.monotonic() + grace_seconds
-    status = waited(process)
+    status, peak = waited(process)
     while status is None and time.monotonic() < deadline:
         time.sleep(0.001)
-        status = waited(process)
+        status, peak = waited(process)
     if status is None:
         os.kill(process, signal.SIGKILL)
         for _ in range(50):  # and no longer: a process that hangs in the kernel does not even die
-            if waited(process) is not None:
+            if waited(process)[0] is not None:
                 break
             time.sleep(0.002)
         return "time"
     if not os.WIFSIGNALED(status):
         return "exit"
     try:
-        return signal.Signals(os.WTERMSIG(status)).name
+        name = signal.Signals(os.WTERMSIG(status)).name
     except ValueError:
-        return "signal {}".format(os.WTERMSIG(status))
+        name = "signal {}".format(os.WTERMSIG(status))
+    return name + used_up(peak)
 
 
-def waited(process: int) -> "int | None":
-    """The wait status of a process that has ended, or None."""
-    done, status = os.waitpid(process, os.WNOHANG)
-    return status if done else None
+def used_up(peak_mib: int) -> str:
+    """Words for a process that had most of the memory that it may have; empty for one that had less."""
+    with contextlib.suppress(ImportError, OSError):
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
+        if limit != resource.RLIM_INFINITY and peak_mib * 2 > limit >> 20:
+            return ", out of memory: it had taken {} of {} MiB".format(peak_mib, limit >> 20)
+    return ""
+
+
+def waited(process: int) -> "tuple[int | None, int]":
+    """The wait status of a process that has ended, or None; and the most MiB that it had."""
+    done, status, usage = os.wait4(process, os.WNOHANG)
+    return (status, usage.ru_maxrss >> 10) if done else (None, 0)
 
 
 def gather(asks: "dict[str, Callable[[int], None]]", seconds: float) -> "dict[str, dict[str, Any]]":

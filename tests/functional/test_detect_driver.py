@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Mapping
@@ -102,6 +103,19 @@ def test_a_broken_libcuda_hides_nothing_that_nvml_knows(libraries: Path, monkeyp
     assert found.gpus == (T4, L4)
     words = {"hang": "did not answer within 1 s", "abort": "crashed (SIGABRT)", "segfault": "crashed (SIGSEGV)"}
     assert found.said("libcuda.so.1") == words[how]
+
+
+def test_a_library_that_takes_memory_without_end_is_ended_by_the_bound(libraries: Path) -> None:
+    environ = {"LD_LIBRARY_PATH": str(libraries), "STANDIN_GPUS": GPUS, "STANDIN_NVML": "devour", "STANDIN_LIBCUDA": "devour"}
+    bounded = LinuxHost(environ=environ)
+    host = FakeHost(
+        environ=environ, programs=lambda argv: bounded.run(argv, timeout_seconds=30, memory_limit_mib=200), python=sys.executable
+    )
+
+    told = driver_probe.ask_libraries(host)
+
+    for library in (told.nvml, told.libcuda):
+        assert re.fullmatch(r"crashed \(SIGABRT, out of memory: it had taken \d+ of 200 MiB\)", library.failure)
 
 
 def test_both_hanging_cost_one_time_limit_and_leave_what_they_had_said(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> None:

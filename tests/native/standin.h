@@ -10,6 +10,11 @@ static void misbehave(const char *how) {
     if (strcmp(how, "hang") == 0) for (;;) pause();
     if (strcmp(how, "abort") == 0) abort();
     if (strcmp(how, "segfault") == 0) raise(SIGSEGV);
+    if (strcmp(how, "devour") == 0) {
+        void *more;
+        while ((more = malloc(1 << 20))) memset(more, 1, 1 << 20);
+        abort();
+    }
 }
 
 static inline int gpu_count(void) {

@@ -1,6 +1,6 @@
 /* A libcuda.so.1 for machines without a driver. What it says comes from the environment:
  *
- *   STANDIN_LIBCUDA  works (default) | hang | hang-late | abort | segfault | a status that cuInit returns
+ *   STANDIN_LIBCUDA  works (default) | hang | hang-late | abort | segfault | devour: takes memory without end | a status that cuInit returns
  *   STANDIN_CUDA     12040
  *   STANDIN_MODE     3: only one process at a time may be on a card
  *   STANDIN_GPUS     name|major.minor|MiB|uuid;...     CUDA_VISIBLE_DEVICES  obeyed where it is one digit, empty or -1

@@ -1,6 +1,6 @@
 /* A libnvidia-ml.so.1 for machines without a driver. What it says comes from the environment:
  *
- *   STANDIN_NVML    works (default) | hang | hang-late | abort | segfault | garbage | a status that nvmlInit returns
+ *   STANDIN_NVML    works (default) | hang | hang-late | abort | segfault | devour: takes memory without end | garbage | a status that nvmlInit returns
  *   STANDIN_DRIVER  550.54.15       STANDIN_CUDA  12040
  *   STANDIN_GPUS    name|major.minor|MiB|uuid;...      STANDIN_MIG  uuid of the one instance of GPU 0
  *   STANDIN_OTHERS  how many programs are on a card     STANDIN_CLOCKS  crash: the process ends when it is asked for the clocks
