@@ -136,11 +136,8 @@ def ended(process: int, grace_seconds: float) -> str:
         return "time"
     if not os.WIFSIGNALED(status):
         return "exit"
-    try:
-        name = signal.Signals(os.WTERMSIG(status)).name
-    except ValueError:
-        name = "signal {}".format(os.WTERMSIG(status))
-    return name + used_up(peak)
+    names = [one.name for one in signal.Signals if one == os.WTERMSIG(status)]
+    return "".join(names or ["signal {}".format(os.WTERMSIG(status))]) + used_up(peak)
 
 
 def used_up(peak_mib: int) -> str:

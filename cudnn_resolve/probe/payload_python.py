@@ -174,6 +174,9 @@ def distribution(directory: str, entry: str, problems: "list[list[str]]") -> "li
     guessed_name, _, guessed_version = stem.partition("-")
     guessed_version = guessed_version.split("-py")[0]
     head = None
+    if os.path.isdir(entry) and not any(os.path.lexists(os.path.join(entry, file)) for file in ("METADATA", "PKG-INFO", "RECORD")):
+        problems.append(["metadata in {}".format(text(entry)), "is missing: the folder says nothing, and does not count as a package"])
+        return None
     for file in (os.path.join(entry, "METADATA"), os.path.join(entry, "PKG-INFO"), entry):
         head = read_head(file)
         if head is not None:

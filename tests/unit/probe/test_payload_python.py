@@ -116,12 +116,27 @@ def test_broken_metadata_is_named_and_the_directory_tells_the_rest(tmp_path: Pat
 
 def test_metadata_that_is_a_directory_or_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "torch-2.6.0.dist-info/METADATA").mkdir(parents=True)
-    (tmp_path / "empty-1.0.dist-info").mkdir()
+    (tmp_path / "listed-1.0.dist-info").mkdir()
+    (tmp_path / "listed-1.0.dist-info/RECORD").write_text("listed.py,,\n")
 
     rows, problems = found(tmp_path)
 
-    assert [row[:2] for row in rows] == [["empty", "1.0"], ["torch", "2.6.0"]]
+    assert [row[:2] for row in rows] == [["listed", "1.0"], ["torch", "2.6.0"]]
     assert len(problems) == 2
+
+
+@pytest.mark.parametrize("file", [None, "INSTALLER"])
+def test_a_folder_of_metadata_that_says_nothing_is_no_package(tmp_path: Path, file: str | None) -> None:
+    (tmp_path / "empty-1.0.dist-info").mkdir()
+    if file:
+        (tmp_path / "empty-1.0.dist-info" / file).write_text("pip\n")
+
+    rows, problems = found(tmp_path)
+
+    assert rows == []
+    assert problems == [
+        [f"metadata in {tmp_path}/empty-1.0.dist-info", "is missing: the folder says nothing, and does not count as a package"]
+    ]
 
 
 @pytest.mark.parametrize("name", ["../../etc", "a b", "", "$(reboot)", "-x", "ü"])
