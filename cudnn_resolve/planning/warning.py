@@ -41,6 +41,8 @@ def warnings(
     out = [*_unasked(resolution, facts, book)]
     if resolution.request.device == "gpu":
         out += _majors(resolution)
+        out += _optional_cudnn(resolution)
+        out += _channel(resolution)
         out += _driver(resolution)
         out += _gpu(resolution, facts)
         out += _shadowed(resolution, facts)
@@ -179,6 +181,32 @@ def _majors(resolution: Resolution) -> Iterator[Warning]:
             message=f"one cuDNN cannot serve them all, as its majors are apart: {each}; "
             "they can live side by side because the files have other names",
         )
+
+
+def _optional_cudnn(resolution: Resolution) -> Iterator[Warning]:
+    """Frameworks that would use a cuDNN of another major than the stack has, and do without."""
+    if resolution.cudnn is None:
+        return
+    planned = CudnnVersion(resolution.cudnn).major
+    there = {planned, *(copy.soname for copy in resolution.machine.cudnn if copy.source != "pip")}
+    for build in (*resolution.builds, *(one.build for one in resolution.unasked if one.build is not None)):
+        if build.cudnn_optional is not None and build.cudnn_optional not in there:
+            yield Warning(
+                code="cudnn-optional",
+                message=f"{build.package} {build.wheel_version} uses cuDNN {build.cudnn_optional}, and the stack has cuDNN {planned}: "
+                "it works without, but has no convolutions then",
+            )
+
+
+def _channel(resolution: Resolution) -> Iterator[Warning]:
+    """Frameworks whose CUDA libraries come inside their wheels although the user names a channel for them."""
+    if resolution.request.channel == "apt":
+        inside = [one for one in resolution.builds if resolution.channels.get(one.framework) == "bundled"]
+        for one in inside:
+            yield Warning(
+                code="channel-bundled",
+                message=f"{one.package} {one.wheel_version} has its CUDA libraries inside its wheel: --channel apt changes nothing for it",
+            )
 
 
 def _python(resolution: Resolution, facts: Facts) -> Iterator[Warning]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.resolution.candidate import BuildCandidate, CudaCandidate, Need
 from cudnn_resolve.resolution.channel import component_package, is_installed
+from cudnn_resolve.resolution.framework import is_vague
 from cudnn_resolve.resolution.hopeless import forbidden
 from cudnn_resolve.resolution.key import CUDA, FrameworkKey
 from cudnn_resolve.resolution.model import Cause, Failure
@@ -48,6 +49,13 @@ class Choice(NamedTuple):
     own: Family
     """Majors of its libraries."""
     installed: bool
+    release: int
+    """The place of the first build of its release: where several of one release are apart by their index and their CUDA alone."""
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """True where it comes from an index that the user has not configured."""
+        return self.build.index != "default" and not self.installed
 
     def belongs(self, family: Family, *, mixed: bool) -> bool:
         """True where the build could stand in an environment of the family; `mixed`: one with a cuDNN of its own could, too."""
@@ -91,7 +99,7 @@ def search(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> S
         if isinstance(answer, Failure):
             failures.append(answer)
             continue
-        key = _preference(universe, answer)
+        key = _preference(universe, answer, each)
         if best is None or key < best[0]:
             best = key, answer
     return best[1] if best is not None else _merged(failures)
@@ -99,12 +107,15 @@ def search(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> S
 
 def _choices(universe: Universe, target: Target) -> list[Choice]:
     """The builds that a target accepts, best first."""
-    builds = enumerate(one.build for one in universe.unordered(FrameworkKey(target.framework)))
-    return [
-        Choice(build, place, _own(build), is_installed(universe.context, build))
-        for place, build in builds
-        if accepts(target, build, universe.book)
-    ]
+    first: dict[tuple[object, ...], int] = {}
+    out = []
+    for place, build in enumerate(one.build for one in universe.unordered(FrameworkKey(target.framework))):
+        installed = is_installed(universe.context, build)
+        locked = universe.request.preferences.get(build.package) == build.wheel_version
+        release = first.setdefault((build.version, is_vague(build), installed, locked), place)
+        if accepts(target, build, universe.book):
+            out.append(Choice(build, place, _own(build), installed, release))
+    return out
 
 
 def _groups(each: Sequence[Sequence[Choice]]) -> list[Group]:
@@ -177,23 +188,25 @@ def _group_needs(universe: Universe, group: Group, each: Sequence[Sequence[Choic
     return out
 
 
-def _preference(universe: Universe, answer: Solved) -> tuple[int, ...]:
+def _preference(universe: Universe, answer: Solved, each: Sequence[Sequence[Choice]]) -> tuple[int, ...]:
     """How far an answer is from the best: smaller is better.
 
     Installed targets that would change; then majors of CUDA and cuDNN beyond one of each; then library wheels of another CUDA major that
-    would have to go, on which other installed packages live; then the place of each target's build in its order of preference, the first
-    target counting most.
+    would have to go, on which other installed packages live; then the place of each target's release in its order of preference, the first
+    target counting most; then how many of them come from an index that the user has not configured; then the places of the builds.
     """
-    changed = 0
-    places = []
-    builds = []
-    for target in universe.request.targets:
-        key = FrameworkKey(target.framework)
+    chosen = []
+    for target, choices in zip(universe.request.targets, each, strict=True):
         build = build_of(answer.pins, target.framework)
-        builds.append(build)
-        changed += universe.context.holds(target.framework) and not is_installed(universe.context, build)
-        places.append(next(number for number, candidate in enumerate(universe.unordered(key)) if candidate.build is build))
-    return changed, _beyond_one([_own(build) for build in builds]), int(_replaces(universe, answer, builds)), *places
+        chosen.append(next(choice for choice in choices if choice.build is build))
+    builds = [choice.build for choice in chosen]
+    changed = sum(universe.context.holds(one.build.framework) and not one.installed for one in chosen)
+    return changed, _beyond_one([one.own for one in chosen]), int(_replaces(universe, answer, builds)), *_places(chosen)
+
+
+def _places(chosen: Sequence[Choice]) -> tuple[int, ...]:
+    """The places of releases, the number of further indexes, and the places of builds."""
+    return *(one.release for one in chosen), sum(one.is_elsewhere for one in chosen), *(one.place for one in chosen)
 
 
 def _replaces(universe: Universe, answer: Solved, builds: Sequence[Build]) -> bool:
@@ -216,11 +229,14 @@ def _beyond_one(builds: Sequence[Family]) -> int:
 
 
 def _bound(universe: Universe, group: Group, each: Sequence[Sequence[Choice]]) -> tuple[int, ...]:
-    """The best that `_preference` could say of an answer of a search: each target in the first build that it has there."""
-    places = [next((choice.place for choice in choices if group.takes(choice)), 0) for choices in each]
+    """The best that `_preference` could say of an answer of a search: each target in the first release, and of that build, it has there."""
+    chosen = []
+    for choices in each:
+        taken = [choice for choice in choices if group.takes(choice)]
+        chosen.append(min(taken, key=lambda one: (one.release, one.is_elsewhere, one.place)))
     major = _wheels_major(universe)
     family = group.family
-    return 0, 0, int(major is not None and family is not None and family.cuda not in (None, major)), *places
+    return 0, 0, int(major is not None and family is not None and family.cuda not in (None, major)), *_places(chosen)
 
 
 def _own(build: Build) -> Family:
