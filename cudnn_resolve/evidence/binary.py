@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO
 
 from cudnn_resolve.evidence.fatbin import SECTIONS, read_fat_binaries
 from cudnn_resolve.evidence.model import Binary
@@ -16,7 +16,6 @@ _BLOCK = 1 << 20
 _OVERLAP = 128
 _MOST_READ_ONLY = 1 << 30
 _MOST_SECTIONS = 4096
-_MOST_VERSIONS = 4096
 _OPENED = re.compile(rb"lib(?:cu[a-zA-Z]|nv|tensorrt|cudnn)[\w-]{0,60}\.so(?:\.\d{1,3}){0,3}(?=\0)")
 """Names of CUDA's libraries as they stand in read-only data, ended by a zero."""
 
@@ -31,10 +30,10 @@ def read_binary(stream: IO[bytes], path: str) -> Binary:
         stream.seek(offset)
         return stream.read(size)
 
-    elf = read_elf(read)
+    elf = read_elf(read, versions=True)
     search = elf.rpath if elf.runpath is None else elf.runpath
     try:
-        versions, opens, code, cuda = _of_sections(stream)
+        opens, code, cuda = _of_sections(stream)
     except ElfError:
         raise
     except Exception as error:  # noqa: BLE001 - pyelftools raises whatever a hostile table makes of it
@@ -46,45 +45,31 @@ def read_binary(stream: IO[bytes], path: str) -> Binary:
         needed=elf.needed,
         search=tuple(entry for entry in (search or "").split(":") if entry),
         is_rpath=elf.runpath is None and elf.rpath is not None,
-        versions=versions,
+        versions=tuple(sorted(_newest({version for _, version in elf.wanted}))),
         opens=opens,
         code=code,
         cuda=cuda,
     )
 
 
-def _of_sections(stream: IO[bytes]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[CodeTarget, ...], CudaVersion | None]:
+def _of_sections(stream: IO[bytes]) -> tuple[tuple[str, ...], tuple[CodeTarget, ...], CudaVersion | None]:
     from elftools.elf.elffile import ELFFile
-    from elftools.elf.gnuversions import GNUVerNeedSection
 
     stream.seek(0)
     file = ELFFile(stream)
     if file.num_sections() > _MOST_SECTIONS:
         raise ElfError("it has more sections than any real library")
-    versions: set[str] = set()
     opens: set[str] = set()
     code: set[CodeTarget] = set()
     cuda: CudaVersion | None = None
     for section in file.iter_sections():
-        if isinstance(section, GNUVerNeedSection):
-            versions.update(_versions(section))
-        elif section.name == ".rodata":
+        if section.name == ".rodata":
             opens.update(_names(stream, section["sh_offset"], min(section["sh_size"], _MOST_READ_ONLY)))
         elif section.name in SECTIONS and section["sh_type"] != "SHT_NOBITS":
             found = read_fat_binaries(stream, section["sh_offset"], section["sh_size"])
             code.update(found.code)
             cuda = cuda or found.cuda
-    return tuple(sorted(_newest(versions))), tuple(sorted(opens)), tuple(sorted(code)), cuda
-
-
-def _versions(section: Any) -> Iterator[str]:
-    count = 0
-    for _, auxiliaries in section.iter_versions():
-        for one in auxiliaries:
-            count += 1
-            if count > _MOST_VERSIONS:
-                raise ElfError("it has more symbol versions than any real library")
-            yield one.name
+    return tuple(sorted(opens)), tuple(sorted(code)), cuda
 
 
 def _newest(versions: set[str]) -> Iterator[str]:

@@ -8,14 +8,17 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import IO
+from contextlib import suppress
+from functools import partial
+from typing import IO, TypeVar
 
 from cudnn_resolve.evidence.binary import MAGIC, read_binary
+from cudnn_resolve.evidence.links import LIBRARY
 from cudnn_resolve.evidence.model import Binary, Evidence
-from cudnn_resolve.facts.elf import ElfError
+from cudnn_resolve.facts.elf import Elf, ElfError, read_elf
 from cudnn_resolve.version import CudaVersion
 
-_LIBRARY = re.compile(r"(?:^|/)[^/]+\.so(?:\.[\w.]+)?$")
+_T = TypeVar("_T")
 _BUILD_STRINGS = re.compile(
     r"(?:^|/)(?:_?version|_version_info|build_info|build_and_package_info|_build_config)\.py$|(?:^|/)cpp_lib\.json$"
 )
@@ -57,13 +60,14 @@ def read_wheel(stream: IO[bytes], scratch: Callable[[], IO[bytes]]) -> Evidence:
             binaries: list[Binary] = []
             unread: list[str] = []
             for member in members:
-                if not _LIBRARY.search(member.filename):
+                if not LIBRARY.search(member.filename):
                     continue
-                found = _binary(archive, member, scratch)
-                if isinstance(found, str):
-                    unread.append(f"{member.filename}: {found}")
-                elif found is not None:
-                    binaries.append(found)
+                try:
+                    found = _unpacked(archive, member, scratch, partial(read_binary, path=member.filename))
+                except ElfError as error:
+                    unread.append(f"{member.filename}: {error}")
+                else:
+                    binaries += [found] if found is not None else []
             stated = _stated(archive, members)
             same_line = any(_SAME_LINE.search(_text(archive, one)) for one in members if _is_small(one) and _COMPARES.search(one.filename))
     except WheelDamage:
@@ -80,10 +84,37 @@ def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     return members
 
 
-def _binary(archive: zipfile.ZipFile, member: zipfile.ZipInfo, scratch: Callable[[], IO[bytes]]) -> Binary | str | None:
-    """The evidence of one member, why it cannot be read, or None for one that is no library, such as a linker script."""
+def read_wheel_links(stream: IO[bytes], scratch: Callable[[], IO[bytes]]) -> tuple[tuple[str, Elf], ...]:
+    """What the loader reads of each library of a wheel; those that no loader could use are left out. WheelDamage as for `read_wheel`."""
+    found = []
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            for member in _members(archive):
+                if LIBRARY.search(member.filename):
+                    with suppress(ElfError):
+                        elf = _unpacked(archive, member, scratch, _elf)
+                        found += [(member.filename, elf)] if elf is not None else []
+    except WheelDamage:
+        raise
+    except _DAMAGE as error:
+        raise WheelDamage(f"it is damaged ({type(error).__name__})") from None
+    return tuple(found)
+
+
+def _elf(copy: IO[bytes]) -> Elf:
+    def read(offset: int, size: int) -> bytes:
+        copy.seek(offset)
+        return copy.read(size)
+
+    return read_elf(read, versions=True)
+
+
+def _unpacked(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, scratch: Callable[[], IO[bytes]], read: Callable[[IO[bytes]], _T]
+) -> _T | None:
+    """What `read` makes of a library; None for a member that is none, such as a linker script. ElfError where it cannot be read."""
     if member.file_size > _LARGEST_LIBRARY:
-        return "larger than any real library"
+        raise ElfError("larger than any real library")
     with archive.open(member) as source, scratch() as copy:
         piece = source.read(_COPY)
         if not piece.startswith(MAGIC):
@@ -92,13 +123,10 @@ def _binary(archive: zipfile.ZipFile, member: zipfile.ZipInfo, scratch: Callable
         while piece:
             length += len(piece)
             if length > member.file_size:
-                return "longer than the directory of the wheel says"
+                raise ElfError("longer than the directory of the wheel says")
             copy.write(piece)
             piece = source.read(_COPY)
-        try:
-            return read_binary(copy, member.filename)
-        except ElfError as error:
-            return str(error)
+        return read(copy)
 
 
 def _stated(archive: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> CudaVersion | None:

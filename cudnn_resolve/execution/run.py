@@ -29,6 +29,7 @@ from cudnn_resolve.execution.installer import (
     unstage,
 )
 from cudnn_resolve.execution.journal import RECOVER, read_journal
+from cudnn_resolve.execution.link import check_links
 from cudnn_resolve.execution.loader import activation_change, cache_change, loaded_by_preload, preload_change, write_cache
 from cudnn_resolve.execution.model import EXITS, Done, Execution, Status, Trouble
 from cudnn_resolve.execution.overlap import overlaps
@@ -116,7 +117,8 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     reserve = check_room(supply.wheels, exchange, store, work.environment)
     leaving = {*task.remove, *(wheel.name for wheel in supply.wheels)}
     overlapping = overlaps(supply.wheels, (one for name, one in installed.items() if name not in leaving), work.host)
-    for text in overlapping:
+    notes = (*overlapping, *check_links(task, work, journal, supply.wheels, staged=supply.staged))
+    for text in notes:
         work.reporter.say(text)
     cached = cache_change(task, work.host)
     _prepare_way_back(journal, work)
@@ -141,7 +143,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     with undisturbed():
         unmark_environment(work.environment)
         journal.add("commit")
-        notes = (*overlapping, *work.journals.tidy())
+        notes = (*notes, *work.journals.tidy())
     return Execution(
         status="done",
         id=journal.id,

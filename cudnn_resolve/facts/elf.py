@@ -1,4 +1,4 @@
-"""Dynamic section of an ELF file: architecture, soname, needed libraries and search paths.
+"""Dynamic section of an ELF file: architecture, soname, needed libraries, search paths and symbol versions.
 
 Parsed by pyelftools' structures over a stream that fetches single pages, since a `libtorch_cuda.so` has 900 MB. `ELFFile` is not
 used: it also reads sections, and importing it takes three times as long.
@@ -21,10 +21,13 @@ _MOST_PAGES = 1024
 """4 MiB; a real library needs less than twenty pages."""
 _MOST_HEADERS = 512
 _MOST_TAGS = 4096
+_MOST_VERSIONS = 4096
 _LONGEST_TEXT = 32768
 """A search path of TensorFlow has more than 1000 characters."""
 _MOST_LETTERS = 1 << 20
 """Of all names together."""
+_WEAK = 2
+"""VER_FLG_WEAK: a version that the loader does not insist on."""
 _ARCHITECTURES: Final = {"EM_386": "i686", "EM_PPC64": "ppc64", "EM_ARM": "arm", "EM_RISCV": "riscv64"}
 
 
@@ -48,15 +51,22 @@ class Elf(Struct, frozen=True, kw_only=True):
     """DT_RUNPATH as written."""
     interpreter: str | None = None
     """The loader that a program asks for, `/lib64/ld-linux-x86-64.so.2`."""
+    wanted: tuple[tuple[str, str], ...] = ()
+    """Symbol versions that it cannot do without, each behind the library that must have it: `("libc.so.6", "GLIBC_2.28")`."""
+    provided: frozenset[str] = frozenset()
+    """Symbol versions that it has."""
 
 
-def read_elf(read: Read) -> Elf:
-    """Read what the file says to the loader; ElfError for anything that is not a whole ELF file with a dynamic section."""
+def read_elf(read: Read, *, versions: bool = False) -> Elf:
+    """Read what the file says to the loader; ElfError for anything that is not a whole ELF file with a dynamic section.
+
+    Symbol versions double the time that it takes, so they are read only where they are asked for.
+    """
     from elftools.common.exceptions import ELFError
     from elftools.construct import ConstructError
 
     try:
-        return _File(_Stream(read)).elf()
+        return _File(_Stream(read), versions=versions).elf()
     except (ELFError, ConstructError):
         raise ElfError("the file ends too early") from None
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError) as error:  # what a hostile file makes of pyelftools
@@ -110,13 +120,14 @@ def _structures(little_endian: bool, bits: int, *kind: Any) -> Any:  # noqa: FBT
 class _File:
     """One file on the way to an `Elf`."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, *, versions: bool) -> None:
         from elftools.common.utils import parse_cstring_from_stream, struct_parse
 
         self._stream = stream
         self._parse = struct_parse
         self._cstring = parse_cstring_from_stream
         self._letters = 0
+        self._with_versions = versions
         identity = stream.read(7)
         if len(identity) < 4:
             raise ElfError("the file ends too early")
@@ -172,7 +183,46 @@ class _File:
         def text(tag: str) -> str | None:
             return next(iter(texts(tag)), None)
 
-        return replace(bare, soname=text("DT_SONAME"), needed=texts("DT_NEEDED"), rpath=text("DT_RPATH"), runpath=text("DT_RUNPATH"))
+        def versions(kind: str) -> Iterator[tuple[str, str]]:
+            start = wanted.get(f"DT_{kind.upper()}", [0])[0] if self._with_versions else 0
+            if start:
+                yield from self._versions(kind, _offset(segments, start), lambda at: self._text(_offset(segments, base + at)))
+
+        return replace(
+            bare,
+            soname=text("DT_SONAME"),
+            needed=texts("DT_NEEDED"),
+            rpath=text("DT_RPATH"),
+            runpath=text("DT_RUNPATH"),
+            wanted=tuple(versions("verneed")),
+            provided=frozenset(name for _, name in versions("verdef")),
+        )
+
+    def _versions(self, kind: str, offset: int, text: Callable[[int], str]) -> Iterator[tuple[str, str]]:
+        """Versions of symbols: those wanted of each library, weak ones left out, or the file's own, each behind an empty name."""
+        entry, auxiliary, prefix = (
+            (self._structs.Elf_Verneed, self._structs.Elf_Vernaux, "vn")
+            if kind == "verneed"
+            else (self._structs.Elf_Verdef, self._structs.Elf_Verdaux, "vd")
+        )
+        left = _MOST_VERSIONS
+        while left:
+            head = self._parse(entry, self._stream, offset)
+            file = text(head.vn_file) if prefix == "vn" else ""
+            at = offset + head[f"{prefix}_aux"]
+            for number in range(min(head[f"{prefix}_cnt"], left)):
+                left -= 1
+                one = self._parse(auxiliary, self._stream, at)
+                if prefix == "vn" and not one.vna_flags & _WEAK:
+                    yield file, text(one.vna_name)
+                elif prefix == "vd" and number == 0:  # the others are its predecessors
+                    yield file, text(one.vda_name)
+                at += one[f"{prefix}a_next"]
+            if not head[f"{prefix}_next"]:
+                return
+            offset += head[f"{prefix}_next"]
+            left = max(left - 1, 0)
+        raise ElfError("it has more symbol versions than any real library")
 
     def _text(self, offset: int) -> str:
         found = self._cstring(self._stream, offset)

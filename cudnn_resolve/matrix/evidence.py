@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Iterator, Mapping
+
 from cudnn_resolve.matrix import row
 from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.library import library_of
+
+_PLUGIN = re.compile(r"jax-cuda\d+-plugin")
 
 
 def evidence_of(book: Book, package: str, version: str, arch: str) -> row.WheelEvidence | None:
@@ -24,6 +30,56 @@ def cuda_majors(book: Book, soname: str) -> frozenset[int]:
     return book.remember("majors", None, lambda: _majors(book)).get(soname, frozenset())
 
 
+def wheel_with(book: Book, soname: str, declared: Collection[str] = ()) -> str | None:
+    """The pip package that carries a library of CUDA by that name, one that is declared before others; None where none does."""
+    library = library_of(soname)
+    if library is None:
+        return None
+    stem = "cudnn" if library.family == "cudnn" else library.component
+    stem = {"cublasLt": "cublas", "nvJitLink": "nvjitlink"}.get(stem, stem)
+    majors = sorted(cuda_majors(book, soname), reverse=True) or sorted({one.cuda.major for one in book.cuda_releases()}, reverse=True)
+    found = [one.package for major in majors for one in book.components(major) if one.library == stem]
+    return next((name for name in found if name in declared), found[0] if found and (stem != "cudnn" or len(found) == 1) else None)
+
+
+def opened_names(book: Book, packages: Mapping[str, tuple[str, frozenset[str]]]) -> dict[str, tuple[str, ...]]:
+    """CUDA libraries that frameworks open by name at run time; `packages` has the version of each, and the names that it declares.
+
+    They are those of the NVIDIA wheels that a framework declares, where any of these is there. It may be linked to none of them, and is
+    imported without them; then it says that there is no GPU.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for package, (version, declared) in packages.items():
+        framework = "jax" if _PLUGIN.fullmatch(package) else book.framework_of(package)
+        components = [one for name in declared if (one := book.component(name)) is not None] if framework else []
+        majors = {one.cuda_major for one in components if one.package in packages}
+        wanted = {one.library: one.cuda_major for one in components if one.cuda_major in majors and one.package not in packages}
+        names = {one.soname for one in _sonames(book) if one.library in wanted and _holds(one, wanted[one.library])}
+        if framework and any(one.library == "cudnn" and one.cuda_major in majors for one in components):
+            names.update(_cudnn_of(book, framework, package, version))
+        if names:
+            found[package] = tuple(sorted(names))
+    return found
+
+
+def _cudnn_of(book: Book, framework: str, package: str, version: str) -> Iterator[str]:
+    """The cuDNN that a framework was built with, by the name that it opens; JAX's plugin stands for JAX."""
+    for one in book.framework(framework).builds:
+        if one.wheel_version != version or one.cuda is None or one.cudnn is None:
+            continue
+        if one.package == package or _PLUGIN.fullmatch(package):
+            yield f"libcudnn.so.{one.cudnn.major}"
+            return
+
+
+def _sonames(book: Book) -> list[row.Soname]:
+    return [one.row for one in book.placed("cuda/soname", "soname")]
+
+
+def _holds(soname: row.Soname, major: int) -> bool:
+    return soname.first.major <= major and (soname.last is None or soname.last.major >= major)
+
+
 def companion_of(book: Book, distribution: str) -> str | None:
     """The framework that a distribution must move with: `torchvision` with torch; None for any other package."""
 
@@ -42,7 +98,6 @@ def _by_release(book: Book, package: str) -> dict[tuple[str, str], row.WheelEvid
 def _majors(book: Book) -> dict[str, frozenset[int]]:
     newest = max(one.cuda.major for one in book.cuda_releases())
     found: dict[str, set[int]] = {}
-    rows: list[row.Soname] = [one.row for one in book.placed("cuda/soname", "soname")]
-    for one in rows:
+    for one in _sonames(book):
         found.setdefault(one.soname, set()).update(range(one.first.major, (one.last.major if one.last else newest) + 1))
     return {soname: frozenset(majors) for soname, majors in found.items()}

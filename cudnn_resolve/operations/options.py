@@ -241,7 +241,9 @@ class ApplyRequest(Options, frozen=True, kw_only=True):
     has_targets: bool = False
     """True where the caller himself names what he wants, and not only the project's settings."""
     dry_run: Annotated[bool, _said("show what would be done, and change nothing")] = False
-    force: Annotated[bool, _said("put back what a stopped one replaced, although others changed the environment meanwhile")] = False
+    force: Annotated[
+        bool, _said("install although libraries would not load; put back although others changed the environment meanwhile")
+    ] = False
     installer: Annotated[Literal["auto", "pip", "uv"], _said("default: uv where there is one, else pip")] = "auto"
     no_hashes: Annotated[bool, _said("also install files that nobody knows a hash of")] = False
     break_system_packages: Annotated[bool, _said("also change an environment that the system manages, as pip's")] = False

@@ -1,0 +1,93 @@
+"""The link check of a change: every file is on this disk, and nothing of the environment has been touched."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.errors import CudnnResolveError, ExitCode
+from cudnn_resolve.evidence.links import BrokenLink, Placed, Site, broken_links, is_of_cuda, said_of
+from cudnn_resolve.execution.journal import STAGING
+from cudnn_resolve.host.libraries import SystemLibraries, declared, installed_libraries, wheel_declared, wheel_libraries
+from cudnn_resolve.host.tables import open_book
+from cudnn_resolve.matrix.evidence import opened_names, wheel_with
+
+if TYPE_CHECKING:
+    from cudnn_resolve.execution.journal import Journal
+    from cudnn_resolve.execution.task import Task, Work
+    from cudnn_resolve.execution.wheel import Wheel
+
+_SHOWN = 4
+
+
+class LinkError(CudnnResolveError):
+    """Libraries of the planned environment would not load."""
+
+    exit_code = ExitCode.NO
+
+
+def check_links(task: Task, work: Work, journal: Journal, wheels: Sequence[Wheel], *, staged: bool) -> tuple[str, ...]:
+    """What the change would leave unable to load, as notes where it stops nobody; LinkError where a package of the plan would not load.
+
+    What does not load as it is is left out.
+    """
+    changed = {*task.remove, *(wheel.name for wheel in wheels)}
+    if not changed:
+        return ()
+    system = SystemLibraries(work.host, work.environment.python, work.host.environ.get("LD_LIBRARY_PATH", "").split(":"))
+    planned = _planned(work, journal, wheels, changed, system, staged=staged)
+    found = [one for one in broken_links(planned) if not (task.apt and is_of_cuda(one.name))]  # apt brings it before it is needed
+    if not found:
+        return ()
+    known = {(one.package, one.name, one.version) for one in broken_links(_present(work, system))}
+    found = [one for one in found if (one.package, one.name, one.version) not in known]
+    ours = {*(task.pinned or {}), *(wheel.name for wheel in wheels)}
+    stopping = [one for one in found if one.severity == "error" and one.package in ours]
+    if stopping and not work.force:
+        raise _refusal(stopping, planned)
+    return tuple(f"warning: {text}" for text in _told(found, planned))
+
+
+def _present(work: Work, system: SystemLibraries) -> Site:
+    roots = work.environment.packages
+    return _site(tuple(installed_libraries(work.host, roots)), declared(work.host, roots), system)
+
+
+def _planned(
+    work: Work, journal: Journal, wheels: Sequence[Wheel], leaving: Collection[str], system: SystemLibraries, *, staged: bool
+) -> Site:
+    """The environment as it will be: what stays, and what comes."""
+    host, environment = work.host, work.environment
+    libraries = list(installed_libraries(host, environment.packages, leaving=leaving))
+    packages = declared(host, environment.packages, leaving=leaving)
+    if staged:
+        place = environment.scheme["purelib"]
+        root = f"{journal.folder}/{STAGING}{place.removeprefix(environment.prefix)}"
+        libraries += installed_libraries(host, (root,), at={root: place})
+        packages |= declared(host, (root,))
+    else:
+        for wheel in wheels:
+            place, info = os.path.split(wheel.info)
+            libraries += wheel_libraries(wheel.path, wheel.name, place, system.arch, journal.folder)
+            packages[wheel.name] = wheel.version, wheel_declared(wheel.path, info)
+    return _site(tuple(libraries), packages, system)
+
+
+def _site(libraries: tuple[Placed, ...], packages: Mapping[str, tuple[str, frozenset[str]]], system: SystemLibraries) -> Site:
+    return Site(libraries=libraries, packages=packages, find=system.find, look=system.look, opens=opened_names(open_book(()), packages))
+
+
+def _told(found: Iterable[BrokenLink], site: Site) -> Iterable[str]:
+    book = open_book(())
+    return dict.fromkeys(said_of(one, wheel_with(book, one.name, site.declared(one.package))) for one in found)
+
+
+def _refusal(found: Sequence[BrokenLink], site: Site) -> LinkError:
+    texts = list(_told(found, site))
+    more = f"\n  and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return LinkError(
+        "the planned environment would not load:\n  " + "\n  ".join(texts[:_SHOWN]) + more,
+        code="would-not-load",
+        hint="nothing was changed; plan again with the index, or add --force to install it all the same",
+    )

@@ -1,0 +1,143 @@
+"""The shared libraries of an installed environment and of the system below it, for the link check."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from csv import Error, reader
+from tempfile import TemporaryFile
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from cudnn_resolve.evidence.links import LIBRARY, Placed
+from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel_links
+from cudnn_resolve.facts.elf import Elf, ElfError, read_elf
+from cudnn_resolve.facts.ldconfig import parse_cache
+from cudnn_resolve.host.archive import Archive, bad_wheel
+from cudnn_resolve.host.port import Host
+
+_RECORD_BYTES = 64 << 20
+_METADATA_BYTES = 4 << 20
+_CACHE_BYTES = 64 << 20
+_DIRECTORIES = ("/lib/{arch}-linux-gnu", "/usr/lib/{arch}-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
+"""Where glibc's loader looks at last, on Debian and elsewhere."""
+
+
+class SystemLibraries:
+    """Libraries of the system, as the target's loader finds them by name; each is read once."""
+
+    def __init__(self, host: Host, python: str, library_path: Iterable[str] = ()) -> None:
+        self._host = host
+        self._read: dict[str, Elf | None] = {}
+        program = self.look(host.realpath(python))
+        self.arch = arch = program.arch if program else ""
+        raw = host.read_bytes("/etc/ld.so.cache", 0, _CACHE_BYTES)
+        self._cache: dict[str, list[str]] = {}
+        for entry in (parse_cache(raw) if raw is not None else None) or ():
+            if entry.arch in (arch, None):
+                self._cache.setdefault(entry.name, []).append(entry.path)
+        origin = os.path.dirname(host.realpath(python))
+        own = ((program.rpath or program.runpath or "") if program else "").replace("$ORIGIN", origin).split(":")
+        known = (entry.format(arch=arch) for entry in _DIRECTORIES)
+        self._folders = [os.path.normpath(one) for one in (*own, *library_path, *known) if one.startswith("/")]
+
+    def find(self, name: str) -> tuple[str, ...]:
+        """Paths of a library of that name, in the order in which the loader would take them."""
+        named = [path for folder in self._folders if self.look(path := f"{folder}/{name}") is not None]
+        return tuple(dict.fromkeys((*named, *self._cache.get(name, ()))))
+
+    def look(self, path: str) -> Elf | None:
+        """The library at a path; None where there is none that a loader could use."""
+        if path not in self._read:
+            self._read[path] = read_library(self._host, path)
+        return self._read[path]
+
+
+def read_library(host: Host, path: str) -> Elf | None:
+    """The library at a path; None where there is none that a loader could use."""
+    try:
+        return read_elf(lambda offset, size: host.read_bytes(path, offset, size), versions=True)
+    except ElfError:
+        return None
+
+
+def installed_libraries(
+    host: Host, roots: Iterable[str], *, leaving: Collection[str] = (), at: Mapping[str, str] | None = None
+) -> Iterator[Placed]:
+    """Libraries of the packages in these folders, as their RECORD lists them, without the packages in `leaving`.
+
+    `at` says for folders that were laid out elsewhere where they will lie.
+    """
+    for root in dict.fromkeys(roots):
+        place = (at or {}).get(root, root)
+        for name, info in _packages(host, root):
+            for path in _listed(host.read_text(f"{root}/{info}/RECORD", _RECORD_BYTES) or "") if name not in leaving else ():
+                elf = read_library(host, os.path.normpath(f"{root}/{path}")) if LIBRARY.search(path) else None
+                if elf is not None:
+                    yield Placed(package=name, path=os.path.normpath(f"{place}/{path}"), elf=elf)
+
+
+def wheel_libraries(path: str, name: str, place: str, arch: str, folder: str) -> Iterator[Placed]:
+    """Libraries of a wheel that will be unpacked into the folder `place`; `folder` is where one at a time is written.
+
+    Of NVIDIA's own wheels, which have gigabytes of them, only the names are read.
+    """
+    if name.startswith("nvidia-"):
+        with Archive(path) as archive:
+            members = [member.name for member in archive.members() if LIBRARY.search(member.name)]
+        found = tuple((member, Elf(arch=arch, bits=64, soname=member.rpartition("/")[2])) for member in members)
+    else:
+        try:
+            with open(path, "rb") as stream:
+                found = read_wheel_links(stream, lambda: TemporaryFile(dir=folder))  # noqa: SIM115 - the reader closes it
+        except (WheelDamage, OSError) as error:
+            raise bad_wheel(path, str(error)) from None
+    for member, elf in found:
+        top, _, rest = member.partition("/")
+        inside = rest.partition("/")[2] if top.endswith(".data") else member
+        yield Placed(package=name, path=f"{place}/{inside}", elf=elf)
+
+
+def wheel_declared(path: str, info: str) -> frozenset[str]:
+    """Names that the metadata of a wheel declares; `info` is its `.dist-info` folder."""
+    with Archive(path) as archive:
+        return frozenset(_required(archive.text(f"{info}/METADATA") or ""))
+
+
+def declared(host: Host, roots: Iterable[str], *, leaving: Collection[str] = ()) -> dict[str, tuple[str, frozenset[str]]]:
+    """The packages in these folders, each with its version and the names that its metadata declares, those of extras, too."""
+    return {
+        name: (_version(info), frozenset(_required(host.read_text(f"{root}/{info}/METADATA", _METADATA_BYTES) or "")))
+        for root in dict.fromkeys(roots)
+        for name, info in _packages(host, root)
+        if name not in leaving
+    }
+
+
+def _version(info: str) -> str:
+    return info.removesuffix(".dist-info").partition("-")[2]
+
+
+def _packages(host: Host, root: str) -> Iterator[tuple[str, str]]:
+    for entry in host.list_dir(root):
+        if entry.endswith(".dist-info") and not entry.startswith("~"):
+            yield canonicalize_name(entry.partition("-")[0]), entry
+
+
+def _listed(text: str) -> Iterator[str]:
+    try:
+        for row in reader(text.splitlines()):
+            if row and row[0] and "\0" not in row[0]:
+                yield row[0]
+    except Error:
+        return
+
+
+def _required(text: str) -> Iterator[str]:
+    for line in text.partition("\n\n")[0].splitlines():
+        if line.startswith("Requires-Dist:"):
+            try:
+                yield canonicalize_name(Requirement(line.partition(":")[2].strip()).name)
+            except InvalidRequirement:
+                continue

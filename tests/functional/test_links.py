@@ -1,0 +1,69 @@
+"""Libraries that would not load in the planned environment: told before anything changes."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.apply_world import lend_pip
+from tests.elf_writer import write_elf
+from tests.functional.test_apply_cli import Bench
+from tests.functional.test_overlap import locked
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    made = Bench(tmp_path)
+    lend_pip(next(made.venv.glob("lib/python3*/site-packages")))
+    return made
+
+
+def extension(*needed: str) -> bytes:
+    return write_elf(needed=needed, machine=machine())
+
+
+def machine() -> int:
+    return {"x86_64": 62, "aarch64": 183}[subprocess.run(["uname", "-m"], check=True, capture_output=True, text=True).stdout.strip()]
+
+
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_a_library_that_nobody_brings_stops_the_change(bench: Bench, installer: str) -> None:
+    locked(bench, kernels={"kernels/_C.so": extension("libcusparse.so.11"), "kernels/__init__.py": ""})
+
+    done = bench("--installer", installer)
+
+    assert done.returncode == 1, done
+    assert "kernels: _C.so needs libcusparse.so.11, which nothing brings: nvidia-cusparse-cu11 has it" in done.stderr
+    assert "--force" in done.stderr
+    assert not list(bench.venv.glob("lib/python3*/site-packages/kernels*"))
+    forced = bench("--installer", installer, "--force")
+    assert forced.returncode == 0, forced
+    assert "needs libcusparse.so.11" in forced.stdout + forced.stderr
+
+
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_what_is_brought_along_is_found(bench: Bench, installer: str) -> None:
+    wheels: dict[str, dict[str, str | bytes]] = {
+        "kernels": {"kernels/_C.so": extension("libcusparse.so.11", "libc.so.6", "libcuda.so.1")},
+        "nvidia-cusparse-cu11": {"nvidia/cusparse/lib/libcusparse.so.11": write_elf("libcusparse.so.11", machine=machine())},
+    }
+    locked(bench, **wheels)
+
+    done = bench("--installer", installer)
+
+    assert done.returncode == 0, done
+    assert "libcusparse" not in done.stderr
+
+
+def test_what_was_broken_before_stops_nobody(bench: Bench) -> None:
+    locked(bench, kernels={"kernels/_C.so": extension("libcusparse.so.11")})
+    assert bench("-q", "--force").returncode == 0
+    (bench.base / "pylock.toml").unlink()
+    locked(bench, other={"other/__init__.py": ""})
+
+    done = bench()
+
+    assert done.returncode == 0, done
+    assert "libcusparse" not in done.stdout + done.stderr
