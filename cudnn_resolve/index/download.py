@@ -1,7 +1,7 @@
 """Files of releases, downloaded whole: checked while they come, resumed where they broke off, in place only when they are right.
 
-A part that a broken-off run left is taken up by the next one where a hash is promised, which judges the whole. Within a run further
-parts are asked for with If-Range, so that a file that changed on its server meanwhile comes whole again.
+A part that a broken-off run left is taken up by the next one where a hash is promised, which judges the whole. Further parts are asked for
+with If-Range, within a run and by the next one: a file that changed on its server meanwhile comes whole again.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
@@ -32,6 +34,11 @@ Told = Callable[[str, int, int | None], None]
 LARGEST_FILE = 16 << 30
 """Bound of a download of which neither the lock nor the index says a size."""
 _LONGEST_SECONDS = 6 * 3600.0
+_BESIDE = ".from"
+"""Behind the name of a part: the file that says which edition it is of."""
+_LONGEST_EDITION = 200
+_EDITION = re.compile(r'"[\x21\x23-\x7e]{0,198}"|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT')
+_SETTLED_SECONDS = 60
 _PIECE = 1 << 20
 _LEAST_PROGRESS = 1 << 16
 """Bytes after which a connection that broke off counts as progress, and tries are counted from one again."""
@@ -58,7 +65,7 @@ class Downloads:
         try:
             os.makedirs(folder, exist_ok=True)
             with open(os.open(passing, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666), "r+b") as stream:
-                self._fill(stream, file, told)
+                self._fill(stream, file, told, _Edition(f"{passing}{_BESIDE}" if resume else None))
             os.replace(passing, path)
         except OSError as error:
             resume = False
@@ -69,8 +76,9 @@ class Downloads:
             raise IndexUnavailableError(what, code=error.code, hint=error.hint) from None
         finally:
             if not resume or os.path.exists(path):
-                with contextlib.suppress(OSError):
-                    os.unlink(passing)
+                for name in (passing, f"{passing}{_BESIDE}"):
+                    with contextlib.suppress(OSError):
+                        os.unlink(name)
         return path
 
     def passing(self, file: File, read: Callable[[str], T]) -> T:
@@ -78,10 +86,10 @@ class Downloads:
         with tempfile.TemporaryDirectory(prefix="cudnn-resolve-") as folder:
             path = os.path.join(folder, safe_name(file.filename))
             with open(path, "w+b") as stream:
-                self._fill(stream, file, None)
+                self._fill(stream, file, None, _Edition(None))
             return read(path)
 
-    def _fill(self, stream: IO[bytes], file: File, told: Told | None) -> None:
+    def _fill(self, stream: IO[bytes], file: File, told: Told | None, edition: _Edition) -> None:
         """Write the file's bytes behind those that are there; FetchError where they are not what was promised."""
         algorithm, digest = strongest(file)
         file = file if file.size is not None or is_local(file.url) else replace(file, size=self._size_on_index(file))
@@ -92,25 +100,24 @@ class Downloads:
                 while piece := source.read(_PIECE):
                     partial.write(piece)
         elif resumed != file.size or partial.digest() != digest:
-            self._download(partial, file)
+            self._download(partial, file, edition)
             if resumed and digest and partial.digest() != digest:  # what an earlier run left was of another file
                 partial.restart()
-                self._download(partial, file)
+                self._download(partial, file, edition)
         stream.flush()
         if file.size is not None and partial.size != file.size:
             raise FetchError(f"it has {partial.size} bytes, and {file.size} were promised", code="file-size")
         if digest and partial.digest() != digest:
             raise FetchError(f"its {algorithm} is {partial.digest()}, and {digest} was promised", code="file-hash")
 
-    def _download(self, partial: _Partial, file: File) -> None:
+    def _download(self, partial: _Partial, file: File, edition: _Edition) -> None:
         ends = time.monotonic() + _LONGEST_SECONDS
         start = 0
-        known: dict[str, str] = {}
 
         def once() -> None:
             nonlocal start
             start = partial.size
-            headers = {"Range": f"bytes={start}-", **known} if start else {}
+            headers = {"Range": f"bytes={start}-", **edition.condition} if start else {}
             limit = LARGEST_FILE if file.size is None else file.size
             with self._session.opened(file.url, headers, limit=limit, seconds=ends - time.monotonic()) as (response, _):
                 if response.status_code == 416 and start:
@@ -119,10 +126,12 @@ class Downloads:
                 if response.status_code not in (200, 206):
                     raise FetchError(f"it answers HTTP {response.status_code}", status=response.status_code)
                 is_rest = response.status_code == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {start}-")
+                if is_rest and not edition.has(response.headers):  # it does not heed If-Range
+                    partial.restart()
+                    raise TransientError("it became another file while it came", code="index-garbage")
                 if start and not is_rest:
                     partial.restart()
-                entity = response.headers.get("ETag", "")
-                known.update({"If-Range": entity} if entity.startswith('"') else {})  # a weak one says nothing of bytes
+                edition.keep(response.headers)
                 for piece in self._session.pieces(response):
                     partial.write(piece)
 
@@ -142,6 +151,49 @@ class Downloads:
                 listed = (one for number in range(len(page.versions)) for one in files_of(page, number, None)) if page else ()
                 return next((one.size for one in listed if one.filename == file.filename), None)
         return None
+
+
+class _Edition:
+    """Which edition of its file a part is of, as the server names it; kept beside the part for the next run where there is a path."""
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        self._name = ""
+        if path is not None:
+            with contextlib.suppress(OSError), open(path, encoding="ascii", errors="replace") as file:
+                self._name = _edition_of(file.read(_LONGEST_EDITION + 1).strip())
+
+    @property
+    def condition(self) -> dict[str, str]:
+        """The header by which another edition comes whole."""
+        return {"If-Range": self._name} if self._name else {}
+
+    def has(self, headers: Mapping[str, str]) -> bool:
+        """False where an answer names another edition."""
+        said = headers.get("ETag" if self._name.startswith('"') else "Last-Modified", "")
+        return not self._name or not said or said == self._name
+
+    def keep(self, headers: Mapping[str, str]) -> None:
+        """Remember the edition of an answer."""
+        name = _edition_of(headers.get("ETag", "")) or _edition_of(_settled(headers))
+        if name != self._name and self._path is not None:
+            with open(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666), "wb") as file:
+                file.write(name.encode("ascii"))
+        self._name = name
+
+
+def _edition_of(text: str) -> str:
+    """A strong ETag or a date; empty for anything else: a weak ETag says nothing of bytes."""
+    return text if _EDITION.fullmatch(text) else ""
+
+
+def _settled(headers: Mapping[str, str]) -> str:
+    """The time of the last change, where it is far enough back that it tells two editions apart."""
+    try:
+        changed, now = (parsedate_to_datetime(headers.get(name, "")) for name in ("Last-Modified", "Date"))
+        return headers["Last-Modified"] if (now - changed).total_seconds() >= _SETTLED_SECONDS else ""
+    except (ValueError, TypeError, OverflowError):
+        return ""
 
 
 class _Partial:

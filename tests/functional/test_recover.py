@@ -17,7 +17,9 @@ from cudnn_resolve.execution import payload_recover
 from cudnn_resolve.execution.journal import RECOVER
 from cudnn_resolve.execution.recover import mark_path, repair, undo
 from cudnn_resolve.host import disk
-from tests.apply_world import ApplyWorld, work_in
+from tests.apply_world import NEW, ApplyWorld, work_in
+from tests.index_server import IndexServer, cut
+from tests.kill_world import KillWorld
 
 pytestmark = pytest.mark.kill
 _SAVED, _INSTALLED = 5, 6
@@ -217,3 +219,25 @@ def test_an_undo_that_cannot_be_written_down_is_not_begun(world: ApplyWorld, mon
     assert world.former() == after
     assert undo(work, None).left == ()
     work.hold.release()
+
+
+def test_a_download_that_was_cut_goes_on_in_the_next_run(tmp_path: Path) -> None:
+    with IndexServer() as served:
+        world = KillWorld(tmp_path, "pip", served, pins=NEW)
+        world.build(modules=1)
+        served.etags = True
+        wheel = f"nvidia_cudnn_cu12-{NEW['nvidia-cudnn-cu12']}-py3-none-any.whl"
+        served.fail(f"/files/nvidia-cudnn-cu12/{wheel}", cut(300))
+
+        process = world.start("apply")
+        said = process.communicate()[0]
+        (part,) = world.state.rglob(f".{wheel}.part")
+        size = part.stat().st_size
+        served.heal()
+        again = world.start("apply")
+        said_again = again.communicate()[0]
+
+        assert (process.returncode, again.returncode) == (3, 0), said + said_again
+        (asked,) = [one.headers for one in served.asked if wheel in one.path][-1:]
+        assert (asked["range"], asked["if-range"][0]) == (f"bytes={size}-", '"')
+        assert not [*world.state.rglob("*.part"), *world.state.rglob("*.from")]

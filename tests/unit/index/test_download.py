@@ -16,7 +16,7 @@ from cudnn_resolve.errors import IndexUnavailableError, WorldError
 from cudnn_resolve.index.client import IndexClient, open_source
 from cudnn_resolve.index.download import Downloads
 from cudnn_resolve.requirement.source import File
-from tests.index_server import Fault, IndexServer, Reply, body, cut, status
+from tests.index_server import Asked, Fault, IndexServer, Reply, body, cut, status
 
 
 @pytest.fixture
@@ -103,6 +103,68 @@ def test_the_next_run_goes_on_where_one_broke_off(index: IndexServer, client: In
     assert index.asked[-1].headers["range"] == f"bytes={there}-"
     assert Path(path).read_bytes() == served(index)
     assert not [name for name in os.listdir(tmp_path) if name.endswith(".part")]
+
+
+def name_edition(monkeypatch: pytest.MonkeyPatch, header: str, edition: str, *, heeds: bool = True) -> None:
+    """Let the server say which edition its files are, and give another one whole."""
+    plain = IndexServer._file  # noqa: SLF001
+
+    def answer(index: IndexServer, asked: Asked, name: str, filename: str) -> Reply:
+        if heeds and asked.headers.get("if-range") not in (None, edition):
+            asked = Asked(asked.method, asked.path, {})
+        reply = plain(index, asked, name, filename)
+        reply.headers[header] = edition
+        return reply
+
+    monkeypatch.setattr(IndexServer, "_file", answer)
+
+
+@pytest.mark.parametrize("named", [("ETag", '"a1"'), ("Last-Modified", "Sat, 21 Nov 2020 10:00:00 GMT")])
+def test_the_next_run_asks_for_the_rest_of_the_same_edition(
+    index: IndexServer, client: IndexClient, file: File, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: tuple[str, str]
+) -> None:
+    name_edition(monkeypatch, *named)
+    downloads = broken_off(client, index, file, tmp_path / "to")
+    (left,) = (tmp_path / "to").glob(".*.part")
+    size = left.stat().st_size
+
+    path = downloads.fetch(file, str(tmp_path / "to"), resume=True)
+
+    asked = index.asked[-1].headers
+    assert (asked["if-range"], asked["range"]) == (named[1], f"bytes={size}-")
+    assert Path(path).read_bytes() == served(index)
+    assert os.listdir(tmp_path / "to") == [file.filename]
+
+
+@pytest.mark.parametrize("heeds", ["heeds", ""])
+def test_a_file_that_changed_between_two_runs_comes_whole(
+    index: IndexServer, client: IndexClient, file: File, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heeds: str
+) -> None:
+    name_edition(monkeypatch, "ETag", '"new"', heeds=bool(heeds))
+    downloads = broken_off(client, index, file, tmp_path / "to")
+    (left,) = (tmp_path / "to").glob(".*.part")
+    left.write_bytes(b"x" * left.stat().st_size)
+    Path(f"{left}.from").write_text('"old"')
+    asked = len(index.asked)
+
+    path = downloads.fetch(file, str(tmp_path / "to"), resume=True)
+
+    assert Path(path).read_bytes() == served(index)
+    assert len(index.asked) - asked == (1 if heeds else 2)
+    assert os.listdir(tmp_path / "to") == [file.filename]
+
+
+@pytest.mark.parametrize("said", ["x\r\nX-More: 1", 'W/"weak"', '"' + "x" * 5000 + '"', "\0", "é"])
+def test_what_stands_beside_a_part_is_no_way_into_a_request(
+    index: IndexServer, client: IndexClient, file: File, tmp_path: Path, said: str
+) -> None:
+    downloads = broken_off(client, index, file, tmp_path)
+    (tmp_path / f".{file.filename}.part.from").write_text(said, encoding="utf-8")
+
+    path = downloads.fetch(file, str(tmp_path), resume=True)
+
+    assert not {"if-range", "x-more"} & set(index.asked[-1].headers)
+    assert Path(path).read_bytes() == served(index)
 
 
 @pytest.mark.parametrize("left", ["other", "longer", "whole"])
