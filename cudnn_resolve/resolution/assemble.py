@@ -12,6 +12,7 @@ from packaging.version import InvalidVersion
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.resolution.bound import with_bounds
 from cudnn_resolve.resolution.candidate import Channel, CudaCandidate, CudnnCandidate, LibrariesCandidate, PipCandidate
+from cudnn_resolve.resolution.channel import BESIDE, apt_beside
 from cudnn_resolve.resolution.cuda import repositories
 from cudnn_resolve.resolution.key import CUDA, CUDA_OF_SYSTEM, CUDNN, CUDNN_OF_SYSTEM, DRIVER, CudaKey, CudnnKey, Key, LibrariesKey, PipKey
 from cudnn_resolve.resolution.model import AptPin, Override, Pin, PipPin, Reason, Resolution
@@ -186,6 +187,8 @@ def _apt_pins(universe: Universe, pins: Mapping[Key, Pin]) -> tuple[AptPin, ...]
             name, version = cudnn.build.apt_package or "", cudnn.build.apt_version or ""
             repository = cuda.repository or next(iter(repositories(universe.context)), "")
             out.append(AptPin(name=name, version=version, repository=repository, because=_because(pins[cudnn_key])))
+        if cuda is not None and cuda.channel == "apt":
+            out += _apt_beside(universe, cuda, pins)
     return tuple(out)
 
 
@@ -201,6 +204,21 @@ def _apt_cuda(universe: Universe, runtime: CudaCandidate, because: tuple[str, ..
             repository=runtime.repository or "",
             because=because,
         )
+
+
+def _apt_beside(universe: Universe, runtime: CudaCandidate, pins: Mapping[Key, Pin]) -> Iterator[AptPin]:
+    """The packages of libraries that the package of all runtime libraries does not bring, and that a framework loads."""
+    loading: dict[str, list[str]] = {}
+    for pin in pins.values():
+        one = pin.candidate
+        if isinstance(one, LibrariesCandidate) and one.channel == "apt":
+            for library in one.build.loads:
+                loading.setdefault(library, []).append(f"{one.build.package} {one.build.wheel_version} loads {library}")
+    for library in BESIDE:
+        pattern = apt_beside(universe.book, library, runtime.cuda) if library in loading else None
+        if pattern is not None:
+            name = pattern.name.format(major=runtime.cuda.major, minor=runtime.cuda.minor)
+            yield AptPin(name=name, version=pattern.version, repository=runtime.repository or "", because=tuple(loading[library]))
 
 
 def _because(pin: Pin) -> tuple[str, ...]:

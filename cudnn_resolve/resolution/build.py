@@ -22,7 +22,7 @@ from cudnn_resolve.resolution.candidate import (
     shared_major,
     slot_need,
 )
-from cudnn_resolve.resolution.channel import component_package, is_installed, lives_on_system, preferred
+from cudnn_resolve.resolution.channel import BESIDE, apt_beside, component_package, is_installed, lives_on_system, preferred
 from cudnn_resolve.resolution.cuda import cuda_limit
 from cudnn_resolve.resolution.key import CUDA_LIMIT, CUDNN_LIMIT, CudaKey, CudnnKey, LibrariesKey, SlotKey, pip_key
 from cudnn_resolve.resolution.package import file_needs, requirement_need
@@ -200,6 +200,8 @@ class Builds:
             if cuda.major != built.major:
                 return False
             if cuda < floor and not (lenient and channel == "system" and built.major >= 11):
+                return False
+            if channel == "apt" and any(one in build.loads and apt_beside(self.context.book, one, cuda) is None for one in BESIDE):
                 return False
             return rule.same_sonames(self.context.book, built, cuda, libraries) is None
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.resolution.release import parse_version
-from cudnn_resolve.version import CudnnVersion
+from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Build
+    from cudnn_resolve.matrix.row import AptPattern, Build
     from cudnn_resolve.resolution.candidate import Channel
     from cudnn_resolve.resolution.context import Context
 
@@ -100,6 +100,19 @@ def channels_of_system(context: Context) -> tuple[Channel, ...]:
     """The channels that give the system's libraries."""
     allowed = channels(context)
     return ("system", "apt") if "apt" in allowed else ("system",)
+
+
+BESIDE = ("nvtx", "nccl")
+"""Libraries that frameworks load and that the apt package of all runtime libraries does not bring."""
+
+
+def apt_beside(book: Book, library: str, cuda: CudaVersion) -> AptPattern | None:
+    """The apt package of such a library for a CUDA line, in the version that is known; None where there is none."""
+    for pattern in book.apt_patterns():
+        known = pattern.library == library and "*" not in pattern.version
+        if known and pattern.first <= cuda and (pattern.last is None or cuda <= pattern.last):
+            return pattern
+    return None
 
 
 def component_package(book: Book, library: str, major: int) -> str | None:
