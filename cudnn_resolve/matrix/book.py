@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec.structs import force_setattr
@@ -57,7 +57,6 @@ class Book:
 
     def __init__(self, *layers: Tables) -> None:
         self.layers = layers
-        self._names: tuple[frozenset[str], ...] | None = None
         self._kept: dict[tuple[str, object], Any] = {}
 
     # -- frameworks ------------------------------------------------------------------------------------------------------------
@@ -68,7 +67,7 @@ class Book:
 
     def framework(self, name: str) -> row.Framework:
         """The framework of that name, alias or distribution name, with all its builds; KeyError where there is none."""
-        found = self._framework_names().get(_normalized(name))
+        found = self._framework_names.get(_normalized(name))
         if found is None:
             raise KeyError(name)
         return self._keep("framework", found, self._framework)
@@ -86,7 +85,7 @@ class Book:
 
     def framework_of(self, distribution: str) -> str | None:
         """The framework that a distribution is: `tensorflow-gpu` is tensorflow; None for any other package."""
-        return self._keep("distributions", None, lambda _: self._distributions()).get(_normalized(distribution))
+        return self._keep("distributions", None, lambda _: self._collect("packages")).get(_normalized(distribution))
 
     def distributions(self, framework: str) -> tuple[str, ...]:
         """Every distribution that is the framework: those whose builds are known, and others that install the same files."""
@@ -97,7 +96,7 @@ class Book:
 
     def is_framework(self, name: str) -> bool:
         """True for the name, the alias or the distribution of a framework."""
-        return _normalized(name) in self._framework_names()
+        return _normalized(name) in self._framework_names
 
     def companion_of(self, distribution: str) -> str | None:
         """The framework that a distribution moves with: `torchvision` goes with torch; None for any other package."""
@@ -107,7 +106,7 @@ class Book:
         """Names of frameworks that look like `word`, the nearest first, at most three."""
         from difflib import get_close_matches
 
-        known = self._framework_names()
+        known = self._framework_names
         close = get_close_matches(_normalized(word[:80]), list(known), n=6, cutoff=0.7)
         return tuple(dict.fromkeys(known[one] for one in close))[:3]
 
@@ -146,14 +145,11 @@ class Book:
 
     def slot(self, package: str) -> str | None:
         """The identity of the files that a package shares with others, None where it has them for itself."""
-        return self._keep("slots", None, lambda _: self._slots()).get(_normalized(package))
+        return self._slots.get(_normalized(package))
 
     def owners(self, slot: str) -> int:
         """How many packages own the files of a slot; an identity that one package has alone excludes nothing."""
-        counted: dict[str, int] = self._keep(
-            "owners", None, lambda _: dict(Counter(self._keep("slots", None, lambda _: self._slots()).values()))
-        )
-        return counted.get(slot, 0)
+        return self._keep("owners", None, lambda _: Counter(self._slots.values()))[slot]
 
     def shares_files(self, slot: str) -> bool:
         """False for a slot whose packages exclude one another although each has files of its own."""
@@ -348,7 +344,7 @@ class Book:
 
     def names(self) -> tuple[str, ...]:
         """Every table of every layer, in order of the alphabet."""
-        return tuple(sorted(frozenset[str]().union(*self._layer_names())))
+        return tuple(sorted(frozenset[str]().union(*self._layer_names)))
 
     def placed(self, name: str, array: str) -> list[Placed]:
         """The rows of one array of one table after overlaying, each with its layer and place; for laws and for printing."""
@@ -370,11 +366,7 @@ class Book:
 
     def _index(self, name: str, array: str, key: Callable[[Any], Any]) -> dict[Any, Any]:
         """Rows by `key`, the first of each; one table and array has one key."""
-
-        def build(_: object) -> dict[Any, Any]:
-            return {key(one): one for one in reversed(self._rows(name, array))}
-
-        return self._keep(f"index of {name}", array, build)
+        return self._keep(f"index of {name}", array, lambda _: {key(one): one for one in reversed(self._rows(name, array))})
 
     def _sorted(self, name: str, array: str, key: Callable[[Any], Any]) -> tuple[Any, ...]:
         return tuple(sorted(self._rows(name, array), key=key))
@@ -393,13 +385,12 @@ class Book:
 
         return self._keep("layers", name, load)
 
+    @cached_property
     def _layer_names(self) -> tuple[frozenset[str], ...]:
-        if self._names is None:
-            self._names = tuple(frozenset(layer.names()) for layer in self.layers)
-        return self._names
+        return tuple(frozenset(layer.names()) for layer in self.layers)
 
     def _has(self, layer: int, name: str) -> bool:
-        return name in self._layer_names()[layer]
+        return name in self._layer_names[layer]
 
     def _stems(self, folder: str) -> tuple[str, ...]:
         return tuple(name.partition("/")[2] for name in self.names() if name.startswith(f"{folder}/"))
@@ -433,12 +424,10 @@ class Book:
         table = f"framework/{name}"
         return row.Framework(builds=self._rows(table, "build"), bounds=self._rows(table, "bound"), **self.head(table))
 
+    @cached_property
     def _framework_names(self) -> dict[str, str]:
         """Name, alias and distribution, all normalized, to the framework's name; names win over aliases, those over distributions."""
-        return self._keep("framework names", None, lambda _: self._collect("packages", "aliases", "name"))
-
-    def _distributions(self) -> dict[str, str]:
-        return self._collect("packages")
+        return self._collect("packages", "aliases", "name")
 
     def _collect(self, *fields: str) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -461,6 +450,7 @@ class Book:
         tables = [table for _, table in self._layers(f"wheel/{name}") if table is not None]
         return frozenset(_normalized(extra) for table in tables for one in table.metadata for extra in one.extras)
 
+    @cached_property
     def _slots(self) -> dict[str, str]:
         slots: tuple[row.Slot, ...] = self._rows("package/slot", "slot")
         components: tuple[row.Component, ...] = self._rows("cuda/component", "component")

@@ -80,16 +80,6 @@ def _holds(soname: row.Soname, major: int) -> bool:
     return soname.first.major <= major and (soname.last is None or soname.last.major >= major)
 
 
-def companion_of(book: Book, distribution: str) -> str | None:
-    """The framework that a distribution must move with: `torchvision` with torch; None for any other package."""
-
-    def read() -> dict[str, str]:
-        heads = {framework: book.head(f"framework/{framework}") for framework in book.frameworks()}
-        return {name: framework for framework, head in heads.items() for name in head.get("companions", ())}
-
-    return book.remember("companions", None, read).get(distribution)
-
-
 def _by_release(book: Book, package: str) -> dict[tuple[str, str], row.WheelEvidence]:
     rows: list[row.WheelEvidence] = [one.row for one in book.placed(f"evidence/{package}", "wheel")]
     return {(one.version, arch): one for one in rows for arch in one.arch or ("",)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import UsageError
-from cudnn_resolve.operations.options import LockRequest
+from cudnn_resolve.operations.options import LockRequest, declared
 from cudnn_resolve.operations.settings import MACHINE, project_settings, with_settings
 
 if TYPE_CHECKING:
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
 FILES = ("requirement", "constraint", "group")
 """Options that name files."""
-_STATED = ("index-strategy", "exclude-newer", "no-binary", "only-binary")
-"""Options besides the facts that decide what comes out, and that do not depend on where this is."""
+_STATED = (
+    *("python_version", "driver", "gpu", "packages", "glibc", "os", "index_strategy", "exclude_newer", "no_binary", "only_binary"),
+    *("pre", "no_variant_indexes"),
+)
+"""Options that decide what comes out, and that do not depend on where this is."""
 
 
 def with_memory(request: LockRequest, remembered: Mapping[str, Any] | None) -> LockRequest:
@@ -62,15 +65,12 @@ def remembered(lock: Lock, path: str, request: LockRequest) -> dict[str, Any]:
         folder = os.path.dirname(path)
         out.update({"framework": list(asked.said), "cuda": asked.cuda, "cudnn": asked.cudnn})
         out.update({name: [_from(folder, value, name) for value in values] for name, values in asked.files.items() if name in FILES})
-    for name, values in asked.stated.items():
-        if name in ("gpu", "no-binary", "only-binary") or (name == "packages" and "framework" in out):
-            out[name] = list(values)
-        elif name == "platform":
-            out["platforms"] = list(values)
-        elif name in ("no-variant-indexes", "pre"):
-            out[name] = values == ("true",)
-        elif name in ("driver", "python-version", "glibc", "os", *_STATED) and values:
-            out[name] = values[0]
+    if "platform" in asked.stated:
+        out["platforms"] = list(asked.stated["platform"])
+    for option in (declared(LockRequest)[name] for name in _STATED):
+        values = asked.stated.get(option.key, ())
+        if values and (option.key != "packages" or "framework" in out):
+            out[option.key] = values == ("true",) if option.is_flag else list(values) if option.is_list else values[0]
     return {name: value for name, value in out.items() if value is not None}
 
 
@@ -97,21 +97,10 @@ def asked_of(options: LockRequest, request: Request, base: str) -> Asked:
     """What a lock in the folder `base` remembers of its request."""
     from cudnn_resolve.locking.model import Asked
 
-    facts: dict[str, tuple[str, ...]] = {
-        "platform": tuple(sorted(options.platforms)),
-        "python-version": _one(options.python_version),
-        "driver": _one(options.driver),
-        "gpu": options.gpu,
-        "packages": options.packages,
-        "glibc": _one(options.glibc),
-        "os": _one(options.os),
-        "index-strategy": _one(options.index_strategy),
-        "exclude-newer": _one(options.exclude_newer),
-        "no-binary": options.no_binary,
-        "only-binary": options.only_binary,
-        "pre": ("true",) if options.pre else (),
-        "no-variant-indexes": ("true",) if options.no_variant_indexes else (),
-    }
+    stated = {"platform": tuple(sorted(options.platforms))}
+    for name in _STATED:
+        value = getattr(options, name)
+        stated[name.replace("_", "-")] = value if isinstance(value, tuple) else ("true",) if value is True else (value,) if value else ()
     files = {name: tuple(_to(base, one, name) for one in getattr(options, name) if one != "-") for name in FILES}
     return Asked(
         targets=tuple(_said(request)),
@@ -124,7 +113,7 @@ def asked_of(options: LockRequest, request: Request, base: str) -> Asked:
         device=options.device or "gpu",
         channel=options.channel or "auto",
         strict_pins=options.strict_pins,
-        stated={name: values for name, values in facts.items() if values},
+        stated={name: values for name, values in stated.items() if values},
     )
 
 
@@ -145,10 +134,6 @@ def _required(extra: Extra, request: Request, base: str) -> str:
     if direct is not None and not extra.constraint:
         return f"{direct.name} @ {path_from(base, direct.folder) if direct.folder is not None else direct.url}"
     return f"-c {extra.text}" if extra.constraint else extra.text
-
-
-def _one(value: str | None) -> tuple[str, ...]:
-    return (value,) if value else ()
 
 
 def _to(base: str, value: str, name: str) -> str:

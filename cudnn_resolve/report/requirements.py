@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.planning.step import wanted
+from cudnn_resolve.report.pins import digest_of, pin_line
 from cudnn_resolve.report.plan import machine_line
 from cudnn_resolve.report.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cudnn_resolve.planning.model import PipAction, Plan
+    from cudnn_resolve.planning.model import Plan
 
 
 def _by_hand(plan: Plan) -> Iterator[str]:
@@ -44,24 +44,13 @@ def render(plan: Plan) -> str:
     lines += [f"{'--find-links' if page else '--extra-index-url'} {index}" for page, index in sources]
     lines += [f"{name} {value}" for name, value in zip(plan.sources[::2], plan.sources[1::2], strict=True)]
     overrides = {one.package: one for one in plan.overrides}
-    hashed = not plan.unpinned and all(one.action == "remove" or _digest(one) for one in plan.pip)
+    hashed = not plan.unpinned and all(one.action == "remove" or digest_of(one) for one in plan.pip)
     for one in plan.pip:
         if one.action == "remove":
             continue
         override = overrides.get(one.name)
         if override is not None:
             lines.append(clean(f"# {override.requested_by} declares {override.declared}: {override.reason}"))
-        lines.append(clean(_line(one, hashed=hashed)))
+        lines.append(pin_line(one, hashed=hashed))
     lines += [clean(line) for line in plan.left_open]
     return "\n".join(lines) + "\n"
-
-
-def _line(action: PipAction, *, hashed: bool) -> str:
-    words = wanted(action)
-    text = " ".join(words)
-    return f"{text} --hash=sha256:{_digest(action)}" if hashed else text
-
-
-def _digest(action: PipAction) -> str | None:
-    """The sha256 of the file that is to be installed, as far as it is known."""
-    return action.file.hashes.get("sha256") if action.file is not None else None

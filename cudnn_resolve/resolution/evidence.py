@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.matrix.evidence import companion_of, cuda_majors, evidence_of
+from cudnn_resolve.matrix.evidence import cuda_majors, evidence_of
 from cudnn_resolve.matrix.library import library_of
 from cudnn_resolve.resolution.candidate import Need, PipCandidate, WheelCandidate, shared_major
 from cudnn_resolve.resolution.key import pip_key
@@ -51,7 +51,7 @@ def evidence_needs(book: Book, arch: str, release: Release, who: str) -> Iterato
 
 def _of_index(book: Book, release: Release, who: str) -> Iterator[Need]:
     """The need of a companion from another index for its framework's build of the same variant."""
-    framework = companion_of(book, release.package)
+    framework = book.companion_of(release.package)
     row = next((one for one in book.extra_releases(release.package) if one.version == release.text and one.index == release.index), None)
     if framework is None or row is None:
         return
