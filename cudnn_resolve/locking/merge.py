@@ -1,21 +1,23 @@
-"""Resolutions, one for each platform, to one lock."""
+"""Resolutions, one for each platform, to one lock: the files that it will hold, what is yet to be known of them, and its entries."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os.path import normpath
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 from packaging.markers import Marker
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.locking.file import HASHES, hashes_of, locked_file, path_from, without_credentials
-from cudnn_resolve.locking.model import CREATED_BY, TOOL, Asked, Lock, Tool
+from cudnn_resolve.locking.model import CREATED_BY, TOOL, Asked, Lock, Tool, files_of, name_of
 from cudnn_resolve.locking.stack import platform_of
+from cudnn_resolve.requirement.source import Offer
 from cudnn_resolve.resolution.key import FrameworkKey
 from cudnn_resolve.resolution.tag import Target, fit
 
@@ -276,3 +278,45 @@ def _told(reason: Reason) -> str:
     if because.startswith("asked for"):
         return f"{reason.text}, {because}"
     return f"{reason.text}: {because}"
+
+
+def incomplete(answers: Iterable[Answer], old: Lock | None) -> tuple[dict[str, File], list[File]]:
+    """Files whose size the old lock knows, by their addresses; and files that lack a size or a hash still."""
+    known: dict[str, File] = {}
+    open_: dict[str, File] = {}
+    sizes = _sizes(old) if old is not None else {}
+    for file in (file for answer in answers for pin in answer.resolution.pip for file in _files(pin, answer.resolution)):
+        hashes = hashes_of(file)
+        size = next((sizes[file.filename, one] for one in hashes.items() if (file.filename, one) in sizes), None)
+        if file.size is None and size is not None:
+            known[file.url] = replace(file, size=size)
+        elif file.size is None or not hashes:
+            open_[file.url] = file
+    return known, list(open_.values())
+
+
+def completed(answers: Sequence[Answer], known: Mapping[str, File]) -> list[Answer]:
+    """The answers with all that is known of their files, by their addresses."""
+    return [replace(one, resolution=replace(one.resolution, pip=tuple(_pin(pin, known) for pin in one.resolution.pip))) for one in answers]
+
+
+def _pin(pin: PipPin, known: Mapping[str, File]) -> PipPin:
+    if pin.offer is None or not any(file.url in known for file in pin.offer.files):
+        return pin
+    offer = Offer(version=pin.offer.version, files=tuple(known.get(file.url, file) for file in pin.offer.files))
+    return replace(pin, offer=offer, file=known.get(pin.file.url, pin.file) if pin.file is not None else None)
+
+
+def _files(pin: PipPin, resolution: Resolution) -> Iterator[File]:
+    """The files of a pin that a lock would hold for its platform."""
+    machine = resolution.machine
+    target = Target(machine.python, machine.free_threaded, machine.arch, None)
+    for file in pin.offer.files if pin.offer is not None else ():
+        if file is pin.file or (file.is_wheel and fit((file.tag,), target).glibc is not None):
+            yield file
+
+
+def _sizes(lock: Lock) -> dict[tuple[str, tuple[str, str]], int]:
+    """Name and digest to size, of the files of a lock."""
+    files = (file for package in lock.packages for file in files_of(package))
+    return {(name_of(file), digest): file.size for file in files if file.size is not None for digest in file.hashes.items()}

@@ -131,8 +131,8 @@ def check_lock(request: LockRequest, listener: Listener = NOBODY) -> LockCheckRe
     """The lock that is there, and every way in which it is not what it should be."""
     from cudnn_resolve.host.files import folder_of
     from cudnn_resolve.locking.check import asked_otherwise, outdated
-    from cudnn_resolve.locking.fit import fit
     from cudnn_resolve.locking.model import Difference
+    from cudnn_resolve.locking.select import fit
 
     _refuse_contradictions(request)
     path = request.output or FILE
@@ -265,7 +265,7 @@ def _preload(lock: Lock) -> tuple[str, ...]:
 
 def _completed(answers: Sequence[Answer], old: Lock | None, source: IndexClient) -> Sequence[Answer]:
     """The answers with sizes and hashes that the index did not give: from the old lock, and where it can be asked for them."""
-    from cudnn_resolve.locking.complete import completed, incomplete
+    from cudnn_resolve.locking.merge import completed, incomplete
 
     known, lacking = incomplete(answers, old)
     if lacking:

@@ -12,8 +12,7 @@ from cudnn_resolve.index.cache import Cache
 from cudnn_resolve.index.fetch_error import FetchError
 from cudnn_resolve.index.session import Answer as Reply
 from cudnn_resolve.index.statements import Statements
-from cudnn_resolve.locking.complete import completed, incomplete
-from cudnn_resolve.locking.merge import Answer
+from cudnn_resolve.locking.merge import Answer, completed, incomplete
 from cudnn_resolve.requirement.source import File, Offer
 from tests.lock_maker import changed, lock_of, pinned, with_packages
 
