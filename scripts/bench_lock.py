@@ -280,13 +280,13 @@ class Mirror:
         return re.sub(r'<a href="([^"]*)"', link, text).encode()
 
     def _metadata(self, path: str) -> bytes:
-        from cudnn_resolve.index.client import open_source
+        from cudnn_resolve.index.client import IndexClient
         from cudnn_resolve.index.settings import Settings
         from cudnn_resolve.requirement.source import File
 
         address = path.removeprefix("/file/").removesuffix(".metadata")
         name = address.rpartition("/")[2]
-        with open_source(Settings()) as source:
+        with IndexClient(Settings()) as source:
             found = source.metadata(name.split("-")[0], File(filename=name, url=address, hashes={}))
         assert found is not None
         stem = name.split("-")

@@ -1,7 +1,7 @@
-"""Package indexes as a resolution asks them: `open_source(settings)` gives a `requirement.source.Source`.
+"""Package indexes as a resolution asks them.
 
 settings = read_settings(Options(), os.environ, prefix=prefix, import_path=path)
-with open_source(settings, cache_folder=folder, offline=False) as source:
+with IndexClient(settings, cache_folder=folder, offline=False) as source:
     source.listing("numpy")
 """
 
@@ -44,21 +44,16 @@ Progress = Callable[[int, int, str], None]
 """Called while somebody waits: requests sent, bytes received, what is waited for."""
 
 
-def open_source(
-    settings: Settings, *, cache_folder: str | None = None, offline: bool = False, progress: Progress | None = None
-) -> IndexClient:
-    """A source that asks the indexes of `settings`; nothing goes out before it is asked.
+class IndexClient:
+    """The indexes, folders and pages of links of one configuration; a `requirement.source.Source`. Nothing goes out before it is asked.
 
     `cache_folder` is the program's folder in the user's cache; None keeps nothing. `offline` answers from the cache alone,
     whatever its age.
     """
-    return IndexClient(settings, cache_folder=cache_folder, offline=offline, progress=progress)
 
-
-class IndexClient:
-    """The indexes, folders and pages of links of one configuration; a `requirement.source.Source`."""
-
-    def __init__(self, settings: Settings, *, cache_folder: str | None, offline: bool, progress: Progress | None) -> None:
+    def __init__(
+        self, settings: Settings, *, cache_folder: str | None = None, offline: bool = False, progress: Progress | None = None
+    ) -> None:
         self.settings = settings
         self.offline = offline
         self.notes: list[str] = list(settings.notes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
@@ -14,22 +14,12 @@ from cudnn_resolve.index import filename
 from cudnn_resolve.index.address import is_remote, path_of, redacted, shown, url_of
 from cudnn_resolve.index.download import sha256_of
 from cudnn_resolve.index.reading import read_file
-from cudnn_resolve.requirement.source import File, Metadata, Offer
+from cudnn_resolve.requirement.source import Direct, File, Metadata, Offer
 
 if TYPE_CHECKING:
     from cudnn_resolve.index.client import IndexClient
 
 _MOST_PYPROJECT = 8 << 20
-
-
-class Direct(NamedTuple):
-    """One package that is named by where it is."""
-
-    name: str
-    """Normalized."""
-    offer: Offer
-    """One version with one file; its hash is known, unless it is the folder of a project."""
-    metadata: Metadata
 
 
 def read_direct(client: IndexClient, reference: str) -> Direct:
@@ -68,7 +58,7 @@ def _remote(client: IndexClient, url: str, wanted: str | None) -> Direct:
         if found is None:
             raise IndexUnavailableError(f"{shown(url)} is not in the cache, and this is offline", code="offline")
         said = found
-    return Direct(name, Offer(version=version, files=(file,)), said)
+    return Direct(name=name, url=file.url, offer=Offer(version=version, files=(file,)), metadata=said)
 
 
 def _local(path: str, wanted: str | None) -> Direct:
@@ -81,7 +71,7 @@ def _local(path: str, wanted: str | None) -> Direct:
     if wanted and digest != wanted:
         raise InputError(f"{path} has the sha256 {digest}, and {wanted} was asked for", code="file-hash")
     file = File(filename=file_name, url=url_of(path), hashes={"sha256": digest}, size=size)
-    return Direct(name, Offer(version=version, files=(file,)), _said(path, file_name, name))
+    return Direct(name=name, url=file.url, offer=Offer(version=version, files=(file,)), metadata=_said(path, file_name, name))
 
 
 def _said(path: str, file_name: str, name: str) -> Metadata:
@@ -135,8 +125,8 @@ def _project(path: str) -> Direct:
         extras=tuple(filename.normalize(one) for one in table.get("optional-dependencies") or () if isinstance(one, str)),
         guessed=None if known else "its version is known to its build only",
     )
-    offered = File(filename=os.path.basename(path), url=url_of(path), hashes={})
-    return Direct(name, Offer(version=str(version) if known else "0", files=(offered,)), said)
+    offer = Offer(version=str(version) if known else "0", files=())
+    return Direct(name=name, url=url_of(path), offer=offer, metadata=said, folder=path)
 
 
 def _optional(table: object) -> tuple[str, ...]:

@@ -6,9 +6,11 @@ import os.path
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.requirement.model import Extra
-from cudnn_resolve.requirement.source import Direct, Offer
+from cudnn_resolve.requirement.source import Direct
 
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
@@ -26,14 +28,14 @@ _RULES = {"first-index": "uv", "best-match": "pip"}
 def open_packages(options: Options, wishes: Wishes, facts: Facts, listener: Listener) -> IndexClient:
     """The indexes that the options, the files or the configuration of the target's pip or uv name."""
     from cudnn_resolve.host.tablecache import cache_folder
-    from cudnn_resolve.index.client import open_source
+    from cudnn_resolve.index.client import IndexClient
 
     settings = settings_of(options, wishes, facts)
 
     def progress(requests: int, received: int, what: str) -> None:
         listener.tell(f"{requests} requests, {received / 1e6:.1f} MB; waiting for {what}")
 
-    return open_source(settings, cache_folder=cache_folder(), offline=options.offline, progress=progress)
+    return IndexClient(settings, cache_folder=cache_folder(), offline=options.offline, progress=progress)
 
 
 def settings_of(options: Options, wishes: Wishes, facts: Facts) -> Settings:
@@ -95,7 +97,7 @@ def _direct(reference: Reference, source: IndexClient) -> Direct:
     from packaging.utils import canonicalize_name
 
     from cudnn_resolve.host.files import absolute
-    from cudnn_resolve.index.address import is_remote, redacted, shown
+    from cudnn_resolve.index.address import is_remote, shown
     from cudnn_resolve.index.direct import read_direct
 
     place = reference.place
@@ -115,14 +117,4 @@ def _direct(reference: Reference, source: IndexClient) -> Direct:
         raise InputError(error.message, code=error.code, context=error.context or reference.origin, hint=error.hint) from None
     if reference.name is not None and canonicalize_name(reference.name) != read.name:
         raise InputError(f"`{reference.name}` is asked for, and {read.name} is there", code="reference-name", context=reference.origin)
-    file = read.offer.files[0]
-    folder = None if file.hashes else where
-    offer = read.offer if folder is None else Offer(version=read.offer.version, files=())
-    return Direct(
-        name=read.name,
-        url=redacted(file.url),
-        offer=offer,
-        metadata=read.metadata,
-        folder=folder,
-        editable=reference.editable,
-    )
+    return replace(read, editable=reference.editable)

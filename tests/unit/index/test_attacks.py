@@ -16,7 +16,7 @@ import pytest
 from cudnn_resolve.errors import IndexUnavailableError, UsageError
 from cudnn_resolve.index import session
 from cudnn_resolve.index.address import Login
-from cudnn_resolve.index.client import open_source
+from cudnn_resolve.index.client import IndexClient
 from cudnn_resolve.index.config import Options, read_settings
 from cudnn_resolve.index.settings import IndexAddress, Patience, Proxy, Settings
 from cudnn_resolve.requirement.source import File
@@ -51,7 +51,7 @@ def endless(first: bytes, more: bytes, pause: float = 0.0) -> Iterator[str]:
 
 
 def listing(settings: Settings, name: str = "demo") -> Any:
-    with open_source(settings) as client:
+    with IndexClient(settings) as client:
         return client.listing(name)
 
 
@@ -144,7 +144,7 @@ def test_a_server_that_gives_a_byte_at_a_time_is_given_up(index: IndexServer, tm
     made = index.add_wheel("demo", "1.0", members={"demo/data": os.urandom(50_000)})
     index.fail("/files/", cut(1))
     file = File(made.filename, f"{index.root}/files/demo/{made.filename}", {"sha256": made.digest}, size=len(made.body))
-    with open_source(index.settings()) as client, pytest.raises(IndexUnavailableError, match="too early"):
+    with IndexClient(index.settings()) as client, pytest.raises(IndexUnavailableError, match="too early"):
         client.fetch([file], str(tmp_path / "to"))
     assert len(index.asked) == 3
     assert not os.listdir(tmp_path / "to")
@@ -152,7 +152,7 @@ def test_a_server_that_gives_a_byte_at_a_time_is_given_up(index: IndexServer, tm
 
 def test_what_is_on_its_way_ends_with_the_client() -> None:
     with endless(OK, b"X: y\r\n", 0.05) as url:
-        client = open_source(settings_for(url, patience=Patience(9, 99, 99)))
+        client = IndexClient(settings_for(url, patience=Patience(9, 99, 99)))
         client.expect(["demo"])
         while not client.requests:
             pass
@@ -166,7 +166,7 @@ def test_what_is_on_its_way_ends_with_the_client() -> None:
 def test_a_download_has_so_much_time_however_steadily_it_comes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("cudnn_resolve.index.bounds.LEAST_RATE", 1)
     monkeypatch.setattr("cudnn_resolve.index.download._LONGEST_SECONDS", 0.4)
-    with endless(OK + b"Content-Length: 900000\r\n\r\n", b"x", 0.01) as url, open_source(settings_for(url, retries=0)) as client:
+    with endless(OK + b"Content-Length: 900000\r\n\r\n", b"x", 0.01) as url, IndexClient(settings_for(url, retries=0)) as client:
         file = File("demo-1.0-py3-none-any.whl", f"{url}/demo-1.0-py3-none-any.whl", {"sha256": "0" * 64})
         with pytest.raises(IndexUnavailableError, match="too slowly"):
             client.fetch([file], str(tmp_path / "to"))

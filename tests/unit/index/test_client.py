@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cudnn_resolve.errors import IndexUnavailableError
-from cudnn_resolve.index.client import IndexClient, open_source
+from cudnn_resolve.index.client import IndexClient
 from cudnn_resolve.index.settings import IndexAddress
 from cudnn_resolve.requirement.source import File, Place
 from tests.index_server import IndexServer, body, redirect, status
@@ -27,7 +27,7 @@ def opened(index: IndexServer, tmp_path: Path) -> Iterator[Opener]:
     clients: list[IndexClient] = []
 
     def open_it(*, offline: bool = False, **changes: Any) -> IndexClient:
-        clients.append(open_source(index.settings(**changes), cache_folder=str(tmp_path / "cache"), offline=offline))
+        clients.append(IndexClient(index.settings(**changes), cache_folder=str(tmp_path / "cache"), offline=offline))
         return clients[-1]
 
     yield open_it
@@ -168,10 +168,10 @@ def test_requests_is_imported_with_the_first_request_only(index: IndexServer, op
     opened().listing("demo")
     code = f"""
 import sys
-from cudnn_resolve.index.client import open_source
+from cudnn_resolve.index.client import IndexClient
 from cudnn_resolve.index.settings import IndexAddress, Settings
 settings = Settings(indexes=(IndexAddress(url={index.url!r}, said_by=""),))
-with open_source(settings, cache_folder={str(tmp_path / "cache")!r}, offline=True) as client:
+with IndexClient(settings, cache_folder={str(tmp_path / "cache")!r}, offline=True) as client:
     assert client.listing("demo").offers[0].files
 assert not {{"requests", "urllib3", "http.client", "zipfile"}} & set(sys.modules)
 """
@@ -347,7 +347,7 @@ def test_no_credentials_reach_what_is_kept_or_said(index: IndexServer, tmp_path:
     from cudnn_resolve.index.config import Options, read_settings
 
     settings = read_settings(Options(index_url=address), {"HOME": str(tmp_path)}, prefix=None)
-    with open_source(settings, cache_folder=str(tmp_path / "cache")) as client:
+    with IndexClient(settings, cache_folder=str(tmp_path / "cache")) as client:
         file = newest(client, "demo")
         assert client.metadata("demo", file) is not None
         index.fail("/simple/other/", body(b"\x00\x01", "image/png"))

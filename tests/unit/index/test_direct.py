@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve.errors import IndexUnavailableError, InputError
-from cudnn_resolve.index.client import IndexClient, open_source
+from cudnn_resolve.index.client import IndexClient
 from cudnn_resolve.index.direct import read_direct
 from tests.index_server import IndexServer, build_sdist, build_wheel, metadata_text, status
 
 
 @pytest.fixture
 def client(index: IndexServer, tmp_path: Path) -> Iterator[IndexClient]:
-    with open_source(index.settings(), cache_folder=str(tmp_path / "cache")) as opened:
+    with IndexClient(index.settings(), cache_folder=str(tmp_path / "cache")) as opened:
         yield opened
 
 
@@ -23,7 +23,8 @@ def client(index: IndexServer, tmp_path: Path) -> Iterator[IndexClient]:
 def test_an_address_without_a_hash_is_downloaded_for_one(index: IndexServer, client: IndexClient, form: str) -> None:
     made = index.add_wheel("de-mo", "1.0", requires=["other"]) if form == "whl" else index.add_sdist("de-mo", "1.0", requires=["other"])
     url = f"{index.root}/files/de-mo/{made.filename}"
-    name, offer, metadata = read_direct(client, url)
+    found = read_direct(client, url)
+    name, offer, metadata = found.name, found.offer, found.metadata
     assert (name, offer.version, metadata.requires, metadata.guessed) == ("de-mo", "1.0", ("other",), None)
     (file,) = offer.files
     assert (file.url, file.hashes, file.size, file.origin) == (url, {"sha256": made.digest}, len(made.body), None)
@@ -31,7 +32,8 @@ def test_an_address_without_a_hash_is_downloaded_for_one(index: IndexServer, cli
 
 def test_an_address_with_a_hash_needs_only_parts(index: IndexServer, client: IndexClient) -> None:
     made = index.add_wheel("demo", "1.0", requires=["other"], members={"demo/data": bytes(range(256)) * 4000})
-    _, offer, metadata = read_direct(client, f"{index.root}/files/demo/{made.filename}#sha256={made.digest}")
+    found = read_direct(client, f"{index.root}/files/demo/{made.filename}#sha256={made.digest}")
+    offer, metadata = found.offer, found.metadata
     assert metadata.requires == ("other",)
     assert offer.files[0].hashes == {"sha256": made.digest}
     assert all("range" in one.headers for one in index.asked)
@@ -68,7 +70,8 @@ def test_a_wrong_hash_and_a_missing_file(index: IndexServer, client: IndexClient
 def test_a_file_on_disk(client: IndexClient, tmp_path: Path, form: str) -> None:
     path = tmp_path / "demo-1.0-py3-none-any.whl"
     path.write_bytes(build_wheel("demo", "1.0", metadata_text("demo", "1.0", requires=["other"]), {}))
-    name, offer, metadata = read_direct(client, str(path) if form == "path" else path.as_uri())
+    found = read_direct(client, str(path) if form == "path" else path.as_uri())
+    name, offer, metadata = found.name, found.offer, found.metadata
     assert (name, offer.version, metadata.requires) == ("demo", "1.0", ("other",))
     assert offer.files[0].url == path.as_uri()
 
@@ -107,8 +110,10 @@ Dev_Tools = ["pytest", "mypy ; os_name == 'posix'"]
 """,
         "utf-8",
     )
-    name, offer, metadata = read_direct(client, str(tmp_path))
-    assert (name, offer.version, offer.files[0].url) == ("my-app", "0.3", tmp_path.as_uri())
+    found = read_direct(client, str(tmp_path))
+    metadata = found.metadata
+    assert (found.name, found.offer.version, found.offer.files) == ("my-app", "0.3", ())
+    assert (found.url, found.folder) == (tmp_path.as_uri(), str(tmp_path))
     assert metadata.requires_python == ">=3.10"
     assert metadata.extras == ("dev-tools",)
     assert metadata.requires == (

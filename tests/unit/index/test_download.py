@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import IndexUnavailableError, WorldError
-from cudnn_resolve.index.client import IndexClient, open_source
+from cudnn_resolve.index.client import IndexClient
 from cudnn_resolve.index.download import Downloads
 from cudnn_resolve.requirement.source import File
 from tests.index_server import Asked, Fault, IndexServer, Reply, body, cut, status
@@ -21,7 +21,7 @@ from tests.index_server import Asked, Fault, IndexServer, Reply, body, cut, stat
 
 @pytest.fixture
 def client(index: IndexServer, tmp_path: Path) -> Iterator[IndexClient]:
-    with open_source(index.settings(), cache_folder=str(tmp_path / "cache")) as opened:
+    with IndexClient(index.settings(), cache_folder=str(tmp_path / "cache")) as opened:
         yield opened
 
 

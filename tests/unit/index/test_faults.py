@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve.errors import IndexUnavailableError
-from cudnn_resolve.index.client import IndexClient, open_source
+from cudnn_resolve.index.client import IndexClient
 from cudnn_resolve.requirement.source import File
 from tests.index_server import Fault, IndexServer, body, cut, drip, redirect, stall, status
 
@@ -19,7 +19,7 @@ PAGE = "/simple/demo/"
 @pytest.fixture
 def client(index: IndexServer, tmp_path: Path) -> Iterator[IndexClient]:
     index.add_wheel("demo", "1.0", requires=["other>=2"], members={"demo/data": os.urandom(100_000)})
-    with open_source(index.settings(), cache_folder=str(tmp_path / "cache")) as opened:
+    with IndexClient(index.settings(), cache_folder=str(tmp_path / "cache")) as opened:
         yield opened
 
 
@@ -104,7 +104,7 @@ def test_nobody_there(index: IndexServer, tmp_path: Path) -> None:
     settings = index.settings()
     index.__exit__(None, None, None)
     with (
-        open_source(settings, cache_folder=str(tmp_path)) as client,
+        IndexClient(settings, cache_folder=str(tmp_path)) as client,
         pytest.raises(IndexUnavailableError, match="the connection is refused"),
     ):
         client.listing("demo")
@@ -200,6 +200,6 @@ def test_a_page_that_changes_between_two_runs(index: IndexServer, client: IndexC
     assert wheel(client).filename == "demo-1.0-py3-none-any.whl"
     del index.files["demo"]["demo-1.0-py3-none-any.whl"]
     index.add_wheel("demo", "0.5")
-    with open_source(index.settings(), cache_folder=str(tmp_path / "cache")) as again:
+    with IndexClient(index.settings(), cache_folder=str(tmp_path / "cache")) as again:
         assert wheel(again).filename == "demo-0.5-py3-none-any.whl"
     assert wheel(client).filename == "demo-1.0-py3-none-any.whl"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from cudnn_resolve.errors import IndexUnavailableError
-from cudnn_resolve.index.client import open_source
+from cudnn_resolve.index.client import IndexClient
 from cudnn_resolve.index.settings import IndexAddress, Patience, Settings
 
 PAGE = b'<html><a href="demo-1.0.tar.gz">x</a>'
@@ -37,7 +37,7 @@ def sending(raw: bytes) -> Iterator[str]:
 
 def versions(url: str) -> list[str]:
     settings = Settings(indexes=(IndexAddress(url=url, said_by=""),), backoff=0.01, retries=1, patience=Patience(1, 1, 2))
-    with open_source(settings) as client:
+    with IndexClient(settings) as client:
         listing = client.listing("demo")
         assert listing is not None
         return [offer.version for offer in listing.offers]

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.index.address import Login
-from cudnn_resolve.index.client import open_source
+from cudnn_resolve.index.client import IndexClient
 from cudnn_resolve.index.settings import IndexAddress, Proxy, Settings
 from tests.index_server import CERTIFICATE, IndexServer, build_wheel, metadata_text
 
 
 def versions(settings: Settings, name: str = "demo") -> list[str]:
-    with open_source(settings) as client:
+    with IndexClient(settings) as client:
         listing = client.listing(name)
         assert listing is not None
         return [offer.version for offer in listing.offers]
@@ -143,7 +143,7 @@ def test_a_tree_of_folders_is_an_index(tmp_path: Path) -> None:
     (tmp_path / "simple/demo/index.html").write_text('<a href="../../files/demo-2.0-py3-none-any.whl">demo</a>', "utf-8")
     wheel(tmp_path / "simple/plain", "1.0")
     settings = Settings(indexes=(IndexAddress(url=(tmp_path / "simple").as_uri(), said_by=""),))
-    with open_source(settings) as client:
+    with IndexClient(settings) as client:
         listing = client.listing("demo")
         assert listing is not None
         (file,) = listing.offers[0].files
@@ -159,7 +159,7 @@ def test_folders_of_wheels_are_looked_into_even_offline(tmp_path: Path) -> None:
     wheel(tmp_path, "1.0")
     (tmp_path / "other-1.0.txt").touch()
     settings = Settings(find_links=(tmp_path.as_uri(), (tmp_path / "gone").as_uri()))
-    with open_source(settings, offline=True) as client:
+    with IndexClient(settings, offline=True) as client:
         listing = client.listing("demo")
         assert listing is not None
         (file,) = listing.offers[0].files
@@ -180,7 +180,7 @@ def test_a_page_of_links_on_disk(tmp_path: Path) -> None:
 def test_a_damaged_local_wheel_is_an_error(tmp_path: Path) -> None:
     path = wheel(tmp_path, "1.0")
     path.write_bytes(b"nothing")
-    with open_source(Settings(find_links=(tmp_path.as_uri(),))) as client:
+    with IndexClient(Settings(find_links=(tmp_path.as_uri(),))) as client:
         listing = client.listing("demo")
         assert listing is not None
         with pytest.raises(IndexUnavailableError, match=r"demo-1.0-py3-none-any.whl.* is no zip file"):
