@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import sys
+from collections.abc import Iterator
 
 from cudnn_resolve.errors import InputError, WorldError
 
 STDIN = "-"
 """The name that means standard input."""
+_PIECE = 1 << 20
+_HOLE = re.compile(rb"\0{16,}")
+"""Zeros that are no text in any encoding: a program that goes on writing at its old place in a file that was cut off leaves them."""
 
 
 def read_bounded(path: str, limit_bytes: int, what: str) -> str:
@@ -19,16 +24,9 @@ def read_bounded(path: str, limit_bytes: int, what: str) -> str:
     InputError (exit 2) where it is missing, unreadable, a directory, larger than `limit_bytes` (seen before it is read, where the
     system knows the size) or not UTF-8. A byte order mark is dropped.
     """
-    try:
+    hint = "check the path" if os.path.isabs(path) else f"the {what} is looked for from {_here()}"
+    with _readable(path, what, hint):
         raw = _read_stdin(limit_bytes) if path == STDIN else _read_file(path, limit_bytes)
-    except IsADirectoryError:
-        raise InputError(f"{path} is a directory, not a {what}", code="input-unreadable") from None
-    except FileNotFoundError:
-        hint = "check the path" if os.path.isabs(path) else f"the {what} is looked for from {_here()}"
-        raise InputError(f"there is no file {path}", code="input-missing", hint=hint) from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(f"the {what} {path} cannot be read: {reason}", code="input-unreadable") from None
     if raw is None:
         raise InputError(f"{path} is too large for a {what}: more than {limit_bytes >> 20} MB", code="input-too-large")
     try:
@@ -37,6 +35,38 @@ def read_bounded(path: str, limit_bytes: int, what: str) -> str:
         raise InputError(
             f"the {what} {path} is not UTF-8 text", code="input-encoding", context=f"byte {error.start}", hint="save it as UTF-8"
         ) from None
+
+
+def read_log(path: str) -> Iterator[bytes]:
+    """The bytes of a log, `-` for standard input, in pieces and without the holes that a rotation or a crash left in it.
+
+    InputError where it cannot be read.
+    """
+    with _readable(path, "log", "check the path; `-` reads standard input"), contextlib.ExitStack() as opened:
+        stream = opened.enter_context(open(path, "rb")) if path != STDIN else sys.stdin.buffer if sys.stdin is not None else None
+        if stream is None:
+            raise OSError(0, "standard input is closed")
+        while piece := stream.read(_PIECE):
+            yield _without_holes(piece)
+
+
+def _without_holes(piece: bytes) -> bytes:
+    """The piece with an even number of zeros taken out of each hole: two bytes of UTF-16 stay together."""
+    return _HOLE.sub(lambda hole: b"\0" * (len(hole[0]) % 2), piece) if b"\0" in piece else piece
+
+
+@contextlib.contextmanager
+def _readable(path: str, what: str, missing: str) -> Iterator[None]:
+    """Raise what the system refuses inside as an InputError that names the file; `missing` is the hint where there is none."""
+    try:
+        yield
+    except IsADirectoryError:
+        raise InputError(f"{path} is a directory, not a {what}", code="input-unreadable") from None
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}", code="input-missing", hint=missing) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InputError(f"the {what} {path} cannot be read: {reason}", code="input-unreadable") from None
 
 
 def _here() -> str:

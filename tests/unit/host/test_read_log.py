@@ -10,7 +10,7 @@ import pytest
 
 from cudnn_resolve.diagnosis.diagnose import diagnose
 from cudnn_resolve.diagnosis.read import Reader
-from cudnn_resolve.host.log import read_log
+from cudnn_resolve.host.files import read_log
 from cudnn_resolve.host.tables import open_book
 
 BOOK = open_book()
@@ -31,6 +31,6 @@ def test_a_hole_hides_nothing_behind_it(tmp_path: Path, zeros: int, encoding: st
 
 
 def test_standard_input_has_holes_too() -> None:
-    code = "from cudnn_resolve.host.log import read_log\nprint(b''.join(read_log('-')))"
+    code = "from cudnn_resolve.host.files import read_log\nprint(b''.join(read_log('-')))"
     done = subprocess.run([sys.executable, "-c", code], input=bytes(6000) + b"x", capture_output=True, check=True)
     assert done.stdout == b"b'x'\n"
