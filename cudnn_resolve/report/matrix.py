@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
 
 from cudnn_resolve.matrix.digest import Digest, Entry, bounds_for, capabilities_text, pythons_text, traps_for
-from cudnn_resolve.report.text import Style, clean, table, wrap
+from cudnn_resolve.report.text import Page, Style, clean
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
@@ -25,49 +25,6 @@ _FINDS = {
     "self": "by loading them itself",
     "none": "",
 }
-
-
-class Page:
-    """Lines under construction, none wider than `width`."""
-
-    def __init__(self, style: Style | None = None, width: int = 100) -> None:
-        self.style, self.width = style or Style(), width
-        self.lines: list[str] = []
-
-    def title(self, text: str) -> None:
-        """Begin a section."""
-        if self.lines:
-            self.lines.append("")
-        self.lines.extend(self.style(line, "bold") for line in wrap(clean(text), width=self.width))
-
-    def table(self, header: Sequence[str], rows: Iterable[Sequence[str]], *, least: Sequence[str] = ()) -> None:
-        """Columns under their names; one that is empty in every row is left out.
-
-        Where the page is too narrow, the columns of `least` are dropped in that order, and a line says which.
-        """
-        body = [[clean(cell) for cell in row] for row in rows]
-        used = [index for index in range(len(header)) if any(row[index] for row in body)]
-        if not used:
-            return
-        dropped = []
-        for name in least:
-            if _width([[header[index] for index in used], *([row[index] for index in used] for row in body)]) <= self.width:
-                break
-            if header.index(name) in used:
-                used.remove(header.index(name))
-                dropped.append(name)
-        first, *rest = table([[line[index] for index in used] for line in (header, *body)], width=self.width)
-        self.lines += [self.style(first, "dim"), *rest]
-        if dropped:
-            self.say(f"(no room for: {', '.join(reversed(dropped))})")
-
-    def say(self, text: str, first: str = "  ") -> None:
-        """A paragraph."""
-        self.lines += wrap(clean(text), width=self.width, first=first)
-
-    def text(self) -> str:
-        """The page."""
-        return "\n".join(self.lines) + "\n"
 
 
 def render_list(book: Book, *, style: Style | None = None, width: int = 100) -> str:
@@ -203,11 +160,6 @@ def _cells(entry: Entry, *, package: bool, variant: bool) -> tuple[str, ...]:
         f"extra {build.extra}" if build.extra else _ARRIVES[build.delivery],
         "" if build.index == "default" else build.index,
     )
-
-
-def _width(rows: Sequence[Sequence[str]]) -> int:
-    """Columns that a table of these cells takes."""
-    return 2 + sum(max(len(row[index]) for row in rows) + 2 for index in range(len(rows[0]))) - 2 if rows[0] else 0
 
 
 def _short(driver: str) -> str:

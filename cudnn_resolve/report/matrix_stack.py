@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.report.matrix import Page
-from cudnn_resolve.report.text import Style
+from cudnn_resolve.report.text import Page, Style
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.facts.model import UNKNOWN, Driver, or_none
 from cudnn_resolve.planning.preload import MODULE
-from cudnn_resolve.report.text import Style, clean, table, wrap
+from cudnn_resolve.report.text import Page, Style, clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ def render(plan: Plan, *, style: Style | None = None, width: int = 100, verbose:
 
     `verbose` shows every package, reason and step; `command` is the last line, which carries the plan out.
     """
-    page = _Page(style or Style(), width)
+    page = _Page(style, width)
     page.head(plan)
     if plan.conflict is not None:
         page.conflict(plan.conflict)
@@ -47,7 +47,7 @@ def render(plan: Plan, *, style: Style | None = None, width: int = 100, verbose:
         page.summary(plan)
     if command is not None and plan.is_satisfiable:
         page.lines += ["", clean(command)] if verbose else [clean(command)]
-    return "\n".join(page.lines) + "\n"
+    return page.text()
 
 
 def verdict(plan: Plan) -> str:
@@ -125,19 +125,14 @@ def _what(step: Step, plan: Plan) -> str:
     return f"add {step.why}"
 
 
-class _Page:
-    """Lines under construction."""
-
-    def __init__(self, style: Style, width: int) -> None:
-        self.lines: list[str] = []
-        self._style = style
-        self._width = width
+class _Page(Page):
+    """The page of a plan."""
 
     def head(self, plan: Plan) -> None:
         """What is asked for, the machine, the environment, and what must be known first."""
-        self.lines.append(self._style(f"Plan for {clean(', '.join(plan.targets))}", "bold"))
-        self._wrap(f"on {machine_line(plan)}", "  ")
-        self._wrap(environment_line(plan.facts), "  ")
+        self.lines.append(self.style(f"Plan for {clean(', '.join(plan.targets))}", "bold"))
+        self.say(f"on {machine_line(plan)}", "  ")
+        self.say(environment_line(plan.facts), "  ")
         self._warnings(one.message for one in plan.warnings if one.code in _FIRST)
 
     def summary(self, plan: Plan) -> None:
@@ -145,11 +140,11 @@ class _Page:
         self.lines.append("")
         if plan.stack is not None:
             self._stack(plan.stack)
-        self.lines.append(self._style(f"{_counts(plan)} (-v shows all)", "bold"))
+        self.lines.append(self.style(f"{_counts(plan)} (-v shows all)", "bold"))
         self._named(plan)
         for one in plan.environment:
             if one.kind != "none":
-                self._wrap(f"{'linker cache' if one.kind == 'ldconfig' else one.kind}: {one.why}", "  * ")
+                self.say(f"{'linker cache' if one.kind == 'ldconfig' else one.kind}: {one.why}", "  * ")
         self._warnings(one.message for one in plan.warnings if one.code not in _FIRST)
         self._proven(plan)
 
@@ -159,9 +154,9 @@ class _Page:
             found = [one for one in plan.pip if one.action == action]
             if action == "remove":
                 for one in found:
-                    self._wrap(f"{one.name} {one.version}: {'; '.join(one.because)}", self._style(f"  {sign} ", color))
+                    self.say(f"{one.name} {one.version}: {'; '.join(one.because)}", self.style(f"  {sign} ", color))
             elif found and action != "keep":
-                self._some([_moved(one) for one in found], self._style(f"  {sign} ", color))
+                self._some([_moved(one) for one in found], self.style(f"  {sign} ", color))
         for index in dict.fromkeys(one.index for one in plan.pip if one.index is not None and one.action != "keep"):
             self._some([one.name for one in plan.pip if one.index == index and one.action != "keep"], f"  from {clean(index)}: ")
         apt = [one for one in plan.apt if one.action != "keep"]
@@ -175,36 +170,36 @@ class _Page:
 
     def _some(self, names: Sequence[str], first: str, *, most: int = _NAMED) -> None:
         more = f" and {len(names) - most} more" if len(names) > most else ""
-        self._wrap(f"{', '.join(names[:most])}{more}", first, "    ")
+        self.say(f"{', '.join(names[:most])}{more}", first, "    ")
 
     def everything(self, plan: Plan) -> None:
         """Every package, reason and step."""
         if plan.stack is not None and plan.stack.frameworks:
-            self._title("Stack")
+            self.title("Stack")
             self._stack(plan.stack, verbose=True)
         self._packages(plan)
         if plan.overrides:
-            self._title("Overrides (pins that are read as the range which the ABI allows)")
-            self._table([(f"{one.package} {one.chosen}", f"instead of {one.declared}", f"of {one.requested_by}") for one in plan.overrides])
+            self.title("Overrides (pins that are read as the range which the ABI allows)")
+            self.rows([(f"{one.package} {one.chosen}", f"instead of {one.declared}", f"of {one.requested_by}") for one in plan.overrides])
             for one in plan.overrides:
-                self._wrap(f"{one.package}: {one.reason}", "      ")
-        self._title("Loader")
+                self.say(f"{one.package}: {one.reason}", "      ")
+        self.title("Loader")
         for entry in plan.environment:
             label = {"none": "nothing to do", "preload": "preload", "ldconfig": f"linker cache: {entry.value}", "env": entry.value}[
                 entry.kind
             ]
-            self._wrap(f"{label}: {entry.why}", "  ")
+            self.say(f"{label}: {entry.why}", "  ")
         later = [one.message for one in plan.warnings if one.code not in _FIRST]
         if later:
-            self._title("Warnings")
+            self.title("Warnings")
             self._warnings(later)
         if plan.proven:
-            self._title("Proven (`validate --record`)")
+            self.title("Proven (`validate --record`)")
             self._proven(plan)
         if plan.steps:
-            self._title("Steps")
+            self.title("Steps")
         for number, step in enumerate(plan.steps, 1):
-            self._wrap(f"{_what(step, plan)}{' (root)' if step.needs_root else ''}", f"  {number}. ")
+            self.say(f"{_what(step, plan)}{' (root)' if step.needs_root else ''}", f"  {number}. ")
 
     def _stack(self, stack: Stack, *, verbose: bool = False) -> None:
         if not stack.frameworks:
@@ -219,31 +214,31 @@ class _Page:
             rows.append(("CUDA", stack.cuda, how))
         if stack.cudnn:
             rows.append(("cuDNN", stack.cudnn, f"libcudnn.so.{stack.cudnn_soname}"))
-        self._table([*rows, *((one.name, one.version, _built_with(one)) for one in stack.frameworks)])
+        self.rows([*rows, *((one.name, one.version, _built_with(one)) for one in stack.frameworks)])
 
     def _packages(self, plan: Plan) -> None:
-        self._title(f"Packages ({_counts(plan)})")
+        self.title(f"Packages ({_counts(plan)})")
         for one in (pin for pin in plan.pip if pin.action != "keep"):
             sign, color = _ACTIONS[one.action]
-            self.lines.append(self._style(clean(f"  {sign} {_moved(one)}{f'  from {one.index}' if one.index else ''}"), color))
+            self.lines.append(self.style(clean(f"  {sign} {_moved(one)}{f'  from {one.index}' if one.index else ''}"), color))
             self._reasons(one.because)
         for apt in (pin for pin in plan.apt if pin.action != "keep"):
             self.lines.append(clean(f"  {_ACTIONS[apt.action][0]} {apt.name}={apt.version}  (apt, {apt.repository})"))
             self._reasons(apt.because)
         kept = [one for one in plan.pip if one.action == "keep"]
         if kept:
-            self._wrap(", ".join(f"{one.name} {one.version}" for one in kept), "  = ")
+            self.say(", ".join(f"{one.name} {one.version}" for one in kept), "  = ")
             self._reasons([f"{one.name}: {'; '.join(one.because)}" for one in kept])
         if plan.unpinned:
-            self._wrap(f"{', '.join(plan.unpinned)} (version left to the installer)", "  ? ")
+            self.say(f"{', '.join(plan.unpinned)} (version left to the installer)", "  ? ")
 
     def _reasons(self, because: Sequence[str]) -> None:
         for reason in because:
-            self._wrap(reason, "      ")
+            self.say(reason, "      ")
 
     def _warnings(self, messages: Sequence[str] | Iterator[str]) -> None:
         for message in messages:
-            self._wrap(message, self._style("  ! ", "yellow"), "    ")
+            self.say(message, self.style("  ! ", "yellow"), "    ")
 
     def _proven(self, plan: Plan) -> None:
         for one in plan.proven or ():
@@ -251,31 +246,22 @@ class _Page:
                 self._warnings([f"{'recorded' if one.is_open else 'no longer proven'} on {one.words}: {one.because}"])
             else:
                 here = ": a card like this machine's, with its driver" if one.is_of(plan.facts) else ""
-                self._wrap(f"proven on {one.words}{here}", "  ", "    ")
+                self.say(f"proven on {one.words}{here}", "  ", "    ")
 
     def conflict(self, conflict: Refusal) -> None:
         """Why there is no plan, and what would work."""
         self.lines.append("")
-        self._wrap(f"There is no plan: {conflict.message}.", "")
-        self._title("Why")
+        self.say(f"There is no plan: {conflict.message}.", "")
+        self.title("Why")
         for cause in conflict.causes:
-            self._wrap(f"{cause.what}: {cause.because}" if cause.because != "asked for" else f"{cause.what}, asked for", "  - ", "    ")
-        self._title("What would work, nearest first")
+            self.say(f"{cause.what}: {cause.because}" if cause.because != "asked for" else f"{cause.what}, asked for", "  - ", "    ")
+        self.title("What would work, nearest first")
         if not conflict.relaxations:
-            self._wrap("no single change of a version, of the Python or of the driver leads to a set that works", "  ")
+            self.say("no single change of a version, of the Python or of the driver leads to a set that works", "  ")
         for number, one in enumerate(conflict.relaxations, 1):
-            self._wrap(one.change, f"  {number}. ")
-            self._wrap(f"gives {one.result}", "     ")
+            self.say(one.change, f"  {number}. ")
+            self.say(f"gives {one.result}", "     ")
             self.lines.append(clean(f"     {one.command}"))
-
-    def _title(self, text: str) -> None:
-        self.lines += ["", self._style(clean(text), "bold")]
-
-    def _table(self, rows: Sequence[tuple[str, ...]]) -> None:
-        self.lines += table([tuple(clean(cell) for cell in row) for row in rows], width=self._width)
-
-    def _wrap(self, text: str, first: str, rest: str | None = None) -> None:
-        self.lines += wrap(clean(text), width=self._width, first=first, rest=rest)
 
 
 def _moved(one: PipAction) -> str:

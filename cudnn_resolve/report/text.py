@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _HARMFUL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 _HARMFUL_OR_NEWLINE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
@@ -72,3 +72,55 @@ def wrap_message(text: str, width: int) -> str:
     """A message for a terminal: each of its lines wrapped, commands in backquotes left whole."""
     held = _COMMAND.sub(lambda found: found[0].replace(" ", "\0"), text)
     return "\n".join(part for line in held.split("\n") for part in wrap(line, width=width) or [""]).replace("\0", " ")
+
+
+class Page:
+    """Lines under construction, none wider than `width`."""
+
+    def __init__(self, style: Style | None = None, width: int = 100) -> None:
+        self.style, self.width = style or Style(), width
+        self.lines: list[str] = []
+
+    def title(self, text: str) -> None:
+        """Begin a section."""
+        if self.lines:
+            self.lines.append("")
+        self.lines += [self.style(line, "bold") for line in wrap(clean(text), width=self.width)]
+
+    def table(self, header: Sequence[str], rows: Iterable[Sequence[str]], *, least: Sequence[str] = ()) -> None:
+        """Columns under their names; one that is empty in every row is left out.
+
+        Where the page is too narrow, the columns of `least` are dropped in that order, and a line says which.
+        """
+        body = [[clean(cell) for cell in row] for row in rows]
+        used = [index for index in range(len(header)) if any(row[index] for row in body)]
+        if not used:
+            return
+        dropped = []
+        for name in least:
+            if _width([[header[index] for index in used], *([row[index] for index in used] for row in body)]) <= self.width:
+                break
+            if header.index(name) in used:
+                used.remove(header.index(name))
+                dropped.append(name)
+        first, *rest = table([[line[index] for index in used] for line in (header, *body)], width=self.width)
+        self.lines += [self.style(first, "dim"), *rest]
+        if dropped:
+            self.say(f"(no room for: {', '.join(reversed(dropped))})")
+
+    def rows(self, rows: Iterable[Sequence[str]]) -> None:
+        """Columns without names."""
+        self.lines += table([[clean(cell) for cell in row] for row in rows], width=self.width)
+
+    def say(self, text: str, first: str = "  ", rest: str | None = None) -> None:
+        """A paragraph, the first line after `first`, the others after `rest` (default: as many blanks)."""
+        self.lines += wrap(clean(text), width=self.width, first=first, rest=rest)
+
+    def text(self) -> str:
+        """The page."""
+        return "\n".join(self.lines) + "\n"
+
+
+def _width(rows: Sequence[Sequence[str]]) -> int:
+    """Columns that a table of these cells takes."""
+    return 2 + sum(max(len(row[index]) for row in rows) + 2 for index in range(len(rows[0]))) - 2 if rows[0] else 0

@@ -12,7 +12,7 @@ from cudnn_resolve.matrix.place import Fault
 from cudnn_resolve.matrix.table import plain
 from cudnn_resolve.operations.matrix import SCHEMA, everything, shown
 from cudnn_resolve.report import matrix, matrix_stack
-from cudnn_resolve.report.text import Style
+from cudnn_resolve.report.text import Page, Style
 from cudnn_resolve.version import Capability, DriverVersion
 from tests.unit.matrix.toy import WORLD, TextTables, book
 
@@ -110,19 +110,19 @@ def test_hostile_texts_do_not_reach_the_terminal() -> None:
     fault = Fault(file="a\x1b[31m/b.toml", place="x", message="\u202e")
     assert matrix.render_faults([fault], "m") == "a\\x1b[31m/b.toml: x: \\u202e\n1 fault\n"
     assert matrix.render_faults([], "m").startswith("m: every row")
-    page = matrix.Page(width=20)
+    page = Page(width=20)
     page.table(("a", "b"), [("\x1b[31m", "x")])
     assert "\x1b" not in page.text()
 
 
 def test_columns_are_dropped_in_order_and_named() -> None:
-    page = matrix.Page(width=24)
+    page = Page(width=24)
     page.table(("one", "two", "three"), [("1" * 10, "2" * 10, "3" * 10)], least=("two", "three"))
     assert page.lines == ["  one         three", "  1111111111  3333333333", "  (no room for: two)"]
 
 
 def test_headers_are_styled() -> None:
-    page = matrix.Page(Style(color=True), 80)
+    page = Page(Style(color=True), 80)
     page.title("T")
     page.table(("a", ""), [("1", "")])
     assert page.lines == ["\x1b[1mT\x1b[0m", "\x1b[2m  a\x1b[0m", "  1"]
