@@ -13,7 +13,7 @@ from packaging.version import Version
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.place import Fault, Placed
 from cudnn_resolve.matrix.row import Build, WheelRelease
-from cudnn_resolve.version import Capability, CudnnVersion
+from cudnn_resolve.version import CudnnVersion
 
 _TAG = re.compile(r"[a-z0-9_.]+-[a-z0-9_.]+-[a-z0-9_.]+|sdist")
 
@@ -131,14 +131,6 @@ def libraries_reachable(book: Book) -> Iterator[Fault]:
                 yield line.fault("loads", f"{library} of CUDA {build.cuda} comes by no component wheel and no apt package")
 
 
-def cuda_known(book: Book) -> Iterator[Fault]:
-    """The CUDA line that a build was made with is in cuda/release.toml."""
-    known = {one.line for one in book.cuda_releases()}
-    for line in (*_builds(book), *_extras(book)):
-        if line.row.cuda is not None and line.row.cuda.line not in known:
-            yield line.fault("cuda", f"{line.row.cuda} is of no line in cuda/release.toml")
-
-
 def cudnn_served(book: Book) -> Iterator[Fault]:
     """For every build that wants a cuDNN from outside there is one: same major, minor as new, for its CUDA."""
     served: dict[tuple[CudnnVersion, int], bool] = {}
@@ -151,20 +143,6 @@ def cudnn_served(book: Book) -> Iterator[Fault]:
             served[key] = any(one.cuda_major == key[1] and one.version.serves(key[0]) for one in book.cudnn_builds())
         if not served[key]:
             yield line.fault("cudnn", f"no row of cudnn/release.toml for CUDA {key[1]} serves {build.cudnn}")
-
-
-def code_known(book: Book) -> Iterator[Fault]:
-    """A GPU build says for which GPUs it has code or which GPU is the oldest, and the tables know these."""
-    known = {one.capability for one in book.architectures()}
-    for line in (*_builds(book), *_extras(book)):
-        row = line.row
-        for column, targets in (("capability", row.targets), ("capability_aarch64", getattr(row, "targets_aarch64", ()))):
-            for target in targets:
-                if target.capability not in known:
-                    yield line.fault(column, f"{target.capability} has no row in gpu/architecture.toml")
-        first: Capability | None = getattr(row, "capability_first", None)
-        if first is not None and first not in known:
-            yield line.fault("capability_first", f"{first} has no row in gpu/architecture.toml")
 
 
 def cpu_builds_plain(book: Book) -> Iterator[Fault]:
@@ -232,18 +210,6 @@ def _framework_versions(book: Book, name: str) -> list[Version]:
     return list({Version(one.version) for one in book.framework(name).builds})
 
 
-def advisories_aimed(book: Book) -> Iterator[Fault]:
-    """The capabilities and frameworks that an advisory is limited to are known."""
-    known = {one.capability for one in book.architectures()}
-    for line in book.placed("advisory", "advisory"):
-        for capability in line.row.capability:
-            if capability not in known:
-                yield line.fault("capability", f"{capability} has no row in gpu/architecture.toml")
-        for name in line.row.frameworks:
-            if name not in book.frameworks():
-                yield line.fault("frameworks", f"{name!r} is not a framework")
-
-
 def releases_ordered(book: Book) -> Iterator[Fault]:
     """The releases of a wheel table go from the oldest to the newest, and their tags have three parts."""
     for name in book.names():
@@ -293,14 +259,11 @@ LAWS: tuple[Callable[[Book], Iterable[Fault]], ...] = (
     requires_like_found,
     extras_exist,
     libraries_reachable,
-    cuda_known,
     cudnn_served,
-    code_known,
     cpu_builds_plain,
     cudnn_wheels_harvested,
     components_harvested,
     specifiers_meet,
-    advisories_aimed,
     releases_ordered,
     bounds_agree,
 )

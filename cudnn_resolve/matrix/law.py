@@ -6,7 +6,7 @@ Laws over frameworks and pip packages stand in `framework_law`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import pairwise
 
 from cudnn_resolve.matrix.book import Book
@@ -14,7 +14,7 @@ from cudnn_resolve.matrix.overlay import key_of, key_text
 from cudnn_resolve.matrix.place import Fault, Placed
 from cudnn_resolve.matrix.row import Plain
 from cudnn_resolve.matrix.table import Table, arrays_of, row_type
-from cudnn_resolve.version import Capability, CudaVersion
+from cudnn_resolve.version import Capability, CodeTarget, CudaVersion
 
 Law = Callable[[Book], Iterable[Fault]]
 
@@ -147,21 +147,55 @@ def minimums_known(book: Book) -> Iterator[Fault]:
             yield line.fault("cuda", f"{cuda} is not a release of cuda/release.toml")
 
 
+_REFERENCES = (
+    ("driver/forward", "forward", "base", "branch"),
+    ("driver/forward", "forward", "branch", "branch"),
+    ("gpu/card", "card", "capability", "capability"),
+    ("cudnn/release", "build", "capability", "capability"),
+    ("cuda/wheel", "wheel", "package", "component"),
+    ("cuda/wheel", "wheel", "cuda", "line"),
+    ("framework/*", "build", "cuda", "line"),
+    ("framework/*", "build", "targets", "capability"),
+    ("framework/*", "build", "targets_aarch64", "capability"),
+    ("framework/*", "build", "capability_first", "capability"),
+    ("framework/*", "release", "cuda", "line"),
+    ("framework/*", "release", "targets", "capability"),
+    ("advisory", "advisory", "capability", "capability"),
+    ("advisory", "advisory", "frameworks", "framework"),
+)
+"""Table, array and field of rows that name something, and what."""
+
+
+def references_known(book: Book) -> Iterator[Fault]:
+    """What a row names is there: compute capabilities, CUDA lines, driver branches, component packages and frameworks."""
+    known: dict[str, tuple[Collection[object], str]] = {
+        "branch": ({one.number for one in book.branches()}, "is not a branch of driver/branch.toml"),
+        "capability": ({one.capability for one in book.architectures()}, "has no row in gpu/architecture.toml"),
+        "component": ({one.row.package for one in book.placed("cuda/component", "component")}, "has no row in cuda/component.toml"),
+        "framework": (book.frameworks(), "is not a framework"),
+        "line": ({one.line for one in book.cuda_releases()}, "is of no line in cuda/release.toml"),
+    }
+    for table, array, field, kind in _REFERENCES:
+        there, message = known[kind]
+        for name in book.names() if table.endswith("*") else (table,):
+            for line in book.placed(name, array) if name.startswith(table.rstrip("*")) else ():
+                named = getattr(line.row, field)
+                for one in named if type(named) is tuple else () if named is None else (named,):  # a capability is a named tuple
+                    shown = one.capability if isinstance(one, CodeTarget) else one
+                    if (one.line if kind == "line" else shown) not in there:
+                        yield line.fault(_column(line.row, field), f"{'R' if kind == 'branch' else ''}{shown} {message}")
+
+
+def _column(row: Plain, field: str) -> str:
+    """The name of a field in TOML."""
+    return row.__struct_encode_fields__[row.__struct_fields__.index(field)]
+
+
 def release_lines(book: Book) -> Iterator[Fault]:
     """The line of a toolkit release is its major and minor."""
     for line in book.placed("cuda/release", "release"):
         if line.row.line != line.row.cuda.line:
             yield line.fault("line", f"{line.row.line!r} is not the line of {line.row.cuda}")
-
-
-def forward_branches_known(book: Book) -> Iterator[Fault]:
-    """A forward-compatibility package names driver branches that the tables know."""
-    known = {one.number for one in book.branches()}
-    for line in book.placed("driver/forward", "forward"):
-        for column in ("base", "branch"):
-            number = getattr(line.row, column)
-            if number is not None and number not in known:
-                yield line.fault(column, f"R{number} is not a branch of driver/branch.toml")
 
 
 def soname_ranges(book: Book) -> Iterator[Fault]:
@@ -178,18 +212,6 @@ def soname_ranges(book: Book) -> Iterator[Fault]:
                 yield line.fault("first", f"{line.row.first} lies in the range of {before.row.soname} ({before.place})")
             elif gap := [one for one in cuda if last < one < line.row.first]:
                 yield line.fault("first", f"no soname of {line.row.library} for CUDA {', '.join(map(str, gap))}")
-
-
-def architectures_known(book: Book) -> Iterator[Fault]:
-    """Every capability that a card or a cuDNN build names has a row in gpu/architecture.toml."""
-    known = {one.capability for one in book.architectures()}
-    for line in book.placed("gpu/card", "card"):
-        if line.row.capability not in known:
-            yield line.fault("capability", f"{line.row.capability} has no row in gpu/architecture.toml")
-    for line in book.placed("cudnn/release", "build"):
-        for capability in line.row.capability:
-            if capability not in known:
-                yield line.fault("capability", f"{capability} has no row in gpu/architecture.toml")
 
 
 def card_names(book: Book) -> Iterator[Fault]:
@@ -263,16 +285,6 @@ def cudnn_numbers_agree(book: Book) -> Iterator[Fault]:
             yield line.fault("apt.version", f"{row.apt_version!r} is not a build of {row.version}")
 
 
-def component_releases_known(book: Book) -> Iterator[Fault]:
-    """Every CUDA component wheel is of a package in cuda/component.toml and of a known CUDA line."""
-    known = {one.line for one in book.cuda_releases()}
-    for line in book.placed("cuda/wheel", "wheel"):
-        if book.component(line.row.package) is None:
-            yield line.fault("package", f"{line.row.package} has no row in cuda/component.toml")
-        if line.row.cuda.line not in known:
-            yield line.fault("cuda", f"{line.row.cuda} is of no line in cuda/release.toml")
-
-
 def slots_shared(book: Book) -> Iterator[Fault]:
     """A slot of package/slot.toml has at least two packages, and no package stands in two slots."""
     seen: dict[str, Placed] = {}
@@ -320,15 +332,13 @@ LAWS: tuple[Law, ...] = (
     branch_names,
     floors_below_minimums,
     minimums_known,
+    references_known,
     release_lines,
-    forward_branches_known,
     soname_ranges,
-    architectures_known,
     card_names,
     peaks_fit,
     cudnn_capabilities,
     cudnn_numbers_agree,
-    component_releases_known,
     slots_shared,
     dates_sane,
     removals_meet,
