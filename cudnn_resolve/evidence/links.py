@@ -156,19 +156,32 @@ class BrokenLink(Struct, frozen=True, kw_only=True):
     """A library that the system lacks is a warning: it comes without any change to the environment."""
 
 
-def said_of(link: BrokenLink, remedy: str | None) -> str:
-    """A broken link in words, with what helps: `remedy` is the package that has the library, where one does."""
+def said_of(link: BrokenLink, remedy: str | None, *, declared: bool = False) -> str:
+    """A broken link in words, with what helps.
+
+    `remedy` is the package that has the library, where one does; `declared` says that the metadata of the broken package asks for it.
+    """
     file = link.path.rpartition("/")[2]
     who = f"{link.package} opens" if not file else f"{link.package}: {file} needs"
-    users = f" ({', '.join(link.users[:3])} needs it)" if link.users else ""
+    users = f" ({', '.join(link.users[:3])} {'need' if len(link.users) > 1 else 'needs'} it)" if link.users else ""
     if link.version:
         return f"{who} {link.version} of {link.name}{users}, and {link.found} is too old for that"
     if link.severity == "warning":
         return f"{who} {link.name}{users}, which this system has not: install the package of the system that has it"
-    beside = f"; there is {', '.join(link.others[:2])}, which is of another version" if link.others else ""
-    helps = f": {remedy} has it" if remedy and not link.others else ""
-    other = f": take a {link.package} that was built for it" if link.others and file else ""
-    return f"{who} {link.name}{users}, which nothing brings{beside}{helps}{other}"
+    beside = f"; there is {', '.join(link.others[:2])}" if link.others else ""
+    if not remedy:
+        helps = ""
+    elif not link.others:
+        helps = f": {remedy} has it"
+    elif declared or not file:
+        helps = (
+            f": another release of {remedy} has it"
+            if any(other.endswith(f" of {remedy}") for other in link.others)
+            else f": {remedy} has it"
+        )
+    else:
+        helps = f": take a {link.package} that is built for what is there"
+    return f"{who} {link.name}{users}, which nothing brings{beside}{helps}"
 
 
 def is_of_cuda(name: str) -> bool:
@@ -181,11 +194,12 @@ def broken_links(site: Site) -> tuple[BrokenLink, ...]:
     """What would not load, in the order of packages; what is known to be optional is left out."""
     found = [link for one in site.libraries for link in _of_library(site, one)]
     found = _without_alternatives(site, found)
+    known = {(one.package, one.name) for one in found}
     for package, names in site.opens.items():
         found += [
             BrokenLink(package=package, path="", name=name, others=_others(site, name))
             for name in names
-            if not _loaded_before(site, package, name) and not site.find(name)
+            if not _loaded_before(site, package, name) and not site.find(name) and (package, name) not in known
         ]
     used = {name for package in site.by_package if not _is_nvidia(package) for name in site.reach(package)}
     kept = (one for one in found if not _is_nvidia(one.package) or one.package in used)
@@ -232,6 +246,8 @@ def _providers(site: Site, one: Placed, name: str) -> list[tuple[str, Elf]] | No
         if elf is not None and elf.arch == one.elf.arch:
             return [(path, elf)]
     before = _loaded_before(site, one.package, name)
+    if not before and is_of_cuda(name) and _other_major(site, one.package, name):
+        return None
     system = [(path, elf) for path in site.find(name) if (elf := site.look(path)) is not None and elf.arch == one.elf.arch]
     return [*((placed.path, placed.elf) for placed in before), *system] or None
 
@@ -254,6 +270,18 @@ def _loaded_before(site: Site, package: str, name: str) -> tuple[Placed, ...]:
     if not any(_is_nvidia(one) for one in reach if one in site.by_package):
         return everywhere
     return tuple(one for one in everywhere if one.package in reach)
+
+
+def _other_major(site: Site, package: str, name: str) -> bool:
+    """True where what a package is imported after has loaded that library of another major: a second one from the system does no good."""
+    stem = name.partition(".so")[0]
+    reach = site.reach(package)
+    return any(
+        one.package in reach and _is_nvidia(one.package) and other.partition(".so")[0] == stem
+        for other, many in site.by_name.items()
+        if other != name
+        for one in many
+    )
 
 
 def _severity(site: Site, one: Placed, name: str) -> Literal["error", "warning"] | None:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import CudnnResolveError, ExitCode
-from cudnn_resolve.evidence.links import BrokenLink, Placed, Site, broken_links, is_of_cuda, said_of
+from cudnn_resolve.evidence.links import BrokenLink, Site, broken_links, is_of_cuda, said_of
 from cudnn_resolve.execution.journal import STAGING
-from cudnn_resolve.host.libraries import SystemLibraries, declared, installed_libraries, wheel_declared, wheel_libraries
+from cudnn_resolve.host.libraries import (
+    SystemLibraries,
+    declared,
+    installed_libraries,
+    installed_site,
+    planned_site,
+    wheel_declared,
+    wheel_libraries,
+)
 from cudnn_resolve.host.tables import open_book
-from cudnn_resolve.matrix.evidence import opened_names, wheel_with
+from cudnn_resolve.matrix.evidence import wheel_with
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.journal import Journal
@@ -35,23 +43,21 @@ def check_links(task: Task, work: Work, journal: Journal, wheels: Sequence[Wheel
     changed = {*task.remove, *(wheel.name for wheel in wheels)}
     if not changed:
         return ()
-    system = SystemLibraries(work.host, work.environment.python, work.host.environ.get("LD_LIBRARY_PATH", "").split(":"))
+    system = SystemLibraries(work.host, work.environment.python)
     planned = _planned(work, journal, wheels, changed, system, staged=staged)
     found = [one for one in broken_links(planned) if not (task.apt and is_of_cuda(one.name))]  # apt brings it before it is needed
     if not found:
         return ()
-    known = {(one.package, one.name, one.version) for one in broken_links(_present(work, system))}
+    known = {
+        (one.package, one.name, one.version)
+        for one in broken_links(installed_site(work.host, work.environment.packages, system, open_book(())))
+    }
     found = [one for one in found if (one.package, one.name, one.version) not in known]
     ours = {*(task.pinned or {}), *(wheel.name for wheel in wheels)}
     stopping = [one for one in found if one.severity == "error" and one.package in ours]
     if stopping and not work.force:
         raise _refusal(stopping, planned)
     return tuple(f"warning: {text}" for text in _told(found, planned))
-
-
-def _present(work: Work, system: SystemLibraries) -> Site:
-    roots = work.environment.packages
-    return _site(tuple(installed_libraries(work.host, roots)), declared(work.host, roots), system)
 
 
 def _planned(
@@ -71,16 +77,16 @@ def _planned(
             place, info = os.path.split(wheel.info)
             libraries += wheel_libraries(wheel.path, wheel.name, place, system.arch, journal.folder)
             packages[wheel.name] = wheel.version, wheel_declared(wheel.path, info)
-    return _site(tuple(libraries), packages, system)
-
-
-def _site(libraries: tuple[Placed, ...], packages: Mapping[str, tuple[str, frozenset[str]]], system: SystemLibraries) -> Site:
-    return Site(libraries=libraries, packages=packages, find=system.find, look=system.look, opens=opened_names(open_book(()), packages))
+    return planned_site(tuple(libraries), packages, system, open_book(()))
 
 
 def _told(found: Iterable[BrokenLink], site: Site) -> Iterable[str]:
     book = open_book(())
-    return dict.fromkeys(said_of(one, wheel_with(book, one.name, site.declared(one.package))) for one in found)
+    texts: dict[tuple[str, str], str] = {}
+    for one in found:
+        wheel = wheel_with(book, one.name, site.declared(one.package))
+        texts.setdefault((one.package, one.name), said_of(one, wheel, declared=wheel in site.declared(one.package)))
+    return texts.values()
 
 
 def _refusal(found: Sequence[BrokenLink], site: Site) -> LinkError:

@@ -10,12 +10,14 @@ from tempfile import TemporaryFile
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.evidence.links import LIBRARY, Placed
+from cudnn_resolve.evidence.links import LIBRARY, Placed, Site
 from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel_links
 from cudnn_resolve.facts.elf import Elf, ElfError, read_elf
 from cudnn_resolve.facts.ldconfig import parse_cache
 from cudnn_resolve.host.archive import Archive, bad_wheel
 from cudnn_resolve.host.port import Host
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.evidence import opened_names
 
 _RECORD_BYTES = 64 << 20
 _METADATA_BYTES = 4 << 20
@@ -27,7 +29,7 @@ _DIRECTORIES = ("/lib/{arch}-linux-gnu", "/usr/lib/{arch}-linux-gnu", "/lib64", 
 class SystemLibraries:
     """Libraries of the system, as the target's loader finds them by name; each is read once."""
 
-    def __init__(self, host: Host, python: str, library_path: Iterable[str] = ()) -> None:
+    def __init__(self, host: Host, python: str) -> None:
         self._host = host
         self._read: dict[str, Elf | None] = {}
         program = self.look(host.realpath(python))
@@ -40,7 +42,8 @@ class SystemLibraries:
         origin = os.path.dirname(host.realpath(python))
         own = ((program.rpath or program.runpath or "") if program else "").replace("$ORIGIN", origin).split(":")
         known = (entry.format(arch=arch) for entry in _DIRECTORIES)
-        self._folders = [os.path.normpath(one) for one in (*own, *library_path, *known) if one.startswith("/")]
+        said = host.environ.get("LD_LIBRARY_PATH", "").split(":")
+        self._folders = [os.path.normpath(one) for one in (*own, *said, *known) if one.startswith("/")]
 
     def find(self, name: str) -> tuple[str, ...]:
         """Paths of a library of that name, in the order in which the loader would take them."""
@@ -76,6 +79,19 @@ def installed_libraries(
                 elf = read_library(host, os.path.normpath(f"{root}/{path}")) if LIBRARY.search(path) else None
                 if elf is not None:
                     yield Placed(package=name, path=os.path.normpath(f"{place}/{path}"), elf=elf)
+
+
+def installed_site(host: Host, roots: Iterable[str], system: SystemLibraries, book: Book) -> Site:
+    """The environment with these folders of packages, as it is."""
+    packages = declared(host, roots)
+    return planned_site(tuple(installed_libraries(host, roots)), packages, system, book)
+
+
+def planned_site(
+    libraries: tuple[Placed, ...], packages: Mapping[str, tuple[str, frozenset[str]]], system: SystemLibraries, book: Book
+) -> Site:
+    """An environment with these libraries and packages."""
+    return Site(libraries=libraries, packages=packages, find=system.find, look=system.look, opens=opened_names(book, packages))
 
 
 def wheel_libraries(path: str, name: str, place: str, arch: str, folder: str) -> Iterator[Placed]:

@@ -51,13 +51,16 @@ def check(request: CheckRequest) -> CheckResult:
     from cudnn_resolve.host.installed_files import verify_files
     from cudnn_resolve.host.linux import LinuxHost
     from cudnn_resolve.host.tables import open_book
+    from cudnn_resolve.operations.links import link_findings
 
     host = LinuxHost()
     facts = detect_facts(request)
     environment = ask_environment(host, facts.python.path or host.python)
     report = verify_files(host, environment.packages, foreign=True)
-    findings = [*_unfinished(environment), *damage_findings(report.damages, open_book(())), *_unlisted(report)]
-    damaged = {one.package for one in report.damages if one.kind != "foreign"}
+    book = open_book(())
+    links = tuple(link_findings(host, environment.packages, environment.python, book))
+    findings = [*_unfinished(environment), *damage_findings(report.damages, book), *(one for _, one in links), *_unlisted(report)]
+    damaged = {one.package for one in report.damages if one.kind != "foreign"} | {name for name, one in links if one.severity == "error"}
     frameworks = tuple(
         CheckedFramework(name=one.name, version=one.version, status="breaks" if one.name in damaged else "unknown")
         for one in or_none(facts.frameworks) or ()
@@ -69,7 +72,7 @@ def check(request: CheckRequest) -> CheckResult:
         status="breaks" if any(one.severity == "error" for one in findings) else "unknown",
         frameworks=frameworks,
         findings=tuple(sorted(findings, key=lambda one: ("error", "warning", "info").index(one.severity))),
-        judged=(judged,),
+        judged=(judged, "whether every library finds what it needs"),
         not_judged=(*NOT_JUDGED, *((f"{report.unread} large files written after their package",) if report.unread else ())),
     )
     return CheckResult(verdicts=(verdict,))

@@ -44,7 +44,7 @@ def validate(request: ValidateRequest, listener: Listener = NOBODY) -> Validatio
     if held is not None:
         wish = replace(wish, pinned=pinned_of(held, facts))
     found = validation_of(wish, facts, listener)
-    found = replace(found, checks=(*_files(facts), *found.checks))
+    found = replace(found, checks=(*_files(facts), *_links(facts), *found.checks))
     if held is not None and held.record:
         listener.note(write_record(held, found, facts.python.version))
     return grown(ValidationResult, found)
@@ -70,6 +70,26 @@ def _files(facts: Facts) -> tuple[Check, ...]:
         )
         for name, one in damages.items()
         for finding in damage_findings((one,), book)
+    )
+
+
+def _links(facts: Facts) -> tuple[Check, ...]:
+    """A check for each library of the environment that lacks one that it needs; none where all find theirs."""
+    from cudnn_resolve.host.installed_files import package_folders
+    from cudnn_resolve.host.linux import LinuxHost
+    from cudnn_resolve.host.tables import open_book
+    from cudnn_resolve.operations.links import link_findings
+
+    host, book = LinuxHost(), open_book(())
+    return tuple(
+        Check(
+            id=f"{name}/links",
+            framework=name if book.framework_of(name) else None,
+            status="failed" if finding.severity == "error" else "warning",
+            expected="every library finds what it needs",
+            detail=finding.summary,
+        )
+        for name, finding in link_findings(host, package_folders(host, facts), facts.python.path or host.python, book)
     )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.apply_world import lend_pip
+from tests.apply_world import ROOT, lend_pip
 from tests.elf_writer import write_elf
 from tests.functional.test_apply_cli import Bench
 from tests.functional.test_overlap import locked
@@ -67,3 +70,20 @@ def test_what_was_broken_before_stops_nobody(bench: Bench) -> None:
 
     assert done.returncode == 0, done
     assert "libcusparse" not in done.stdout + done.stderr
+
+
+def test_check_tells_what_does_not_load(bench: Bench) -> None:
+    locked(bench, torchvision={"torchvision/_C.so": extension("libcusparse.so.11", "libtorch.so")})
+    assert bench("-q", "--force").returncode == 0
+    argv = [sys.executable, "-m", "cudnn_resolve"]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    found = subprocess.run(
+        [*argv, "check", "--python", str(bench.venv), "--format", "json"], env=environ, capture_output=True, text=True, check=False
+    )
+
+    (verdict,) = json.loads(found.stdout)["verdicts"]
+    assert (found.returncode, verdict["status"]) == (1, "breaks")
+    told = [(one["cause"], one["summary"]) for one in verdict["findings"] if one["severity"] == "error"]
+    assert ("framework_pkg_mismatch", "torchvision: _C.so needs libtorch.so, which nothing brings") in told
+    assert any(cause == "cuda_runtime_missing" and "_C.so needs libcusparse.so.11" in summary for cause, summary in told)
