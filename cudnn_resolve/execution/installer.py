@@ -60,17 +60,24 @@ def choose_installer(wanted: str, environment: Environment) -> Name:
 def install_wheels(
     installer: Name, wheels: Sequence[Wheel], environment: Environment, tooling: Tooling, environ: Mapping[str, str], *, managed: bool
 ) -> ToolResult:
-    """What became of the installer; it gets pins with hashes and the folder of the verified files, and no index."""
+    """What became of the installer; it gets pins with hashes and the folder of the verified files, and no index.
+
+    uv gets a cache of its own, too: what is in the user's may have been damaged, and would be laid down in the place of what was verified.
+    """
     folder = os.path.dirname(wheels[0].path)
-    pins = f"{os.path.dirname(folder)}/pins.txt"
+    beside = os.path.dirname(folder)
+    pins = f"{beside}/pins.txt"
     disk.write_whole(pins, "".join(f"{_pin(wheel)} --hash=sha256:{wheel.sha256}\n" for wheel in wheels).encode())
     words = ("install", "--no-deps", "--no-index", "--find-links", folder, "--require-hashes", "-r", pins)
     broken = ("--break-system-packages",) if managed else ()
     if installer == "uv":
         assert environment.uv is not None
-        argv = (environment.uv, "pip", *words, "--python", environment.python, *_UV_WORDS, *broken)
-    else:
-        argv = (environment.python, "-I", "-B", *_pip(wheels), *words, *_PIP_WORDS, *broken)
+        own = ("--cache-dir", f"{beside}/{STAGING}")
+        argv = (environment.uv, "pip", *words, "--python", environment.python, *_UV_WORDS, *own, *broken)
+        result = run_tool(argv, tooling, env=_words_of_user(environ))
+        unstage(beside)
+        return result
+    argv = (environment.python, "-I", "-B", *_pip(wheels), *words, *_PIP_WORDS, *broken)
     return run_tool(argv, tooling, env=environment_for(environ))
 
 
@@ -108,11 +115,12 @@ _WORDS = ("--no-deps", "--no-config", "--no-build", "--color", "never", "--no-pr
 
 
 _OURS = re.compile(
-    r"pylock|unexpected argument|invalid value|unrecognized|failed to (?:download|fetch|extract)|error sending request|"
+    r"pylock|unexpected argument|invalid value|unrecognized|failed to (?:download|fetch|extract|install)|error sending request|"
     r"unauthorized|forbidden|hash mismatch|offline",
     re.IGNORECASE,
 )
-"""What uv says where it cannot read the lock, or cannot get a file: we fetch it then, or can say better what is wrong with it."""
+"""What uv says where it cannot read the lock, cannot get a file, or has in its cache what a power failure left of one: we fetch it then,
+or can say better what is wrong with it."""
 
 
 def can_lock(packages: tuple[PipAction, ...], environment: Environment) -> bool:

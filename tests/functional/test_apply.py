@@ -24,6 +24,7 @@ from cudnn_resolve.execution.run import carry_out
 from cudnn_resolve.execution.task import Task, Work
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.interrupt import InterruptError
+from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.planning.model import PipAction
 from cudnn_resolve.planning.preload import MODULE
 from tests.apply_world import NEW, ApplyWorld
@@ -413,3 +414,23 @@ def test_a_folder_that_cannot_be_removed_is_a_failure(world: ApplyWorld, work: W
     assert (done.status, done.left) == ("reverted", ())
     assert "is empty and could not be removed" in (done.trouble.message if done.trouble else "")
     assert world.former() == former
+
+
+@pytest.mark.parametrize("spoiled", ["WHEEL", "RECORD", "__init__.py"])
+def test_what_a_power_failure_left_of_uvs_cache_does_not_stop_an_apply(
+    world: ApplyWorld, work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoiled: str
+) -> None:
+    cache = tmp_path / "uv-cache"
+    monkeypatch.setenv("UV_CACHE_DIR", str(cache))
+    work = replace(work, host=LinuxHost())
+    done = carry_out(world.task(work.environment), work)
+    planned = world.planned()
+    assert (done.status, undo(work, None).status) == ("done", "undone")
+    cached = [path for path in cache.rglob("*") if path.name == spoiled and path.stat().st_size]
+    for path in cached:
+        path.write_bytes(b"")  # as it is on a disk to which it was not written yet
+    assert cached
+
+    again = carry_out(world.task(work.environment), work)
+
+    assert (again.status, world.planned()) == ("done", planned), again

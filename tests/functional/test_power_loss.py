@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from cudnn_resolve.execution.recover import undo
-from cudnn_resolve.execution.run import carry_out
+from cudnn_resolve.execution.model import Execution
+from cudnn_resolve.execution.recover import repair, undo
+from cudnn_resolve.execution.run import carry_out, is_done
 from cudnn_resolve.host import disk
 from tests.apply_world import ApplyWorld, work_in
 
@@ -87,11 +88,21 @@ def test_a_disk_that_loses_power_at_any_record_holds_one_of_the_two_environments
         work.hold.release()
     assert [kind for kind, _ in copies][-1] == "commit"
     for kind, copy in copies:
+        again = tmp_path / "again.img"
+        shutil.copy2(copy, again)
         with mounted(copy, place):
             if kind == "commit":
                 assert sums(world) == after, f"at {kind}"
             work = work_in(world)
             back = undo(work, None)
             assert (back.left, sums(world)) == ((), before), f"at {kind}: {back}"
+            work.hold.release()
+        with mounted(again, place):
+            work = work_in(world)
+            repaired = repair(work)
+            assert repaired is None or repaired.left == (), f"at {kind}: {repaired}"
+            task = world.task(work.environment)
+            done = Execution(status="nothing") if is_done(task, work) else carry_out(task, work)
+            assert (done.status, sums(world)) == ("nothing" if kind == "commit" else "done", after), f"at {kind}: {done}"
             work.hold.release()
         copy.unlink()
