@@ -24,15 +24,12 @@ from cudnn_resolve.facts.model import (
     Loader,
     Name,
     Packages,
-    Path,
     Platform,
     Problem,
     Python,
     Text,
     Toolkit,
     Unknown,
-    Version,
-    WouldLoad,
 )
 from cudnn_resolve.version import Capability
 
@@ -65,31 +62,6 @@ class FactsError(InputError):
 # ---- the file
 
 
-class _LoadedCopy(Struct, frozen=True, kw_only=True):
-    """Which copy of cuDNN a framework would load."""
-
-    version: Version | None = None
-    path: Path | None = None
-
-
-class _WouldLoad(Struct, frozen=True, kw_only=True):
-    """`WouldLoad` as it is written."""
-
-    cudnn: _LoadedCopy | None = None
-    because: Text = ""
-
-
-class _Framework(Struct, frozen=True, kw_only=True):
-    """`InstalledFramework` as it is written."""
-
-    name: Name
-    version: Name
-    variant: Name | None = None
-    cuda_built: Version | None = None
-    cudnn_built: Version | None = None
-    would_load: _WouldLoad | UnsetType | None = UNSET
-
-
 class _Container(Struct, frozen=True, kw_only=True):
     """`docker`, `colab`, `kaggle`, `wsl`; null for none of them."""
 
@@ -107,18 +79,13 @@ class FactsFile(Struct, frozen=True, kw_only=True):
     gpus: tuple[Gpu, ...] | UnsetType = UNSET
     cuda_toolkits: tuple[Toolkit, ...] | UnsetType = UNSET
     cudnn: tuple[CudnnCopy, ...] | UnsetType = UNSET
-    frameworks: tuple[_Framework, ...] | UnsetType = UNSET
+    frameworks: tuple[InstalledFramework, ...] | UnsetType = UNSET
     loader: Loader | UnsetType = UNSET
     packages: Packages = field(default_factory=Packages)
     container: _Container | UnsetType | None = UNSET
     root: bool | UnsetType | None = UNSET
     sources: Mapping[Name, Text] = {}
     problems: tuple[Problem, ...] = ()
-
-
-def json_schema() -> dict[str, Any]:
-    """JSON Schema of a facts file."""
-    return msgspec.json.schema(FactsFile)
 
 
 # ---- Facts to JSON
@@ -130,7 +97,6 @@ def encode(facts: Facts) -> dict[str, Any]:
         **{
             **{name: getattr(facts, name) for name in facts.__struct_fields__},
             "note": UNSET if facts.note is None else facts.note,
-            "frameworks": UNSET if isinstance(facts.frameworks, Unknown) else tuple(map(_written_framework, facts.frameworks)),
             "container": UNSET if isinstance(facts.container, Unknown) else _Container(kind=facts.container),
             "root": UNSET if facts.root is None else facts.root,
         }
@@ -138,15 +104,10 @@ def encode(facts: Facts) -> dict[str, Any]:
     found: dict[str, Any] = _plain(msgspec.to_builtins(file, enc_hook=dict))
     if not facts.packages.requires:
         del found["packages"]["requires"]
+    for row in found.get("frameworks", ()):
+        if row["would_load"] is None:
+            del row["would_load"]
     return found
-
-
-def _written_framework(row: InstalledFramework) -> _Framework:
-    load = row.would_load
-    if load is None:
-        return _Framework(**{**structs.asdict(row), "would_load": UNSET})
-    copy = None if load.version is None and load.path is None else _LoadedCopy(version=load.version, path=load.path)
-    return _Framework(**{**structs.asdict(row), "would_load": _WouldLoad(cudnn=copy, because=load.because)})
 
 
 def _plain(value: Any) -> Any:
@@ -209,12 +170,8 @@ def _read_gpu(row: Gpu) -> Gpu:
     return row if written is None else structs.replace(row, compute_capability=str(Capability.parse(written)))
 
 
-def _read_framework(row: _Framework) -> InstalledFramework:
-    load = None
-    if isinstance(row.would_load, _WouldLoad):
-        copy = row.would_load.cudnn or _LoadedCopy()
-        load = WouldLoad(version=copy.version, path=copy.path, because=row.would_load.because)
-    return InstalledFramework(**{**structs.asdict(row), "name": _normalized(row.name), "would_load": load})
+def _read_framework(row: InstalledFramework) -> InstalledFramework:
+    return structs.replace(row, name=_normalized(row.name))
 
 
 def _normalized(name: str) -> str:

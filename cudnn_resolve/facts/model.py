@@ -140,13 +140,30 @@ class CudnnCopy(Struct, frozen=True, kw_only=True):
     """What is wrong with it, in words: missing parts, mixed releases, libraries it needs and that cannot be found."""
 
 
-class WouldLoad(Struct, frozen=True, kw_only=True):
-    """The libcudnn that a framework would load."""
+class LoadedCudnn(Struct, frozen=True, kw_only=True):
+    """The copy of libcudnn that a framework would load."""
 
-    version: str | None = None
-    path: str | None = None
-    because: str = ""
+    version: Version | None = None
+    path: Path | None = None
+
+
+class WouldLoad(Struct, frozen=True, kw_only=True):
+    """What a framework would load."""
+
+    cudnn: LoadedCudnn | None = None
+    """None = no libcudnn."""
+    because: Text = ""
     """The rule of the loader that decides, in words."""
+
+    @property
+    def version(self) -> str | None:
+        """The release of that libcudnn."""
+        return self.cudnn.version if self.cudnn else None
+
+    @property
+    def path(self) -> str | None:
+        """Where it lies."""
+        return self.cudnn.path if self.cudnn else None
 
 
 CPU_PACKAGES: Final = frozenset({"tensorflow-cpu", "paddlepaddle", "onnxruntime"})
@@ -156,13 +173,13 @@ CPU_PACKAGES: Final = frozenset({"tensorflow-cpu", "paddlepaddle", "onnxruntime"
 class InstalledFramework(Struct, frozen=True, kw_only=True):
     """A framework in the target environment."""
 
-    name: str
+    name: Name
     """Distribution name, normalized: `tensorflow`, `cupy-cuda12x`."""
-    version: str
-    variant: str | None = None
+    version: Name
+    variant: Name | None = None
     """`cu124`, `cpu`, …; None = unknown."""
-    cuda_built: str | None = None
-    cudnn_built: str | None = None
+    cuda_built: Version | None = None
+    cudnn_built: Version | None = None
     would_load: WouldLoad | None = None
     """None = not asked, or it loads no cuDNN."""
 

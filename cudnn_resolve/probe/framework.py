@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from cudnn_resolve.facts.cudnn_files import openings_of, parse_name
 from cudnn_resolve.facts.elf import Elf
 from cudnn_resolve.facts.loader_trace import Library, Missing, Rule
-from cudnn_resolve.facts.model import CudnnCopy, InstalledFramework, Problem, WouldLoad
+from cudnn_resolve.facts.model import CudnnCopy, InstalledFramework, LoadedCudnn, Problem, WouldLoad
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.probe.child import answer_of, payload_path
 from cudnn_resolve.probe.cudnn_places import same_release
@@ -118,7 +118,8 @@ class _Assessment:
         self._judge_parts(library, version, parts)
         self._judge_version(library, self._effective(version, parts), other)
         self._judge_cuda(self._copy_of(library))
-        return WouldLoad(version=version.text if version else None, path=self._place(library), because=because)
+        copy = LoadedCudnn(version=version.text if version else None, path=self._place(library))
+        return WouldLoad(cudnn=copy, because=because)
 
     # --- which copy it is ---
 

@@ -19,6 +19,7 @@ from cudnn_resolve.facts.model import (
     Facts,
     Gpu,
     InstalledFramework,
+    LoadedCudnn,
     Loader,
     Packages,
     Platform,
@@ -50,7 +51,8 @@ def mapping(keys: st.SearchStrategy[str], values: st.SearchStrategy[Any]) -> st.
     return st.dictionaries(keys, values, max_size=4).map(MappingProxyType)
 
 
-LOADS = st.builds(WouldLoad, version=maybe(DOTTED), path=maybe(PATHS), because=TEXTS)
+LOADED = st.builds(LoadedCudnn, version=maybe(DOTTED), path=maybe(PATHS)).filter(lambda one: one != LoadedCudnn())
+LOADS = st.builds(WouldLoad, cudnn=maybe(LOADED), because=TEXTS)
 FACTS = st.builds(
     Facts,
     platform=st.builds(

@@ -17,7 +17,7 @@ from cudnn_resolve.execution.installed import Installed, files_of
 from cudnn_resolve.execution.installer import choose_installer, environment_for
 from cudnn_resolve.execution.loader import activation, preload_change
 from cudnn_resolve.execution.task import Task, check_task
-from cudnn_resolve.facts.model import Facts, InstalledFramework, Packages, WouldLoad
+from cudnn_resolve.facts.model import Facts, InstalledFramework, LoadedCudnn, Packages, WouldLoad
 from cudnn_resolve.host.port import CommandResult
 from cudnn_resolve.planning.model import PipAction
 from cudnn_resolve.planning.preload import MODULE
@@ -115,7 +115,7 @@ def test_a_program_that_has_what_is_replaced_is_named(tmp_path: Path) -> None:
 
 
 def test_another_cudnn_than_planned_is_a_difference() -> None:
-    loads = WouldLoad(version="8.9.7", path="/usr/lib/libcudnn.so.8", because="LD_LIBRARY_PATH comes first")
+    loads = WouldLoad(cudnn=LoadedCudnn(version="8.9.7", path="/usr/lib/libcudnn.so.8"), because="LD_LIBRARY_PATH comes first")
     framework = InstalledFramework(name="tensorflow", version="2.15.0", would_load=loads)
     found = replace(facts(), frameworks=(framework,))
 
@@ -123,7 +123,7 @@ def test_another_cudnn_than_planned_is_a_difference() -> None:
     said = differences(Task(targets=(), cudnn={"tensorflow": "8.9.4.25"}), found)
     assert said == ("tensorflow would load cuDNN 8.9.7 from /usr/lib/libcudnn.so.8, not 8.9.4.25: LD_LIBRARY_PATH comes first",)
     assert differences(Task(targets=(), cudnn={"tensorflow": "8.9.70.1"}), found)
-    unknown = replace(found, frameworks=(replace(framework, would_load=WouldLoad(version=None, because="no driver")),))
+    unknown = replace(found, frameworks=(replace(framework, would_load=WouldLoad(because="no driver")),))
     assert differences(Task(targets=(), cudnn={"tensorflow": "8.9.4.25"}), unknown) == ()
 
 

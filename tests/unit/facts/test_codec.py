@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from cudnn_resolve.errors import ExitCode, InputError
-from cudnn_resolve.facts.codec import LIMIT_BYTES, SCHEMA, FactsError, decode, encode, from_mapping, json_schema
+from cudnn_resolve.facts.codec import LIMIT_BYTES, SCHEMA, FactsError, FactsFile, decode, encode, from_mapping
 from cudnn_resolve.facts.model import (
     UNKNOWN,
     CudnnCopy,
@@ -17,6 +18,7 @@ from cudnn_resolve.facts.model import (
     Facts,
     Gpu,
     InstalledFramework,
+    LoadedCudnn,
     Loader,
     Packages,
     Platform,
@@ -94,7 +96,7 @@ def test_the_contract_is_written() -> None:
                 variant="cu124",
                 cuda_built="12.4",
                 cudnn_built="9.1.0",
-                would_load=WouldLoad(version="9.2.1", path="/usr/lib/libcudnn.so.9", because="cache"),
+                would_load=WouldLoad(cudnn=LoadedCudnn(version="9.2.1", path="/usr/lib/libcudnn.so.9"), because="cache"),
             ),
             InstalledFramework(name="jax", version="0.5.0", would_load=WouldLoad(because="nothing has it")),
         ),
@@ -326,7 +328,7 @@ def test_capabilities_are_read_in_every_spelling() -> None:
 
 
 def test_the_schema_names_every_fact() -> None:
-    schema = json_schema()
+    schema = msgspec.json.schema(FactsFile)
 
     top = schema["$defs"]["FactsFile"]["properties"]
     assert set(Facts.__struct_fields__) | {"schema"} == top.keys()

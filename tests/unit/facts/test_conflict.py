@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from cudnn_resolve.facts.conflict import conflicts, covers, is_wrong
-from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, InstalledFramework, Problem, WouldLoad
+from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, InstalledFramework, LoadedCudnn, Problem, WouldLoad
 
 
 def framework(built: str | None, loaded: str | None, path: str | None = "/x", cuda: str | None = None) -> InstalledFramework:
-    load = WouldLoad(version=loaded, path=path)
+    load = WouldLoad(cudnn=LoadedCudnn(version=loaded, path=path))
     return InstalledFramework(name="torch", version="2", cuda_built=cuda, cudnn_built=built, would_load=load)
 
 

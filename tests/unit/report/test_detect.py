@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cudnn_resolve.facts.codec import decode
-from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, InstalledFramework, Platform, Problem, WouldLoad
+from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, InstalledFramework, LoadedCudnn, Platform, Problem, WouldLoad
 from cudnn_resolve.report.detect import render
 from cudnn_resolve.report.text import Style, clean, table, wrap
 
@@ -105,7 +105,7 @@ def test_long_lists_are_cut_but_never_the_wrong_rows() -> None:
 
 def test_a_hopeless_machine_still_fits_a_screen() -> None:
     bad = CudnnCopy(version="9.2.0", path="/" + "b" * 300, complete=False, problems=("x" * 500,))
-    load = WouldLoad(version="8.0.0", path="/" + "p" * 300, because="q" * 300)
+    load = WouldLoad(cudnn=LoadedCudnn(version="8.0.0", path="/" + "p" * 300), because="q" * 300)
     framework = InstalledFramework(name="torch", version="2" * 100, cudnn_built="9.1.0", would_load=load)
     facts = Facts(cudnn=(bad,) * 200, frameworks=(framework,) * 50, problems=(Problem(what="w", why="y " * 4000),) * 300)
 
@@ -127,7 +127,9 @@ def test_hostile_names_reach_no_terminal() -> None:
         platform=Platform(distribution=evil, release=evil),
         gpus=(Gpu(name=evil),),
         cudnn=(CudnnCopy(path=evil, problems=(evil,)),),
-        frameworks=(InstalledFramework(name=evil, version=evil, variant=evil, would_load=WouldLoad(path=evil, because=evil)),),
+        frameworks=(
+            InstalledFramework(name=evil, version=evil, variant=evil, would_load=WouldLoad(cudnn=LoadedCudnn(path=evil), because=evil)),
+        ),
         problems=(Problem(what=evil, why=evil),),
         sources={evil: evil},
         container=evil,

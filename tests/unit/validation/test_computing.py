@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cudnn_resolve.facts.model import Facts, Gpu, InstalledFramework, Packages, WouldLoad
+from cudnn_resolve.facts.model import Facts, Gpu, InstalledFramework, LoadedCudnn, Packages, WouldLoad
 from cudnn_resolve.host.port import CommandResult
 from cudnn_resolve.validation import payload
 from cudnn_resolve.validation.answers import Told
@@ -336,7 +336,8 @@ def test_each_libcudnn_that_a_framework_would_load_is_tested_once() -> None:
     names = ("jax", "tensorflow", "torch")
     paths = ("/a/libcudnn.so.9", "/b/libcudnn.so.9", "/a/libcudnn.so.9")
     installed = tuple(
-        InstalledFramework(name=name, version="1", would_load=WouldLoad(path=path)) for name, path in zip(names, paths, strict=True)
+        InstalledFramework(name=name, version="1", would_load=WouldLoad(cudnn=LoadedCudnn(path=path)))
+        for name, path in zip(names, paths, strict=True)
     )
     facts = Facts(frameworks=installed)
 
