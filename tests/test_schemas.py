@@ -11,7 +11,7 @@ import pytest
 import schema
 
 import cudnn_resolve
-from cudnn_resolve.diagnosis.verdict import CheckedFramework, Verdict
+from cudnn_resolve.diagnosis.model import CheckedFramework, Verdict
 from cudnn_resolve.execution.journal import PastApply
 from cudnn_resolve.execution.model import Done, Execution, Trouble
 from cudnn_resolve.locking.check import outdated

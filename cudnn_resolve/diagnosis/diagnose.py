@@ -11,10 +11,9 @@ from cudnn_resolve.diagnosis.context import context_of, contradictions, features
 from cudnn_resolve.diagnosis.derive import derive
 from cudnn_resolve.diagnosis.machine import inspect
 from cudnn_resolve.diagnosis.model import SEVERITIES, Case, Diagnosis, Evidence, Finding, Suspect
-from cudnn_resolve.diagnosis.order import outlived
 from cudnn_resolve.diagnosis.read import Reader
 from cudnn_resolve.diagnosis.remedy import Remedies
-from cudnn_resolve.diagnosis.weigh import FINDING, evidence_of, fill, is_active, rank, summary_of, suspects
+from cudnn_resolve.diagnosis.weigh import FINDING, evidence_of, fill, is_active, outlived, rank, summary_of, suspects
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.symptom import Cause

@@ -6,8 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from cudnn_resolve.diagnosis.installed import Installed
-from cudnn_resolve.diagnosis.machine import Checks, Inspection, as_declared, cudnn_of, fact, finding
+from cudnn_resolve.diagnosis.machine import Checks, Inspection, Installed, as_declared, cudnn_of, fact, finding
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
 from cudnn_resolve.diagnosis.place import faults_of, is_outer_alone, is_searched, lacks_of
 from cudnn_resolve.diagnosis.specifier import within

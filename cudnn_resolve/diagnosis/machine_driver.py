@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cudnn_resolve.diagnosis.installed import Installed
-from cudnn_resolve.diagnosis.machine import Checks, Inspection, capability_of, driver_of, fact, finding, visible
+from cudnn_resolve.diagnosis.machine import Checks, Inspection, Installed, capability_of, driver_of, fact, finding, visible
 from cudnn_resolve.diagnosis.model import Evidence, Finding
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.version import CudaVersion

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 from packaging.requirements import Requirement
 
-from cudnn_resolve.diagnosis.installed import Installed
-from cudnn_resolve.diagnosis.machine import Checks, Inspection, fact, finding
+from cudnn_resolve.diagnosis.machine import Checks, Inspection, Installed, fact, finding
 from cudnn_resolve.diagnosis.model import Finding, Remedy
 from cudnn_resolve.diagnosis.specifier import Required, is_version, requirements_of, within
 from cudnn_resolve.facts.model import CPU_PACKAGES

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from packaging.version import Version
 
-from cudnn_resolve.diagnosis.installed import Installed
-from cudnn_resolve.diagnosis.machine import Checks, Inspection, as_declared, cudnn_of, fact, finding
+from cudnn_resolve.diagnosis.machine import Checks, Inspection, Installed, as_declared, cudnn_of, fact, finding
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
 from cudnn_resolve.diagnosis.specifier import Required, is_version, requirements_of, within
 from cudnn_resolve.facts.model import Unknown

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.requirement.model import Request
+from typing import Literal
 
 SEVERITIES = ("error", "warning", "info")
 
@@ -134,3 +135,24 @@ class Case(Struct, frozen=True, kw_only=True):
     """Lines of tracebacks in installed packages."""
     facts: Facts | None = None
     wishes: Request | None = None
+
+
+class CheckedFramework(Struct, frozen=True, kw_only=True):
+    """One framework, and what is known of it."""
+
+    name: str
+    version: str
+    status: Literal["runs", "breaks", "unknown"]
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """What was found of one thing on one machine."""
+
+    what: str
+    machine: str
+    status: Literal["runs", "breaks", "unknown"]
+    """`unknown` where nothing wrong was found and not everything was judged."""
+    frameworks: tuple[CheckedFramework, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    judged: tuple[str, ...] = ()
+    not_judged: tuple[str, ...] = ()

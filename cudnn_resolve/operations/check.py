@@ -10,8 +10,7 @@ from msgspec import Struct
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
-from cudnn_resolve.diagnosis.verdict import CheckedFramework, Verdict
+from cudnn_resolve.diagnosis.model import CheckedFramework, Evidence, Finding, Remedy, Verdict
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.operations.gather import detect_facts
 from cudnn_resolve.operations.results import Result

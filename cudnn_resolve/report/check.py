@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cudnn_resolve.diagnosis.model import Diagnosis
-from cudnn_resolve.diagnosis.verdict import Verdict
+from cudnn_resolve.diagnosis.model import Diagnosis, Verdict
 from cudnn_resolve.report.doctor import render as render_findings
 from cudnn_resolve.report.text import Style, clean, wrap
 

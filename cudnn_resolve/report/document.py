@@ -12,8 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.model import Finding
-from cudnn_resolve.diagnosis.verdict import CheckedFramework
+from cudnn_resolve.diagnosis.model import CheckedFramework, Finding
 from cudnn_resolve.execution.model import Done, Status, Trouble
 from cudnn_resolve.locking.change import Change
 from cudnn_resolve.locking.model import Difference, Environment, Framework, because_of, files_of, marker_text, name_of, version_of
@@ -24,8 +23,7 @@ from cudnn_resolve.resolution.model import AptPin, Cause, Override
 from cudnn_resolve.validation import model as validation
 
 if TYPE_CHECKING:
-    from cudnn_resolve.diagnosis.model import Diagnosis
-    from cudnn_resolve.diagnosis.verdict import Verdict
+    from cudnn_resolve.diagnosis.model import Diagnosis, Verdict
     from cudnn_resolve.errors import CudnnResolveError
     from cudnn_resolve.execution.model import Execution
     from cudnn_resolve.locking.model import Lock

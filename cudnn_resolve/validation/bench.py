@@ -18,10 +18,9 @@ from cudnn_resolve.validation.answers import CardAnswer, Told
 from cudnn_resolve.validation.case import LEAST_CAPABILITY, Case, Type, bare_cases, default_cases, encoder_cases, every_case
 from cudnn_resolve.validation.child import run_payload
 from cudnn_resolve.validation.computing import unanswered
-from cudnn_resolve.validation.model import VisibleGpu
+from cudnn_resolve.validation.model import Subject, VisibleGpu, environment_of
 from cudnn_resolve.validation.speed import FIRST, FURTHER, NARROW
 from cudnn_resolve.validation.speed import question as speed_question
-from cudnn_resolve.validation.subject import Subject, environment_of
 from cudnn_resolve.validation.usage import MUST_USE
 
 LOAD_SECONDS = 120.0

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from cudnn_resolve.validation.answers import CaseAnswer, Told, cases_in, one_line
 from cudnn_resolve.validation.case import NARROW, WIDE, Case
 from cudnn_resolve.validation.model import Check, Status
-from cudnn_resolve.validation.reference import expected
-from cudnn_resolve.validation.tolerance import compare
+from cudnn_resolve.validation.reference import compare, expected
 
 NOT_REACHED = "not reached"
 WRONG = "wrong numbers"

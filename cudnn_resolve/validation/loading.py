@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import CPU_PACKAGES, CudnnCopy, Driver, Facts, Unknown
 from cudnn_resolve.validation.answers import CompilerAnswer, CudnnAnswer, Told, cudnn_of, one_line
-from cudnn_resolve.validation.model import Check, Status
+from cudnn_resolve.validation.model import Check, Status, Subject
 from cudnn_resolve.validation.payload_load import COMPILES, DRIVER
-from cudnn_resolve.validation.subject import Subject
 from cudnn_resolve.version import CudnnVersion
 
 _DRIVER = re.compile(rf"({DRIVER.pattern}[.\d]*): cannot open")

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from cudnn_resolve.facts.model import Driver, Facts, Unknown
 from cudnn_resolve.validation.answers import Told, cudnn_of
 from cudnn_resolve.validation.loading import seen_in
-from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
-from cudnn_resolve.validation.subject import Subject
+from cudnn_resolve.validation.model import Check, Subject, Validation, VisibleGpu
 from cudnn_resolve.version import DriverVersion, same_version
 
 _MOST_NAMED = 6

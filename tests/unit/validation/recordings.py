@@ -9,8 +9,8 @@ from cudnn_resolve.facts.model import CudnnCopy, Facts, InstalledFramework, Load
 from cudnn_resolve.host.port import CommandResult
 from cudnn_resolve.validation.answers import Told
 from cudnn_resolve.validation.child import run_payload
+from cudnn_resolve.validation.model import Subject
 from cudnn_resolve.validation.payload import MARK
-from cudnn_resolve.validation.subject import Subject
 from tests.fake_host import FakeHost
 
 FOLDER = Path(__file__).resolve().parents[2] / "validation"

@@ -9,9 +9,8 @@ from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts
 from cudnn_resolve.host.port import CommandResult
 from cudnn_resolve.validation.answers import Told
 from cudnn_resolve.validation.loading import judge_library, judge_loading, judge_order, seen_in
-from cudnn_resolve.validation.model import Check
+from cudnn_resolve.validation.model import Check, Subject
 from cudnn_resolve.validation.run import with_real_places
-from cudnn_resolve.validation.subject import Subject
 from tests.fake_host import FakeHost
 from tests.unit.validation.recordings import ENV, JAX, ONNX, TENSORFLOW, TORCH, answered, facts, recorded, subject, telling
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cudnn_resolve.validation.case import CLASSES, LSTM, MATMUL, WIDE, Case, Type, count, encoder_cases, tensors
-from cudnn_resolve.validation.reference import _convolution_links, _lstm, expected
-from cudnn_resolve.validation.tolerance import compare
+from cudnn_resolve.validation.reference import _convolution_links, _lstm, compare, expected
 
 
 def dot(one: tuple[float, ...], other: tuple[float, ...]) -> float:

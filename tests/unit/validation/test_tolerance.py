@@ -10,8 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.validation.case import CLASSES, LSTM, MATMUL, TYPES, WIDE, Case, Type, encoder_cases, tensors
-from cudnn_resolve.validation.reference import Expected, expected
-from cudnn_resolve.validation.tolerance import compare, tolerance
+from cudnn_resolve.validation.reference import Expected, compare, expected, tolerance
 
 CONVOLUTIONS = (*CLASSES, WIDE)
 
