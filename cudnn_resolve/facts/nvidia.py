@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from cudnn_resolve.facts.model import Gpu
 from cudnn_resolve.version import CudaVersion, DriverVersion
 
 # --- nvidia-smi ---
@@ -22,16 +23,6 @@ _DRIVER = re.compile(r"(?:Driver|KMD)\s+Version\s*:\s*(\d{2,4}(?:\.\d+){1,3})\b"
 _LIBRARY = re.compile(r"NVIDIA-SMI\s+(\d{2,4}(?:\.\d+){1,3})\b")
 
 
-class SmiGpu(Struct, frozen=True, kw_only=True):
-    """One line of the query; None = `[N/A]`, `[Not Supported]` or not asked."""
-
-    uuid: str | None
-    driver: str | None
-    memory_mib: int | None
-    capability: str | None
-    name: str | None
-
-
 class Banner(Struct, frozen=True, kw_only=True):
     """The head of a plain nvidia-smi; None = not said."""
 
@@ -43,8 +34,8 @@ class Banner(Struct, frozen=True, kw_only=True):
     """Newest CUDA that the libcuda found by the loader supports."""
 
 
-def parse_query(text: str, fields: tuple[str, ...] = QUERY_FIELDS) -> tuple[SmiGpu, ...]:
-    """Parse the GPUs in the answer to `--query-gpu=<fields> --format=csv,noheader,nounits`; other lines are passed over.
+def parse_query(text: str, fields: tuple[str, ...] = QUERY_FIELDS) -> tuple[tuple[Gpu, str | None], ...]:
+    """Parse each GPU with its driver in the answer to `--query-gpu=<fields> --format=csv,noheader,nounits`; other lines are passed over.
 
     Sample: `GPU-5a8d6e2c-…, 550.54.15, 15360, 7.5, Tesla T4`.
     """
@@ -57,15 +48,13 @@ def parse_query(text: str, fields: tuple[str, ...] = QUERY_FIELDS) -> tuple[SmiG
         memory = row.get("memory.total")
         driver = row["driver_version"]
         capability = row.get("compute_cap")
-        found.append(
-            SmiGpu(
-                uuid=row["uuid"],
-                driver=driver if driver and re.fullmatch(r"\d{2,4}(\.\d+){1,3}", driver) else None,
-                memory_mib=int(memory) if memory and re.fullmatch(r"\d{1,9}", memory) else None,
-                capability=capability if capability and re.fullmatch(r"\d{1,2}\.\d", capability) else None,
-                name=row["name"],
-            )
+        gpu = Gpu(
+            name=row["name"],
+            compute_capability=capability if capability and re.fullmatch(r"\d{1,2}\.\d", capability) else None,
+            memory_mib=int(memory) if memory and re.fullmatch(r"\d{1,9}", memory) else None,
+            uuid=row["uuid"],
         )
+        found.append((gpu, driver if driver and re.fullmatch(r"\d{2,4}(\.\d+){1,3}", driver) else None))
     return tuple(found)
 
 

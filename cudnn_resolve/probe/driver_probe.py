@@ -14,7 +14,6 @@ from cudnn_resolve.facts.nvidia import (
     OLD_QUERY_FIELDS,
     QUERY_FIELDS,
     Banner,
-    SmiGpu,
     is_nvidia_display,
     library_version,
     parse_banner,
@@ -236,19 +235,15 @@ def ask_smi(host: Host) -> Smi:
     if not plain.ok:
         return Smi(path=path, banner=parse_banner(plain.stdout), failure=_last_words(plain))
     rows = _query(host, path, QUERY_FIELDS) or _query(host, path, OLD_QUERY_FIELDS)
-    gpus = None if rows is None else tuple(_smi_gpu(row) for row in rows)
-    driver = next((row.driver for row in rows or () if row.driver), None)
+    gpus = None if rows is None else tuple(gpu for gpu, _ in rows)
+    driver = next((driver for _, driver in rows or () if driver), None)
     return Smi(path=path, banner=parse_banner(plain.stdout), gpus=gpus, driver=driver)
 
 
-def _query(host: Host, path: str, fields: tuple[str, ...]) -> tuple[SmiGpu, ...] | None:
+def _query(host: Host, path: str, fields: tuple[str, ...]) -> tuple[tuple[Gpu, str | None], ...] | None:
     argv = [path, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
     result = host.run(argv, timeout_seconds=SMI_SECONDS)
     return parse_query(result.stdout, fields) if result.ok else None
-
-
-def _smi_gpu(row: SmiGpu) -> Gpu:
-    return Gpu(name=row.name, compute_capability=row.capability, memory_mib=row.memory_mib, uuid=row.uuid)
 
 
 def _last_words(result: CommandResult) -> str:

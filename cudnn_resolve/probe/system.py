@@ -9,7 +9,7 @@ from types import MappingProxyType
 from cudnn_resolve.facts.ldconfig import CacheEntry, parse_cache
 from cudnn_resolve.facts.model import Platform, Problem
 from cudnn_resolve.facts.nvidia import effective_user
-from cudnn_resolve.facts.system import SIGN_FILES, Signs, container_kind, debian_arch, parse_os_release, parse_status
+from cudnn_resolve.facts.system import debian_arch, parse_os_release, parse_status
 from cudnn_resolve.host.port import Host, which
 from cudnn_resolve.probe.python import TargetEnvironment
 
@@ -37,15 +37,37 @@ def find_platform(host: Host, target: TargetEnvironment) -> tuple[Platform, dict
     )
 
 
+_CGROUP = re.compile(r"/(?:docker|kubepods|containerd|lxc|libpod|crio|garden)\b|docker-[0-9a-f]{12}|/actions_job/")
+_KAGGLE_CLIENT = frozenset({"KAGGLE_USERNAME", "KAGGLE_KEY", "KAGGLE_CONFIG_DIR"})
+"""Set by users of Kaggle's command-line client on any machine."""
+
+
 def find_container(host: Host) -> tuple[str | None, str]:
-    """`docker`, `colab`, `kaggle`, `wsl` or None, and what says so."""
-    signs = Signs(
-        environ=host.environ,
-        files=frozenset(file for file in SIGN_FILES if host.stat(file) is not None),
-        cgroup=host.read_text("/proc/1/cgroup") or "",
-        kernel=host.read_text("/proc/version") or "",
-    )
-    return container_kind(signs)
+    """`colab`, `kaggle`, `docker`, `wsl` or None, and what says so. Any OCI container counts as `docker`."""
+
+    def is_there(*files: str) -> bool:
+        return all(host.stat(file) is not None for file in files)
+
+    environ = host.environ
+    colab = sorted(name for name in environ if name.startswith("COLAB_") and environ[name])
+    if colab:
+        return "colab", f"environment variable {colab[0]}"
+    kaggle = sorted(name for name in environ if name.startswith("KAGGLE_") and name not in _KAGGLE_CLIENT)
+    if kaggle and is_there("/kaggle"):
+        return "kaggle", f"environment variable {kaggle[0]} and /kaggle"
+    if is_there("/var/colab") or is_there("/datalab", "/opt/google/drive"):
+        return "colab", "files of the Colab image"
+    for file in ("/.dockerenv", "/run/.containerenv"):  # of Docker and of Podman
+        if is_there(file):
+            return "docker", file
+    found = _CGROUP.search(host.read_text("/proc/1/cgroup") or "")
+    if found:
+        return "docker", f"/proc/1/cgroup names {found[0]}"
+    if "KUBERNETES_SERVICE_HOST" in environ:
+        return "docker", "environment variable KUBERNETES_SERVICE_HOST"
+    if "microsoft" in (host.read_text("/proc/version") or "").lower():
+        return "wsl", "/proc/version names Microsoft"
+    return None, "no sign of a container, Colab, Kaggle or WSL"
 
 
 def find_root(host: Host) -> tuple[bool | None, str]:

@@ -35,23 +35,23 @@ def test_both_generations_of_the_banner_are_read(text: str, driver: str, library
 def test_the_query_gives_each_gpu() -> None:
     found = parse_query(f"{UUID}, 550.54.15, 15360, 7.5, Tesla T4\n{UUID[:-1]}6, 550.54.15, 81559, 9.0, NVIDIA H100, PCIe\n")
 
-    assert [(gpu.name, gpu.capability, gpu.memory_mib, gpu.driver) for gpu in found] == [
+    assert [(gpu.name, gpu.compute_capability, gpu.memory_mib, driver) for gpu, driver in found] == [
         ("Tesla T4", "7.5", 15360, "550.54.15"),
         ("NVIDIA H100, PCIe", "9.0", 81559, "550.54.15"),
     ]
-    assert found[0].uuid == UUID
+    assert found[0][0].uuid == UUID
 
 
 def test_an_old_one_is_asked_for_less() -> None:
-    (found,) = parse_query(f"{UUID}, 470.57.02, 11441, Tesla K80\n", OLD_QUERY_FIELDS)
+    ((found, _),) = parse_query(f"{UUID}, 470.57.02, 11441, Tesla K80\n", OLD_QUERY_FIELDS)
 
-    assert (found.name, found.capability, found.memory_mib) == ("Tesla K80", None, 11441)
+    assert (found.name, found.compute_capability, found.memory_mib) == ("Tesla K80", None, 11441)
 
 
 def test_what_it_does_not_know_is_none() -> None:
-    (found,) = parse_query(f"{UUID}, 550..1, [Not Supported], nonsense, [Unknown Error]\n")
+    ((found, driver),) = parse_query(f"{UUID}, 550..1, [Not Supported], nonsense, [Unknown Error]\n")
 
-    assert (found.driver, found.memory_mib, found.capability, found.name) == (None, None, None, None)
+    assert (driver, found.memory_mib, found.compute_capability, found.name) == (None, None, None, None)
 
 
 @pytest.mark.parametrize("text", ["", "No devices were found\n", 'Field "compute_cap" is not a valid field to query.\n', "GPU-1, 2\n"])
