@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
 
-from cudnn_resolve.facts.cudnn_files import NEWEST_KNOWN, LibraryName, companions_of, parse_header, parse_name, parts_of
+from cudnn_resolve.facts.cudnn_files import NEWEST_KNOWN, LibraryName, Opening, companions_of, parse_header, parse_name, parts_of
 from cudnn_resolve.facts.elf import Elf
 from cudnn_resolve.facts.loader_trace import Library, Missing
 from cudnn_resolve.facts.model import CudnnCopy, Problem
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.probe.child import answer_of, payload_path
 from cudnn_resolve.probe.cudnn_places import Owner, choose_owner, find_directories, find_owners, same_release
-from cudnn_resolve.probe.loader import DRIVER_LIBRARIES, CannotAskError, Loading
+from cudnn_resolve.probe.loader import DRIVER_LIBRARIES, CannotAskError, Loading, Process
 from cudnn_resolve.probe.python import TargetEnvironment
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
@@ -124,7 +124,8 @@ class _Examination:
     def examine(self, said: _Answer) -> tuple[CudnnCopy, list[Problem]]:
         """Build the copy, and the problems that concern the machine rather than the copy alone."""
         self._said = said
-        real = self._real_directory()
+        # Links of single libraries to elsewhere are not followed.
+        real = self._loading.identify(self._candidate.directory)
         owners = find_owners(self._host, self._environment, real, self._candidate.soname)
         told = said.version or self._named_version() or self._header_version()
         owner = choose_owner(owners, told, str(said.cuda.major) if said.cuda else None)
@@ -155,10 +156,6 @@ class _Examination:
         if self._candidate.library is None or missing or self._is_mixed:
             return False
         return None if self._candidate.soname > NEWEST_KNOWN else True
-
-    def _real_directory(self) -> str:
-        """The directory with links resolved; links of single libraries to elsewhere are not followed."""
-        return self._loading.identify(self._candidate.directory)
 
     def _version(self, told: CudnnVersion | None, owner: Owner) -> CudnnVersion | None:
         """The version that is told, with the build number of the package where that is the same release."""
@@ -247,69 +244,48 @@ class _Examination:
             self._faults.append(f"gone since {owner.label} was installed: {', '.join(owner.removed)}")
 
     def _judge_needs(self, version: CudnnVersion | None, cuda: str | None) -> None:
-        """Libraries that it needs, or opens when it is used, and that the loader would not find from here."""
-        library = self._candidate.library
-        if library is not None and isinstance(self._loading.look(library), Elf):
-            release = version or CudnnVersion(str(self._candidate.soname))
-            major = int(cuda.partition(".")[0]) if cuda else None
-            lacks = _Dependencies(self._host, self._environment, self._loading, self._candidate.files)
-            try:
-                self._faults += lacks.find(release, major)
-            except CannotAskError as error:
-                self._problems.append(Problem(what="needs of cuDNN", why=f"are not known: {error}"))
-
-
-# --- what it needs in turn ---
-
-
-class _Dependencies:
-    """Libraries that the files of a copy need, or open when they are used, and that nothing leads to."""
-
-    def __init__(self, host: Host, environment: TargetEnvironment, loading: Loading, files: Mapping[str, str]) -> None:
-        self._environment = environment
-        self._loading = loading
-        # The driver's libraries are missed only where there is a driver.
-        self._process = loading.process(driver=any(host.stat(path) for path in _DRIVER_SIGNS))
-        self._files = files
-
-    def find(self, release: CudnnVersion, cuda: int | None) -> tuple[str, ...]:
-        """Ask the loader, and say what is lacking.
+        """Libraries that its files need, or open when they are used, and that the loader would not find from here.
 
         A library that lies in another wheel of NVIDIA's is not missed where it is only opened: frameworks load those first.
         """
+        library = self._candidate.library
+        if library is None or not isinstance(self._loading.look(library), Elf):
+            return
+        # The driver's libraries are missed only where there is a driver.
+        process = self._loading.process(driver=any(self._host.stat(path) for path in _DRIVER_SIGNS))
+        files = sorted(self._candidate.files.items())
         lacks: dict[str, list[str]] = {}
         objects: dict[str, Library] = {}
-        answers = self._process.open_all([path for _, path in sorted(self._files.items())])
-        for part, path in sorted(self._files.items()):
-            found = answers[path]
-            if isinstance(found, Library):
-                objects[part] = found
-            elif parse_name(found.name) is None:
-                lacks.setdefault(found.name, []).append(found.by.rpartition("/")[2])
-        told = []
+        try:
+            answers = process.open_all([path for _, path in files])
+            for part, path in files:
+                found = answers[path]
+                if isinstance(found, Library):
+                    objects[part] = found
+                elif parse_name(found.name) is None:
+                    lacks.setdefault(found.name, []).append(found.by.rpartition("/")[2])
+            release = version or CudnnVersion(str(self._candidate.soname))
+            opened = list(self._not_opened(process, objects, companions_of(release, int(cuda.partition(".")[0]) if cuda else None)))
+        except CannotAskError as error:
+            self._problems.append(Problem(what="needs of cuDNN", why=f"are not known: {error}"))
+            return
         for name, by in lacks.items():
             where = "which comes with the driver and is not found" if name in DRIVER_LIBRARIES else "which is not found"
             verb = "needs" if len(set(by)) == 1 else "need"
-            told.append(f"{', '.join(dict.fromkeys(by))} {verb} {name}, {where}")
-        opened = [name for name in self._opened(objects, release, cuda) if name not in lacks]
+            self._faults.append(f"{', '.join(dict.fromkeys(by))} {verb} {name}, {where}")
+        opened = [name for name in opened if name not in lacks]
         if opened:
-            told.append(f"opens {' and '.join(opened)} when it is used, not found from here unless the program has loaded it before")
-        return tuple(told)
+            names = " and ".join(opened)
+            self._faults.append(f"opens {names} when it is used, not found from here unless the program has loaded it before")
 
-    def _opened(self, objects: Mapping[str, Library], release: CudnnVersion, cuda: int | None) -> Iterator[str]:
+    def _not_opened(self, process: Process, objects: Mapping[str, Library], openings: Iterable[Opening]) -> Iterator[str]:
         """CUDA libraries that the parts open by name and would not find."""
-        for opening in companions_of(release, cuda):
+        for opening in openings:
             name = opening.names[0]
-            if opening.by in objects and not self._is_in_wheels(name):
-                found = self._process.open(name, objects[opening.by])
+            if opening.by in objects and not self._loading.wheels_with(name):
+                found = process.open(name, objects[opening.by])
                 if isinstance(found, Missing) and found.name == name:
                     yield name
-
-    def _is_in_wheels(self, name: str) -> bool:
-        """True where a wheel of NVIDIA's in the environment has the library."""
-        sites = self._environment.site_packages
-        folders = (f"{site}/nvidia/{folder}/lib" for site in sites for folder in self._loading.names(f"{site}/nvidia"))
-        return any(name in self._loading.names(folder) for folder in folders)
 
 
 # --- what the libraries say of themselves ---

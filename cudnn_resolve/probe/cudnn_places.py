@@ -26,68 +26,34 @@ _BUNDLERS = {"torch": "torch", "paddle": "paddlepaddle", "mxnet": "mxnet", "cupy
 
 def find_directories(host: Host, environment: TargetEnvironment) -> tuple[str, ...]:
     """List directories that may hold cuDNN: those that the loader searches, then the other usual places."""
-    found: dict[str, None] = {}
-    steps = (
-        _library_path(environment),
-        _site_packages(host, environment),
-        _prefix(host, environment),
-        _cache(environment),
-        _toolkits(host, environment),
-        _system(environment),
-        _by_hand(host),
-        _cupy(host),
-    )
-    for step in steps:
-        for directory in step:
-            if directory.startswith("/"):
-                found.setdefault(directory.rstrip("/") or "/")
-    return tuple(found)
+    found = (directory.rstrip("/") or "/" for directory in _directories(host, environment) if directory.startswith("/"))
+    return tuple(dict.fromkeys(found))
 
 
-def _library_path(environment: TargetEnvironment) -> Iterator[str]:
+def _directories(host: Host, environment: TargetEnvironment) -> Iterator[str]:
     yield from environment.ld_library_path
-
-
-def _site_packages(host: Host, environment: TargetEnvironment) -> Iterator[str]:
-    """NVIDIA's wheels, wheels with libraries of their own, and what a wheel repair tool added beside a package."""
     for site in environment.site_packages:
-        yield f"{site}/nvidia/cudnn/lib"
-        for name in host.list_dir(f"{site}/nvidia"):
-            yield f"{site}/nvidia/{name}/lib"
-        for bundle in _BUNDLES:
-            yield f"{site}/{bundle}"
-        for name in host.list_dir(site):
-            if name.endswith(".libs"):
-                yield f"{site}/{name}"
-
-
-def _prefix(host: Host, environment: TargetEnvironment) -> Iterator[str]:
-    """A conda environment, or whatever else has its libraries beside its Python."""
+        yield f"{site}/{WHEEL_DIRECTORY}"
+        yield from (f"{site}/nvidia/{name}/lib" for name in host.list_dir(f"{site}/nvidia"))
+        yield from (f"{site}/{bundle}" for bundle in _BUNDLES)
+        # What a wheel repair tool added beside a package.
+        yield from (f"{site}/{name}" for name in host.list_dir(site) if name.endswith(".libs"))
+    # A conda environment, or whatever else has its libraries beside its Python.
     prefix = environment.prefix.rstrip("/")
     if prefix:
         yield f"{prefix}/lib"
-        for target in host.list_dir(f"{prefix}/targets"):
-            yield f"{prefix}/targets/{target}/lib"
-
-
-def _cache(environment: TargetEnvironment) -> Iterator[str]:
-    for entry in environment.ldconfig:
-        if entry.name.startswith("libcudnn"):
-            yield entry.path.rpartition("/")[0]
-
-
-def _toolkits(host: Host, environment: TargetEnvironment) -> Iterator[str]:
+        yield from _below_targets(host, prefix)
+    yield from (entry.path.rpartition("/")[0] for entry in environment.ldconfig if entry.name.startswith("libcudnn"))
     for root in environment.cuda_directories:
-        yield f"{root}/lib64"
-        yield f"{root}/lib"
-        for target in host.list_dir(f"{root}/targets"):
-            yield f"{root}/targets/{target}/lib"
-
-
-def _system(environment: TargetEnvironment) -> Iterator[str]:
-    arch = environment.arch or "x86_64"
-    yield f"/usr/lib/{arch}-linux-gnu"
+        yield from (f"{root}/lib64", f"{root}/lib", *_below_targets(host, root))
+    yield f"/usr/lib/{environment.arch or 'x86_64'}-linux-gnu"
     yield from ("/usr/lib64", "/usr/lib", "/usr/local/lib64", "/usr/local/lib", "/usr/local/cuda/lib64")
+    yield from _by_hand(host)
+    yield from _cupy(host)
+
+
+def _below_targets(host: Host, root: str) -> list[str]:
+    return [f"{root}/targets/{target}/lib" for target in host.list_dir(f"{root}/targets")]
 
 
 def _by_hand(host: Host) -> Iterator[str]:

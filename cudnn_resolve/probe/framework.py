@@ -199,9 +199,7 @@ class _Assessment:
         number = name.rpartition(".so.")[2]
         directories = [copy.path for copy in self._copies if copy.path and str(copy.soname) == number and copy.complete is not False]
         if parse_name(name) is None:
-            sites = self._environment.site_packages
-            wheels = [f"{site}/nvidia/{folder}/lib" for site in sites for folder in self._loading.names(f"{site}/nvidia")]
-            directories = [directory for directory in wheels if name in self._loading.names(directory)]
+            directories = self._loading.wheels_with(name)
         return f"; nothing leads to the one in {min(directories)}" if directories else ""
 
     # --- whether that fits ---

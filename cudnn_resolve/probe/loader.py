@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.facts.elf import Elf, ElfError, read_elf
 from cudnn_resolve.facts.loader_trace import Library, Missing, Rule, Trace, parse_trace
-from cudnn_resolve.host.port import CommandResult, Host
+from cudnn_resolve.host.port import Host
 from cudnn_resolve.probe.python import TargetEnvironment
 
 TIMEOUT_SECONDS = 10.0
@@ -76,6 +76,11 @@ class Loading:
         elf = self.look(path)
         return isinstance(elf, Elf) and elf.runpath is not None
 
+    def wheels_with(self, name: str) -> list[str]:
+        """Directories of NVIDIA's wheels in the environment that have a library of that name."""
+        folders = (f"{site}/nvidia/{one}/lib" for site in self._environment.site_packages for one in self.names(f"{site}/nvidia"))
+        return [folder for folder in folders if name in self.names(folder)]
+
     def process(self, *, library_path: bool = True, driver: bool = False) -> Process:
         """A process of the target interpreter before anything was imported.
 
@@ -122,7 +127,7 @@ class Loading:
         listed, told = (text.replace(f"/{_HERE}", "/").replace(_HERE, f"{folder}/") for text in (result.stdout, result.stderr))
         trace = parse_trace(listed, told)
         if trace is None or result.returncode is None:
-            raise CannotAskError(_why(loader, result))
+            raise CannotAskError(f"{loader} {result.why() or 'does not say what it would load'}")
         return trace
 
     def exact(self, library: Library, others: Mapping[str, Library]) -> Library:
@@ -206,7 +211,7 @@ class Process:
         for one in chosen.values():
             if one.fault is None:
                 self._held |= {library.path: library for library in one.brought if library.path not in self._held}
-        return {name: one.fault or one.library or _not_found(name, program) for name, one in chosen.items()}
+        return {name: one.fault or one.library or Missing(name=name, by=program, why="is not found") for name, one in chosen.items()}
 
     def _askers(self, program: str, by: Library | None) -> Iterator[str]:
         """Yield the library that asks, what asked for that, up to the program: the RPATH of each is searched before all else."""
@@ -322,11 +327,3 @@ def _speakable(preload: Sequence[str]) -> tuple[str, list[str]]:
     if still:
         raise CannotAskError(f"the loader cannot be asked for paths with a space or a colon, such as {odd[0]}")
     return folder, found
-
-
-def _not_found(name: str, by: str) -> Missing:
-    return Missing(name=name, by=by, why="is not found")
-
-
-def _why(loader: str, result: CommandResult) -> str:
-    return f"{loader} {result.why() or 'does not say what it would load'}"
