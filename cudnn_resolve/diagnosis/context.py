@@ -41,7 +41,7 @@ def context_of(matches: Iterable[Match], book: Book, facts: Facts | None = None)
     return Context(
         capabilities=(*_capabilities(matches, cards, book), *(_gpus(facts) if facts is not None else ())),
         frameworks=frameworks,
-        builds=tuple(_builds(frameworks, book)),
+        builds=tuple(one for name, version in frameworks if (one := build_of(name, version, book)) is not None),
         cudnn=(*_present(shown), *(_copies(facts, book) if facts is not None else ())),
         cards=cards,
     )
@@ -72,15 +72,15 @@ def _frameworks(matches: Iterable[Match]) -> Iterable[tuple[str, str]]:
             yield ("torch" if name == "pytorch" else name), one.fields["version"].rstrip(".-+")
 
 
-def _builds(frameworks: Iterable[tuple[str, str]], book: Book) -> Iterable[Build]:
-    for name, version in frameworks:
-        framework = book.framework_of(name)
-        public, _, local = version.partition("+")
-        builds = book.framework(framework).builds if framework is not None else ()
-        found = [one for one in builds if one.version == public and one.cuda is not None]
-        exact = [one for one in found if local and one.variant == local]
-        chosen = exact or [one for one in found if one.index == "default"] or found
-        yield from chosen[:1]
+def build_of(name: str, version: str, book: Book) -> Build | None:
+    """The build with CUDA that a release of a framework is: the one that its local version names, else that of the default index."""
+    framework = book.framework_of(name)
+    public, _, local = version.partition("+")
+    builds = book.framework(framework).builds if framework is not None else ()
+    found = [one for one in builds if one.version == public and one.cuda is not None]
+    found = [one for one in found if one.package == name] or found
+    exact = [one for one in found if local and one.variant == local]
+    return next(iter(exact or [one for one in found if one.index == "default"] or found), None)
 
 
 def _capabilities(matches: Iterable[Match], cards: Iterable[str], book: Book) -> Iterable[Capability]:

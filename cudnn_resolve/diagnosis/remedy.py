@@ -9,6 +9,7 @@ from string import Formatter
 
 from msgspec.structs import replace
 
+from cudnn_resolve.diagnosis.context import build_of
 from cudnn_resolve.diagnosis.model import Case, Finding, Match, Remedy
 from cudnn_resolve.diagnosis.pip import is_of_system
 from cudnn_resolve.diagnosis.place import carries, missing, place_values, wheel_component
@@ -148,7 +149,7 @@ class Remedies:
         values |= place_values(matches, self.case.facts, self.python, self.book)
         values |= release_values(matches, self.case.facts, self.book)
         values |= system_values(matches, self.case.facts, self.book)
-        toolkit = next(self._toolkits(), None)
+        toolkit = self._toolkit()
         if toolkit is not None:
             values["toolkit"] = toolkit
         moves = self.book.causes()[finding.cause].version
@@ -170,7 +171,7 @@ class Remedies:
     def _library_values(self, matches: Sequence[Match]) -> dict[str, str]:
         """The wheels of the libraries that are missing, and the majors of cuDNN."""
         values = {}
-        beside = {_suffix(name) for name in self.pip if self.book.component(name) is not None} | set(self._built_for())
+        beside = {_suffix(name) for name in self.pip if self.book.component(name) is not None} | self._built_for()
         libraries = list(missing(matches))
         wheels = dict.fromkeys(wheel for one in libraries if (wheel := _wheel(one, beside, self.book)) and one.family != "cudnn")
         if wheels:
@@ -200,24 +201,17 @@ class Remedies:
         of = {major for major in ("12", "13") if f"cu{major}" in beside or any(re.search(rf"cu(?:da)?{major}(?!\d)", one) for one in told)}
         return of == {"13"}
 
-    def _built_for(self) -> Iterator[str]:
+    def _built_for(self) -> set[str]:
         """The CUDA of the frameworks at hand, as NVIDIA's wheels are named after it."""
-        for name, version in self.frameworks:
-            framework = self.book.framework_of(name)
-            for build in self.book.framework(framework).builds if framework else ():
-                same = build.package == name and build.version == version.partition("+")[0] and build.index == "default"
-                if build.cuda is not None and same:
-                    yield f"cu{build.cuda.major}"
+        builds = (build_of(name, version, self.book) for name, version in self.frameworks)
+        return {f"cu{one.cuda.major}" for one in builds if one is not None and one.cuda is not None}
 
-    def _toolkits(self) -> Iterator[str]:
+    def _toolkit(self) -> str | None:
         """The CUDA that PyTorch at hand was built with, for which extensions are to be compiled."""
-        for name, version in self.frameworks:
-            public, _, local = version.partition("+")
-            if name == "torch" and (told := re.fullmatch(r"cu(\d{2})(\d)", local)):
-                yield f"{told[1]}.{told[2]}"
-            for build in self.book.framework("torch").builds if name == "torch" and not local else ():
-                if build.version == public and build.cuda is not None and build.index == "default":
-                    yield build.cuda.line
+        version = next((version for name, version in self.frameworks if name == "torch"), "")
+        told = re.fullmatch(r"cu(\d{2})(\d)", version.partition("+")[2])
+        build = build_of("torch", version, self.book) if not told and "+" not in version else None
+        return f"{told[1]}.{told[2]}" if told else build.cuda.line if build and build.cuda else None
 
     def _targets(self, cause: str, matches: Sequence[Match], *, free: bool) -> list[str]:
         """The frameworks to plan for: those that the messages name, else those that are installed or that the log shows.
