@@ -15,12 +15,7 @@ def wants_color(stream: TextIO | None) -> bool:
         return False
     if os.environ.get("FORCE_COLOR", "") not in ("", "0"):
         return True
-    if os.environ.get("TERM", "") in ("", "dumb"):
-        return False
-    try:
-        return stream.isatty()
-    except ValueError:  # closed
-        return False
+    return os.environ.get("TERM", "") not in ("", "dumb") and is_terminal(stream)
 
 
 def is_terminal(stream: TextIO | None) -> bool:
@@ -41,9 +36,9 @@ def width(stream: TextIO | None) -> int:
     stated = os.environ.get("COLUMNS", "")
     if stated.isascii() and stated.isdigit() and 0 < int(stated[:6]) < 10_000:
         return max(60, int(stated[:6]))
+    if stream is None or not is_terminal(stream):
+        return DEFAULT_WIDTH
     try:
-        if stream is None or not stream.isatty():
-            return DEFAULT_WIDTH
         return max(60, os.get_terminal_size(stream.fileno()).columns)
     except (OSError, ValueError):
         return DEFAULT_WIDTH
@@ -87,20 +82,12 @@ NOTEBOOK_VARIABLES = ("JPY_PARENT_PID", "COLAB_RELEASE_TAG", "COLAB_GPU", "KAGGL
 
 def is_live(stream: TextIO | None) -> bool:
     """True where `stream` is a terminal on which a line can be drawn anew."""
-    try:
-        return stream is not None and stream.isatty() and os.environ.get("TERM", "dumb") != "dumb" and not os.environ.get("JPY_PARENT_PID")
-    except ValueError:
-        return False
+    return is_terminal(stream) and os.environ.get("TERM", "dumb") != "dumb" and not os.environ.get("JPY_PARENT_PID")
 
 
 def can_answer() -> bool:
     """True where somebody sits at a terminal and can answer a question."""
-    if any(os.environ.get(name) for name in NOTEBOOK_VARIABLES):
-        return False
-    try:
-        return sys.stdin is not None and sys.stderr is not None and sys.stdin.isatty() and sys.stderr.isatty()
-    except ValueError:
-        return False
+    return not any(os.environ.get(name) for name in NOTEBOOK_VARIABLES) and is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
 def ask(question: str) -> bool:

@@ -199,11 +199,6 @@ class Book:
         """Every toolkit release, oldest first."""
         return self._keep("cuda", None, lambda _: self._sorted("cuda/release", "release", lambda one: one.cuda))
 
-    def release_of_line(self, line: str) -> row.CudaRelease | None:
-        """The newest release of a CUDA line such as `12.4`."""
-        found = [one for one in self.cuda_releases() if one.line == line]
-        return found[-1] if found else None
-
     def soname(self, library: str, cuda: CudaVersion) -> str | None:
         """The soname of a CUDA library, `libcublas.so.12`, in the CUDA line of that version; None where that is not known."""
         line = CudaVersion(cuda.line)
