@@ -15,13 +15,13 @@ from packaging.specifiers import SpecifierSet
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.resolution.assemble import assemble
+from cudnn_resolve.resolution.choice import is_late
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.family import search
 from cudnn_resolve.resolution.key import FrameworkKey, PipKey
 from cudnn_resolve.resolution.marker import settle
 from cudnn_resolve.resolution.model import Failure, Resolution
 from cudnn_resolve.resolution.opened import Budget, OpenRequest, opened
-from cudnn_resolve.resolution.provider import is_late
 from cudnn_resolve.resolution.solve import ROUNDS, Solved
 from cudnn_resolve.resolution.universe import Universe
 

@@ -125,7 +125,7 @@ class SlotCandidate(Candidate, frozen=True, kw_only=True, eq=False):
 
 
 class Need(Struct, frozen=True, eq=False):
-    """One thing that must hold of one package of the universe (a requirement, for resolvelib); compared by identity."""
+    """One thing that must hold of one package of the universe; compared by identity."""
 
     key: Key
     test: Callable[[Any], bool]
@@ -148,6 +148,8 @@ class Need(Struct, frozen=True, eq=False):
     """The owner that it wants for a slot."""
     divides: bool = False
     """True where it only divides the search: it explains nothing."""
+    alike: tuple[object, ...] | None = None
+    """Needs with the same value accept the same candidates; None = nobody knows of another one that does."""
 
 
 def slot_need(key: Key, owner: str, text: str, because: str, *, requested_by: str | None = None) -> Need:

@@ -11,7 +11,7 @@ from packaging.version import Version
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.requirement.extra import fits
-from cudnn_resolve.requirement.model import Target
+from cudnn_resolve.requirement.model import Extra, Target
 from cudnn_resolve.resolution.attempt import PYTHONS
 from cudnn_resolve.resolution.candidate import (
     BuildCandidate,
@@ -29,6 +29,7 @@ from cudnn_resolve.resolution.key import (
     CudaKey,
     CudnnKey,
     DriverKey,
+    FrameworkKey,
     GpuKey,
     IndexKey,
     InstalledKey,
@@ -58,10 +59,10 @@ CAUSES = 8
 """Lines of a conflict; more are not read."""
 
 
-def explain(book: Book, machine: Machine, request: Request) -> Conflict:
-    """The conflict of a request that has no resolution."""
+def explain(book: Book, machine: Machine, request: Request, found: Failure | None = None) -> Conflict:
+    """The conflict of a request that has no resolution; `found` says what the search met."""
     machine, request = _settled(machine, opened(request))
-    core, core_machine, core_request = minimum(book, machine, request)
+    core, core_machine, core_request = minimum(book, machine, request, found)
     failure = _failure(book, core_machine, core_request)
     given_up = failure is not None and failure.exhausted
     causes = [Cause(what=condition.what, because=condition.because) for condition in core]
@@ -96,15 +97,20 @@ def _settled(machine: Machine, request: OpenRequest) -> tuple[Machine, OpenReque
     raise refusal
 
 
-def minimum(book: Book, machine: Machine, request: OpenRequest) -> tuple[list[Condition], Machine, OpenRequest]:
+def minimum(
+    book: Book, machine: Machine, request: OpenRequest, found: Failure | None = None
+) -> tuple[list[Condition], Machine, OpenRequest]:
     """The conditions none of which can be left out, found by leaving out one after the other and solving again.
 
     Many are first left out together: if that changes nothing, none of them matters, and sixty requirements cost a few solves, not sixty.
+    Those that the failed search did not meet with come first.
     """
     core: list[Condition] = []
     limits = tuple(extra for extra in request.extras if extra.constraint)  # a line that moves a framework may be left out
     protected = Universe(Context(book, machine, replace(request, extras=limits))).installed.protected
-    waiting = [list(conditions(machine, request, protected))]
+    every = list(conditions(machine, request, protected))
+    met = [condition for condition in every if found is None or _was_met(condition, found)]
+    waiting = [group for group in (met, [condition for condition in every if condition not in met]) if group]
     while waiting:
         group = waiting.pop()
         other_machine, other_request = machine, request
@@ -119,6 +125,18 @@ def minimum(book: Book, machine: Machine, request: OpenRequest) -> tuple[list[Co
             waiting += [group[half:], group[:half]]
     core.sort(key=lambda condition: not isinstance(condition.about, Target))
     return core, machine, request
+
+
+def _was_met(condition: Condition, found: Failure) -> bool:
+    """False for a wish or a fact that had no part in a failure."""
+    about = condition.about
+    if isinstance(about, Extra) and not about.constraint and found.core:
+        return any(text == about.text for _, text in found.core)
+    if isinstance(about, Target) and found.core:
+        return any(key == FrameworkKey(about.framework) for key, _ in found.core)
+    if isinstance(about, Key) and not isinstance(about, InstalledKey) and not found.exhausted:
+        return any(rejection.about == about for rejection in found.rejections)
+    return True
 
 
 def _asks_for_packages(request: Request) -> bool:

@@ -258,5 +258,6 @@ def _merged(failures: Sequence[Failure]) -> Failure:
         rejections=tuple(rejection for failure in failures for rejection in failure.rejections),
         causes=tuple(cause for failure in failures for cause in failure.causes),
         rounds=sum(failure.rounds for failure in failures),
+        core=frozenset().union(*(failure.core for failure in failures)) if all(failure.core for failure in failures) else frozenset(),
         exhausted=any(failure.exhausted for failure in failures),
     )

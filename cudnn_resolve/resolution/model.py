@@ -168,5 +168,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     rejections: tuple[Rejection, ...]
     causes: tuple[Reason, ...]
     rounds: int
+    core: frozenset[tuple[Key, str]] = frozenset()
+    """The wishes of the request that exclude one another, each by its package and its text; empty where nobody knows."""
     exhausted: bool = False
     """True where the search was cut off before it was complete."""

@@ -357,7 +357,8 @@ def requirement_need(context: Context, requirement: Requirement, *, by: Release,
     own = context.book.cuda_of(by.package, by.text) if component is not None and component.library == "nvjitlink" else None
     strict = context.request.strict_pins and binding
     if component is None or strict:
-        return Need(key, within(spec, context), f"{requirement.name}{spec}" if str(spec) else requirement.name, because)
+        text = str(spec)
+        return Need(key, within(spec, context), f"{requirement.name}{text}", because, alike=(key, text))
     lowest, test = abi_range(component, spec)
     text = f"{requirement.name}{lowest}" if lowest else requirement.name
 
@@ -371,4 +372,5 @@ def requirement_need(context: Context, requirement: Requirement, *, by: Release,
                 return False
         return test(release.version) and not context.is_bad(name, release)
 
-    return Need(key, holds, text, because, declared=spec if str(spec) else None, requested_by=who, binding=binding)
+    alike = (key, str(spec), own.line if own is not None else None)
+    return Need(key, holds, text, because, declared=spec if str(spec) else None, requested_by=who, binding=binding, alike=alike)

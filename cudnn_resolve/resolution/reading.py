@@ -61,11 +61,14 @@ def abi_range(component: Component, spec: SpecifierSet) -> tuple[str, Callable[[
 def within(spec: SpecifierSet, context: Context) -> Callable[[PipCandidate], bool]:
     """A test of candidates: pre-releases only where the specifier names one, withdrawn ones only where it pins or they are installed."""
     pinned = is_exact(spec)
+    lowest, above = _outer_bounds(spec)
 
     def test(candidate: PipCandidate) -> bool:
         release = candidate.release
         if release is None:
             return True
+        if release.build is None and ((lowest and release.version < lowest) or (above and release.version >= above)):
+            return False
         if not spec.contains(release.version, prereleases=True) and not _is_vendor_pin(spec, release):
             return False
         installed = context.machine.pip.get(release.package)
@@ -75,6 +78,13 @@ def within(spec: SpecifierSet, context: Context) -> Callable[[PipCandidate], boo
         return pinned or here or not release.yanked
 
     return test
+
+
+def _outer_bounds(spec: SpecifierSet) -> tuple[Version | None, Version | None]:
+    """A version that nothing older meets, and one that is not met itself nor by what is newer: most tests take no more than these."""
+    lowest = [Version(one.version) for one in spec if one.operator in (">=", "~=", ">")]
+    above = [Version(one.version) for one in spec if one.operator == "<"]
+    return max(lowest, default=None), min(above, default=None)
 
 
 def _is_vendor_pin(spec: SpecifierSet, release: Release) -> bool:

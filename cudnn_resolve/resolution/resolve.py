@@ -36,7 +36,7 @@ def resolve(
         return with_what_remains(book, machine, request, found)
     from cudnn_resolve.resolution.conflict import explain  # paid by those who get a "no"
 
-    return explain(book, machine, request)
+    return explain(book, machine, request, found)
 
 
 def _for_its_device(request: OpenRequest) -> OpenRequest:

@@ -1,21 +1,19 @@
-"""One run of resolvelib over a universe."""
+"""One search in a universe, and its answer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from resolvelib.resolvers import Resolution, ResolutionImpossible, ResolutionTooDeep
 
-from cudnn_resolve.resolution.candidate import BuildCandidate, Candidate, PipCandidate
+from cudnn_resolve.resolution.candidate import BuildCandidate, Candidate, Need, PipCandidate
 from cudnn_resolve.resolution.key import FrameworkKey, Key
 from cudnn_resolve.resolution.model import Failure, Pin, Reason, Rejection
-from cudnn_resolve.resolution.provider import Notes, Provider
+from cudnn_resolve.resolution.search import ImpossibleError, Search, TooLongError, Wish
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build
-    from cudnn_resolve.resolution.candidate import Need
     from cudnn_resolve.resolution.universe import Universe
 
 ROUNDS = 20000
@@ -29,29 +27,6 @@ class Solved(Struct, frozen=True, kw_only=True):
     rounds: int
 
 
-class _Search(Resolution):  # type: ignore[type-arg]
-    """A run that remembers what it has tested.
-
-    `resolvelib` holds every pin against every requirement of it in each round, which for some hundred packages is most of its time.
-    What is overridden is internal to it: under another name there, this would be as fast as without.
-    """
-
-    def __init__(self, provider: Provider, notes: Notes) -> None:
-        super().__init__(provider, notes)
-        self._tested: dict[Key, tuple[Any, Candidate, bool]] = {}
-
-    def _is_current_pin_satisfying(self, name: Key, criterion: Any) -> bool:
-        pin = self.state.mapping.get(name)
-        if pin is None:
-            return False
-        known = self._tested.get(name)
-        if known is not None and known[0] is criterion and known[1] is pin:
-            return known[2]
-        answer: bool = super()._is_current_pin_satisfying(name, criterion)
-        self._tested[name] = (criterion, pin, answer)
-        return answer
-
-
 def build_of(pins: Mapping[Key, Pin], framework: str) -> Build:
     """Return the build that was chosen of a framework."""
     chosen = pins[FrameworkKey(framework)].candidate
@@ -61,43 +36,37 @@ def build_of(pins: Mapping[Key, Pin], framework: str) -> Build:
 
 def solve(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> Solved | Failure:
     """The first consistent choice in the order of preference, or what stood in the way."""
-    notes = Notes(universe)
     universe.context.chosen.clear()
     most = rounds if universe.budget is None else min(rounds, universe.budget.left)
     if most <= 0:
         return Failure(rejections=(), causes=(), rounds=0, exhausted=True)
+    search = Search(universe)
     try:
-        return _solved(_Search(Provider(universe), notes).resolve(list(universe.with_held(needs)), max_rounds=most), notes)
-    except ResolutionImpossible as error:
-        return Failure(rejections=_rejections(universe, notes), causes=tuple(_reasons(error.causes, None)), rounds=notes.rounds)
-    except ResolutionTooDeep:
-        return Failure(rejections=_rejections(universe, notes), causes=(), rounds=notes.rounds, exhausted=True)
+        search.run(universe.with_held(needs), most)
+    except ImpossibleError as error:
+        core = frozenset((one.key, one.text) for one in error.premises if isinstance(one, Need))
+        causes = tuple(_reasons(search.torn, None))
+        return Failure(rejections=_rejections(universe, search), causes=causes, rounds=search.rounds, core=core)
+    except TooLongError:
+        return Failure(rejections=_rejections(universe, search), causes=(), rounds=search.rounds, exhausted=True)
     finally:
         if universe.budget is not None:
-            universe.budget.left -= notes.rounds
-
-
-def _solved(state: Any, notes: Notes) -> Solved:
-    wanted = _wanted(state)
+            universe.budget.left -= search.rounds
+    wanted = _wanted(search)
     pins = {
-        name: Pin(candidate=candidate, reasons=tuple(_reasons(state.criteria[name].information, candidate)))
-        for name, candidate in state.mapping.items()
-        if name in wanted
+        key: Pin(candidate=candidate, reasons=tuple(_reasons(search.wishes[key], candidate)))
+        for key, candidate in search.pins.items()
+        if key in wanted
     }
-    return Solved(pins=pins, rounds=notes.rounds)
+    return Solved(pins=pins, rounds=search.rounds)
 
 
-def _wanted(state: Any) -> set[Key]:
-    """The packages that the request needs, directly or not; a search also pins what later turns out to be needed by nothing.
-
-    `resolvelib.Resolver` asks the same of each package by recursion, which does not end where packages that nothing needs require
-    one another.
-    """
+def _wanted(search: Search) -> set[Key]:
+    """The packages that the request needs, directly or not; not those that nothing needs any more but one another."""
     needed_by: dict[Key | None, set[Key]] = {}
-    for name in state.mapping:
-        for parent in state.criteria[name].iter_parent():
-            if parent is None or state.mapping.get(parent.key) is parent:
-                needed_by.setdefault(parent.key if parent is not None else None, set()).add(name)
+    for key, wishes in search.wishes.items():
+        for _, parent in wishes:
+            needed_by.setdefault(parent.key if parent is not None else None, set()).add(key)
     wanted: set[Key] = set()
     waiting: list[Key | None] = [None]
     while waiting:
@@ -108,10 +77,10 @@ def _wanted(state: Any) -> set[Key]:
     return wanted
 
 
-def _rejections(universe: Universe, notes: Notes) -> tuple[Rejection, ...]:
+def _rejections(universe: Universe, search: Search) -> tuple[Rejection, ...]:
     """What was turned down, each clash once; what the machine forbids first."""
     out = {(id(one.candidate), one.about): one for one in universe.look.all_met()}
-    for candidate, need, before in notes.rejections:
+    for candidate, need, before in search.rejections.values():
         out.setdefault(
             (id(candidate), need.key),
             Rejection(
@@ -125,9 +94,9 @@ def _rejections(universe: Universe, notes: Notes) -> tuple[Rejection, ...]:
     return tuple(out.values())
 
 
-def _reasons(information: Iterable[Any], chosen: Candidate | None) -> Iterator[Reason]:
+def _reasons(wishes: Iterable[Wish], chosen: Candidate | None) -> Iterator[Reason]:
     release = chosen.release if isinstance(chosen, PipCandidate) else None
-    for need, parent in information:
+    for need, parent in wishes:
         if need.divides:
             continue
         obeyed = need.declared is None or release is None or need.declared.contains(release.version, prereleases=True)

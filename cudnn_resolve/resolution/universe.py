@@ -33,6 +33,7 @@ from cudnn_resolve.resolution.key import (
     PipKey,
     SlotKey,
 )
+from cudnn_resolve.resolution.lessons import Lessons
 from cudnn_resolve.resolution.package import PipPackages, asked_need, companion_needs
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class Universe:
             InstalledKey: self.installed,
             SlotKey: Slots(),
         }
+        self.lessons = Lessons()
         self._needs: dict[int, LazyList[Need]] = {}
         self.look = Look(self)
         """What the machine forbids."""

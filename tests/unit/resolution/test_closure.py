@@ -14,7 +14,7 @@ from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.model import Extra
 from cudnn_resolve.requirement.source import Direct, Metadata, Offer
-from cudnn_resolve.resolution import conflict, provider
+from cudnn_resolve.resolution import conflict, search
 from cudnn_resolve.resolution.model import Conflict, PipPin, Resolution
 from cudnn_resolve.resolution.offers import accepted_hashes
 from cudnn_resolve.resolution.prefetch import likely_packages
@@ -400,8 +400,8 @@ def test_what_will_probably_be_needed_is_guessed_from_the_matrix() -> None:
 
 
 def test_a_search_that_takes_long_says_what_it_is_torn_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provider, "_LONG", 0)
-    monkeypatch.setattr(provider, "_OFTEN", 1)
+    monkeypatch.setattr(search, "LONG", 0)
+    monkeypatch.setattr(search, "OFTEN", 1)
     heard: list[str] = []
     source = index_of(
         BOOK,

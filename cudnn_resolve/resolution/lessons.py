@@ -1,0 +1,100 @@
+"""What the searches in one universe have learnt: what needs leave of packages, and which needs cannot be met together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+
+from cudnn_resolve.resolution.candidate import Candidate, LazyList, Need
+from cudnn_resolve.resolution.key import Key, LibrariesKey, SlotKey
+
+Premise = Need | Candidate
+"""What a search may rely on at some time: that a need holds, or that a candidate is chosen."""
+
+
+class Left:
+    """What some needs leave of a package, worked out as far as it is asked for."""
+
+    def __init__(self, candidates: Iterator[Candidate], before: Left | None = None, need: Need | None = None) -> None:
+        self.before = before
+        self.need = need
+        self._further: dict[int, Left] = {}
+        self.excludes = False
+        self._candidates = LazyList(candidates)
+
+    def with_need(self, need: Need, accepts: Callable[[Need, Candidate], bool]) -> Left:
+        """What one more need leaves."""
+        found = self._further.get(id(need))
+        if found is not None:
+            return found
+
+        def accepted() -> Iterator[Candidate]:
+            for candidate in self._candidates:
+                if accepts(need, candidate):
+                    yield candidate
+                else:
+                    after.excludes = True
+
+        after = self._further[id(need)] = Left(accepted(), self, need)
+        return after
+
+    def is_empty(self) -> bool:
+        """True where nothing is left."""
+        return next(iter(self._candidates), None) is None
+
+    def excluding(self) -> set[Need]:
+        """The needs that leave no more, each with the candidates that those before it leave."""
+        for _ in self._candidates:  # every candidate must have been looked at
+            pass
+        out = set()
+        node: Left | None = self
+        while node is not None:
+            if node.need is not None and node.excludes:
+                out.add(node.need)
+            node = node.before
+        return out
+
+
+class Lessons:
+    """Premises that cannot hold together, and what needs said of candidates."""
+
+    def __init__(self) -> None:
+        self._first: dict[object, Need] = {}
+        self._about: dict[Premise, list[frozenset[Premise]]] = {}
+        self._answers: dict[int, dict[int, bool]] = {}
+        self._every: dict[object, Left] = {}
+
+    def named(self, need: Need) -> Need:
+        """The first need that was met with of all those which accept the same candidates."""
+        return need if need.alike is None else self._first.setdefault(need.alike, need)
+
+    def accepts(self, need: Need, candidate: Candidate) -> bool:
+        """True where a candidate is what a need wants; asked of the same two once."""
+        answers = self._answers.get(id(need))
+        if answers is None:
+            answers = self._answers[id(need)] = {}
+        answer = answers.get(id(candidate))
+        if answer is None:
+            answer = answers[id(candidate)] = need.test(candidate)
+        return answer
+
+    def left(self, need: Need, every: Callable[[], Iterator[Candidate]]) -> Left:
+        """What the first need of a package leaves of `every` candidate."""
+        key: object = (need.key, id(need)) if is_of_first(need.key) else need.key
+        found = self._every.get(key)
+        if found is None:
+            found = self._every[key] = Left(every())
+        return found.with_need(need, self.accepts)
+
+    def learn(self, premises: frozenset[Premise]) -> None:
+        """Remember that the premises cannot hold together."""
+        for one in premises:
+            self._about.setdefault(one, []).append(premises)
+
+    def violated(self, premise: Premise, held: Collection[Premise]) -> frozenset[Premise] | None:
+        """Premises that cannot hold together, all of them held, and this one among them; None where there are none."""
+        return next((one for one in self._about.get(premise, ()) if all(other in held for other in one)), None)
+
+
+def is_of_first(key: Key) -> bool:
+    """True for a package whose candidates are those that the first need of it names."""
+    return isinstance(key, (SlotKey, LibrariesKey))
