@@ -70,7 +70,6 @@ FILE_CALLS = frozenset({"read_text", "write_text", "read_bytes", "write_bytes"})
 RUNNING_MACHINE = frozenset({"default_environment", "sys_tags"})
 """Functions of packaging that answer for the machine that runs, which is not the target's."""
 ONLY_IN = {
-    "resolvelib": ("resolution",),
     "tomllib": ("matrix", "locking", "host.tables"),
     "tomli": ("matrix", "locking", "host.tables"),
     "tomli_w": ("locking",),
@@ -351,7 +350,6 @@ def test_a_circle_is_found() -> None:
         (effects, "report.text", "import sys\nsys.stdout.write('a')", "touches sys.stdout"),
         (effects, "resolution.tag", "from packaging import tags\ntags.sys_tags()", "uses tags.sys_tags"),
         (effects, "resolution.tag", "from packaging.markers import default_environment\ndefault_environment()", "uses default_environment"),
-        (specialists, "planning.order", "import resolvelib.resolvers", "resolvelib.resolvers is for resolution"),
         (specialists, "facts.model", "import tomllib", "tomllib is for matrix, locking, host.tables"),
         (specialists, "host.linux", "import tomli as tomllib", "tomli is for"),
         (specialists, "planning.model", "from packaging.pylock import Pylock", "packaging.pylock.Pylock is for locking"),
@@ -385,7 +383,7 @@ def test_law_sees(law: Callable[[Source], Iterator[str]], name: str, text: str, 
         (effects, "cli.plan", "import sys, os.path\nsys.stdout.write(os.path.join('a'))\nfrom urllib.parse import quote"),
         (specialists, "host.tables", "import tomllib"),
         (specialists, "matrix.parse", "import tomli"),
-        (dependencies, "resolution.resolve", "import resolvelib, json, tomli"),
+        (dependencies, "resolution.resolve", "import packaging.tags, json, tomli"),
         (payloads, "probe.payload", "import json\nx: int = 1\nf'{x}'"),
         (payloads, "probe.payload", "from cudnn_resolve.probe.payload_elf import x"),
         (payloads, "probe.payload", "import sys\n__import__(sys.argv[1])"),

@@ -18,7 +18,7 @@ else:
 HERE = Path(__file__).parent
 IMAGES: list[dict[str, Any]] = tomllib.loads((HERE / "images.toml").read_text("utf-8"))["image"]
 PROJECT: dict[str, Any] = tomllib.loads((HERE.parent / "pyproject.toml").read_text("utf-8"))["project"]
-WITHOUT_NEEDS = frozenset({"msgspec", "pyelftools", "resolvelib", "tomli-w"})
+WITHOUT_NEEDS = frozenset({"msgspec", "pyelftools", "tomli-w"})
 """What images do not hold and need not: it requires nothing, so that it brings nothing that could move anything."""
 
 

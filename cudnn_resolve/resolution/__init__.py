@@ -1,1 +1,1 @@
-"""The one consistent choice for a request on a machine, or the conflict that forbids it. Alone imports resolvelib."""
+"""The one consistent choice for a request on a machine, or the conflict that forbids it."""

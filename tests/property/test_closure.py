@@ -13,8 +13,11 @@ from packaging.version import Version
 
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.resolution.attempt import attempt
+from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.model import Failure, Resolution
 from cudnn_resolve.resolution.opened import opened
+from cudnn_resolve.resolution.solve import Solved, solve
+from cudnn_resolve.resolution.universe import Universe
 from tests.fake_source import FakeSource, Published, index_of
 from tests.worlds.load import facts, request, world
 
@@ -74,6 +77,28 @@ def test_a_resolution_satisfies_everything_in_it_and_is_found_where_there_is_one
     assert (chosen is not None) == brute_force(index, wanted)
     if chosen is not None:
         assert is_consistent(index, wanted, chosen)
+
+
+@quick
+@given(indexes, wishes)
+def test_the_wishes_that_a_failure_names_exclude_one_another(index: Index, wanted: list[str]) -> None:
+    found = attempt(BOOK, MACHINE, opened(request(BOOK, "north==2.0", extras=wanted), source_of(index)))
+    if isinstance(found, Failure):
+        core = {text for _, text in found.core}
+
+        assert core <= set(wanted)
+        assert not brute_force(index, sorted(core))
+
+
+@quick
+@given(indexes, st.lists(wishes, min_size=2, max_size=4))
+def test_what_one_search_learns_holds_for_the_next(index: Index, requests: list[list[str]]) -> None:
+    every = [line for wanted in requests for line in wanted]
+    universe = Universe(Context(BOOK, MACHINE, opened(request(BOOK, "north==2.0", extras=every), source_of(index))))
+    for wanted in requests:
+        needs = [need for need in universe.root_needs(()) if need.text in wanted]
+
+        assert isinstance(solve(universe, needs), Solved) == brute_force(index, wanted)
 
 
 @quick

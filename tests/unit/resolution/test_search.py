@@ -1,0 +1,119 @@
+"""What a search learns: which needs cannot be met together, so that it ends soon and says what matters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cudnn_resolve.requirement.machine import machine_of
+from cudnn_resolve.resolution.context import Context
+from cudnn_resolve.resolution.model import Failure
+from cudnn_resolve.resolution.opened import opened
+from cudnn_resolve.resolution.solve import Solved, solve
+from cudnn_resolve.resolution.universe import Universe
+from tests.fake_source import FakeSource, Published, index_of
+from tests.worlds.load import facts, request, world
+
+BOOK = world()
+MANY = 300
+Index = Mapping[str, Mapping[str, Published]]
+
+
+def universe_of(index: Index, *wanted: str) -> Universe:
+    source: FakeSource = index_of(BOOK, index)
+    return Universe(Context(BOOK, machine_of(facts(), BOOK), opened(request(BOOK, "north==2.0", extras=wanted), source)))
+
+
+def solved(index: Index, *wanted: str) -> Solved | Failure:
+    universe = universe_of(index, *wanted)
+    return solve(universe, [need for need in universe.root_needs(()) if need.text in wanted])
+
+
+def chosen(found: Solved | Failure) -> dict[str, str]:
+    assert isinstance(found, Solved), found
+    return {str(key).partition(":")[2]: pin.candidate.version for key, pin in found.pins.items()}
+
+
+def releases(count: int, line: str) -> dict[str, Published]:
+    """So many releases, each with the one requirement; `{}` stands for the number of the release."""
+    return {str(number): Published((line.format(number),)) for number in range(1, count + 1)}
+
+
+def test_two_lines_that_exclude_one_another_are_found_among_many_releases() -> None:
+    index = {
+        "bundle": releases(MANY, "core=={}"),
+        "core": {str(number): Published() for number in range(1, MANY + 1)},
+        "files": releases(20, "link>={}"),
+        "link": {str(number): Published((f"core>={number + 40}",)) for number in range(1, 100)},
+        "other": releases(20, "core"),
+    }
+    found = solved(index, "other", "bundle", "core<30", "files>=2")
+
+    assert isinstance(found, Failure)
+    assert {text for _, text in found.core} == {"core<30", "files>=2"}
+    assert found.rounds < 120
+
+
+def test_releases_with_the_same_needs_are_turned_down_as_one() -> None:
+    index = {
+        "left": releases(MANY, "core<2"),
+        "right": releases(MANY, "core>=2"),
+        "core": {"1": Published(), "2": Published()},
+    }
+    found = solved(index, "left", "right")
+
+    assert isinstance(found, Failure)
+    assert {text for _, text in found.core} == {"left", "right"}
+    assert found.rounds <= 4
+
+
+def test_the_next_search_in_a_universe_knows_what_the_last_one_learnt() -> None:
+    index = {
+        "left": {str(number): Published((f"core=={number}",)) for number in range(1, 9)},
+        "right": {str(number): Published((f"core=={number + 100}",)) for number in range(1, 9)},
+        "core": {str(number): Published() for number in range(1, 200)},
+    }
+    universe = universe_of(index, "left", "right")
+    needs = [need for need in universe.root_needs(()) if need.text in {"left", "right"}]
+    first, second = solve(universe, needs), solve(universe, needs)
+
+    assert isinstance(first, Failure)
+    assert isinstance(second, Failure)
+    assert second.core == first.core
+    assert second.rounds <= 1 < first.rounds
+
+
+def test_a_package_is_decided_once_more_where_something_else_is_needed_of_it() -> None:
+    index = {
+        "aa": {"2": Published(("only-of-two",)), "1": Published()},
+        "bb": {"1": Published(("aa<2",))},
+        "only-of-two": {"1": Published()},
+    }
+
+    assert chosen(solved(index, "aa", "bb")) == {"aa": "1", "bb": "1"}
+
+
+def test_packages_that_move_one_another_for_ever_are_no_answer() -> None:
+    index = {
+        "aa": {"1": Published(("bb<1",)), "0": Published(("bb>=1",))},
+        "bb": {"1": Published(("aa>=1",)), "0": Published(("aa<1",))},
+    }
+    found = solved(index, "aa", "bb")
+
+    assert isinstance(found, Failure)
+    assert not found.exhausted
+    assert found.rounds < 200
+
+
+def test_a_package_of_which_many_releases_were_turned_down_waits_for_the_others() -> None:
+    index = {
+        "aa": releases(MANY, "core=={}"),
+        "core": {str(number): Published() for number in range(1, MANY + 1)},
+        "zz": {"1": Published(("core>=200",))},
+    }
+    universe = universe_of(index, "aa", "core<100", "zz")
+    needs = [need for need in universe.root_needs(()) if need.text != "north==2.0"]
+    found = solve(universe, needs)
+
+    assert isinstance(found, Failure)
+    assert {text for _, text in found.core} == {"core<100", "zz"}
+    assert len(found.rejections) < 40
