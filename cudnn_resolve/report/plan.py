@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 _ACTIONS = {"install": ("+", "green"), "upgrade": ("^", "cyan"), "downgrade": ("v", "yellow"), "remove": ("-", "red"), "keep": ("=", "dim")}
 _FIRST = ("overlay", "breaks-framework", "cuda-majors", "cudnn-majors")
 """Warnings that stand above the plan."""
+_ASIDE = ("driver-policy", "gpu-unknown", "known-in-part", "marker", "requirements-guessed", "same-build", "several-indexes", "unread")
+"""Warnings that stand last, besides traps of a release: they change nothing of what the plan does."""
+_LINES = 15
+"""Lines of a short plan, with the command that carries it out; further warnings are counted."""
 _NAMED = 3
 """Packages of one kind of change that are named in a short plan."""
 _CHOSEN = {
@@ -97,6 +101,11 @@ def environment_line(facts: Facts) -> str:
     return clean(f"into {python.path} ({why}{'; the system manages it' if python.externally_managed else ''})")
 
 
+def _is_aside(code: str) -> bool:
+    """True for a warning that changes nothing of what the plan does."""
+    return code in _ASIDE or code.startswith("trap-")
+
+
 def _counts(plan: Plan) -> str:
     """What changes, in numbers."""
     actions = [*(one.action for one in plan.pip), *(one.action for one in plan.apt)]
@@ -138,6 +147,7 @@ class _Page(Page):
     def summary(self, plan: Plan) -> None:
         """The stack, and what changes in numbers and in important names."""
         self.lines.append("")
+        blank = len(self.lines) - 1
         if plan.stack is not None:
             self._stack(plan.stack)
         self.lines.append(self.style(f"{_counts(plan)} (-v shows all)", "bold"))
@@ -145,8 +155,30 @@ class _Page(Page):
         for one in plan.environment:
             if one.kind != "none":
                 self.say(f"{'linker cache' if one.kind == 'ldconfig' else one.kind}: {one.why}", "  * ")
-        self._warnings(one.message for one in plan.warnings if one.code not in _FIRST)
         self._proven(plan)
+        later = sorted((one for one in plan.warnings if one.code not in _FIRST), key=lambda one: _is_aside(one.code))
+        self._first_warnings([one.message for one in later], blank)
+
+    def _first_warnings(self, messages: Sequence[str], blank: int) -> None:
+        """The warnings for which there is room; where there is none for all, their number, and no blank line in the plan."""
+        each = []
+        for message in messages:
+            start = len(self.lines)
+            self._warnings([message])
+            each.append(self.lines[start:])
+            del self.lines[start:]
+        if len(self.lines) + sum(map(len, each)) > _LINES - 1:
+            del self.lines[blank]
+        shown = 0
+        for number, lines in enumerate(each, 1):
+            room = _LINES - 1 - len(self.lines) - (number < len(each))
+            if shown and len(lines) > room:
+                break
+            self.lines += lines
+            shown = number
+        if shown < len(each):
+            more = len(each) - shown
+            self._warnings([f"{more} more warning{'s' if more > 1 else ''}: -v shows {'them' if more > 1 else 'it'}"])
 
     def _named(self, plan: Plan) -> None:
         """The changes, a line for each kind and each further index."""

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 from cudnn_resolve.facts.codec import encode
 from cudnn_resolve.locking.model import Environment
-from cudnn_resolve.planning.model import Plan, Step
+from cudnn_resolve.planning.model import Plan, Step, Warning
 from cudnn_resolve.report import plan as text_report
 from cudnn_resolve.report import requirements, script, why
 from cudnn_resolve.report.document import encode_plan
@@ -26,6 +26,7 @@ from cudnn_resolve.resolution.model import Resolution
 from tests.worlds.load import facts, outcome, plan, request, world
 
 BOOK = world()
+COMPANION = Warning(code="companion-left", message="no release of torchvision fits the new framework; it will not work with it")
 HELD: dict[str, Any] = {
     "packages": {"pip": {"numpy": "2.1.0", "app": "1.0", "nvidia-cudnn-cu13": "9.13.0.50"}, "requires": {"app": ["numpy>=2"]}},
     "driver": {"version": "535.54.03"},
@@ -49,6 +50,21 @@ PLANS: dict[str, Callable[[], Plan]] = {
 @pytest.mark.parametrize("name", PLANS)
 def test_the_text(name: str, golden: Callable[[str, str], None]) -> None:
     golden(f"plan-{name}.txt", text_report.render(PLANS[name](), width=100))
+
+
+def test_a_plan_with_many_warnings_is_read_in_15_lines() -> None:
+    found = planned("north", "south")
+    aside = [Warning(code="several-indexes", message="two indexes have it")]
+    many = replace(found, warnings=(*aside, *(Warning(code=f"trap-{number}", message=f"trap {number}") for number in range(9)), COMPANION))
+
+    short = text_report.render(many, width=1000, command="cudnn-resolve apply")
+
+    assert len(short.splitlines()) == 15
+    assert COMPANION.message in short, "what the plan leaves broken stands before what is said aside"
+    hidden = sum(one.message not in short for one in many.warnings)
+    assert f"{hidden} more warnings: -v shows them" in short
+    whole = text_report.render(many, width=1000, verbose=True)
+    assert all(one.message in whole for one in many.warnings)
 
 
 def test_every_reason_on_demand(golden: Callable[[str, str], None]) -> None:
