@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -55,6 +56,7 @@ def warnings(
         out += _known_in_part(resolution, build)
     out += _advisories(resolution, book)
     out += _from_source(resolution)
+    out += _near_names(resolution, book)
     out += _unread(resolution, book)
     out += _kernels(resolution, book)
     out += origin_warnings(resolution, book, pip)
@@ -245,6 +247,7 @@ def _extra(resolution: Resolution, book: Book, build: Build) -> Iterator[Warning
             return
 
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _OF_GPU_BUILDS = frozenset({"gpu-not-found"})
 """Kinds of traps into which no build without GPU falls."""
 
@@ -332,6 +335,16 @@ def _from_source(resolution: Resolution) -> Iterator[Warning]:
         yield Warning(
             code="from-source", message=f"no wheel exists for {', '.join(sorted(set(names)))}: the installer builds it from source"
         )
+
+
+def _near_names(resolution: Resolution, book: Book) -> Iterator[Warning]:
+    """Packages that nobody looked up and whose names are nearly those of frameworks."""
+    asked = {canonicalize_name(found[0]) for one in resolution.request.extras if (found := _NAME.match(one.text)) is not None}
+    for pin in resolution.pip:
+        near = book.nearest(pin.name) if pin.version is None and pin.name in asked and book.package(pin.name) is None else ()
+        alike = [one for one in near if abs(len(one) - len(pin.name)) <= 1 and not pin.name.startswith(one)]
+        if alike:
+            yield Warning(code="near-name", message=f"{pin.name} is no package that the tables know: did you mean {' or '.join(alike)}?")
 
 
 def _unread(resolution: Resolution, book: Book) -> Iterator[Warning]:

@@ -238,11 +238,22 @@ def _clashes(universe: Universe, failure: Failure, core: list[Condition]) -> lis
     for rejection in [one for one in telling if _matters(universe, one, subjects, forbidden)] or telling:
         need = rejection.need if isinstance(rejection.about, (PipKey, CudnnKey, CudaKey, SlotKey)) else ""
         merged.setdefault((_subject(rejection), rejection.about, need), []).append(rejection)
-    ordered = sorted(merged.items(), key=lambda item: item[0][1] not in subjects)
+    ordered = sorted(_as_frameworks(merged).items(), key=lambda item: item[0][1] not in subjects)
     out = [_clash(subject, rejections) for (subject, _, _), rejections in ordered[:CAUSES]]
     if not out:
         out = [Cause(what=f"{reason.parent or 'the request'} needs {reason.text}", because=reason.because) for reason in failure.causes]
     return list(dict.fromkeys(out))
+
+
+def _as_frameworks(merged: dict[tuple[str, Key, str], list[Rejection]]) -> dict[tuple[str, Key, str], list[Rejection]]:
+    """The same with one line for the packages of a framework that one GPU refuses for one reason: there are 15 of CuPy."""
+    out: dict[tuple[str, Key, str], list[Rejection]] = {}
+    for (subject, about, need), rejections in merged.items():
+        candidate, texts = rejections[0].candidate, {rejection.need for rejection in rejections}
+        if isinstance(about, GpuKey) and isinstance(candidate, BuildCandidate) and len(texts) == 1:
+            subject, need = candidate.build.framework, texts.pop()  # noqa: PLW2901 - the name of the line
+        out.setdefault((subject, about, need), []).extend(rejections)
+    return out
 
 
 def _matters(universe: Universe, rejection: Rejection, subjects: Collection[Subject], forbidden: dict[Key, bool]) -> bool:
@@ -275,11 +286,11 @@ def _not_there(universe: Universe, failure: Failure) -> list[Cause]:
         requirement = parse_requirement(text)
         releases = context.releases.of(name)
         versions = [one.version for one in releases]
-        meant = [one for one in releases if requirement is None or requirement.specifier.contains(one.version, prereleases=True)]
-        if meant and all(one.yanked for one in meant):
-            out[name] = Cause(what=_yanked(name, sorted({one.version for one in meant})), because=because)
+        fitting = [one for one in releases if requirement is None or requirement.specifier.contains(one.version, prereleases=True)]
+        if fitting and all(one.yanked for one in fitting):
+            out[name] = Cause(what=_yanked(name, sorted({one.version for one in fitting})), because=because)
             continue
-        if meant or universe.request.source is None or not context.offers.is_answered(name):
+        if fitting or universe.request.source is None or not context.offers.is_answered(name):
             continue
         left = "; ".join(context.offers.left_out(name))
         aside = f"; left out: {left}" if left else ""
@@ -288,10 +299,12 @@ def _not_there(universe: Universe, failure: Failure) -> list[Cause]:
             out[name] = Cause(what=f"{text} is on none of them", because=f"{newest} ({because}){aside}")
         else:
             hashed = context.offers.accepts_by_hash(name)
+            near = universe.book.nearest(name)
+            meant = f" (did you mean {' or '.join(near)}?)" if near else ""
             what = (
                 f"no file of {name} that an index has is one of those whose --hash is given"
                 if hashed
-                else f"no configured index has {name}"
+                else f"no configured index has {name}{meant}"
             )
             out[name] = Cause(what=what, because=f"{because}{aside}")
     return list(out.values())
@@ -320,6 +333,8 @@ def _subject(rejection: Rejection) -> str:
         # What is installed stands in the way of every distribution of a framework alike.
         return candidate.build.framework if isinstance(rejection.about, InstalledKey) else candidate.build.package
     if isinstance(candidate, LibrariesCandidate):
+        if candidate.channel == "pip":
+            return candidate.build.package  # where else they could come from is not told
         return f"{candidate.build.package} with its CUDA libraries from {candidate.channel}"
     if isinstance(candidate, CudnnCandidate):
         return f"cuDNN {candidate.build.version.major} for CUDA {candidate.build.cuda_major} ({candidate.channel})"
