@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Let every system call of `apply` that changes something fail, one after the other, and look whether the next command mends it.
 
-    scripts/fault_apply.py [--installer uv|pip] [--during apply|undo|resume] [--mode kill|EIO|ENOSPC] [--thin N] [--results FILE]
+    scripts/fault_apply.py [--installer uv|pip] [--during apply|undo|resume] [--mode kill|EIO|ENOSPC]
+                           [--thin N] [--seldom N] [--results FILE]
 
 The real command line installs ten small wheels, removes one package and replaces four. A seccomp filter stops each call that changes a
 file system, of the program and of all its children, static ones such as uv too; the call of the number that is due kills every process,
 answers an input/output error, or finds the disk full from then on. Afterwards the environment must be as it was or as planned, or the
 exit code must say otherwise; then, by turns, `apply` again, an undo, or the journal's own `recover.py` must leave exactly the planned or
 the former environment. `--thin N` takes every Nth call only of those that no environment and no journal can notice: caches, temporary
-folders, and what is laid out before the change. With `--results` it goes on where it was stopped. Exit code 1 where anything is wrong.
+folders, and what is laid out before the change; `--seldom N` goes on with `apply`, which takes longest,
+after every Nth of those. With `--results` it goes on where it was stopped. Exit code 1 where anything is wrong.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from tests.fault_world import FaultWorld, Point, Trial, place_of
 from tests.index_server import IndexServer
 
 _THEN = ("undo", "apply", "recover.py")
+_UNSEEN = ("cache", "staging")
+"""Places where neither the environment nor the journal can notice what is missing."""
 
 
 def main() -> int:
@@ -37,6 +41,7 @@ def main() -> int:
     parser.add_argument("--during", choices=("apply", "undo", "resume"), default="apply")
     parser.add_argument("--mode", choices=("kill", "EIO", "ENOSPC"), default="kill")
     parser.add_argument("--thin", type=int, default=1, metavar="N")
+    parser.add_argument("--seldom", type=int, default=1, metavar="N")
     parser.add_argument("--results", type=Path, metavar="FILE")
     args = parser.parse_args()
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -68,7 +73,7 @@ def due(points: list[Point], mode: str, thin: int) -> list[Point]:
     for one in points:
         if mode == "ENOSPC" and not one.room:
             continue
-        if one.place in ("cache", "staging"):
+        if one.place in _UNSEEN:
             unseen += 1
             if unseen % thin:
                 continue
@@ -85,6 +90,8 @@ def _strike(trial: Trial, args: argparse.Namespace, done: set[object]) -> list[d
         if point.number in done:
             continue
         then = _THEN[turn % len(_THEN)]
+        if then == "apply" and point.place in _UNSEEN and turn // len(_THEN) % args.seldom:
+            then = "undo"
         first, wrong = trial.strike(args.mode, point.number, then)
         call, _, path = first.what.partition(" ")
         row = {"at": point.number, "then": then, "call": call, "place": place_of(path), "reached": first.reached, "code": first.code}

@@ -105,6 +105,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     number = getattr(signal, f"SIG{args.signal}")
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # where uv is
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would hand on that it is ignored
     chance = random.Random(args.seed)  # noqa: S311 - instants, not secrets
     home = Path(tempfile.mkdtemp(prefix="kill-apply-"))

@@ -6,6 +6,7 @@ in for each run, a line of JSON goes out.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import importlib
@@ -32,6 +33,7 @@ MODES = {"count": (0, 0), "kill": (1, 0), "EIO": (2, errno.EIO), "ENOSPC": (3, e
 _SOURCE = ROOT / "tests" / "native" / "faults.c"
 _CHANGING = ("venv", "state", "cache", "tmp", "uv-cache")
 """What a run changes."""
+_TRIES = 20
 
 
 class Outcome(NamedTuple):
@@ -156,11 +158,14 @@ class Images:
         self._last: dict[str, tuple[tuple[int, ...], str, Entry]] = {}
 
     def take(self, _number: int = 0) -> None:
-        """One more."""
-        found: dict[str, tuple[tuple[int, ...], str, Entry]] = {}
-        for root in self._roots:
-            if os.path.lexists(root):
-                self._look(root, os.lstat(root), found)
+        """One more; a call of another thread that was under way already may change something meanwhile."""
+        for _ in range(_TRIES):
+            found: dict[str, tuple[tuple[int, ...], str, Entry]] = {}
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                for root in self._roots:
+                    if os.path.lexists(root):
+                        self._look(root, os.lstat(root), found)
+                break
         self._last = found
         self.all.append({name: entry for _, name, entry in found.values()})
 
@@ -267,6 +272,7 @@ class Trial:
             world.run(world.words(during), log=log, images=kept if images else None)
             self.images = pickle.loads(kept.read_bytes()) if images else []  # noqa: S301 - our own
         self.points = read_points(log)
+        assert not images or len(self.images) == len(self.points)
 
     def strike(self, mode: str, at: int, then: str) -> tuple[Outcome, str]:
         """Fail at a call, then give the next command: what became of the first, and what is wrong, empty where nothing is."""
