@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.operations.apply import ApplyResult, HistoryResult
     from cudnn_resolve.operations.check import CheckResult
     from cudnn_resolve.operations.doctor import DoctorResult
-    from cudnn_resolve.operations.keywords import ApplyWords, DoctorWords, LockWords, Path, Paths, PlanWords, Texts, WhyWords
+    from cudnn_resolve.operations.keywords import ApplyWords, CheckWords, DoctorWords, LockWords, Path, Paths, PlanWords, Texts, WhyWords
     from cudnn_resolve.operations.lock import LockCheckResult, LockResult
     from cudnn_resolve.operations.matrix import MatrixCheckResult, MatrixFrameworkResult, MatrixListResult, MatrixStackResult
     from cudnn_resolve.operations.plan import LockMisfitError, PlanResult
@@ -175,12 +175,17 @@ def history(*, python: Path | None = None) -> HistoryResult:
     return api.call(lambda request: api.history(request.python), options.MachineOptions, words)
 
 
-def check(*, python: Path | None = None) -> CheckResult:
-    """The verdict on the files of the environment of `python` (default: the active one, else this one): are they what was installed."""
-    words = dict(locals())
+def check(*what: Path, strict: bool = False, **options: Unpack[CheckWords]) -> CheckResult:
+    """The verdict on files that list packages (locks, requirements, lists), else on an environment.
+
+    The machine is this one, or the one of `facts`, `driver`, `gpu`, `python_version`, `platform`, `glibc` and `os`. With `strict`, what
+    is not known counts as broken. Further words are `python` and `matrix`.
+    """
     from cudnn_resolve import api
+    from cudnn_resolve.operations.keywords import CheckWords, together
     from cudnn_resolve.operations.options import CheckRequest
 
+    words = together(CheckWords, options, what=[str(one) for one in what], strict=strict)
     return api.call(api.check, CheckRequest, words)
 
 

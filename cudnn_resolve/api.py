@@ -141,7 +141,7 @@ def validate(request: ValidateRequest, listener: Listener = NOBODY) -> Validatio
 
 
 def check(request: CheckRequest) -> CheckResult:
-    """The verdict on what somebody already has: the files of an environment."""
+    """The verdict on what somebody already has: an environment, a lock, a list of packages."""
     from cudnn_resolve.operations.check import check as operation
 
     return operation(with_settings(request))

@@ -1,25 +1,43 @@
-"""`cudnn-resolve check`: whether the files of an environment are those that were installed."""
+"""`cudnn-resolve check`: whether what somebody has will run, and what exactly is wrong."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from cudnn_resolve import api
 from cudnn_resolve.cli.options import add_options, add_output_options, output_of, request_of
-from cudnn_resolve.cli.printing import show
+from cudnn_resolve.cli.printing import emit, show
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import CheckRequest
+
+if TYPE_CHECKING:
+    from cudnn_resolve.diagnosis.model import Verdict
+
+FORMATS = ("text", "json", "markdown", "sarif", "github", "junit")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `check`."""
-    add_options(parser.add_argument_group("what is judged"), CheckRequest, "python")
-    add_output_options(parser)
+    group = parser.add_argument_group("what is judged")
+    group.add_argument(
+        "what",
+        nargs="*",
+        metavar="FILE",
+        help="a lock (pylock.toml, uv, poetry, pdm, Pipenv), a requirements file, the output of `pip freeze`, `pip list` or `conda list`; "
+        "- reads standard input (default: the active environment)",
+    )
+    add_options(group, CheckRequest, "python", "strict")
+    machine = parser.add_argument_group("for which machine (default: this one)")
+    add_options(machine, CheckRequest, "facts", "driver", "gpu", "python_version", "platform", "glibc", "os")
+    add_options(parser, CheckRequest, "matrix")
+    add_output_options(parser, FORMATS)
     parser.epilog = (
-        "Judged are the files of the environment: what is missing, empty, changed or nobody's, by the lists of the packages (RECORD) "
-        "and by the journal of `apply`. Not judged are what the frameworks load and compute: `doctor` and `validate` say that. "
-        "Nothing is changed. "
-        "Exit code 0: nothing wrong was found; 1: something is broken."
+        "Judged is whether the frameworks among the packages will run on the machine, by the rules of `plan`: driver, GPU code, CUDA and "
+        "cuDNN, bounds, companions, files that packages share; of the live environment also its files, by the lists of the packages "
+        "(RECORD) and the journal of `apply`. Nothing is changed. "
+        "Exit code 0: nothing wrong was found; 1: something breaks, or with --strict something is not known."
     )
 
 
@@ -27,7 +45,17 @@ def run(args: argparse.Namespace) -> int:
     """Print the verdict; 1 where something is broken."""
     output = output_of(args)
     found = api.check(request_of(CheckRequest, args))
-    from cudnn_resolve.report.check import render
+    from cudnn_resolve._version import __version__
+    from cudnn_resolve.report import check as report
 
-    show(found, output, lambda style, width: render(found.verdicts, style=style, width=width))
+    printers: dict[str, Callable[[tuple[Verdict, ...]], str]] = {
+        "markdown": report.markdown,
+        "github": report.github,
+        "junit": report.junit,
+        "sarif": lambda verdicts: report.sarif(verdicts, __version__),
+    }
+    if output.format in printers:
+        emit(printers[output.format](found.verdicts), output)
+    else:
+        show(found, output, lambda style, width: report.render(found.verdicts, style=style, width=width, verbose=output.verbose))
     return ExitCode.NO if found.is_broken else ExitCode.OK

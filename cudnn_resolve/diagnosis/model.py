@@ -154,5 +154,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """`unknown` where nothing wrong was found and not everything was judged."""
     frameworks: tuple[CheckedFramework, ...] = ()
     findings: tuple[Finding, ...] = ()
+    remedy: tuple[Remedy, ...] = ()
+    """What mends all that breaks together, the smallest change first."""
     judged: tuple[str, ...] = ()
     not_judged: tuple[str, ...] = ()

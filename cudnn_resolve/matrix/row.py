@@ -344,6 +344,8 @@ class Bound(Row, frozen=True, kw_only=True):
     versions: Specifier
     requirement: Requirement
     reason: Text
+    harm: Literal["all", "part"] = "all"
+    """`part` where the framework itself works outside the bound, and only something beside it does not."""
     package: PackageName | None = None
     """Only for this distribution of the framework; None = for all."""
 

@@ -1,4 +1,4 @@
-"""`check`: the verdict on what somebody already has. Today that is the files of an environment, held against RECORD and the journal."""
+"""`check`: the verdict on what somebody already has: an environment with its files, or a file that lists packages."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.diagnosis.model import CheckedFramework, Evidence, Finding, Remedy, Verdict
+from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy, Verdict
+from cudnn_resolve.errors import UsageError
 from cudnn_resolve.facts.model import or_none
-from cudnn_resolve.operations.gather import detect_facts
+from cudnn_resolve.operations.gather import gather_facts
 from cudnn_resolve.operations.results import Result
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.operations.options import CheckRequest
 
-NOT_JUDGED = ("whether the packages fit one another (`plan`)", "what the frameworks load (`doctor`)", "their work on a GPU (`validate`)")
+NOT_JUDGED = ("what the frameworks load (`doctor`)", "their work on a GPU (`validate`)")
 _SHOWN = 3
 """Files that are named of each kind of damage."""
 
@@ -31,11 +33,13 @@ class CheckResult(Struct, Result, frozen=True, kw_only=True):
     """What `check` returns: a verdict for each thing that was named."""
 
     verdicts: tuple[Verdict, ...]
+    strict: bool = False
+    """True where what is not known counts as a no."""
 
     @property
     def is_broken(self) -> bool:
-        """True where something breaks."""
-        return any(one.status == "breaks" for one in self.verdicts)
+        """True where something breaks, or with `strict` is not known to run."""
+        return any(one.status == "breaks" or (self.strict and one.status != "runs") for one in self.verdicts)
 
     def to_json(self) -> dict[str, Any]:
         """The object that `check --format json` prints."""
@@ -45,36 +49,67 @@ class CheckResult(Struct, Result, frozen=True, kw_only=True):
 
 
 def check(request: CheckRequest) -> CheckResult:
-    """The verdict on the live environment."""
+    """A verdict on each file that is named, else on the environment: the live one, or that of `--facts`."""
+    from cudnn_resolve.operations.gather import gather_book
+
+    book = gather_book(request)
+    named = request.facts is not None or request.given is not None
+    if not request.what and not named and request.assumptions.elsewhere:
+        raise UsageError(
+            "another machine is stated, and nothing to judge for it",
+            code="usage-contradiction",
+            hint="name a lock, a requirements file or a list of packages: `cudnn-resolve check uv.lock ...`",
+        )
+    verdicts = tuple(_on_packages(request, book)) if request.what or named else (_on_environment(request, book),)
+    return CheckResult(verdicts=verdicts, strict=request.strict)
+
+
+def _on_packages(request: CheckRequest, book: Book) -> Iterator[Verdict]:
+    """Verdicts on lists of packages, on the machine that is stated, or on this one."""
+    from cudnn_resolve.facts.assume import fresh_environment
+    from cudnn_resolve.operations.judge import machine_name, subject_of_facts, subject_of_file, verdict_on
+    from cudnn_resolve.requirement.machine import machine_of
+
+    facts = gather_facts(request, book)
+    where = machine_name(facts, request.facts)
+    if not request.what:
+        yield verdict_on(subject_of_facts(facts, request.facts), book, machine_of(facts, book), where)
+    python = facts.python
+    fresh = replace(fresh_environment(facts), python=replace(python, path=None, prefix=None, externally_managed=None))
+    machine = machine_of(fresh, book)
+    for path in request.what:
+        yield verdict_on(subject_of_file(path, machine), book, machine, where)
+
+
+def _on_environment(request: CheckRequest, book: Book) -> Verdict:
+    """The verdict on the live environment: its files, and what its packages need of one another and of the machine."""
     from cudnn_resolve.execution.environment import ask_environment
     from cudnn_resolve.host.installed_files import verify_files
     from cudnn_resolve.host.linux import LinuxHost
-    from cudnn_resolve.host.tables import open_book
+    from cudnn_resolve.operations.judge import machine_name, subject_of_facts, verdict_on
     from cudnn_resolve.operations.links import link_findings
+    from cudnn_resolve.requirement.machine import machine_of
 
     host = LinuxHost()
-    facts = detect_facts(request)
+    facts = gather_facts(request, book)
     environment = ask_environment(host, facts.python.path or host.python)
     report = verify_files(host, environment.packages, foreign=True)
-    book = open_book(())
     links = tuple(link_findings(host, environment.packages, environment.python, book))
-    findings = [*_unfinished(environment), *damage_findings(report.damages, book), *(one for _, one in links), *_unlisted(report)]
+    damages = [*_unfinished(environment), *damage_findings(report.damages, book), *(one for _, one in links), *_unlisted(report)]
     damaged = {one.package for one in report.damages if one.kind != "foreign"} | {name for name, one in links if one.severity == "error"}
-    frameworks = tuple(
-        CheckedFramework(name=one.name, version=one.version, status="breaks" if one.name in damaged else "unknown")
-        for one in or_none(facts.frameworks) or ()
-    )
+    found = verdict_on(subject_of_facts(facts, environment.prefix), book, machine_of(facts, book), machine_name(facts, None))
+    findings = (*damages, *found.findings)
+    is_torn = any(one.severity == "error" for one in damages)
+    unread = (f"{report.unread} large files written after their package",) if report.unread else ()
     judged = f"{report.files} files of {report.packages} packages, by size, and by content where they were written after their package"
-    verdict = Verdict(
-        what=environment.prefix,
-        machine="this machine",
-        status="breaks" if any(one.severity == "error" for one in findings) else "unknown",
-        frameworks=frameworks,
+    return replace(
+        found,
+        status="breaks" if is_torn else found.status,
+        frameworks=tuple(replace(one, status="breaks") if one.name in damaged else one for one in found.frameworks),
         findings=tuple(sorted(findings, key=lambda one: ("error", "warning", "info").index(one.severity))),
-        judged=(judged, "whether every library finds what it needs"),
-        not_judged=(*NOT_JUDGED, *((f"{report.unread} large files written after their package",) if report.unread else ())),
+        judged=(judged, "whether every library finds what it needs", *found.judged),
+        not_judged=(*found.not_judged[:-1], *NOT_JUDGED, *unread),
     )
-    return CheckResult(verdicts=(verdict,))
 
 
 def stack_packages(facts: Facts, book: Book) -> tuple[str, ...]:

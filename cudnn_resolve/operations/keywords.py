@@ -111,6 +111,12 @@ class DoctorWords(_Elsewhere, total=False):
     platform: str | None
 
 
+class CheckWords(_Elsewhere, total=False):
+    """Keywords of `check`."""
+
+    platform: str | None
+
+
 def together(kind: type, options: Mapping[str, Any], **named: Any) -> dict[str, Any]:
     """Join the keywords that a function names to its `options`; TypeError, as for any function, where one is none of its kind."""
     for name in options:

@@ -284,8 +284,12 @@ class ValidateRequest(MachineOptions, frozen=True, kw_only=True):
     record: Annotated[str | None, _said("as --lock, and what passes on a GPU is written into the lock", "FILE")] = None
 
 
-class CheckRequest(MachineOptions, frozen=True, kw_only=True):
+class CheckRequest(StatedOptions, frozen=True, kw_only=True):
     """What `check` is asked."""
+
+    what: tuple[str, ...] = ()
+    """Files with packages, `-` for standard input; none: the environment."""
+    strict: Annotated[bool, _said("exit code 1 also where something is not known")] = False
 
 
 class CleanRequest(Struct, frozen=True, kw_only=True):

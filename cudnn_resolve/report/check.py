@@ -1,25 +1,168 @@
-"""Verdicts as text."""
+"""Verdicts as text, Markdown, SARIF, JUnit, and as annotations of GitHub."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-from cudnn_resolve.diagnosis.model import Diagnosis, Verdict
-from cudnn_resolve.report.doctor import render as render_findings
+from cudnn_resolve.diagnosis.model import Finding, Remedy, Verdict
 from cudnn_resolve.report.text import Style, clean, wrap
 
-_HEADS = {"runs": ("runs", "green"), "breaks": ("breaks", "red"), "unknown": ("nothing wrong was found in what was judged", "green")}
+_HEADS = {"runs": ("runs", "green"), "breaks": ("breaks", "red"), "unknown": ("nothing wrong was found in what was judged", "yellow")}
+_WORDS = {"runs": "runs", "breaks": "breaks", "unknown": "not known"}
+_COLORS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
-def render(verdicts: Iterable[Verdict], *, style: Style, width: int) -> str:
-    """The verdicts for a reader at a terminal."""
-    return "\n".join(_text(one, style, width) for one in verdicts)
+def render(verdicts: Sequence[Verdict], *, style: Style, width: int, verbose: int = 0) -> str:
+    """The verdicts for a reader at a terminal; infos only where more is wanted."""
+    return "\n".join("\n".join(_text(one, style, width, verbose)) + "\n" for one in verdicts)
 
 
-def _text(one: Verdict, style: Style, width: int) -> str:
+def _text(one: Verdict, style: Style, width: int, verbose: int) -> Iterator[str]:
     said, color = _HEADS[one.status]
-    lines = [f"{clean(one.what)}: {style(said, 'bold', color)}"]
-    lines += wrap(clean("; ".join(one.judged)), width=width, first="  judged:     ", rest=" " * 14)
-    lines += wrap(clean("; ".join(one.not_judged)), width=width, first="  not judged: ", rest=" " * 14)
-    text = "\n".join(lines) + "\n"
-    return f"{text}\n{render_findings(Diagnosis(findings=one.findings), style=style, width=width)}" if one.findings else text
+    yield from wrap(clean(f"{one.what}, on {one.machine}:"), width=width, rest="  ")
+    yield f"  {style(said, 'bold', color)}"
+    longest = max((len(f"{row.name} {row.version}") for row in one.frameworks), default=0)
+    for row in one.frameworks:
+        yield f"  {clean(f'{row.name} {row.version}').ljust(longest)}  {style(_WORDS[row.status], _HEADS[row.status][1])}"
+    shown = [finding for finding in one.findings if finding.severity != "info" or verbose]
+    for finding in shown:
+        yield ""
+        yield from _finding(finding, style, width)
+    if one.remedy:
+        yield ""
+        yield style("What mends it", "bold")
+        yield from _remedies(one.remedy, width)
+    hidden = len(one.findings) - len(shown)
+    judged = one.judged if verbose else ()
+    yield ""
+    for label, texts in (("judged", judged), ("not judged", one.not_judged)):
+        if texts:
+            yield from wrap(clean("; ".join(texts)), width=width, first=f"{label}: ", rest="  ")
+    if hidden:
+        yield f"{hidden} notes more: -v"
+
+
+def _finding(row: Finding, style: Style, width: int) -> Iterator[str]:
+    first, *rest = wrap(clean(f"{row.severity}: {row.summary}"), width=width, rest="  ")
+    yield first.replace(f"{row.severity}:", style(f"{row.severity}:", "bold", _COLORS[row.severity]), 1)
+    yield from rest
+    for evidence in row.evidence:
+        yield from wrap(clean(f"{evidence.source}  {evidence.text}"), width=width, first="  ", rest="    ")
+    yield from _remedies(row.remedy, width)
+
+
+def _remedies(remedies: Iterable[Remedy], width: int) -> Iterator[str]:
+    for number, remedy in enumerate(remedies, start=1):
+        yield from wrap(clean(remedy.text), width=width, first=f"  {number}. ", rest="     ")
+        if remedy.command:
+            yield f"     $ {clean(remedy.command)}"
+
+
+def markdown(verdicts: Iterable[Verdict]) -> str:
+    """The verdicts for a pull request."""
+    parts: list[str] = []
+    for one in verdicts:
+        parts += [f"### `{_cell(one.what)}` on {_cell(one.machine)}: **{_WORDS[one.status]}**", ""]
+        parts += ["| framework | verdict |", "| --- | --- |"] if one.frameworks else []
+        parts += [f"| {_cell(row.name)} {_cell(row.version)} | {_WORDS[row.status]} |" for row in one.frameworks]
+        parts += ["", *(f"- **{row.severity}**: {_cell(row.summary)}" + _because(row) for row in one.findings), ""]
+        parts += [
+            f"{number}. {_cell(row.text)}" + (f": `{row.command}`" if row.command else "") for number, row in enumerate(one.remedy, 1)
+        ]
+        parts += ["", f"Not judged: {_cell('; '.join(one.not_judged))}", ""] if one.not_judged else []
+    return "\n".join(parts)
+
+
+def _because(row: Finding) -> str:
+    return "".join(f"<br>{_cell(one.source)}: {_cell(one.text)}" for one in row.evidence)
+
+
+def _cell(text: str) -> str:
+    """A text that changes nothing of the Markdown around it."""
+    escaped = clean(text).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|").replace("`", "'")
+    return escaped.replace("*", "\\*").replace("[", "\\[")
+
+
+def github(verdicts: Iterable[Verdict]) -> str:
+    """Workflow commands, which GitHub shows on the line that holds the pin."""
+    levels = {"error": "error", "warning": "warning", "info": "notice"}
+    lines = []
+    for one in verdicts:
+        for row in one.findings:
+            file, line = _place(row)
+            at = [f"file={_property(file)}", f"line={line}"] if line is not None else []
+            lines.append(f"::{levels[row.severity]} {','.join([*at, f'title={_property(row.cause)}'])}::{_data(_said(one, row))}")
+        if one.status != "breaks":
+            lines.append(f"::notice::{_data(f'{one.what} on {one.machine}: {_WORDS[one.status]}')}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _said(one: Verdict, row: Finding) -> str:
+    because = "; ".join(evidence.text for evidence in row.evidence)
+    return clean(f"{row.summary} ({because}); on {one.machine}")
+
+
+def _place(row: Finding) -> tuple[str, int | None]:
+    """File and line of a finding; no line where it is about no file."""
+    for evidence in row.evidence:
+        if evidence.line is not None:
+            return evidence.source.rpartition(":")[0], evidence.line
+    return "", None
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def sarif(verdicts: Iterable[Verdict], version: str) -> str:
+    """SARIF 2.1.0, as code scanning takes it."""
+    rows = [(one, row) for one in verdicts for row in one.findings]
+    levels = {"error": "error", "warning": "warning", "info": "note"}
+    rules = [{"id": cause} for cause in sorted({row.cause for _, row in rows})]
+    results: list[dict[str, Any]] = []
+    for one, row in rows:
+        file, line = _place(row)
+        result: dict[str, Any] = {"ruleId": row.cause, "level": levels[row.severity], "message": {"text": _said(one, row)}}
+        if line is not None:
+            place = {"artifactLocation": {"uri": file}, "region": {"startLine": line}}
+            result["locations"] = [{"physicalLocation": place}]
+        results.append(result)
+    driver = {"name": "cudnn-resolve", "version": version, "rules": rules}
+    document = {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": results}],
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def junit(verdicts: Iterable[Verdict]) -> str:
+    """A test suite for each verdict and a test case for each framework; what is not known is skipped."""
+    from xml.etree.ElementTree import Element, SubElement, tostring
+
+    from cudnn_resolve.report.junit import line_of, text_of
+
+    root = Element("testsuites", name="cudnn-resolve check")
+    for one in verdicts:
+        errors = [row for row in one.findings if row.severity == "error"]
+        names = [(f"{row.name} {row.version}", row.status) for row in one.frameworks] or [("environment", one.status)]
+        if errors and all(status != "breaks" for _, status in names):
+            names.append(("environment", "breaks"))
+        suite = SubElement(root, "testsuite", name=line_of(f"{one.what} on {one.machine}"), tests=str(len(names)))
+        suite.set("failures", str(sum(status == "breaks" for _, status in names)))
+        suite.set("skipped", str(sum(status == "unknown" for _, status in names)))
+        for name, status in names:
+            case = SubElement(suite, "testcase", name=line_of(name), classname=line_of(one.what))
+            if status == "breaks":
+                own = [row for row in errors if name.partition(" ")[0] in row.summary] or errors
+                failure = SubElement(case, "failure", message=line_of("; ".join(row.summary for row in own)))
+                failure.text = text_of("\n".join(_said(one, row) for row in own))
+            elif status == "unknown":
+                SubElement(case, "skipped", message=line_of("; ".join(one.not_judged)))
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.model import CheckedFramework, Finding
+from cudnn_resolve.diagnosis.model import CheckedFramework, Finding, Remedy
 from cudnn_resolve.execution.model import Done, Status, Trouble
 from cudnn_resolve.locking.change import Change
 from cudnn_resolve.locking.model import Difference, Environment, Framework, because_of, files_of, marker_text, name_of, version_of
@@ -340,6 +340,8 @@ class VerdictDocument(_Document, frozen=True, kw_only=True):
     status: Literal["runs", "breaks", "unknown"]
     frameworks: tuple[CheckedFramework, ...]
     findings: tuple[Finding, ...]
+    remedy: tuple[Remedy, ...]
+    """What mends all that breaks together, the smallest change first."""
     judged: Texts
     not_judged: Texts
 

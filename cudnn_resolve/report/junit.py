@@ -29,7 +29,7 @@ def render(validation: Validation) -> str:
         rows = [(f"gpu{gpu.index}", gpu.name or "unknown") for gpu in validation.gpus]
         rows += [("driver", validation.driver)] if validation.driver else []
         for name, value in (*rows, *validation.frameworks.items(), *validation.loaded.items()):
-            SubElement(properties, "property", {"name": _line(name), "value": _line(value)})
+            SubElement(properties, "property", {"name": line_of(name), "value": line_of(value)})
     for check in validation.checks:
         _case(suite, check)
     indent(suites, space="")
@@ -41,23 +41,25 @@ def _case(suite: Element, check: Check) -> None:
     case = SubElement(
         suite,
         "testcase",
-        {"classname": _line(group.replace("/", ".") or "machine"), "name": _line(name), "time": f"{check.seconds or 0.0:.6f}"},
+        {"classname": line_of(group.replace("/", ".") or "machine"), "name": line_of(name), "time": f"{check.seconds or 0.0:.6f}"},
     )
     if check.status == "passed":
         return
-    message = _line(check.observed or check.detail)
+    message = line_of(check.observed or check.detail)
     words = "\n".join([f"expected: {check.expected}", f"observed: {check.observed}", check.detail, *check.output])
     if check.status == "skipped":
         SubElement(case, "skipped", {"message": message})
     elif check.status == "failed":
-        SubElement(case, "failure", {"type": "failed", "message": message}).text = _text(words)
+        SubElement(case, "failure", {"type": "failed", "message": message}).text = text_of(words)
     else:
-        SubElement(case, "system-out").text = _text(words)
+        SubElement(case, "system-out").text = text_of(words)
 
 
-def _text(text: str) -> str:
+def text_of(text: str) -> str:
+    """Lines that XML can hold."""
     return _OUTSIDE_XML.sub("?", clean(text, lines=True))
 
 
-def _line(text: str) -> str:
+def line_of(text: str) -> str:
+    """One line that XML can hold."""
     return _OUTSIDE_XML.sub("?", clean(text))

@@ -175,7 +175,7 @@ def _is_asked(request: Request, framework: str, packages: set[str]) -> bool:
 
 def _unasked(context: Context, framework: str, package: str) -> UnaskedFramework:
     version = context.machine.pip[package]
-    build = _installed_build(context, framework, package, version)
+    build = installed_build(context, framework, package, version)
     libraries = _libraries(context, build) if build is not None else "none"
     is_linked = build is not None and build.cuda is not None and build.delivery == "wheel" and build.extra is None
     who = f"{package} {version}"
@@ -198,14 +198,14 @@ def _unasked(context: Context, framework: str, package: str) -> UnaskedFramework
     return replace(found, holds=tuple(holds))
 
 
-def _installed_build(context: Context, framework: str, package: str, version: str) -> Build | None:
+def installed_build(context: Context, framework: str, package: str, version: str) -> Build | None:
     """The CUDA build of an installed framework, None where it is none.
 
     By its variant where the version tells it, else the one whose own code and libraries are there.
     """
     own = context.releases.vendor(package)
     parsed = parse_version(version)
-    if own is not None or parsed is None or (parsed.local or "").startswith(_OTHER_DEVICES):
+    if own is not None or parsed is None or (parsed.local or "").startswith(OTHER_DEVICES):
         return own
     builds = [
         one
@@ -221,7 +221,7 @@ def _installed_build(context: Context, framework: str, package: str, version: st
     return next(iter(served or exact or builds), None)
 
 
-_OTHER_DEVICES = ("cpu", "rocm", "xpu")
+OTHER_DEVICES = ("cpu", "rocm", "xpu")
 """How local parts of versions begin that are built for something else than CUDA."""
 
 

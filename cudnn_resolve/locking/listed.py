@@ -1,0 +1,391 @@
+"""What other tools say is installed, or will be: their locks, lists and requirements files, recognised by content.
+
+From a lock for several platforms and groups the packages are taken that the tool itself would install on the machine by default.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+from cudnn_resolve.errors import InputError
+from cudnn_resolve.locking.pep751 import parse_toml
+from cudnn_resolve.resolution.marker import marker_environment
+
+if TYPE_CHECKING:
+    from cudnn_resolve.requirement.machine import Machine
+
+LIMIT_BYTES = 64 << 20
+_PACKAGES = 50_000
+_SECTIONS = 2_000_000
+"""Steps of a walk through a lock; the largest real ones need a few ten thousand."""
+
+
+class Listed(Struct, frozen=True, kw_only=True):
+    """One package of a list."""
+
+    name: str
+    """Normalized."""
+    version: str
+    line: int | None = None
+    """Where it stands in the file; None where that is not known."""
+    files: tuple[str, ...] = ()
+    """Names of the files that the lock holds of it."""
+
+
+class PackageList(Struct, frozen=True, kw_only=True):
+    """The packages of one file on one machine."""
+
+    kind: str
+    """What wrote it: `uv.lock`, `pip list`, …"""
+    packages: tuple[Listed, ...]
+    notes: tuple[str, ...] = ()
+    """What of it is not judged, in words."""
+
+
+def read_list(text: str, where: str, machine: Machine) -> PackageList:
+    """The packages that a file lists for a machine; InputError where it is of no known form, or pins nothing."""
+    kind, found = _recognised(text, where)
+    environment = marker_environment(machine)
+    notes: list[str] = []
+    rows = list(_READERS[kind](found, environment, notes))
+    if len(rows) > _PACKAGES:
+        raise InputError(f"{where} lists more than {_PACKAGES} packages", code="list-too-long")
+    if not rows:
+        hint = "`cudnn-resolve plan -r FILE` resolves what is not pinned; `cudnn-resolve lock` pins it"
+        raise InputError(
+            f"{where} pins no package for this machine ({kind})", code="list-empty", context="; ".join(notes) or None, hint=hint
+        )
+    lines = _lines(text)
+    packages: dict[str, Listed] = {}
+    for name, version, files in rows:
+        known = packages.setdefault(name, Listed(name=name, version=version, line=lines(name, version), files=files))
+        if known.version != version:
+            notes.append(f"{name} is listed twice, as {known.version} and {version}: the first counts")
+    return PackageList(kind=kind, packages=tuple(packages.values()), notes=tuple(dict.fromkeys(notes)))
+
+
+Row = tuple[str, str, tuple[str, ...]]
+Rows = Iterator[Row]
+
+
+def _recognised(text: str, where: str) -> tuple[str, Any]:
+    """What wrote a text, and the text parsed as far as that takes."""
+    start = text.lstrip("\ufeff \t\r\n")
+    if re.match(r"\{|\[\s*[\]{]", start):
+        kind = _json_kind(found := _json(start, where))
+        if kind is not None:
+            return kind, found
+    if re.match(r"(?:#.*\n|\s*\n)*(?:\[\[?[\w.-]+\]\]?|[\w-]+\s*=\s*[\[{\"'\d])", text):
+        found = parse_toml(text, where)
+        kind = _toml_kind(found)
+        if kind is not None:
+            return kind, found
+    for kind, sign in _TEXTS:
+        if sign.search(text):
+            return kind, text
+    if re.search(r"^(?:dependencies|environments|package):", text, re.MULTILINE):
+        raise InputError(f"{where} is a file of conda or pixi, which is not read yet", code="list-form", hint=_CONDA_HINT)
+    return "requirements file", text
+
+
+_CONDA_HINT = "`conda list` or `conda list --json` in the environment gives a list that is read"
+_TEXTS = (
+    ("pip list", re.compile(r"^Package +Version[^\n]*\n-{3,} +-{3,}", re.MULTILINE)),
+    ("conda list", re.compile(r"^# packages in environment at |^# +Name +Version +Build", re.MULTILINE)),
+)
+
+
+def _json(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where} is not JSON: {error!s:.200}", code="list-form") from None
+
+
+def _json_kind(found: Any) -> str | None:
+    if isinstance(found, list):
+        rows = [one for one in found if isinstance(one, dict)]
+        return "conda list --json" if any("channel" in one or "build_string" in one for one in rows) else "pip list --format json"
+    if isinstance(found.get("_meta"), dict) and isinstance(found.get("default"), dict):
+        return "Pipfile.lock"
+    return None
+
+
+def _toml_kind(found: Mapping[str, Any]) -> str | None:
+    if "lock-version" in found and isinstance(found.get("packages"), list):
+        return "pylock.toml"
+    metadata = found.get("metadata")
+    if isinstance(found.get("package"), list):
+        if isinstance(metadata, dict) and "lock-version" in metadata:
+            return "poetry.lock"
+        if isinstance(metadata, dict) and "lock_version" in metadata:
+            return "pdm.lock"
+        if "version" in found:
+            return "uv.lock"
+    return None
+
+
+# ---- markers, names and files
+
+
+def _holds(marker: Any, environment: Mapping[str, str], more: Mapping[str, Any] | None = None) -> bool:
+    """True where a marker holds on the machine; one that cannot be judged does not exclude a package."""
+    if not isinstance(marker, str) or not marker.strip():
+        return True
+    try:
+        return Marker(marker).evaluate({"extra": "", **environment, **(more or {})})
+    except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName):
+        return True
+
+
+def _row(name: Any, version: Any, files: Iterable[Any] = ()) -> Iterator[Row]:
+    """A row, where name and version are some."""
+    if not isinstance(name, str) or not isinstance(version, str) or not name:
+        return
+    try:
+        Version(version)
+    except InvalidVersion:
+        return
+    yield canonicalize_name(name), version, tuple(file for file in files if isinstance(file, str))
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _file_names(rows: Any) -> Iterator[str]:
+    """File names of wheels, as `file`, `filename` or the end of `url` says them."""
+    for one in _dicts(rows):
+        name = one.get("file") or one.get("filename") or one.get("name") or str(one.get("url") or "").partition("#")[0].rpartition("/")[2]
+        if isinstance(name, str) and name:
+            yield name
+
+
+def _lines(text: str) -> Callable[[str, str], int | None]:
+    """A function that finds the line on which a package is pinned."""
+    lines = text.splitlines()
+    by_name: dict[str, list[int]] = {}
+    for number, line in enumerate(lines, start=1):
+        found = re.match(r"""\s*(?:name\s*=\s*["']|["']name["']\s*:\s*["']|["']?)([A-Za-z0-9][\w.-]{0,120})""", line[:400])
+        if found:
+            by_name.setdefault(canonicalize_name(found[1]), []).append(number)
+
+    def line_of(name: str, version: str) -> int | None:
+        places = by_name.get(name, [])
+        exact = (number for number in places if version in lines[number - 1] or (number < len(lines) and version in lines[number]))
+        return next(exact, places[0] if places else None)
+
+    return line_of
+
+
+# ---- one reader for each form
+
+
+def _pylock(found: dict[str, Any], environment: Mapping[str, str], notes: list[str]) -> Rows:
+    groups = frozenset(one for one in found.get("default-groups") or () if isinstance(one, str))
+    more = {"extras": frozenset[str](), "dependency_groups": groups}
+    for one in _dicts(found["packages"]):
+        if _lock_marker_holds(one.get("marker"), {**environment, **more}):
+            if not isinstance(one.get("version"), str):
+                notes.append(f"{one.get('name')} has no version in the lock: it comes from a folder or a repository")
+            yield from _row(one.get("name"), one.get("version"), _file_names(one.get("wheels")))
+
+
+def _lock_marker_holds(marker: Any, environment: dict[str, Any]) -> bool:
+    try:
+        return not isinstance(marker, str) or Marker(marker).evaluate(environment, context="lock_file")
+    except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName):
+        return True
+
+
+def _uv(found: dict[str, Any], environment: Mapping[str, str], notes: list[str]) -> Rows:
+    """What `uv sync` installs: from the project on, its dependencies and its group `dev`."""
+    packages: dict[str, list[dict[str, Any]]] = {}
+    for one in _dicts(found["package"]):
+        packages.setdefault(canonicalize_name(str(one.get("name"))), []).append(one)
+    roots = [one for rows in packages.values() for one in rows if _is_project(one)]
+    if not roots:
+        notes.append("the lock names no project: everything in it is judged")
+        roots = [one for rows in packages.values() for one in rows]
+    waiting: list[tuple[dict[str, Any], frozenset[str]]] = [(one, frozenset()) for one in roots]
+    seen: set[tuple[int, str]] = set()
+    steps = 0
+    while waiting and steps < _SECTIONS:
+        one, extras = waiting.pop()
+        for section in ("", *extras):
+            if (id(one), section) in seen:
+                continue
+            seen.add((id(one), section))
+            if not section and not _is_project(one):
+                yield from _row(one.get("name"), one.get("version"), _file_names(one.get("wheels")))
+            for needed in _uv_dependencies(one, section):
+                steps += 1
+                if _holds(needed.get("marker"), environment):
+                    wanted = needed.get("extra")
+                    more = frozenset(each for each in wanted if isinstance(each, str)) if isinstance(wanted, list) else frozenset[str]()
+                    candidates = packages.get(canonicalize_name(str(needed.get("name"))), [])
+                    waiting += [(each, more) for each in _uv_fork(candidates, needed, environment)]
+    if any(one.get("optional-dependencies") for one in roots):
+        notes.append("extras of the project are left out, as `uv sync` leaves them out")
+
+
+def _is_project(one: Mapping[str, Any]) -> bool:
+    source = one.get("source")
+    return isinstance(source, dict) and bool(source.keys() & {"virtual", "editable"})
+
+
+def _uv_dependencies(one: Mapping[str, Any], section: str) -> list[dict[str, Any]]:
+    if section:
+        optional = one.get("optional-dependencies")
+        return _dicts(optional.get(section)) if isinstance(optional, dict) else []
+    groups = one.get("dev-dependencies")
+    return [*_dicts(one.get("dependencies")), *(_dicts(groups.get("dev")) if isinstance(groups, dict) else [])]
+
+
+def _uv_fork(candidates: list[dict[str, Any]], needed: Mapping[str, Any], environment: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Of several versions the one that the dependency names, else those whose markers hold."""
+    version = needed.get("version")
+    named = [one for one in candidates if version is None or one.get("version") == version]
+
+    def is_here(one: Mapping[str, Any]) -> bool:
+        markers = one.get("resolution-markers")
+        return not isinstance(markers, list) or any(_holds(marker, environment) for marker in markers)
+
+    return [one for one in named if is_here(one)] if len(named) > 1 else named
+
+
+def _poetry(found: dict[str, Any], environment: Mapping[str, str], notes: list[str]) -> Rows:
+    """What `poetry install` installs: the groups main and dev, no extras; before Poetry 2 the lock has no markers."""
+    rows = _dicts(found["package"])
+    if not any("groups" in one for one in rows):
+        notes.append("a lock of Poetry 1 names no markers: everything in it that is not optional is judged")
+    for one in rows:
+        marker = one.get("markers")
+        if isinstance(marker, dict):
+            marker = " or ".join(f"({each})" for each in marker.values() if isinstance(each, str)) or None
+        if not one.get("optional") and _holds(marker, environment):
+            yield from _row(one.get("name"), one.get("version"), _file_names(one.get("files")))
+
+
+def _pdm(found: dict[str, Any], environment: Mapping[str, str], notes: list[str]) -> Rows:
+    """What `pdm sync` installs: the default group and dev."""
+    left = set()
+    for one in _dicts(found["package"]):
+        groups = one.get("groups")
+        wanted = not isinstance(groups, list) or not groups or {"default", "dev"} & set(map(str, groups))
+        left |= set() if wanted or not isinstance(groups, list) else set(map(str, groups))
+        if wanted and _holds(one.get("marker"), environment):
+            yield from _row(one.get("name"), one.get("version"), _file_names(one.get("files")))
+    if left:
+        notes.append(f"groups that are left out: {', '.join(sorted(left))}")
+
+
+def _pipfile(found: dict[str, Any], environment: Mapping[str, str], notes: list[str]) -> Rows:
+    """The default packages of Pipenv."""
+    if found.get("develop"):
+        notes.append("the develop packages are left out")
+    for name, one in found["default"].items():
+        if isinstance(one, dict) and _holds(one.get("markers"), environment):
+            yield from _row(name, str(one.get("version", "")).removeprefix("=="))
+
+
+def _pip_json(found: list[Any], _environment: Mapping[str, str], _notes: list[str]) -> Rows:
+    for one in _dicts(found):
+        yield from _row(one.get("name"), one.get("version"))
+
+
+def _conda_json(found: list[Any], _environment: Mapping[str, str], notes: list[str]) -> Rows:
+    yield from _of_conda(((one.get("name"), one.get("version"), one.get("channel")) for one in _dicts(found)), notes)
+
+
+def _conda_list(text: str, _environment: Mapping[str, str], notes: list[str]) -> Rows:
+    rows = (line.split() for line in text.splitlines() if not line.startswith("#"))
+    yield from _of_conda(((row[0], row[1], row[-1] if len(row) > 2 else None) for row in rows if len(row) > 1), notes)
+
+
+def _of_conda(rows: Iterable[tuple[Any, Any, Any]], notes: list[str]) -> Rows:
+    """The packages of pip among those of conda."""
+    own = 0
+    for name, version, channel in rows:
+        if channel == "pypi":
+            yield from _row(name, version)
+        else:
+            own += 1
+    if own:
+        notes.append(f"{own} packages of conda itself, which are built otherwise than wheels")
+
+
+def _pip_list(text: str, _environment: Mapping[str, str], _notes: list[str]) -> Rows:
+    lines = iter(text.splitlines())
+    for line in lines:
+        if re.match(r"-{3,} +-{3,}", line):
+            break
+    for line in lines:
+        words = line.split()
+        if len(words) > 1:
+            yield from _row(words[0], words[1])
+
+
+_PIN = re.compile(r"={2,3}\s*[^*\s,;]+")
+
+
+def _requirements(text: str, environment: Mapping[str, str], notes: list[str]) -> Rows:
+    """Lines `name==version`, as `pip freeze`, `pip-compile` and `uv pip compile` write them."""
+    loose = []
+    for line in text.replace("\\\n", " ").splitlines():
+        words = re.sub(r"(?:^|\s)#.*", "", line).partition(" --hash")[0].strip()
+        if not words:
+            continue
+        if words.startswith("-") or "://" in words.partition("@")[0]:
+            notes.append(f"left out: {words[:60]}")
+            continue
+        try:
+            requirement = Requirement(words)
+        except InvalidRequirement:
+            notes.append(f"no requirement: {words[:60]!r}")
+            continue
+        if requirement.marker is not None and not _holds(str(requirement.marker), environment):
+            continue
+        version = _pinned(requirement)
+        if version is None:
+            loose.append(requirement.name)
+        else:
+            yield from _row(requirement.name, version)
+    if loose:
+        shown = ", ".join(loose[:6]) + (f" and {len(loose) - 6} more" if len(loose) > 6 else "")
+        notes.append(f"not pinned, so not judged: {shown}")
+
+
+def _pinned(requirement: Requirement) -> str | None:
+    """The one version that a requirement admits: `==2.6.0`, or the wheel at its address."""
+    if requirement.url is not None:
+        try:
+            return str(parse_wheel_filename(requirement.url.partition("#")[0].rpartition("/")[2].replace("%2B", "+"))[1])
+        except InvalidWheelFilename:
+            return None
+    if _PIN.fullmatch(str(requirement.specifier)) is None:
+        return None
+    return str(requirement.specifier).lstrip("=").strip()
+
+
+_READERS: dict[str, Callable[[Any, Mapping[str, str], list[str]], Rows]] = {
+    "pylock.toml": _pylock,
+    "uv.lock": _uv,
+    "poetry.lock": _poetry,
+    "pdm.lock": _pdm,
+    "Pipfile.lock": _pipfile,
+    "pip list --format json": _pip_json,
+    "conda list --json": _conda_json,
+    "conda list": _conda_list,
+    "pip list": _pip_list,
+    "requirements file": _requirements,
+}

@@ -1,0 +1,224 @@
+"""The verdict on a set of packages: a lock, a list or a requirements file that somebody has, or what is installed on a machine."""
+
+from __future__ import annotations
+
+import os.path
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cudnn_resolve.diagnosis.model import CheckedFramework, Evidence, Finding, Remedy, Verdict
+
+if TYPE_CHECKING:
+    from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.requirement.machine import Machine
+    from cudnn_resolve.resolution.verdict import Fault, Judged, Judgement
+
+_CAUSES = {
+    "missing": "cuda_runtime_missing",
+    "majors": "cudnn_major_mismatch",
+    "files": "framework_pkg_mismatch",
+    "companion": "framework_pkg_mismatch",
+    "declared": "framework_pkg_mismatch",
+    "cpu": "cpu_only_build",
+    "unknown": "harmless",
+    "advisory": "other_bug",
+}
+"""The label of a finding by the kind of a fault, where its package does not tell more."""
+_JUDGED = "driver, GPU code, CUDA and cuDNN libraries, NumPy and other bounds, companions, files that packages share"
+
+
+class Subject(Struct, frozen=True, kw_only=True):
+    """A set of packages, and where it comes from."""
+
+    name: str
+    """The file, or the environment."""
+    kind: str
+    packages: Mapping[str, str]
+    requires: Mapping[str, tuple[str, ...]]
+    lines: Mapping[str, int]
+    """Package to the line on which it is pinned."""
+    notes: tuple[str, ...] = ()
+
+
+def subject_of_file(path: str, machine: Machine) -> Subject:
+    """The packages that a file lists for a machine; InputError where it is none."""
+    from cudnn_resolve.host.files import STDIN, read_bounded
+    from cudnn_resolve.locking.listed import LIMIT_BYTES, read_list
+
+    name = "standard input" if path == STDIN else path
+    found = read_list(read_bounded(path, LIMIT_BYTES, "file to be judged"), name, machine)
+    return Subject(
+        name=name,
+        kind=found.kind,
+        packages={one.name: one.version for one in found.packages},
+        requires={},
+        lines={one.name: one.line for one in found.packages if one.line is not None},
+        notes=found.notes,
+    )
+
+
+def subject_of_facts(facts: Facts, name: str | None) -> Subject:
+    """What is installed where the facts are from."""
+    from cudnn_resolve.facts.model import or_none
+
+    packages = or_none(facts.packages.pip) or {}
+    notes = tuple(f"{one.what}: {one.why}" for one in facts.problems if one.what == "packages.pip")
+    return Subject(
+        name=name or "the environment", kind="environment", packages=packages, requires=facts.packages.requires, lines={}, notes=notes
+    )
+
+
+def verdict_on(subject: Subject, book: Book, machine: Machine, where: str) -> Verdict:
+    """The verdict on the packages, for the machine that `where` names."""
+    from cudnn_resolve.resolution.verdict import judge
+
+    found = judge(book, machine, subject.packages, subject.requires)
+    findings = tuple(_finding(one, subject) for one in found.faults)
+    unknown = tuple(_unknown(machine, found))
+    return Verdict(
+        what=subject.name if subject.kind in (*subject.name.split("/"), "environment") else f"{subject.name} ({subject.kind})",
+        machine=where,
+        status=_status(found.faults, known=not unknown and bool(found.frameworks)),
+        frameworks=tuple(_checked(one, found.faults, known=not unknown) for one in found.frameworks),
+        findings=findings,
+        remedy=tuple(_mends(subject, book, machine, found)),
+        judged=(f"{len(subject.packages)} packages: {_JUDGED}",),
+        not_judged=(*unknown, *subject.notes, "what is in the files (`validate` on a GPU proves it)"),
+    )
+
+
+def _unknown(machine: Machine, found: Judgement) -> Iterator[str]:
+    """What nobody knows of the machine or the packages, and that the verdict would hang on."""
+    if not found.frameworks:
+        yield "no framework of the tables is among the packages"
+    if machine.driver is None:
+        yield "whether the driver serves: none is known (--driver)"
+    if not machine.gpus:
+        yield "code for the GPU: none is known (--gpu)"
+
+
+def _status(faults: Iterable[Fault], *, known: bool) -> Literal["runs", "breaks", "unknown"]:
+    faults = tuple(faults)
+    if any(one.severity == "error" for one in faults):
+        return "breaks"
+    open_ones = any(one.kind in ("unknown", "missing", "cpu") and one.severity != "info" for one in faults)
+    return "runs" if known and not open_ones else "unknown"
+
+
+def _checked(one: Judged, faults: Iterable[Fault], *, known: bool) -> CheckedFramework:
+    status = _status((fault for fault in faults if one.package in fault.frameworks), known=known)
+    return CheckedFramework(name=one.package, version=one.version, status=status)
+
+
+def _finding(fault: Fault, subject: Subject) -> Finding:
+    about = next((name for name in (fault.package, *fault.frameworks) if name in subject.lines), "")
+    line = subject.lines.get(about)
+    source = f"{subject.name}:{line}" if line is not None else f"packages.pip.{fault.package}" if fault.package else "machine"
+    version = subject.packages.get(fault.package)
+    shown = f"{fault.package}=={version}" if version is not None else fault.package
+    return Finding(
+        cause=_cause(fault),
+        severity=fault.severity,
+        summary=fault.text,
+        evidence=(Evidence(source=source, line=line, text=f"{shown}: {fault.because}" if shown else fault.because),),
+        confidence=0.9,
+    )
+
+
+def _cause(fault: Fault) -> str:
+    if fault.kind == "machine":
+        if "driver" in fault.text:
+            return "driver_too_old"
+        return "gpu_arch_too_new_for_build" if "GPU" in fault.text or "code" in fault.text else "pip_wheel_unavailable_for_python"
+    if fault.kind == "library":
+        return (
+            "cudnn_too_old_for_framework"
+            if "cudnn" in fault.package
+            else "nvjitlink_mix"
+            if "nvjitlink" in fault.package
+            else "cublas_mismatch"
+        )
+    if fault.kind == "bound":
+        return {"numpy": "numpy_abi", "protobuf": "protobuf_abi"}.get(fault.package, "framework_pkg_mismatch")
+    return "cudnn_missing" if fault.kind == "missing" and "cudnn" in fault.package else _CAUSES[fault.kind]
+
+
+def _mends(subject: Subject, book: Book, machine: Machine, found: Judgement) -> Iterator[Remedy]:
+    """The smallest change of the set that a search finds: the same frameworks on other libraries, else what a conflict proposes."""
+    if not any(one.severity == "error" for one in found.faults):
+        return
+    if all(one.kind == "machine" for one in found.faults if one.severity == "error"):
+        words = " ".join(f"-f {shlex.quote(f'{one.package}=={one.version}')}" for one in found.frameworks)
+        yield Remedy(text="other versions, or another driver: `plan` says which", command=f"cudnn-resolve plan {words}")
+        return
+    from packaging.specifiers import SpecifierSet
+
+    from cudnn_resolve.requirement.model import Request, Target
+    from cudnn_resolve.resolution.attempt import attempt
+    from cudnn_resolve.resolution.model import Resolution
+
+    known = [one for one in found.frameworks if one.build is not None]
+    targets = tuple(
+        Target(
+            text=f"{one.package}=={one.version}", framework=one.framework, specifier=SpecifierSet(f"=={one.version}"), package=one.package
+        )
+        for one in known
+    )
+    if not targets:
+        return
+    words = " ".join(f"-f {shlex.quote(one.text)}" for one in targets)
+    request = Request(targets=targets, channel="pip", preferences=dict(subject.packages), verb="lock")
+    answer = attempt(book, replace(machine, pip={}, requires={}), request, rounds=_ROUNDS)
+    if not isinstance(answer, Resolution):
+        yield Remedy(text="these versions cannot share an environment: see what would work instead", command=f"cudnn-resolve plan {words}")
+        return
+    wanted = {pin.name: pin.version for pin in answer.pip if pin.version is not None}
+    changes = [
+        (name, version) for name, version in wanted.items() if book.component(name) is not None and subject.packages.get(name) != version
+    ]
+    if changes:
+        yield from _edits(subject, changes)
+    yield Remedy(text="lock these frameworks on libraries that serve them all", command=f"cudnn-resolve lock {words}")
+
+
+_ROUNDS = 2000
+
+
+def _edits(subject: Subject, changes: list[tuple[str, str]]) -> Iterator[Remedy]:
+    """The changes in the words of the tool that wrote the file."""
+    if not changes:
+        return
+    pins = [f"{name}=={version}" for name, version in changes]
+    shown = ", ".join(pins[:4]) + (f" and {len(pins) - 4} more" if len(pins) > 4 else "")
+    if subject.kind == "uv.lock":
+        yield Remedy(
+            text=f"in [tool.uv] of pyproject.toml: override-dependencies = [{', '.join(f'{one!r}' for one in pins)}]", command="uv lock"
+        )
+    elif subject.kind == "requirements file":
+        places = ", ".join(str(subject.lines[name]) for name, _ in changes if name in subject.lines)
+        where = f"lines {places} of {os.path.basename(subject.name)}" if places else os.path.basename(subject.name)
+        yield Remedy(text=f"in {where}: {shown}; install with `uv pip sync` or `pip install --no-deps -r`")
+    else:
+        yield Remedy(text=f"install {shown} in their place", command=f"pip install --no-deps {shlex.join(pins)}")
+
+
+def machine_name(facts: Facts, path: str | None) -> str:
+    """The machine in few words: the file that describes it, else its GPU and driver."""
+    from cudnn_resolve.facts.model import or_none
+
+    gpus = ", ".join(
+        dict.fromkeys(gpu.name or f"sm_{(gpu.compute_capability or '?').replace('.', '')}" for gpu in or_none(facts.gpus) or ())
+    )
+    driver = or_none(facts.driver)
+    parts = [
+        gpus,
+        f"driver {driver.version}" if driver and driver.version else "",
+        f"Python {facts.python.version}" if facts.python.version else "",
+    ]
+    said = ", ".join(part for part in parts if part)
+    return f"{os.path.basename(path)}: {said}" if path and path != "-" and said else path or said or "a machine of which nothing is known"

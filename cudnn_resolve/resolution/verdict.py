@@ -1,0 +1,474 @@
+"""What holds and what breaks in a set of packages as it is: each held against the needs of all the others and of the machine.
+
+The needs are those of a search for a plan, so there is one set of rules; but here everything is chosen already, and every need that is
+not met is told, not the first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from cudnn_resolve.matrix.evidence import evidence_of
+from cudnn_resolve.resolution.candidate import LibrariesCandidate, PipCandidate
+from cudnn_resolve.resolution.channel import component_package, system_serves, wheels_serve
+from cudnn_resolve.resolution.context import Context
+from cudnn_resolve.resolution.evidence import evidence_needs
+from cudnn_resolve.resolution.installed import OTHER_DEVICES, installed_build
+from cudnn_resolve.resolution.key import CudaKey, CudnnKey, LibrariesKey, PipKey, SlotKey
+from cudnn_resolve.resolution.opened import OpenRequest
+from cudnn_resolve.resolution.release import Details, Release, parse_requirement, parse_version
+from cudnn_resolve.resolution.tag import Fit
+from cudnn_resolve.resolution.universe import Universe
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.row import Build
+    from cudnn_resolve.requirement.machine import Machine
+    from cudnn_resolve.resolution.candidate import Candidate, Need
+
+_NOT_THERE = ", which is not among the packages"
+Kind = Literal["machine", "missing", "library", "majors", "files", "companion", "bound", "declared", "cpu", "unknown", "advisory"]
+
+
+class Fault(Struct, frozen=True, kw_only=True):
+    """One need that is not met, or one thing that is not known."""
+
+    kind: Kind
+    severity: Literal["error", "warning", "info"]
+    text: str
+    """What is wrong, in words."""
+    because: str
+    """Who needs it, and how that is known."""
+    package: str = ""
+    """The package that would have to change; empty where it is the machine."""
+    frameworks: tuple[str, ...] = ()
+    """Distributions of the frameworks that it concerns."""
+
+
+class Judged(Struct, frozen=True, kw_only=True):
+    """One framework of the set."""
+
+    package: str
+    version: str
+    framework: str
+    """Its name in the matrix."""
+    build: Build | None
+    """None for one without CUDA, and for one that the matrix does not know."""
+
+
+class Judgement(Struct, frozen=True, kw_only=True):
+    """What was found of the whole set."""
+
+    frameworks: tuple[Judged, ...]
+    faults: tuple[Fault, ...]
+
+
+def judge(book: Book, machine: Machine, packages: Mapping[str, str], requires: Mapping[str, tuple[str, ...]] | None = None) -> Judgement:
+    """Judge a set of packages (normalized name to version) on a machine; `requires`: their Requires-Dist lines where they are known."""
+    return _Set(book, machine, packages, requires or {}).judgement()
+
+
+class _Given(Context):
+    """A context in which nothing is chosen: a release that a search would avoid is there, and the advisory is told by itself."""
+
+    def is_bad(self, package: str, release: Release) -> bool:  # noqa: ARG002
+        """False: the needs of the others say whether it serves."""
+        return False
+
+
+class _Set:
+    """The packages, and what they are held against."""
+
+    def __init__(self, book: Book, machine: Machine, packages: Mapping[str, str], requires: Mapping[str, tuple[str, ...]]) -> None:
+        self.book = book
+        self.packages = packages
+        request = OpenRequest(targets=())
+        self.here = Context(book, replace(machine, pip=packages, requires=requires), request)
+        """The set as an environment, to see which builds it consists of."""
+        self.universe = Universe(_Given(book, replace(machine, pip={}, requires={}), request))
+        """The same machine with nothing installed: nothing is excused for being there."""
+        self.owners: dict[SlotKey, dict[str, Need]] = {}
+        """Who wants a slot for whom: two owners of one exclude each other."""
+        self.users: dict[int, str] = {}
+        """Framework of a need for a slot, by its identity."""
+
+    def judgement(self) -> Judgement:
+        frameworks = tuple(self._frameworks())
+        faults = [fault for one in frameworks for fault in self._of_framework(one)]
+        faults += self._libraries()
+        faults += self._companions()
+        faults += self._slots()
+        faults += self._advisories()
+        return Judgement(frameworks=frameworks, faults=_merged(faults))
+
+    def _frameworks(self) -> Iterator[Judged]:
+        for name in self.book.frameworks():
+            for package in self.book.distributions(name):
+                version = self.packages.get(package)
+                if version is not None and parse_version(version) is not None:
+                    build = self._whole(installed_build(self.here, name, package, version), version)
+                    yield Judged(package=package, version=version, framework=name, build=build)
+
+    def _whole(self, build: Build | None, version: str) -> Build | None:
+        """The build, or another one of its name that brings its libraries itself, where those of the first are not all there."""
+        if build is None or build.delivery == "bundled" or all(name in self.packages for name in self._brought(build)):
+            return build
+        rows = self.book.framework(build.framework).builds
+        same = (row for row in rows if row.package == build.package and row.wheel_version == version)
+        return next((row for row in same if row.delivery == "bundled" and row.cuda is not None), build)
+
+    def _brought(self, build: Build) -> Iterator[str]:
+        """The wheels of CUDA libraries that a build requires."""
+        for requirement, _ in self.universe.context.requirements_of(build):
+            name = canonicalize_name(requirement.name)
+            if self.book.component(name) is not None:
+                yield name
+
+    def _of_framework(self, one: Judged) -> Iterator[Fault]:
+        who, build = f"{one.package} {one.version}", one.build
+        yield from self._bounds(one)
+        if build is None:
+            yield self._without_build(one)
+            return
+        wheel = self.universe.packages.wheel_of(build)
+        needs = list(self.universe.needs(wheel) if wheel is not None else self.universe.builds.machine_needs(build, who))
+        channel = next((need for need in needs if isinstance(need.key, LibrariesKey)), None)
+        if channel is not None:
+            on_system = system_serves(self.here, build)
+            if self._brings_libraries(build) and not (on_system and not wheels_serve(self.here, build)):
+                candidates: Iterable[LibrariesCandidate] = self.universe.unordered(channel.key, (channel,))
+                needs += [need for c in candidates if c.channel == "pip" for need in self.universe.needs(c)]
+            elif not on_system:
+                yield self._without_libraries(one, build)
+        for need in needs:
+            fault = self._fault(need, one)
+            if fault is not None:
+                yield fault
+        if build.provisional:
+            yield Fault(
+                kind="unknown",
+                severity="warning",
+                text=f"{who} is newer than the tables: judged by its metadata alone",
+                because="nobody has read its GPU code",
+                frameworks=(one.package,),
+            )
+
+    def _brings_libraries(self, build: Build) -> bool:
+        """True where the set holds wheels of CUDA libraries for a build, whether they serve it or not."""
+        assert build.cuda is not None
+        name = component_package(self.book, "cudnn" if build.cudnn else "cudart", build.cuda.major)
+        return name in self.packages
+
+    def _without_build(self, one: Judged) -> Fault:
+        version = parse_version(one.version)
+        local = (version.local or "") if version is not None else ""
+        known = any(row.version in (one.version, version and version.public) for row in self.book.framework(one.framework).builds)
+        who = f"{one.package} {one.version}"
+        if local.startswith(OTHER_DEVICES) or known:
+            missing = next(self._parts(one), None) if not local.startswith(OTHER_DEVICES) else None
+            text = f"{who} computes on the CPU alone" + (f": {missing} is not there" if missing else "")
+            because = f"its GPU code is in {missing}" if missing else f"it is a build without CUDA ({local or 'by its package'})"
+            gpus = self.here.machine.gpus
+            return Fault(
+                kind="cpu",
+                severity="error" if gpus else "warning",
+                text=text,
+                because=because,
+                package=missing or one.package,
+                frameworks=(one.package,),
+            )
+        text = f"{who} is not in the tables: what it was built with is not known"
+        return Fault(
+            kind="unknown", severity="warning", text=text, because="no row of the matrix", package=one.package, frameworks=(one.package,)
+        )
+
+    def _parts(self, one: Judged) -> Iterator[str]:
+        """Packages with the GPU code of a framework that are not there: JAX's plugins."""
+        public = getattr(parse_version(one.version), "public", one.version)
+        for row in self.book.framework(one.framework).builds:
+            if row.package == one.package and row.version == public and row.cuda is not None:
+                for requirement, extra in self.universe.context.requirements_of(row):
+                    name = canonicalize_name(requirement.name)
+                    if extra is not None and self.book.component(name) is None and name not in self.packages and "tensorrt" not in name:
+                        yield name
+
+    def _without_libraries(self, one: Judged, build: Build) -> Fault:
+        wanted = f"CUDA {build.cuda}" + (f" and cuDNN {build.cudnn}" if build.cudnn else "")
+        linked = build.delivery == "wheel" and build.extra is None
+        toolkits = self.here.machine.toolkits
+        what = "cannot be imported" if linked else "finds no GPU and computes on the CPU"
+        extra = f": the extra {build.extra} brings them" if build.extra else ""
+        return Fault(
+            kind="missing",
+            severity="error" if toolkits or linked else "warning",
+            text=f"{one.package} {one.version} {what} unless the machine has {wanted}: no wheel of the set brings them",
+            because=f"built with {wanted}{extra}",
+            package=component_package(self.book, "cudnn", build.cuda.major if build.cuda else 12) or "",
+            frameworks=(one.package,),
+        )
+
+    def _fault(self, need: Need, one: Judged) -> Fault | None:
+        """What is wrong where a need is not met; None where it is, or where nobody knows."""
+        key = need.key
+        fact = self.universe.fact(key)
+        if fact is not None:
+            return None if need.test(fact) else self._unmet(need, one, "machine", f"here is {fact}", "")
+        if isinstance(key, SlotKey):
+            self._own(need, one.package)
+            return None
+        if isinstance(key, PipKey):
+            return self._package(need, key.name, one)
+        package = self._library_package(need)
+        candidate = self._library(key, package) if package is not None and isinstance(key, (CudaKey, CudnnKey)) else None
+        if package is None or candidate is None or need.test(candidate):
+            return None
+        fault = self._unmet(need, one, "library", f"there is {package} {self.packages[package]}", package)
+        return replace(fault, severity="warning") if self._only_older(package, self.packages[package], one) else fault
+
+    def _unmet(self, need: Need, one: Judged, kind: Kind, found: str, package: str) -> Fault:
+        return Fault(
+            kind=kind,
+            severity="error",
+            text=f"{one.package} {one.version} needs {need.text}; {found}",
+            because=need.because,
+            package=package,
+            frameworks=(one.package,),
+        )
+
+    def _package(self, need: Need, name: str, one: Judged) -> Fault | None:
+        version = self.packages.get(name)
+        part = self.book.component(name) is not None
+        own = self.book.framework_of(name) == one.framework and name != one.package
+        if version is None:
+            if not (part or own):
+                return None
+            text = f"{one.package} {one.version} needs {need.text}{_NOT_THERE}"
+            if not need.binding or name.startswith("tensorrt") or self._has_of_system(one):
+                return None
+            return Fault(kind="missing", severity="error", text=text, because=need.because, package=name, frameworks=(one.package,))
+        candidate = self._candidate(name, version)
+        if candidate is None or need.test(candidate):
+            return None
+        if part or own:
+            fault = self._unmet(need, one, "library", f"there is {name} {version}", name)
+            return replace(fault, severity="warning") if self._only_older(name, version, one) else fault
+        text = f"{one.package} {one.version} declares {need.text}; there is {name} {version}"
+        return Fault(kind="declared", severity="info", text=text, because=need.because, package=name, frameworks=(one.package,))
+
+    def _only_older(self, name: str, version: str, one: Judged) -> bool:
+        """True for a CUDA library of the major that a build was made with, and of an older minor.
+
+        NVIDIA promises nothing then, and yet most of them load. A cuDNN that is older, frameworks refuse themselves.
+        """
+        cuda = self.book.cuda_of(name, version)
+        built = one.build.cuda if one.build is not None else None
+        component = self.book.component(name)
+        if cuda is None or built is None or component is None or component.library == "cudnn":
+            return False
+        return built.major == cuda.major and built.major >= 11 and cuda < built
+
+    def _has_of_system(self, one: Judged) -> bool:
+        return one.build is not None and system_serves(self.here, one.build)
+
+    def _candidate(self, name: str, version: str) -> PipCandidate | None:
+        """The release as a search knows it; one that the tables do not know stands for itself."""
+        parsed = parse_version(version)
+        if parsed is None:
+            return None
+        framework = self.book.framework_of(name)
+        if framework is not None and name in self.book.distributions(framework):
+            build = installed_build(self.here, framework, name, version)
+            wheel = self.universe.packages.wheel_of(build) if build is not None else None
+            if wheel is not None:
+                return wheel
+        releases = self.universe.context.releases.of(name)
+        found = next((one for one in releases if version in (one.text, str(one.version))), None)
+        return self.universe.packages.candidate_of(found or _unlisted(name, version))
+
+    def _library_package(self, need: Need) -> str | None:
+        """The wheel of the set with the CUDA runtime or the cuDNN that a build would find; None where there is none."""
+        if need.build is None or need.build.cuda is None:
+            return None
+        package = component_package(self.book, "cudnn" if isinstance(need.key, CudnnKey) else "cudart", need.build.cuda.major)
+        return package if package in self.packages else None
+
+    def _library(self, key: CudaKey | CudnnKey, package: str) -> Candidate | None:
+        """The CUDA or the cuDNN that a wheel of the set brings; None for a release that the tables do not know."""
+        version = self.packages[package]
+        cuda = self.book.cuda_of(package, version)
+        for candidate in self.universe.unordered(key):
+            if candidate.channel != "pip":
+                continue
+            if isinstance(key, CudnnKey):
+                if candidate.build.wheel == package and str(candidate.build.version) == version:
+                    return candidate  # type: ignore[no-any-return]
+            elif cuda is not None and candidate.version == cuda.line:
+                return candidate  # type: ignore[no-any-return]
+        return None
+
+    def _bounds(self, one: Judged) -> Iterator[Fault]:
+        """What is true of other packages although the metadata of the framework does not say so."""
+        version = parse_version(one.version)
+        for bound in self.book.bounds(one.framework):
+            if version is None or bound.package not in (None, one.package):
+                continue
+            if bound.versions and not SpecifierSet(bound.versions).contains(version.base_version, prereleases=True):
+                continue
+            requirement = parse_requirement(bound.requirement)
+            found = self._outside(requirement)
+            if requirement is not None and found is not None:
+                name = canonicalize_name(requirement.name)
+                yield Fault(
+                    kind="bound",
+                    severity="warning" if bound.harm == "part" else "error",
+                    text=f"{one.package} {one.version} needs {bound.requirement}; there is {name} {found}",
+                    because=bound.reason,
+                    package=name,
+                    frameworks=(one.package,),
+                )
+
+    def _outside(self, requirement: Requirement | None) -> str | None:
+        """The version in the set that a requirement does not admit."""
+        if requirement is None:
+            return None
+        text = self.packages.get(canonicalize_name(requirement.name))
+        version = parse_version(text or "")
+        return text if version is not None and not requirement.specifier.contains(version, prereleases=True) else None
+
+    def _libraries(self) -> Iterator[Fault]:
+        """Needs of the CUDA libraries themselves: GPUs that they know, linkers as new as they are, files for themselves."""
+        for name, version in self.packages.items():
+            if self.book.component(name) is None:
+                continue
+            candidate = self._candidate(name, version)
+            one = Judged(package=name, version=version, framework="", build=None)
+            for need in self.universe.needs(candidate) if candidate is not None else ():
+                linker = isinstance(need.key, PipKey) and "nvjitlink" in need.key.name
+                if linker or self.universe.fact(need.key) is not None or isinstance(need.key, SlotKey):
+                    fault = self._fault(need, one)
+                    if fault is not None:
+                        yield fault
+
+    def _companions(self) -> Iterator[Fault]:
+        """Packages with libraries of their own: the CUDA that these are linked to."""
+        arch = self.here.machine.arch
+        for name, version in self.packages.items():
+            framework = self.book.companion_of(name)
+            if evidence_of(self.book, name, version, arch) is None and not (framework is not None and "+" in version):
+                if framework is not None and framework in {self.book.framework_of(one) for one in self.packages}:
+                    yield from self._unread(name, version)
+                continue
+            release = _unlisted(name, version)
+            known = next((row for row in self.book.extra_releases(name) if row.version == version), None)
+            if known is not None:
+                release = _unlisted(name, version, known.index)
+            for need in evidence_needs(self.book, arch, release, f"{name} {version}"):
+                if isinstance(need.key, SlotKey):
+                    self._own(need, name)
+                elif isinstance(need.key, PipKey) and (there := self.packages.get(need.key.name)) is not None:
+                    candidate = self._candidate(need.key.name, there)
+                    if candidate is not None and not need.test(candidate):
+                        yield Fault(
+                            kind="companion",
+                            severity="error",
+                            text=f"{name} {version} needs {need.text}; there is {need.key.name} {there}",
+                            because=need.because,
+                            package=name,
+                            frameworks=(need.key.name,),
+                        )
+
+    def _unread(self, name: str, version: str) -> Iterator[Fault]:
+        if self.book.package(name) is None and not self.book.extra_releases(name):
+            text = f"{name} {version}: what its libraries need is not known"
+            yield Fault(kind="unknown", severity="info", text=text, because="nobody has read its wheel", package=name)
+
+    def _own(self, need: Need, who: str) -> None:
+        assert isinstance(need.key, SlotKey)
+        self.owners.setdefault(need.key, {}).setdefault(need.owner or "", need)
+        self.users[id(need)] = who
+
+    def _slots(self) -> Iterator[Fault]:
+        """What two want for themselves: a major of CUDA or cuDNN, the files of a folder."""
+        for key, owners in self.owners.items():
+            if len(owners) < 2 or (str(key).startswith("slot:libcudnn") and len(self.owners.get(SlotKey("CUDA major"), ())) > 1):
+                continue  # two majors of CUDA are told once
+            needs = list(owners.values())
+            users = [self.users[id(need)] for need in needs]
+            if all(owner in self.packages for owner in owners):
+                text = f"{' and '.join(sorted(owners))} install the same files: what one lays, the other overwrites"
+            else:
+                text = " and ".join(f"{user} wants {need.text}" for user, need in zip(users, needs, strict=True))
+            yield Fault(
+                kind="majors" if str(key).endswith("major") else "files",
+                # Majors of cuDNN have files of other names: where each framework has its own, both load.
+                severity="warning" if key == SlotKey("cuDNN major") else "error",
+                text=text,
+                because="; ".join(need.because for need in needs),
+                package=max((owner for owner in owners if owner in self.packages), default=""),
+                frameworks=tuple(dict.fromkeys(users)),
+            )
+
+    def _advisories(self) -> Iterator[Fault]:
+        capabilities = {gpu.capability for gpu in self.here.machine.gpus}
+        for name, text in self.packages.items():
+            version = parse_version(text)
+            for advisory in self.book.advisories(name) if version is not None else ():
+                if advisory.capability and not capabilities & set(advisory.capability):
+                    continue
+                if version is not None and SpecifierSet(advisory.versions).contains(version, prereleases=True):
+                    said = f"{name} {text}: {advisory.summary}"
+                    yield Fault(kind="advisory", severity="warning", text=said, because=f"advisory {advisory.id}", package=name)
+
+
+def _unlisted(name: str, version: str, index: str = "default") -> Release:
+    """A release of which only name and version are known."""
+    parsed = parse_version(version)
+    assert parsed is not None
+    return Release(
+        package=name,
+        version=parsed,
+        text=version,
+        look=lambda: Details(fit=Fit(python=True, arch=True, glibc=None), tags=(), requires=None),
+        index=index,
+    )
+
+
+def _merged(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """Errors first; what several needs say of one package and framework once, and what is missing in one line for each framework."""
+    found: dict[tuple[object, ...], Fault] = {}
+    missing: dict[tuple[str, ...], list[Fault]] = {}
+    for one in faults:
+        if one.kind == "missing" and one.severity == "error" and one.text.endswith(_NOT_THERE):
+            missing.setdefault(one.frameworks, []).append(one)
+            continue
+        about: tuple[object, ...] = (
+            (one.frameworks, one.package) if one.package and one.kind in ("library", "bound", "declared") else (one.text, one.because)
+        )
+        known = found.setdefault(about, one)
+        if known.severity == "warning" and one.severity == "error":
+            found[about] = one
+    older: dict[tuple[str, ...], list[tuple[object, ...]]] = {}
+    for key, one in found.items():
+        if one.kind == "library" and one.severity == "warning":
+            older.setdefault(one.frameworks, []).append(key)
+    for first_about, *more_about in older.values():
+        for other in more_about:
+            del found[other]
+        if more_about:
+            first = found[first_about]
+            found[first_about] = replace(first, text=f"{first.text}, and {len(more_about)} more libraries of that CUDA")
+    for group in missing.values():
+        first, *more = group
+        names = ", ".join(one.package for one in group)
+        found[first.frameworks, names] = (
+            first if not more else replace(first, text=f"{first.text.partition(' needs ')[0]} needs {names}{_NOT_THERE}")
+        )
+    return tuple(sorted(found.values(), key=lambda one: ("error", "warning", "info").index(one.severity)))

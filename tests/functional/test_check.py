@@ -1,0 +1,97 @@
+"""`check` on files, as users run it: the verdict, its exit code, and every format."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+LISTS = Path(__file__).parents[1] / "lists"
+IMAGES = Path(__file__).parents[1] / "images"
+T4 = ("--gpu", "T4", "--driver", "550.54.15", "--python-version", "3.11", "--os", "ubuntu22.04")
+
+
+def check(*words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "cudnn_resolve", "check", *words]
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(argv, input=text, capture_output=True, text=True, env=environ, timeout=120, check=False)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_what_uv_makes_of_three_frameworks_breaks() -> None:
+    done = check(str(LISTS / "requirements.txt"), *T4)
+    assert done.returncode == 1
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["tensorflow", "2.18.0", "breaks"] in lines
+    assert ["torch", "2.6.0", "runs"] in lines
+    assert "needs cuDNN >= 9.3, < 10 for CUDA 12; there is nvidia-cudnn-cu12 9.1.0.70" in done.stdout
+    line = (LISTS / "requirements.txt").read_text(encoding="utf-8").splitlines().index("nvidia-cudnn-cu12==9.1.0.70") + 1
+    assert f"requirements.txt:{line}" in done.stdout
+    assert "$ cudnn-resolve lock -f jax==0.5.2 -f tensorflow==2.18.0 -f torch==2.6.0" in done.stdout
+
+
+def test_what_is_not_known_is_no_yes() -> None:
+    done = check(str(LISTS / "uv.lock"), *T4)
+    assert done.returncode == 0
+    assert "runs\n" not in done.stdout
+    assert "computes on the CPU unless the machine has CUDA" in done.stdout
+    assert check(str(LISTS / "uv.lock"), *T4, "--strict").returncode == 1
+
+
+def test_standard_input_and_several_files() -> None:
+    done = check("-", str(LISTS / "uv.lock"), *T4, "--format", "json", text="torch==2.6.0+cu118\nnumpy==1.26.4\n")
+    verdicts = json.loads(done.stdout)["verdicts"]
+    assert [one["what"] for one in verdicts] == ["standard input (requirements file)", str(LISTS / "uv.lock")]
+    assert [row["name"] for row in verdicts[0]["frameworks"]] == ["torch"]
+
+
+def test_every_format() -> None:
+    words = (str(LISTS / "requirements.txt"), *T4, "--format")
+    markdown = check(*words, "markdown").stdout
+    assert "| tensorflow 2.18.0 | breaks |" in markdown
+    github = [line for line in check(*words, "github").stdout.splitlines() if line.startswith("::error ")]
+    assert len(github) == 1
+    assert f"file={LISTS / 'requirements.txt'},line=" in github[0]
+    sarif = json.loads(check(*words, "sarif").stdout)
+    (run,) = sarif["runs"]
+    errors = [one for one in run["results"] if one["level"] == "error"]
+    assert errors[0]["locations"][0]["physicalLocation"]["region"]["startLine"] > 1
+    assert {one["ruleId"] for one in run["results"]} == {one["id"] for one in run["tool"]["driver"]["rules"]}
+    (suite,) = ET.fromstring(check(*words, "junit").stdout.encode()).iter("testsuite")  # noqa: S314 - our own
+    assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
+
+
+@pytest.mark.parametrize("path", sorted(IMAGES.glob("colab-*.json")), ids=lambda path: path.stem)
+def test_an_image_passes_with_what_it_carries(path: Path) -> None:
+    done = check("--facts", str(path))
+    assert done.returncode == 0, done.stdout
+    assert "error:" not in done.stdout
+
+
+def test_an_image_with_one_broken_thing(tmp_path: Path) -> None:
+    facts = json.loads((IMAGES / "colab-2025-03-13.json").read_text(encoding="utf-8"))
+    facts["packages"]["pip"]["nvidia-cudnn-cu12"] = "8.9.7.29"
+    (tmp_path / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+    done = check("--facts", str(tmp_path / "facts.json"))
+    assert done.returncode == 1
+    assert "torch 2.6.0+cu124 needs cuDNN >= 9.1, < 10 for CUDA 12; there is nvidia-cudnn-cu12 8.9.7.29" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("gone.lock",), "gone.lock"),
+        (("--python-version", "3.11"), "nothing to judge"),
+        (("-",), "pins no package"),
+    ],
+)
+def test_bad_input(words: tuple[str, ...], said: str) -> None:
+    done = check(*words, text="numpy\n")
+    assert done.returncode == 2
+    assert said in done.stderr

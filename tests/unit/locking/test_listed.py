@@ -1,0 +1,212 @@
+"""Lists of packages as other tools write them: which packages each installs on a machine."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cudnn_resolve.errors import InputError
+from cudnn_resolve.facts.model import Facts, Platform, Python
+from cudnn_resolve.host.tables import open_book
+from cudnn_resolve.locking.listed import PackageList, read_list
+from cudnn_resolve.requirement.machine import machine_of
+
+LISTS = Path(__file__).parents[2] / "lists"
+
+
+def listed(text: str, python: str = "3.11", arch: str = "x86_64") -> PackageList:
+    facts = Facts(platform=Platform(system="linux", arch=arch), python=Python(version=python))
+    return read_list(text, "the file", machine_of(facts, open_book()))
+
+
+def versions(text: str, python: str = "3.11", arch: str = "x86_64") -> dict[str, str]:
+    return {one.name: one.version for one in listed(text, python, arch).packages}
+
+
+def test_a_lock_of_uv() -> None:
+    """The sets are those of `uv sync --dry-run` on each Python."""
+    text = (LISTS / "uv.lock").read_text(encoding="utf-8")
+    found = {python: versions(text, python) for python in ("3.10", "3.11", "3.12")}
+    assert [len(one) for one in found.values()] == [43, 41, 40]
+    assert listed(text).kind == "uv.lock"
+    assert all(one["tensorflow"] == "2.18.0" and "pytest" in one and "torch" not in one and "sphinx" not in one for one in found.values())
+    assert found["3.10"]["keras"] != found["3.12"]["keras"]
+    assert "exceptiongroup" in found["3.10"]
+    assert "exceptiongroup" not in found["3.11"]
+    assert listed(text).notes == ("extras of the project are left out, as `uv sync` leaves them out",)
+
+
+def test_a_lock_of_pipenv() -> None:
+    found = listed((LISTS / "Pipfile.lock").read_text(encoding="utf-8"))
+    assert found.kind == "Pipfile.lock"
+    assert len(found.packages) == 14
+    assert found.notes == ("the develop packages are left out",)
+
+
+POETRY = """
+[[package]]
+name = "torch"
+version = "2.6.0"
+optional = false
+groups = ["main"]
+markers = "sys_platform == 'linux'"
+files = [{file = "torch-2.6.0-cp311-cp311-manylinux1_x86_64.whl", hash = "sha256:00"}]
+
+[[package]]
+name = "Colorama"
+version = "0.4.6"
+optional = false
+groups = ["main"]
+markers = "sys_platform == 'win32'"
+
+[[package]]
+name = "sphinx"
+version = "8.0"
+optional = true
+groups = ["main"]
+
+[metadata]
+lock-version = "2.1"
+python-versions = ">=3.11"
+content-hash = "00"
+"""
+
+PDM = """
+[metadata]
+groups = ["default", "docs"]
+lock_version = "4.5.0"
+
+[[package]]
+name = "torch"
+version = "2.6.0"
+groups = ["default"]
+marker = "python_version >= '3.11'"
+
+[[package]]
+name = "sphinx"
+version = "8.0"
+groups = ["docs"]
+"""
+
+PYLOCK = """
+lock-version = "1.0"
+created-by = "pip"
+
+[[packages]]
+name = "torch"
+version = "2.6.0"
+marker = "platform_machine == 'x86_64'"
+wheels = [{ url = "https://index.example/torch-2.6.0-cp311-cp311-manylinux1_x86_64.whl", hashes = { sha256 = "00" } }]
+"""
+
+REQUIREMENTS = """
+--index-url https://index.example/simple
+torch==2.6.0+cu124 \\
+    --hash=sha256:00
+numpy===1.26.4  # via torch
+colorama==0.4.6 ; sys_platform == 'win32'
+triton @ https://index.example/triton-3.2.0-cp311-cp311-manylinux_2_17_x86_64.whl
+requests>=2
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "expected"),
+    [
+        (POETRY, "poetry.lock", {"torch": "2.6.0"}),
+        (PDM, "pdm.lock", {"torch": "2.6.0"}),
+        (PYLOCK, "pylock.toml", {"torch": "2.6.0"}),
+        (
+            "Package  Version     Editable\n-------- ----------- -----\nTorch 2.6.0+cu124\n",
+            "pip list",
+            {"torch": "2.6.0+cu124"},
+        ),
+        ('[{"name": "torch", "version": "2.6.0"}]', "pip list --format json", {"torch": "2.6.0"}),
+        (
+            '[{"name": "torch", "version": "2.6.0", "channel": "pypi"}, {"name": "cudnn", "version": "9.1", "channel": "conda-forge"}]',
+            "conda list --json",
+            {"torch": "2.6.0"},
+        ),
+        (
+            "# packages in environment at /opt/conda:\n# Name Version Build Channel\ncudnn 9.1 h1 main\ntorch 2.6.0 pypi_0 pypi\n",
+            "conda list",
+            {"torch": "2.6.0"},
+        ),
+        (
+            REQUIREMENTS,
+            "requirements file",
+            {"torch": "2.6.0+cu124", "numpy": "1.26.4", "triton": "3.2.0"},
+        ),
+    ],
+)
+def test_every_form(text: str, kind: str, expected: dict[str, str]) -> None:
+    found = listed(text)
+    assert found.kind == kind
+    assert {one.name: one.version for one in found.packages} == expected
+
+
+def test_what_is_left_out_is_said() -> None:
+    assert listed(PDM).notes == ("groups that are left out: docs",)
+    assert listed("torch==2.6.0\nnumpy\n").notes == ("not pinned, so not judged: numpy",)
+    conda = '[{"name": "torch", "version": "2.6.0", "channel": "pypi"}, {"name": "cudnn", "version": "9.1", "channel": "main"}]'
+    assert listed(conda).notes == ("1 packages of conda itself, which are built otherwise than wheels",)
+
+
+def test_the_line_of_a_pin() -> None:
+    found = {one.name: one.line for one in listed("# head\nnumpy==1.26.4\ntorch==2.6.0\n").packages}
+    assert found == {"numpy": 2, "torch": 3}
+    lock = {one.name: one.line for one in listed(POETRY).packages}
+    assert POETRY.splitlines()[(lock["torch"] or 0) - 1] == 'name = "torch"'
+
+
+def test_an_architecture_without_the_package() -> None:
+    with pytest.raises(InputError, match="pins no package for this machine"):
+        versions(PYLOCK, arch="aarch64")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("numpy\ntorch>=2\n", "pins no package"),
+        ("", "pins no package"),
+        ("dependencies:\n  - pytorch\n", "conda or pixi"),
+        ('{"a"', "not JSON"),
+    ],
+)
+def test_refused(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        listed(text)
+
+
+SAMPLES = (
+    POETRY,
+    PDM,
+    PYLOCK,
+    "torch==2.6.0\n",
+    '[{"name": "torch", "version": "2.6.0"}]',
+    json.dumps({"_meta": {}, "default": {"a": {}}}),
+)
+
+
+@given(sample=st.sampled_from(SAMPLES), data=st.data())
+def test_damaged_lists_do_no_harm(sample: str, data: st.DataObject) -> None:
+    text = sample
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(text)))
+        end = data.draw(st.integers(start, min(len(text), start + 40)))
+        text = text[:start] + data.draw(st.one_of(st.text(max_size=12), st.sampled_from(("[", "{", "=", "\0", text[:120])))) + text[end:]
+    with suppress(InputError):
+        listed(text)
+
+
+def test_a_lock_whose_packages_need_one_another() -> None:
+    text = "\n".join(
+        f'[[package]]\nname = "p{number}"\nversion = "1"\ndependencies = [{{ name = "p{(number + 1) % 50}" }}]' for number in range(50)
+    )
+    root = '\n[[package]]\nname = "root"\nversion = "0"\nsource = { virtual = "." }\ndependencies = [{ name = "p0" }]\n'
+    assert len(versions(f"version = 1\n{text}{root}")) == 50

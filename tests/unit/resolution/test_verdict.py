@@ -1,0 +1,111 @@
+"""Sets of packages as they are: what each framework lacks, and that what runs is not blamed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from cudnn_resolve.facts.model import Driver, Facts, Gpu, Packages, Platform, Python
+from cudnn_resolve.host.tables import open_book
+from cudnn_resolve.requirement.machine import machine_of
+from cudnn_resolve.resolution.verdict import Judgement, judge
+
+CU124 = {
+    "torch": "2.6.0", "nvidia-cublas-cu12": "12.4.5.8", "nvidia-cuda-cupti-cu12": "12.4.127", "nvidia-cuda-nvrtc-cu12": "12.4.127",
+    "nvidia-cuda-runtime-cu12": "12.4.127", "nvidia-cudnn-cu12": "9.1.0.70", "nvidia-cufft-cu12": "11.2.1.3",
+    "nvidia-curand-cu12": "10.3.5.147", "nvidia-cusolver-cu12": "11.6.1.9", "nvidia-cusparse-cu12": "12.3.1.170",
+    "nvidia-cusparselt-cu12": "0.6.2", "nvidia-nccl-cu12": "2.21.5", "nvidia-nvjitlink-cu12": "12.4.127", "nvidia-nvtx-cu12": "12.4.127",
+    "numpy": "2.2.6", "triton": "3.2.0",
+}  # fmt: skip
+"""What `pip install torch==2.6.0` leaves."""
+
+
+def judged(packages: Mapping[str, str], *, driver: str | None = "550.54.15", gpu: str | None = "7.5", python: str = "3.11") -> Judgement:
+    book = open_book()
+    facts = Facts(
+        platform=Platform(system="linux", arch="x86_64", distribution="ubuntu", release="22.04", glibc="2.35"),
+        python=Python(version=python),
+        driver=Driver(version=driver) if driver else None,
+        gpus=(Gpu(name="Tesla T4" if gpu == "7.5" else None, compute_capability=gpu),) if gpu else (),
+        packages=Packages(pip={}),
+    )
+    return judge(book, machine_of(facts, book), packages)
+
+
+def errors(found: Judgement) -> list[str]:
+    return [one.text for one in found.faults if one.severity == "error"]
+
+
+def kinds(found: Judgement) -> set[tuple[str, str]]:
+    return {(one.kind, one.severity) for one in found.faults if one.severity != "info"}
+
+
+def without(*names: str) -> dict[str, str]:
+    return {name: version for name, version in CU124.items() if name not in names}
+
+
+def test_what_an_installer_leaves_runs() -> None:
+    found = judged(CU124)
+    assert [(one.package, one.version, one.build.variant if one.build else None) for one in found.frameworks] == [
+        ("torch", "2.6.0", "cu124")
+    ]
+    assert errors(found) == []
+
+
+@pytest.mark.parametrize(
+    ("packages", "kind", "said"),
+    [
+        (
+            {**CU124, "tensorflow": "2.18.0"},
+            "library",
+            "tensorflow 2.18.0 needs cuDNN >= 9.3, < 10 for CUDA 12; there is nvidia-cudnn-cu12 9.1.0.70",
+        ),
+        ({**CU124, "nvidia-cudnn-cu12": "8.9.7.29"}, "library", "there is nvidia-cudnn-cu12 8.9.7.29"),
+        (without("nvidia-cublas-cu12"), "missing", "torch 2.6.0 needs nvidia-cublas-cu12"),
+        ({**CU124, "torch": "2.2.2", "nvidia-cudnn-cu12": "8.9.2.26"}, "bound", "torch 2.2.2 needs numpy<2; there is numpy 2.2.6"),
+        ({**CU124, "nvidia-nvjitlink-cu12": "12.1.105"}, "library", "nvidia-nvjitlink-cu12"),
+        ({**CU124, "nvidia-cudnn-cu13": "9.20.0.48"}, "files", "nvidia-cudnn-cu12 and nvidia-cudnn-cu13 install the same files"),
+        ({**CU124, "onnxruntime-gpu": "1.16.3"}, "majors", "onnxruntime-gpu wants CUDA 11 and torch wants CUDA 12"),
+        ({"torch": "2.6.0+cpu", "numpy": "2.2.6"}, "cpu", "torch 2.6.0+cpu computes on the CPU alone"),
+        ({"jax": "0.5.2", "jaxlib": "0.5.1", "numpy": "2.2.6"}, "cpu", "jax 0.5.2 computes on the CPU alone"),
+    ],
+)
+def test_what_breaks(packages: dict[str, str], kind: str, said: str) -> None:
+    found = judged(packages)
+    assert any(said in text for text in errors(found)), found.faults
+    assert (kind, "error") in kinds(found)
+
+
+def test_a_companion_of_another_cuda() -> None:
+    found = judged({"torch": "2.11.0+cu128", "torchvision": "0.26.0", "numpy": "2.2.6"}, driver="610.43.02")
+    assert any("torchvision 0.26.0 needs torch built with CUDA 13" in text for text in errors(found)), found.faults
+
+
+def test_the_machine() -> None:
+    assert "driver >= 450.80.02" in " ".join(errors(judged({**CU124, "torch": "2.6.0+cu118"}, driver="390.157")))
+    assert any("12.0" in text or "GPU" in text for text in errors(judged(CU124, gpu="12.0", driver="610.43.02")))
+    assert any("Python" in text for text in errors(judged(CU124, python="3.14")))
+
+
+def test_what_nobody_knows_is_no_error() -> None:
+    found = judged({"torch": "99.0", "numpy": "2.2.6"})
+    assert errors(found) == []
+    assert kinds(found) == {("unknown", "warning")}
+
+
+def test_a_library_of_an_older_minor_is_a_warning_for_all_of_them() -> None:
+    found = judged({**CU124, "tensorflow": "2.18.0", "nvidia-cudnn-cu12": "9.3.0.75"})
+    assert errors(found) == []
+    (warning,) = [one for one in found.faults if one.kind == "library"]
+    assert "more libraries of that CUDA" in warning.text
+
+
+def test_tensorboard_is_not_tensorflow() -> None:
+    found = judged({**CU124, "tensorflow": "2.20.0", "setuptools": "84.2.1", "nvidia-cudnn-cu12": "9.10.2.21"})
+    assert [one.severity for one in found.faults if one.package == "setuptools" and one.kind == "bound"] == ["warning"]
+
+
+def test_no_libraries_for_what_needs_none_to_be_imported() -> None:
+    (fault,) = [one for one in judged({"tensorflow": "2.18.0", "numpy": "2.0.2"}).faults if one.kind == "missing"]
+    assert "finds no GPU and computes on the CPU" in fault.text
