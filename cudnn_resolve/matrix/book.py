@@ -143,13 +143,14 @@ class Book:
         """The component packages of one CUDA major."""
         return tuple(one for one in self._rows("cuda/component", "component") if one.cuda_major == cuda_major)
 
-    def slot(self, package: str) -> str | None:
-        """The identity of the files that a package shares with others, None where it has them for itself."""
-        return self._slots.get(_normalized(package))
+    def slot(self, package: str, version: str | None = None) -> str | None:
+        """The identity of the files that a package, or this version of it, shares with others; None where it has them for itself."""
+        found, releases = self._slots.get(_normalized(package), (None, ""))
+        return found if not releases or (version is not None and _meets(version, releases)) else None
 
     def owners(self, slot: str) -> int:
         """How many packages own the files of a slot; an identity that one package has alone excludes nothing."""
-        return self._keep("owners", None, lambda _: Counter(self._slots.values()))[slot]
+        return self._keep("owners", None, lambda _: Counter(one for one, _ in self._slots.values()))[slot]
 
     def shares_files(self, slot: str) -> bool:
         """False for a slot whose packages exclude one another although each has files of its own."""
@@ -446,13 +447,11 @@ class Book:
         return frozenset(_normalized(extra) for table in tables for one in table.metadata for extra in one.extras)
 
     @cached_property
-    def _slots(self) -> dict[str, str]:
+    def _slots(self) -> dict[str, tuple[str, str]]:
         slots: tuple[row.Slot, ...] = self._rows("package/slot", "slot")
         components: tuple[row.Component, ...] = self._rows("cuda/component", "component")
-        return {
-            **{package: one.slot for one in slots for package in one.packages},
-            **{one.package: one.slot for one in components},
-        }
+        some = {re.split(r"[<>=!~]", text, maxsplit=1)[0]: (one.slot, text) for one in slots for text in one.releases}
+        return some | {name: (one.slot, "") for one in slots for name in one.packages} | {one.package: (one.slot, "") for one in components}
 
     def _package(self, name: object) -> row.Package | None:
         table = f"wheel/{name}"
@@ -482,3 +481,9 @@ def _link(table: Any) -> None:
             force_setattr(one, "requires", {arch: lines[number] for arch, number in one.metadata.items()})
         elif one.metadata is not None:
             force_setattr(one, "requires", shared[one.metadata])
+
+
+def _meets(version: str, requirement: str) -> bool:
+    from packaging.requirements import Requirement
+
+    return Requirement(requirement).specifier.contains(version, prereleases=True)

@@ -289,7 +289,7 @@ def slots_shared(book: Book) -> Iterator[Fault]:
     """A slot of package/slot.toml has at least two packages, and no package stands in two slots."""
     seen: dict[str, Placed] = {}
     for line in book.placed("package/slot", "slot"):
-        if len(set(line.row.packages)) < 2:
+        if len({*line.row.packages, *line.row.releases}) < 2:
             yield line.fault("packages", "a slot that one package has to itself excludes nothing")
         for package in line.row.packages:
             component = book.component(package)

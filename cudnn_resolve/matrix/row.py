@@ -214,6 +214,8 @@ class Slot(Row, frozen=True, kw_only=True):
     identity = ("slot",)
     slot: Identifier
     packages: tuple[PackageName, ...]
+    releases: tuple[Requirement, ...] = ()
+    """Releases of other packages that own the files, too, where not all of that package do: `cuda-python<12.8`."""
     files: bool = True
     """False for packages that exclude one another although each has files of its own."""
 

@@ -74,15 +74,22 @@ def _bare_variant(wanted: PipAction, book: Book, *, gpu: bool) -> str | None:
 def _removals(wanted: Iterable[PipAction], installed: Mapping[str, str], book: Book) -> Iterator[PipAction]:
     """Installed packages that a wanted one excludes, most of them because they own the same files."""
     names = {one.name for one in wanted}
-    owners = {slot: one.name for one in wanted if (slot := book.slot(one.name)) is not None}
+    owners = {slot: one.name for one in wanted if (slot := book.slot(one.name, one.version)) is not None}
     for name, version in sorted(installed.items()):
-        slot = book.slot(name)
-        if name not in names and slot in owners:
+        slot = book.slot(name, version)
+        if name not in names and slot in owners and not _was_so(owners[slot], wanted, installed, book):
             other = owners[slot]
             because = f"it cannot stand beside {other}: one environment holds one of them"
             if book.shares_files(slot):
                 because = f"it owns the same files as {other}; the two overwrite one another"
             yield PipAction(name=name, version=version, action="remove", because=(because,), installed=version)
+
+
+def _was_so(owner: str, wanted: Iterable[PipAction], installed: Mapping[str, str], book: Book) -> bool:
+    """True where a package that stays has others of its kind beside it already; of frameworks and CUDA libraries one goes."""
+    if book.framework_of(owner) is not None or book.component(owner) is not None:
+        return False
+    return any(one.name == owner and _compare(installed.get(owner), one.version, None) == "keep" for one in wanted)
 
 
 def apt_actions(wanted: Iterable[AptAction], installed: Mapping[str, str]) -> tuple[AptAction, ...]:

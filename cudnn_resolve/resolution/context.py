@@ -100,9 +100,9 @@ class Context:
         packages = self.book.framework(framework).packages
         return self.request.prefer == "installed" and any(name in self.machine.pip for name in packages)
 
-    def shared_slot(self, package: str) -> str | None:
-        """The files of a package that other packages own, too; None where it is alone."""
-        slot = self.book.slot(package)
+    def shared_slot(self, package: str, version: str | None = None) -> str | None:
+        """The files of a package, or of this release of it, that other packages own, too; None where it is alone."""
+        slot = self.book.slot(package, version)
         return slot if slot is not None and self.book.owners(slot) > 1 else None
 
     def release_of(self, build: Build) -> Release | None:

@@ -256,7 +256,7 @@ def file_needs(context: Context, release: Release, who: str) -> Iterator[Need]:
             f"{who}: the platform tag of its wheel",
             floor=floor,
         )
-    slot = context.shared_slot(release.package)
+    slot = context.shared_slot(release.package, release.text)
     if slot is not None:
         owner = release.package
         text, because = f"{owner} alone among the packages of its kind ({slot})", f"one environment holds one package of {slot}"

@@ -190,3 +190,15 @@ def test_builds_in_outline_are_those_of_the_table() -> None:
         assert [(one.version, str(one.cuda or ""), str(one.cudnn or "")) for one in open_book().builds(name)] == whole
     over = book({"framework/alpha": '[[build]]\nversion = "9.9"\nvariant = "cpu"\ndelivery = "none"\n'})
     assert "9.9" in [one.version for one in over.builds("alpha")]
+
+
+def test_a_slot_that_some_releases_of_a_package_own() -> None:
+    slot = (
+        'slot = [{slot = "alpha", packages = ["alpha", "alpha-gpu"], source = "docs"},'
+        ' {slot = "bindings", packages = ["bindings"], releases = ["meta<2,!=1.5"], source = "docs"}]'
+    )
+    found = Book(TextTables({**WORLD, "package/slot": WORLD["package/slot"].partition("slot =")[0] + slot}))
+
+    assert [found.slot("meta", version) for version in ("1.0", "1.5", "2.0", None)] == ["bindings", None, None, None]
+    assert found.slot("bindings") == found.slot("bindings", "3.0") == "bindings"
+    assert (found.owners("bindings"), found.owners("alpha")) == (2, 2)

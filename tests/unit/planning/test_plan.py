@@ -336,3 +336,18 @@ def test_an_environment_without_pip_gets_it_first() -> None:
     assert "uv pip install --python /env/bin/python" in bare.steps[0].why
     assert held.steps == bare.steps[1:]
     assert '"$PYTHON" -m ensurepip' in script(bare)
+
+
+def test_packages_that_lie_over_one_another_already_stay_until_one_of_them_changes() -> None:
+    from cudnn_resolve.host.tables import open_book
+    from cudnn_resolve.planning.difference import pip_actions
+    from cudnn_resolve.planning.model import PipAction
+
+    def acted(version: str, installed: dict[str, str]) -> dict[str, str]:
+        wanted = (PipAction(name="opencv-python", version=version),)
+        return {one.name: one.action for one in pip_actions(wanted, installed, open_book(()), gpu={})}
+
+    both = {"opencv-python": "4.10.0.84", "opencv-python-headless": "4.10.0.84"}
+    assert acted("4.10.0.84", both) == {"opencv-python": "keep"}
+    assert acted("4.11.0.86", both) == {"opencv-python": "upgrade", "opencv-python-headless": "remove"}
+    assert acted("4.10.0.84", {"opencv-python-headless": "4.10.0.84"}) == {"opencv-python": "install", "opencv-python-headless": "remove"}
