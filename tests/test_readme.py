@@ -81,6 +81,7 @@ def test_an_elision_stands_for_any_lines(shown: list[str]) -> None:
 def test_options_and_files_that_the_documents_name_exist(tmp_path: Path) -> None:
     helps = "\n".join("\n".join(run(f"cudnn-resolve help {verb}", tmp_path)) for verb in ("plan", "detect", "validate", "why", "matrix"))
     tables = "\n".join(line for line in README.splitlines() if line.startswith("| `-"))
+    tables = re.sub(r"`(?!-)[\w.]+(?: [^`]*)?`", "", re.sub(r"\([^()|]*`-[^()|]*\)", "", tables))  # commands of other programs
     options = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", tables))
     documents = {name: (ROOT / name).read_text("utf-8") for name in ("README.md", "CONTRIBUTING.md", "docs/architecture.md")}
     links = {(name, link) for name, text in documents.items() for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", text)}

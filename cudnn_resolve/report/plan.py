@@ -146,8 +146,6 @@ class _Page(Page):
 
     def summary(self, plan: Plan) -> None:
         """The stack, and what changes in numbers and in important names."""
-        self.lines.append("")
-        blank = len(self.lines) - 1
         if plan.stack is not None:
             self._stack(plan.stack)
         self.lines.append(self.style(f"{_counts(plan)} (-v shows all)", "bold"))
@@ -157,18 +155,16 @@ class _Page(Page):
                 self.say(f"{'linker cache' if one.kind == 'ldconfig' else one.kind}: {one.why}", "  * ")
         self._proven(plan)
         later = sorted((one for one in plan.warnings if one.code not in _FIRST), key=lambda one: _is_aside(one.code))
-        self._first_warnings([one.message for one in later], blank)
+        self._first_warnings([one.message for one in later])
 
-    def _first_warnings(self, messages: Sequence[str], blank: int) -> None:
-        """The warnings for which there is room; where there is none for all, their number, and no blank line in the plan."""
+    def _first_warnings(self, messages: Sequence[str]) -> None:
+        """The warnings for which there is room; where there is none for all, their number."""
         each = []
         for message in messages:
             start = len(self.lines)
             self._warnings([message])
             each.append(self.lines[start:])
             del self.lines[start:]
-        if len(self.lines) + sum(map(len, each)) > _LINES - 1:
-            del self.lines[blank]
         shown = 0
         for number, lines in enumerate(each, 1):
             room = _LINES - 1 - len(self.lines) - (number < len(each))

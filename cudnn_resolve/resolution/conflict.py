@@ -34,6 +34,7 @@ from cudnn_resolve.resolution.key import (
     IndexKey,
     InstalledKey,
     Key,
+    LibrariesKey,
     LimitKey,
     PipKey,
     PlatformKey,
@@ -312,10 +313,15 @@ def _not_there(universe: Universe, failure: Failure) -> list[Cause]:
 
 def _telling(rejections: Sequence[Rejection]) -> Iterator[Rejection]:
     """Rejections that say something: not those that only repeat another one a level higher, nor channels that nobody asked for."""
+    told = {rejection.about for rejection in rejections if rejection.against}
     for rejection in rejections:
         candidate = rejection.candidate
         if isinstance(candidate, BuildCandidate) and isinstance(rejection.about, PipKey):
             continue
+        if not rejection.against and rejection.about in told:
+            continue  # the clash is told with both of its sides
+        if isinstance(rejection.about, LibrariesKey) and len(rejections) > 1:
+            continue  # the channels themselves say what they met
         beside = isinstance(candidate, LibrariesCandidate) and candidate.channel != "pip" and not isinstance(rejection.about, InstalledKey)
         if beside and len(rejections) > 1:
             continue
