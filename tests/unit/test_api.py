@@ -6,16 +6,18 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
 
 import cudnn_resolve
+from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.facts.model import Facts, Gpu
 from cudnn_resolve.operations import plan
-from cudnn_resolve.operations.keywords import as_keywords
+from cudnn_resolve.operations.keywords import ApplyWords, LockWords, PlanWords, WhyWords, as_keywords
 from cudnn_resolve.operations.options import Options, PlanRequest
 from cudnn_resolve.operations.plan import PlanResult
 from cudnn_resolve.operations.results import Result
@@ -100,6 +102,37 @@ def test_every_word_is_the_option_of_that_name(seen: list[Options]) -> None:
             offline=True,
         )
     ]
+
+
+OUTPUT = {"help", "format", "quiet", "verbose", "no_color"}
+"""Options that say how a command line is answered."""
+
+
+@pytest.mark.parametrize(
+    ("verb", "words", "named", "of_the_command"),
+    [
+        ("plan", PlanWords, {"framework", "lock"}, {"output"}),
+        ("lock", LockWords, {"framework", "output", "check"}, {"prefer"}),
+        ("why", WhyWords, {"package", "framework"}, {"output", "allow_break"}),
+        (
+            "apply",
+            ApplyWords,
+            {"framework", "lock", "dry_run", "undo"},
+            {"output", "yes", "resume", "history", "force", "facts", "python_version", "platform", "glibc", "os"},
+        ),
+    ],
+)
+def test_the_keywords_are_the_options_of_the_command(verb: str, words: Any, named: set[str], of_the_command: set[str]) -> None:
+    parser = Parser(prog=verb, description="")
+    import_module(f"cudnn_resolve.cli.{verb}").add_arguments(parser)
+    options = {name.replace("platforms", "platform") for name in vars(parser.parse(["x"] if verb == "why" else []))}
+
+    assert set(words.__annotations__) | named == options - OUTPUT - of_the_command | ({"lock"} & named)
+
+
+def test_a_keyword_of_no_option_is_refused() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'facts'"):
+        cudnn_resolve.apply("torch", facts="elsewhere.json")  # type: ignore[call-arg]
 
 
 def test_nothing_said_is_the_defaults(seen: list[Options]) -> None:
