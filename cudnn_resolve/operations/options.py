@@ -7,7 +7,6 @@ settings may say it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
@@ -19,8 +18,6 @@ from cudnn_resolve.errors import UsageError
 from cudnn_resolve.facts.assume import Assumptions
 from cudnn_resolve.facts.model import Facts
 
-_BARE = re.compile(r"\d{1,6}(?:\.\d{1,6}){0,3}", re.ASCII)
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _Texts = tuple[str, ...]
 
 
@@ -325,7 +322,12 @@ O = TypeVar("O", bound=MachineOptions)  # noqa: E741 - the usual letter for opti
 def normalized(request: O) -> O:
     """The request with its limits and times in one form; UsageError for one that cannot be."""
     said = {name: getattr(request, name) for name in request.__struct_fields__}
-    changed: dict[str, Any] = {name: _specifier(f"--{name}", said[name]) for name in ("cuda", "cudnn") if said.get(name) is not None}
+    changed: dict[str, Any] = {}
+    if said.get("cuda") is not None or said.get("cudnn") is not None:
+        from cudnn_resolve.requirement.derive import parse_limit
+
+        limits = {name: parse_limit(said[name], f"--{name}") for name in ("cuda", "cudnn") if said[name] is not None}
+        changed = {name: str(one.specifier) if one.text[:1].isdigit() else one.text for name, one in limits.items()}
     if said.get("exclude_newer") is not None:
         changed["exclude_newer"] = _time("--exclude-newer", said["exclude_newer"])
     for name in ("python", "facts", "output"):
@@ -353,33 +355,10 @@ def _path(option: str, text: str | None) -> None:
 
 
 def _time(option: str, text: str) -> str:
-    """The time as ISO 8601 in UTC: a day means the end of that day."""
-    from datetime import datetime, timedelta, timezone
+    """The time as ISO 8601 in UTC, to the second: a day means the end of that day."""
+    from cudnn_resolve.index.config import moment
 
-    try:
-        time = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
-    except ValueError:
-        raise UsageError(f"{option} {text!r} is no date", code="option-time", hint=f"such as {option} 2025-06-30") from None
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=timezone.utc)
-    if _DAY.fullmatch(text.strip()):
-        time += timedelta(days=1)
-    return time.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _specifier(option: str, text: str) -> str:
-    """A PEP 440 specifier for what the user wrote; a bare version means its whole line."""
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
-    written = text.strip()
-    if _BARE.fullmatch(written):
-        written = f"=={written}.*"
-    try:
-        clauses = len(SpecifierSet(written))
-    except InvalidSpecifier:
-        clauses = 0
-    if not clauses:
-        raise UsageError(
-            f"{option} {text!r} is not a version specifier", code="option-specifier", hint=f"such as {option} 12.4 or {option} '>=12,<13'"
-        )
-    return written
+    found = moment(text)
+    if found is None:
+        raise UsageError(f"{option} {text!r} is no date", code="option-time", hint=f"such as {option} 2025-06-30")
+    return f"{found[:19]}Z"

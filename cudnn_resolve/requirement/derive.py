@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -76,21 +77,16 @@ def _hint(name: str, specifier: SpecifierSet, book: Book) -> str:
 
 def parse_limit(text: str, option: str) -> Limit:
     """The limit in a user's words: a PEP 440 specifier, or a bare version that means all its patches; UsageError for other text."""
-    plain = text.strip()
+    plain = written = text.strip()
+    with suppress(InvalidVersion):
+        written = f"=={Version(plain)}.*"
     try:
-        bare = Version(plain)
-    except InvalidVersion:
-        bare = None
-    try:
-        specifier = SpecifierSet(f"=={bare}.*" if bare is not None else plain)
+        specifier = SpecifierSet(written)
     except InvalidSpecifier:
-        specifier = None
-    if specifier is None or not plain:
+        specifier = SpecifierSet()
+    if not specifier:
         raise UsageError(
-            f"`{text}` is neither a version nor a specifier",
-            code="bad-limit",
-            context=option,
-            hint="write `12.4`, `>=12,<13` or `!=9.20.0.48`",
+            f"{option} {text!r} is not a version specifier", code="option-specifier", hint=f"such as {option} 12.4 or {option} '>=12,<13'"
         )
     return Limit(text=plain, specifier=specifier)
 
