@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import logging
-import sys
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.errors import InputError, WorldError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from cudnn_resolve.matrix.toml import decode
 
 if TYPE_CHECKING:
     from packaging.pylock import Pylock
@@ -36,8 +31,8 @@ def require() -> None:
 def parse_toml(text: str, where: str) -> dict[str, Any]:
     """The tables of a text; InputError where it is not TOML."""
     try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+        return decode(text)
+    except ValueError as error:
         raise InputError(f"{where} is not TOML: {shown(error)}", code="lock-invalid", context=where) from None
 
 
