@@ -136,10 +136,7 @@ def check_lock(request: LockRequest, listener: Listener = NOBODY) -> LockCheckRe
 
     _refuse_contradictions(request)
     path = request.output or FILE
-    text = _read_text(path)
-    if text is None:
-        raise InputError(f"there is no lock {path}", code="lock-missing", hint="`cudnn-resolve lock` writes one")
-    lock = _read(text, path)
+    lock = _existing(path)
     book, facts = _machines(request)
     found: list[Difference] = []
     options = _only_platforms(request, lock, path)
@@ -164,10 +161,7 @@ def plan_behind(path: str, request: Options, listener: Listener = NOBODY) -> Ans
 
     from cudnn_resolve.planning.model import Plan
 
-    text = _read_text(path)
-    if text is None:
-        raise InputError(f"there is no lock {path}", code="lock-missing", hint="`cudnn-resolve lock` writes one")
-    lock = _read(text, path)
+    lock = _existing(path)
     said = {name: getattr(request, name) for name in Options.__struct_fields__ if name not in ("allow_break", "reinstall_package")}
     found = _answers(_only_platforms(LockRequest(**said), lock, path), lock, frozenset(), listener)
     if found.conflict is not None:
@@ -219,6 +213,14 @@ def _read(text: str, path: str) -> Lock:
     from cudnn_resolve.locking.read import read
 
     return read(text, path)
+
+
+def _existing(path: str) -> Lock:
+    """The lock at `path`; InputError where there is none."""
+    text = _read_text(path)
+    if text is None:
+        raise InputError(f"there is no lock {path}", code="lock-missing", hint="`cudnn-resolve lock` writes one")
+    return _read(text, path)
 
 
 def _note_origin(old: Lock, path: str, listener: Listener) -> None:
