@@ -21,7 +21,8 @@ CREATED_BY = "cudnn-resolve"
 TOOL = "cudnn-resolve"
 """Name of our table below `tool`."""
 
-DriverText = Annotated[str, Meta(pattern=r"^\d{1,6}(\.\d{1,9}){0,4}\Z")]
+VersionText = Annotated[str, Meta(pattern=r"^\d{1,6}(\.\d{1,9}){0,4}\Z")]
+"""A version of a driver or of cuDNN."""
 CapabilityText = Annotated[str, Meta(pattern=r"^\d{1,2}\.\d[af]?\Z")]
 
 
@@ -50,15 +51,15 @@ class Stack(Struct, frozen=True, kw_only=True):
 
     platform: str
     """`linux_x86_64`."""
-    driver_min: DriverText | None = None
+    driver_min: VersionText | None = None
     cuda: str | None = None
-    cudnn: str | None = None
+    cudnn: VersionText | None = None
     cudnn_soname: int | None = None
     compute_capabilities: tuple[CapabilityText, ...] = ()
     """GPUs for which every part has machine code, `7.5`; empty = not known, or builds without CUDA."""
     ptx_capabilities: tuple[CapabilityText, ...] = ()
     """GPUs for which some part has only PTX, which the driver compiles."""
-    ptx_driver_min: DriverText | None = None
+    ptx_driver_min: VersionText | None = None
     """The oldest driver that may compile it."""
     frameworks: tuple[Framework, ...] = ()
     apt: tuple[AptPin, ...] = ()

@@ -62,18 +62,15 @@ def held_lock(lock: str | None, record: str | None) -> Held | None:
 def pinned_of(held: Held, facts: Facts) -> Pinned:
     """What the lock pins for this machine and interpreter."""
     from cudnn_resolve.host.tables import open_book
-    from cudnn_resolve.locking.select import applies
+    from cudnn_resolve.locking.select import applies, stack_for
     from cudnn_resolve.locking.stack import bundled_cudnns
     from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.validation.pinned import Pinned
 
     book = open_book(())
     lock, machine = held.lock, machine_of(facts, book)
-    platform = f"{facts.platform.system or 'linux'}_{facts.platform.arch or 'x86_64'}"
     stacks = lock.tool.stacks if lock.tool else ()
-    stack = next((one for one in stacks if one.platform == platform), stacks[0] if len(stacks) == 1 else None)
-    if stack is not None and stack.cudnn is not None:
-        _check_cudnn(stack.cudnn, held.path)
+    stack = stack_for(lock, machine) or (stacks[0] if len(stacks) == 1 else None)
     found = ((one.name, one.version) for one in lock.packages if one.version is not None and applies(one.marker, lock, machine))
     packages: dict[str, str] = {name: str(version) for name, version in found}
     return Pinned(
@@ -86,15 +83,6 @@ def pinned_of(held: Held, facts: Facts) -> Pinned:
         preload=preloaded(stack.environment) if stack else (),
         mend=shlex.join(["cudnn-resolve", "apply", held.path]),
     )
-
-
-def _check_cudnn(text: str, where: str) -> None:
-    """Reject a lock whose cuDNN is no version."""
-    try:
-        CudnnVersion(text)
-    except ValueError:
-        message = f"the lock is not valid: cudnn is not what it should be: {text!r:.80}"
-        raise InputError(message, code="lock-invalid", context=where) from None
 
 
 def write_record(held: Held, validation: Validation, python: str | None) -> str:
