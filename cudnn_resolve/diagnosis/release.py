@@ -83,6 +83,7 @@ def release_values(matches: Iterable[Match], facts: Facts | None, book: Book) ->
         return {}
     own = own_line(matches, facts)
     values: dict[str, str] = {"name": shlex.quote(wanted.name), "wanted": shlex.quote(wanted.text)}
+    is_listed = any(isinstance(match.fields.get("versions"), str) for match in matches)
     nearest = _nearest(wanted, _offered(wanted, matches, own, book))
     another = bool(wanted.local) and nearest != (wanted.version or "").partition("+")[0]  # of which nobody knows a build for that CUDA
     if nearest is not None and nearest != wanted.version and not another:
@@ -90,7 +91,7 @@ def release_values(matches: Iterable[Match], facts: Facts | None, book: Book) ->
         if not wanted.is_pin and not wanted.is_file:
             values["outside"] = pin
         else:
-            values |= {"nearest": pin} | ({"nearest_here": pin} if own is not None or _is_listed(matches) else {})
+            values |= {"nearest": pin} | ({"nearest_here": pin} if own is not None or is_listed else {})
     renamed = _renamed(wanted, book)
     if renamed is not None:
         values["renamed"] = shlex.quote(renamed)
@@ -178,11 +179,6 @@ def _offered(wanted: Wanted, matches: list[Match], own: PythonLine | None, book:
     versions = [one.version for one in releases if own is None or _has(one.tags, own)]
     limits = [one[2] for match in matches for one in _ONLY.finditer(match.text) if one[1].lower().replace("_", "-") == wanted.name]
     return [one for one in versions if all(within(limit, one) for limit in limits)]
-
-
-def _is_listed(matches: Iterable[Match]) -> bool:
-    """True where a message lists the releases that there are for this Python."""
-    return any(isinstance(match.fields.get("versions"), str) for match in matches)
 
 
 def _nearest(wanted: Wanted, offered: Iterable[str]) -> str | None:

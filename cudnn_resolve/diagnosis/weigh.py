@@ -20,6 +20,7 @@ _FAR = 20
 """A cause that weighs less by more than this explains nothing of the other."""
 _MORE = 3
 _MOST_MORE = 9
+_MOST_SHOWN = 6
 
 
 def is_active(match: Match, features: frozenset[str]) -> bool:
@@ -121,12 +122,12 @@ def _with_effects(root: Suspect, taken: Mapping[str, str], found: Mapping[str, S
     return replace(root, weight=min(root.weight + _MORE, 100), effects=tuple(sorted(below, key=lambda one: one.line)))
 
 
-def evidence_of(suspect: Suspect, *, most: int = 6) -> Sequence[Match]:
+def evidence_of(suspect: Suspect) -> Sequence[Match]:
     """The matches to show for a cause: different lines, the strongest ones, in the order of the log."""
     chosen: list[Match] = []
     lines: set[int] = set()
     for match in (*suspect.matches, *suspect.effects):
-        if match.line not in lines and len(chosen) < most:
+        if match.line not in lines and len(chosen) < _MOST_SHOWN:
             chosen.append(match)
             lines.add(match.line)
     return sorted(chosen, key=lambda one: one.line)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType, field, structs
+from msgspec import UNSET, Meta, Struct, UnsetType, field, inspect, structs
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import (
@@ -137,7 +137,7 @@ def from_mapping(found: Mapping[str, Any], where: str = "the facts") -> Facts:
     except UnicodeEncodeError:
         raise _half_a_character(where) from None
     except (msgspec.ValidationError, RecursionError) as error:
-        faults = tuple(_faults(stated, FactsFile)) or (str(error),)
+        faults = tuple(_value_faults(stated, inspect.type_info(FactsFile))) or (str(error),)
     else:
         faults = faults or tuple(_twice(file.packages.pip))
     if faults:
@@ -254,16 +254,8 @@ def _twice(pip: Mapping[str, str] | Unknown) -> Iterator[str]:
             yield f"{_step('packages.pip', name)}: {same}"
 
 
-def _faults(value: Any, kind: Any, path: str = "") -> Iterator[str]:
+def _value_faults(value: Any, kind: Any, path: str = "", description: str = "") -> Iterator[str]:
     """Every fault of a value that msgspec refused, since msgspec names the first one alone and no keys."""
-    from msgspec import inspect
-
-    yield from _value_faults(value, inspect.type_info(kind), path, "")
-
-
-def _value_faults(value: Any, kind: Any, path: str, description: str) -> Iterator[str]:
-    from msgspec import inspect
-
     if isinstance(kind, inspect.Metadata):
         yield from _value_faults(value, kind.type, path, (kind.extra_json_schema or {}).get("description", description))
     elif isinstance(kind, inspect.UnionType):
@@ -274,7 +266,7 @@ def _value_faults(value: Any, kind: Any, path: str, description: str) -> Iterato
         yield from _object_faults(value, kind, path)
     elif isinstance(kind, inspect.VarTupleType) and isinstance(value, list):
         for index, one in enumerate(value):
-            yield from _value_faults(one, kind.item_type, f"{path}[{index}]", "")
+            yield from _value_faults(one, kind.item_type, f"{path}[{index}]")
     else:
         fault = _fault(value, kind, description)
         if fault:
@@ -282,24 +274,20 @@ def _value_faults(value: Any, kind: Any, path: str, description: str) -> Iterato
 
 
 def _object_faults(value: dict[str, Any], kind: Any, path: str) -> Iterator[str]:
-    from msgspec import inspect
-
     if isinstance(kind, inspect.StructType):
         for one in kind.fields:
             if one.encode_name in value:
-                yield from _value_faults(value[one.encode_name], one.type, _step(path, one.encode_name), "")
+                yield from _value_faults(value[one.encode_name], one.type, _step(path, one.encode_name))
             elif one.required:
                 yield f"{_step(path, one.encode_name)}: is missing"
         return
     for key, content in value.items():
-        yield from _value_faults(key, kind.key_type, _step(path, key), "")
-        yield from _value_faults(content, kind.value_type, _step(path, key), "")
+        yield from _value_faults(key, kind.key_type, _step(path, key))
+        yield from _value_faults(content, kind.value_type, _step(path, key))
 
 
 def _fault(value: Any, kind: Any, description: str) -> str:
     """Why a value is not what it should be; "" where it is."""
-    from msgspec import inspect
-
     if isinstance(kind, inspect.LiteralType):
         return "" if value in kind.values else f"expected one of {', '.join(map(str, kind.values))}, found {_shown(value)}"
     wanted: dict[Any, tuple[type, str]] = {

@@ -99,12 +99,12 @@ def parts_of(version: CudnnVersion, *, jit: bool = False) -> tuple[str, ...]:
     return tuple(part for part in (*_PARTS_9, *later) if not (jit and part == "engines_precompiled"))
 
 
-def openings_of(version: CudnnVersion, *, jit: bool = False) -> tuple[Opening, ...]:
+def openings_of(version: CudnnVersion) -> tuple[Opening, ...]:
     """Libraries that the parts of a release open by name, in the order of use.
 
     cuDNN 9 tries the full version first (`libcudnn_ops.so.9.1.0`, `.9.1`, `.9`), cuDNN 8 only `.so.8`.
     """
-    parts = parts_of(version, jit=jit)
+    parts = own = parts_of(version)
     if version.major < 9:
         return tuple(Opening(by="", part=part, names=(f"libcudnn_{part}.so.{version.major}",)) for part in parts)
     if version.major == 9 and version.minor in (19, 20):
@@ -112,8 +112,7 @@ def openings_of(version: CudnnVersion, *, jit: bool = False) -> tuple[Opening, .
     found = []
     for part in parts:
         by = "graph" if part == "heuristic" or part.startswith("engines") else ""
-        expected = part in parts_of(version, jit=jit)
-        found.append(Opening(by=by, part=part, names=_names(part, version), expected=expected))
+        found.append(Opening(by=by, part=part, names=_names(part, version), expected=part in own))
     return tuple(found)
 
 

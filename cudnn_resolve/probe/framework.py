@@ -213,7 +213,8 @@ class _Assessment:
         strangers: dict[str, list[Library]] = {}
         for one in parts.found.values():
             directory = self._loading.identify(one.origin)
-            if directory != home and not _is_same(self._version_of(one), version):
+            release = self._version_of(one)
+            if directory != home and not (release and version and same_release(release, version)):
                 strangers.setdefault(directory, []).append(one)
         for directory, ones in strangers.items():
             names = "its parts" if len(ones) == len(parts.found) else ", ".join(one.name for one in ones)
@@ -258,11 +259,6 @@ class _Assessment:
         built, own = self._reading.cuda_built, copy.cuda if copy else None
         if built and own and built.partition(".")[0] != own.partition(".")[0]:
             self._complain(f"was built for CUDA {built}, but would load a cuDNN for CUDA {own} ({copy.path if copy else ''})")
-
-
-def _is_same(one: CudnnVersion | None, other: CudnnVersion | None) -> bool:
-    """True where both are known and of one release."""
-    return one is not None and other is not None and same_release(one, other)
 
 
 def _name(path: str) -> str:

@@ -85,11 +85,8 @@ def _is_toolkit(host: Host, root: str) -> bool:
     if not is_dir(host, root):
         return False
     signs = ("version.json", "version.txt", "bin/nvcc", "include/cuda_runtime_api.h")
-    return any(is_file(host, f"{root}/{sign}") for sign in signs) or bool(_runtime_libraries(host, root))
-
-
-def _runtime_libraries(host: Host, root: str) -> list[str]:
-    return [name for folder in ("lib64", "lib") for name in host.list_dir(f"{root}/{folder}") if name.startswith("libcudart.so.")]
+    runtimes = (name for folder in ("lib64", "lib") for name in host.list_dir(f"{root}/{folder}") if name.startswith("libcudart.so."))
+    return any(is_file(host, f"{root}/{sign}") for sign in signs) or any(runtimes)
 
 
 def find_compiler(host: Host) -> Compiler:
@@ -101,7 +98,7 @@ def find_compiler(host: Host) -> Compiler:
     if program is None:
         return None, None
     root = _root_of(host.realpath(program))
-    if root and _is_toolkit(host, root) and not _is_script(host, program):
+    if root and _is_toolkit(host, root) and host.read_bytes(program, 0, 2) != b"#!":
         return root, None
     result = host.run([program, "--dryrun", "-E", "-x", "cu", "/dev/null"], timeout_seconds=_NVCC_SECONDS)
     home, version = parse_nvcc_dryrun(result.stderr + result.stdout)
@@ -115,10 +112,6 @@ def _root_of(compiler: str) -> str | None:
     folder, _, _ = compiler.rpartition("/")
     root, _, last = folder.rpartition("/")
     return root if last == "bin" and root else None
-
-
-def _is_script(host: Host, program: str) -> bool:
-    return host.read_bytes(program, 0, 2) == b"#!"
 
 
 def _version(host: Host, root: str, compiler: str | None, compiled: CudaVersion | None) -> CudaVersion | None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from cudnn_resolve.facts.model import Facts, Gpu, InstalledFramework, Unknown
+from cudnn_resolve.facts.model import Facts, InstalledFramework, Unknown
 from cudnn_resolve.planning.preload import import_name
 
 Status = Literal["passed", "failed", "warning", "skipped"]
@@ -117,12 +117,16 @@ def gpus_of(facts: Facts) -> tuple[VisibleGpu, ...]:
     """List the GPUs that programs see, in the order in which they see them."""
     gpus = () if isinstance(facts.gpus, Unknown) else tuple(gpu for gpu in facts.gpus if not gpu.hidden)
     alone = len(gpus) == 1
-    return tuple(_tested(index, gpu, alone=alone) for index, gpu in enumerate(gpus))
-
-
-def _tested(index: int, gpu: Gpu, *, alone: bool) -> VisibleGpu:
-    visible = None if alone else gpu.uuid or str(index)
-    return VisibleGpu(index=index, name=gpu.name, uuid=gpu.uuid, compute_capability=gpu.compute_capability, visible=visible)
+    return tuple(
+        VisibleGpu(
+            index=index,
+            name=gpu.name,
+            uuid=gpu.uuid,
+            compute_capability=gpu.compute_capability,
+            visible=None if alone else gpu.uuid or str(index),
+        )
+        for index, gpu in enumerate(gpus)
+    )
 
 
 def environment_of(environ: Mapping[str, str], gpu: VisibleGpu | None = None, **more: str) -> dict[str, str]:

@@ -71,45 +71,36 @@ def judge_against(pinned: Pinned, facts: Facts, subjects: Sequence[Subject], tol
 
 def _judge_packages(pinned: Pinned, facts: Facts) -> Check:
     """Check that every package is installed in its version, and none that was removed."""
-    check = Check(id=f"{pinned.source}/packages", status="passed", expected=_counted(len(pinned.packages), "package", pinned.source))
     installed = facts.packages.pip
     if isinstance(installed, Unknown):
-        return replace(check, status="skipped", observed="nobody could be asked which packages are installed")
-    wrong = [*_differing(pinned.packages, installed)]
+        return _judge_installed(pinned, "packages", pinned.packages, "nobody could be asked which packages are installed")
+    differing = [name for name, version in pinned.packages.items() if not same_version(installed.get(name, ""), version)]
+    wrong = [_wrong(name, installed.get(name), pinned.packages[name]) for name in differing]
     wrong += [f"{name} {installed[name]} is installed, which the {pinned.source} removes" for name in pinned.removed if name in installed]
-    if not wrong:
-        return replace(check, observed="as it says")
+    check = _judge_installed(pinned, "packages", pinned.packages, wrong)
     detail = f"`cudnn-resolve apply` brings the environment to what the {pinned.source} says"
-    return replace(check, status="failed", observed=_few(sorted(wrong)), detail=detail)
+    return replace(check, detail=detail) if wrong else check
 
 
 def _judge_apt(pinned: Pinned, facts: Facts) -> Check:
     """Check that every package of the system is installed in its version."""
-    check = Check(id=f"{pinned.source}/apt", status="passed", expected=_counted(len(pinned.apt), "apt package", pinned.source))
     installed = facts.packages.apt
     if isinstance(installed, Unknown):
-        return replace(check, status="skipped", observed="dpkg could not be asked which packages are installed")
+        return _judge_installed(pinned, "apt", pinned.apt, "dpkg could not be asked which packages are installed")
     wrong = [_wrong(name, installed.get(name), version) for name, version in pinned.apt.items() if installed.get(name) != version]
-    return replace(check, status="failed", observed=_few(sorted(wrong))) if wrong else replace(check, observed="as it says")
+    return _judge_installed(pinned, "apt", pinned.apt, wrong)
 
 
-def _differing(wanted: Mapping[str, str], installed: Mapping[str, str]) -> Iterator[str]:
-    """Name what is missing or installed in another version."""
-    for name, version in wanted.items():
-        here = installed.get(name)
-        if here is None or not same_version(here, version):
-            yield _wrong(name, here, version)
-
-
-def _counted(count: int, name: str, source: str) -> str:
-    """Count packages in words."""
-    return (
-        f"no {name} in the {source}"
-        if count == 0
-        else f"the {name} of the {source}"
-        if count == 1
-        else f"the {count} {name}s of the {source}"
+def _judge_installed(pinned: Pinned, kind: Literal["packages", "apt"], wanted: Mapping[str, str], wrong: Sequence[str] | str) -> Check:
+    """Check packages of one kind; `wrong` names those that are not as they should be, or says why that is not known."""
+    count, name = len(wanted), "apt package" if kind == "apt" else "package"
+    expected = {0: f"no {name} in the {pinned.source}", 1: f"the {name} of the {pinned.source}"}
+    check = Check(
+        id=f"{pinned.source}/{kind}",
+        status="skipped" if isinstance(wrong, str) else "failed" if wrong else "passed",
+        expected=expected.get(count, f"the {count} {name}s of the {pinned.source}"),
     )
+    return replace(check, observed=wrong if isinstance(wrong, str) else _few(sorted(wrong)) or "as it says")
 
 
 def _wrong(name: str, here: str | None, wanted: str) -> str:

@@ -65,7 +65,8 @@ def validate(host: Host, facts: Facts, wish: Wish, book: Book, progress: Progres
             checks += [with_mend(check, wish.pinned, subject) if wish.pinned else check for check in loading]
         if wish.pinned is not None:
             checks += judge_against(wish.pinned, facts, subjects, told)
-        broken = {check.framework for check in checks if check.status == "failed" or (check.status == "skipped" and _is_import(check))}
+        unloaded = [one for one in checks if one.status == "failed" or (one.status == "skipped" and one.id.endswith("/import"))]
+        broken = {one.framework for one in unloaded}
         # What fails alone fails in company, too: that is said once.
         whole = [one for one in subjects if not one.is_cpu_build and one.name not in broken]
         checks += [judge_order(pair, one, facts) for pair, one in bench.orders(whole)]
@@ -156,10 +157,6 @@ class CardRun(Struct, frozen=True, kw_only=True):
             return []
         types = self.bench.types_timed(gpu)
         return list(judge_speed(f"{prefix}{subject.name}/speed", subject.name, told, pace, gpu.index, types))
-
-
-def _is_import(check: Check) -> bool:
-    return check.id.endswith("/import")
 
 
 def _framework_of(name: str, book: Book) -> str:

@@ -185,35 +185,28 @@ _NO_MEMORY = "no memory of the card is left for one more program: another one ho
 def judge_card(id_: str, told: Told, gpu: int) -> Check:
     """Check that a program can use the card, and that there is room on it."""
     card = told.last("card", CardAnswer)
+    sound = Check(id=id_, status="passed", expected="the driver gives a context and memory", gpu=gpu)
     if card is None or (told.failure and not (card.memory and told.step == NVML)):  # what NVML knows of its load is not needed
-        return Check(
-            id=id_,
-            status="failed",
-            expected="the driver gives a context and memory",
-            observed=told.ending or "nothing was told",
-            detail=_NO_MEMORY if "OUT_OF_MEMORY" in told.failure else "neither cuDNN nor a framework was asked yet: driver or card",
-            gpu=gpu,
-            output=told.output,
-        )
+        detail = _NO_MEMORY if "OUT_OF_MEMORY" in told.failure else "neither cuDNN nor a framework was asked yet: driver or card"
+        return replace(sound, status="failed", observed=told.ending or "nothing was told", detail=detail, output=told.output)
     if not card.memory:
-        return Check(id=id_, status="failed", expected="memory holds what is written", observed="it holds something else", gpu=gpu)
+        return replace(sound, status="failed", expected="memory holds what is written", observed="it holds something else")
     free, total = _positive(card.free_mib), _positive(card.total_mib)
     if total and (free or 0) < LEAST_FREE_MIB:
         others = _positive(card.others)
         who = f"; {others:.0f} other processes are on the card" if others else ""
-        return Check(
-            id=id_,
+        return replace(
+            sound,
             status="warning",
             expected=f"{LEAST_FREE_MIB} MiB of memory are free",
             observed=f"{free or 0:.0f} of {total:.0f} MiB are free",
             detail=f"what fails below may fail for lack of memory only{who}",
-            gpu=gpu,
         )
     if told.failure:
         observed = f"it does; {told.ending}"
-        return Check(id=id_, status="warning", expected="NVML tells of the card", observed=observed, gpu=gpu, output=told.output)
+        return replace(sound, status="warning", expected="NVML tells of the card", observed=observed, output=told.output)
     room = f", {free:.0f} of {total:.0f} MiB free" if free and total else ""
-    return Check(id=id_, status="passed", expected="the driver gives a context and memory", observed=f"it does{room}", gpu=gpu)
+    return replace(sound, observed=f"it does{room}")
 
 
 LEAST_FREE_MIB = 1024
