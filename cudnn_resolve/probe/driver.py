@@ -34,13 +34,9 @@ def _ask_libcuda(probe: DriverProbe) -> DriverAnswer:
     return DriverAnswer(version=None if libcuda.is_compat else libcuda.file_version, cuda=libcuda.cuda, where=where)
 
 
-def _ask_proc(probe: DriverProbe) -> DriverAnswer:
-    module = probe.kernel_module if probe.kernel_module == probe.proc_version else None
-    return DriverAnswer(version=module, kernel_module=module)
-
-
-def _ask_sys(probe: DriverProbe) -> DriverAnswer:
-    module = probe.kernel_module if probe.kernel_module == probe.sys_version else None
+def _ask_kernel(probe: DriverProbe, version: DriverVersion | None) -> DriverAnswer:
+    """The kernel module's own word, where it is of a driver release."""
+    module = probe.kernel_module if probe.kernel_module == version else None
     return DriverAnswer(version=module, kernel_module=module)
 
 
@@ -53,8 +49,8 @@ def _ask_smi(probe: DriverProbe) -> DriverAnswer:
 DRIVER_STEPS: tuple[tuple[str, Callable[[DriverProbe], DriverAnswer]], ...] = (
     ("NVML", _ask_nvml),  # libnvidia-ml: sees every GPU, whatever CUDA_VISIBLE_DEVICES says
     ("libcuda", _ask_libcuda),
-    ("/proc/driver/nvidia/version", _ask_proc),
-    ("/sys/module/nvidia/version", _ask_sys),
+    ("/proc/driver/nvidia/version", lambda probe: _ask_kernel(probe, probe.proc_version)),
+    ("/sys/module/nvidia/version", lambda probe: _ask_kernel(probe, probe.sys_version)),
     ("nvidia-smi", _ask_smi),  # slow: asked only where something is still missing
 )
 """Who is asked for the driver, in this order; for each fact the first answer counts."""

@@ -160,11 +160,8 @@ def _preloaded_libraries(site: str, loading: Loading) -> list[str]:
 
 def read_framework(files: FrameworkFiles) -> Reading | None:
     """What is known of the framework behind a distribution; None where it is no framework, or only a part of one."""
-    name = files.distribution.name
-    for begin, reader in _READERS:
-        if name == begin or name.startswith(f"{begin}-"):
-            return reader(files)
-    return None
+    reader = next((reader for name, reader in _READERS if name.fullmatch(files.distribution.name)), None)
+    return reader(files) if reader is not None else None
 
 
 def _reading(
@@ -176,9 +173,7 @@ def _reading(
     )
 
 
-def _torch(files: FrameworkFiles) -> Reading | None:
-    if files.distribution.name != "torch":
-        return None
+def _torch(files: FrameworkFiles) -> Reading:
     constants = parse_constants(files.text("torch", "version.py"))
     cuda = text_of(constants, "cuda")
     label = local_label(text_of(constants, "__version__") or files.distribution.version)
@@ -219,9 +214,7 @@ def _torch_preloads(files: FrameworkFiles, cuda: str) -> tuple[Open, ...]:
     return tuple(found)
 
 
-def _tensorflow(files: FrameworkFiles) -> Reading | None:
-    if files.distribution.name not in ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tf-nightly", "tf-nightly-gpu"):
-        return None
+def _tensorflow(files: FrameworkFiles) -> Reading:
     package = "tensorflow_core" if files.has("tensorflow_core/python/platform/build_info.py") else "tensorflow"
     constants = parse_constants(files.text(package, "python/platform/build_info.py"))
     inner = constants.get("build_info")
@@ -239,9 +232,7 @@ def _tensorflow(files: FrameworkFiles) -> Reading | None:
     return _reading(files, "gpu", cuda, cudnn, steps)
 
 
-def _onnxruntime(files: FrameworkFiles) -> Reading | None:
-    if files.distribution.name not in ("onnxruntime", "onnxruntime-gpu"):
-        return None
+def _onnxruntime(files: FrameworkFiles) -> Reading:
     provider = files.find("onnxruntime/capi", "libonnxruntime_providers_cuda.so")
     if provider is None:
         return _reading(files, "cpu")
@@ -257,9 +248,7 @@ def _onnxruntime(files: FrameworkFiles) -> Reading | None:
     return _reading(files, "gpu", cuda or runtime_of_needs(needs), cudnn_of_needs(needs), steps)
 
 
-def _ctranslate2(files: FrameworkFiles) -> Reading | None:
-    if files.distribution.name != "ctranslate2":
-        return None
+def _ctranslate2(files: FrameworkFiles) -> Reading:
     module = files.find("ctranslate2", "_ext.")
     bundled = files.find("ctranslate2.libs", "libcudnn")
     name = parse_name(bundled.rpartition("/")[2]) if bundled else None
@@ -270,7 +259,7 @@ def _ctranslate2(files: FrameworkFiles) -> Reading | None:
     return _reading(files, "gpu", None, name.numbers, (Open(path=module),))
 
 
-def _cupy(files: FrameworkFiles) -> Reading | None:
+def _cupy(files: FrameworkFiles) -> Reading:
     name = files.distribution.name
     module = files.find("cupy_backends/cuda/libs", "cudnn.")
     wheel = parse_cupy_wheel(files.text("cupy/.data/_wheel.json"))
@@ -344,9 +333,7 @@ def _jax_plugin(files: FrameworkFiles, plugin: Distribution) -> Reading:
     return replace(reading, question=question)
 
 
-def _paddle(files: FrameworkFiles) -> Reading | None:
-    if files.distribution.name not in ("paddlepaddle", "paddlepaddle-gpu"):
-        return None
+def _paddle(files: FrameworkFiles) -> Reading:
     constants = parse_constants(files.text("paddle/version/__init__.py"))
     cuda, cudnn = text_of(constants, "cuda_version"), text_of(constants, "cudnn_version")
     if cuda is None or cudnn is None:
@@ -361,7 +348,7 @@ def _paddle(files: FrameworkFiles) -> Reading | None:
     return _reading(files, label_of_cuda(cuda), cuda, cudnn, steps)
 
 
-def _mxnet(files: FrameworkFiles) -> Reading | None:
+def _mxnet(files: FrameworkFiles) -> Reading:
     label = files.distribution.name.removeprefix("mxnet-") if files.distribution.name.startswith("mxnet-cu") else None
     label = label.removesuffix("mkl") if label else None
     library = files.find("mxnet", "libmxnet.so")
@@ -373,16 +360,14 @@ def _mxnet(files: FrameworkFiles) -> Reading | None:
     return _reading(files, label, cuda, cudnn_of_needs(needs), steps)
 
 
-_READERS: tuple[tuple[str, Callable[[FrameworkFiles], Reading | None]], ...] = (
-    ("torch", _torch),
-    ("tensorflow", _tensorflow),
-    ("tf", _tensorflow),
-    ("jax", _jax),
-    ("jaxlib", _jax),
-    ("onnxruntime", _onnxruntime),
-    ("ctranslate2", _ctranslate2),
-    ("cupy", _cupy),
-    ("paddlepaddle", _paddle),
-    ("mxnet", _mxnet),
+_READERS: tuple[tuple[re.Pattern[str], Callable[[FrameworkFiles], Reading | None]], ...] = (
+    (re.compile(r"torch"), _torch),
+    (re.compile(r"tensorflow(-gpu|-cpu)?|tf-nightly(-gpu)?"), _tensorflow),
+    (re.compile(r"jax|jaxlib"), _jax),
+    (re.compile(r"onnxruntime(-gpu)?"), _onnxruntime),
+    (re.compile(r"ctranslate2"), _ctranslate2),
+    (re.compile(r"cupy(-.+)?"), _cupy),
+    (re.compile(r"paddlepaddle(-gpu)?"), _paddle),
+    (re.compile(r"mxnet(-.+)?"), _mxnet),
 )
-"""Beginnings of distribution names; `jax-cuda12-plugin` comes to the reader of jax, which passes it over."""
+"""Distribution names to what reads their files."""

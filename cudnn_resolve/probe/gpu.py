@@ -11,10 +11,7 @@ from cudnn_resolve.facts.nvidia import visible_devices
 from cudnn_resolve.probe.driver_probe import DriverProbe, Library
 
 GpuAnswer = tuple[Gpu, ...] | None
-
-
-def _ask_nvml(probe: DriverProbe) -> GpuAnswer:
-    return _of_library(probe.native.nvml)
+_SMI = "nvidia-smi"
 
 
 def _ask_libcuda(probe: DriverProbe) -> GpuAnswer:
@@ -24,19 +21,15 @@ def _ask_libcuda(probe: DriverProbe) -> GpuAnswer:
     return _of_library(libcuda)
 
 
-def _ask_smi(probe: DriverProbe) -> GpuAnswer:
-    return probe.smi.gpus
-
-
 def _ask_proc(probe: DriverProbe) -> GpuAnswer:
     found = (Gpu(name=one.get("Model"), uuid=_uuid(one.get("GPU UUID"))) for one in probe.proc_gpus)
     return tuple(found) or None
 
 
 GPU_STEPS: tuple[tuple[str, Callable[[DriverProbe], GpuAnswer]], ...] = (
-    ("NVML", _ask_nvml),
+    ("NVML", lambda probe: _of_library(probe.native.nvml)),
     ("libcuda", _ask_libcuda),  # only what CUDA_VISIBLE_DEVICES leaves visible
-    ("nvidia-smi", _ask_smi),  # slow: asked only where something is still missing
+    (_SMI, lambda probe: probe.smi.gpus),  # slow: asked only where something is still missing
     ("/proc/driver/nvidia/gpus", _ask_proc),  # names, no capabilities
 )
 """Who is asked for the GPUs, in this order: the first who knows of one counts, the others fill in what it leaves open."""
@@ -54,7 +47,7 @@ def find_gpus(probe: DriverProbe, driver: Driver | Unknown | None) -> tuple[tupl
     gpus: GpuAnswer = None
     names: list[str] = []
     for name, step in GPU_STEPS:
-        if step is _ask_smi and _is_complete(probe, gpus):
+        if name == _SMI and _is_complete(probe, gpus):
             continue
         answer = step(probe)
         if answer is None:
