@@ -247,11 +247,11 @@ def _clashes(universe: Universe, failure: Failure, core: list[Condition]) -> lis
 
 
 def _as_frameworks(merged: dict[tuple[str, Key, str], list[Rejection]]) -> dict[tuple[str, Key, str], list[Rejection]]:
-    """The same with one line for the packages of a framework that one GPU refuses for one reason: there are 15 of CuPy."""
+    """The same with one line for the packages of a framework that meet one thing, such as one GPU: there are 15 of CuPy."""
     out: dict[tuple[str, Key, str], list[Rejection]] = {}
     for (subject, about, need), rejections in merged.items():
         candidate, texts = rejections[0].candidate, {rejection.need for rejection in rejections}
-        if isinstance(about, GpuKey) and isinstance(candidate, BuildCandidate) and len(texts) == 1:
+        if isinstance(about, (GpuKey, PipKey)) and isinstance(candidate, (BuildCandidate, WheelCandidate)) and len(texts) == 1:
             subject, need = candidate.build.framework, texts.pop()  # noqa: PLW2901 - the name of the line
         out.setdefault((subject, about, need), []).extend(rejections)
     return out
