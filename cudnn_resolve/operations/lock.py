@@ -16,6 +16,7 @@ from cudnn_resolve.operations.lock_memory import asked_of, remembered, with_memo
 from cudnn_resolve.operations.options import LockRequest, Options
 from cudnn_resolve.operations.plan import Answered, PlanResult
 from cudnn_resolve.operations.results import Result, grown
+from cudnn_resolve.operations.settings import with_settings
 
 if TYPE_CHECKING:
     from cudnn_resolve.index.client import IndexClient
@@ -155,6 +156,10 @@ def check_lock(request: LockRequest, listener: Listener = NOBODY) -> LockCheckRe
     return LockCheckResult(lock=lock, differences=tuple(found), overlays=book.remarks)
 
 
+_TARGETS = ("framework", "packages", "requirement", "constraint", "group", "cuda", "cudnn")
+"""Settings that say what is asked for."""
+
+
 def plan_behind(path: str, request: Options, listener: Listener = NOBODY) -> Answered:
     """What leads to the pins of a lock for a machine like this one: the resolution, in a plan without actions."""
     from packaging.tags import platform_tags
@@ -163,7 +168,10 @@ def plan_behind(path: str, request: Options, listener: Listener = NOBODY) -> Ans
 
     lock = _existing(path)
     said = {name: getattr(request, name) for name in Options.__struct_fields__ if name not in ("allow_break", "reinstall_package")}
-    found = _answers(_only_platforms(LockRequest(**said), lock, path), lock, frozenset(), listener)
+    asked = LockRequest(**said)
+    old = remembered(lock, path, asked)  # what the lock was made for, whatever the project's settings ask for by now
+    asked = with_settings(asked, {name: value for name, value in old.items() if name in _TARGETS})
+    found = _answers(_only_platforms(asked, lock, path), lock, frozenset(), listener)
     if found.conflict is not None:
         assert found.outcome is not None
         return Answered(plan=found.conflict, question=found.question, outcome=found.outcome)

@@ -191,7 +191,7 @@ def _optional_cudnn(resolution: Resolution) -> Iterator[Warning]:
         return
     planned = CudnnVersion(resolution.cudnn).major
     there = {planned, *(copy.soname for copy in resolution.machine.cudnn if copy.source != "pip")}
-    for build in (*resolution.builds, *(one.build for one in resolution.unasked if one.build is not None)):
+    for build in resolution.builds:
         if build.cudnn_optional is not None and build.cudnn_optional not in there:
             yield Warning(
                 code="cudnn-optional",

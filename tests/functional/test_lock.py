@@ -95,6 +95,13 @@ def test_why_asks_the_lock_that_lies_here(locked: Project, capsys: pytest.Captur
     assert "did you mean numpy?" in capsys.readouterr().err
 
 
+def test_why_tells_of_the_lock_and_not_of_what_the_project_asks_for_by_now(locked: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    (locked.folder / "pyproject.toml").write_text('[tool.cudnn-resolve]\nframework = ["mxnet==1.9.1"]\n', "utf-8")
+
+    assert main(["why", "ctranslate2", *locked.words()[1:]]) == 0
+    assert capsys.readouterr().out.startswith("ctranslate2 4.5.0")
+
+
 def test_a_failure_leaves_the_old_file(locked: Project) -> None:
     before = locked.file.read_bytes()
 
