@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 from packaging.requirements import Requirement
 
-from cudnn_resolve.diagnosis.machine import Checks, Inspection, Installed, fact, finding
+from cudnn_resolve.diagnosis.machine import Checks, Inspection, Installed, capability_of, fact, finding
 from cudnn_resolve.diagnosis.model import Finding, Remedy
 from cudnn_resolve.diagnosis.specifier import Required, is_version, requirements_of, within
 from cudnn_resolve.facts.model import CPU_PACKAGES
+from cudnn_resolve.matrix.advisory import advisories_of
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]{0,98}[A-Za-z0-9])?", re.ASCII)
 _ABI = {"numpy": "numpy_abi", "protobuf": "protobuf_abi"}
@@ -167,4 +168,13 @@ def _toolkits(machine: Inspection) -> Iterator[Finding]:
         yield finding("harmless", "info", 0.8, said, *(fact("cuda_toolkits", f"{one.version}: {one.path}") for one in machine.toolkits[:3]))
 
 
-CHECKS: Checks = (_shared_files, _overwritten, _abi, _cpu_only, _toolkits)
+def _advised(machine: Inspection) -> Iterator[Finding]:
+    """Releases that are known to be bad on this machine: those that no plan takes, and those of which it is worth knowing."""
+    gpus = tuple(found for gpu in machine.gpus if (found := capability_of(gpu)) is not None)
+    for name, one in advisories_of(machine.book, machine.pip, gpus):
+        remedy = (Remedy(text=one.remedy, command=None),) if one.remedy else ()
+        severity = "warning" if one.action == "avoid" else "info"
+        yield finding("other_bug", severity, 0.6, f"{name} {machine.pip[name]}: {one.summary}", *machine.pip_facts(name), remedy=remedy)
+
+
+CHECKS: Checks = (_shared_files, _overwritten, _abi, _cpu_only, _toolkits, _advised)

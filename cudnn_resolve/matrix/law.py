@@ -161,7 +161,6 @@ _REFERENCES = (
     ("framework/*", "release", "cuda", "line"),
     ("framework/*", "release", "targets", "capability"),
     ("advisory", "advisory", "capability", "capability"),
-    ("advisory", "advisory", "frameworks", "framework"),
 )
 """Table, array and field of rows that name something, and what."""
 

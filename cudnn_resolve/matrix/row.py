@@ -276,8 +276,8 @@ class Advisory(Row, frozen=True, kw_only=True):
     remedy: Text | None = None
     capability: tuple[ComputeCapability, ...] = ()
     """Only on these GPUs; empty = on all."""
-    frameworks: tuple[PackageName, ...] = ()
-    """Only with these frameworks; empty = with all."""
+    beside: tuple[Requirement, ...] = ()
+    """Only beside one of these, `torch<2.9`; empty = whatever else is there."""
 
 
 class Trap(Row, frozen=True, kw_only=True):

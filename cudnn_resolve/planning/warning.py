@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.facts.model import UNKNOWN, Facts
+from cudnn_resolve.matrix.advisory import advisories_of
 from cudnn_resolve.matrix.evidence import evidence_of, holds_evidence
 from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.planning.origin import origin_warnings
@@ -306,20 +307,11 @@ def _advisories(resolution: Resolution, book: Book) -> Iterator[Warning]:
                     code="advisory",
                     message=f"{override.package} {declared}, which {override.requested_by} pins, is avoided: {advisory.summary}",
                 )
-    for pin in resolution.pip:
-        for advisory in book.advisories(pin.name) if pin.version else ():
-            if _holds(advisory.versions, pin.version) and (
-                not advisory.capability or any(gpu.capability in advisory.capability for gpu in resolution.machine.gpus)
-            ):
-                remedy = f"; {advisory.remedy}" if advisory.remedy else ""
-                yield Warning(code="advisory", message=f"{pin.name} {pin.version}: {advisory.summary}{remedy}")
-
-
-def _holds(spec: str, version: str | None) -> bool:
-    try:
-        return version is not None and SpecifierSet(spec).contains(Version(version), prereleases=True)
-    except InvalidVersion:
-        return False
+    chosen = {pin.name: pin.version for pin in resolution.pip if pin.version}
+    gpus = tuple(gpu.capability for gpu in resolution.machine.gpus if gpu.capability is not None)
+    for name, advisory in advisories_of(book, chosen, gpus):
+        remedy = f"; {advisory.remedy}" if advisory.remedy else ""
+        yield Warning(code="advisory", message=f"{name} {chosen[name]}: {advisory.summary}{remedy}")
 
 
 def _from_source(resolution: Resolution) -> Iterator[Warning]:

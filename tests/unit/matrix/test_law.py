@@ -83,7 +83,6 @@ PLANTED = [
     ("specifiers_meet", "trap", 'framework = "alpha"', 'framework = "gamma"', "trap[0].framework", "gamma"),
     ("specifiers_meet", "framework/alpha", 'versions = "<2"', 'versions = ">9"', "bound[0].versions", ">9"),
     ("references_known", "advisory", '"9.0"]', '"6.1"]', "advisory[0].capability", "6.1"),
-    ("references_known", "advisory", '["alpha"]', '["gamma"]', "advisory[0].frameworks", "gamma"),
     ("releases_ordered", "wheel/alpha-vision", 'version = "0.1"', 'version = "0.9"', "release[1].version", "0.2 stands after 0.9"),
     ("releases_ordered", "wheel/beta", "py3-none-any", "py3", "release[0].tags", "'py3'"),
     ("bounds_agree", "framework/alpha", '"numpy<2"', '"numpy"', "bound[0].requirement", "bounds nothing"),

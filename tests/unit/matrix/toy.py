@@ -132,7 +132,7 @@ package = "nvidia-cudnn-cu12"
 versions = "==9.1.0.70"
 action = "avoid"
 capability = ["9.0"]
-frameworks = ["alpha"]
+beside = ["alpha"]
 summary = "it breaks"
 remedy = "take another"
 source = "docs"
