@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.apply_world import lend_pip
+from tests.apply_world import ApplyWorld, lend_pip
 from tests.index_server import IndexServer, cut
 from tests.small_wheels import tree, write_wheel
 
@@ -460,3 +460,15 @@ def test_check_tells_each_damage_with_its_owner(bench: Bench) -> None:
     assert "demo 1.0 are empty: demo/__init__.py" in broken["summary"]
     assert (foreign["severity"], "among those of other belong to no package: other/mine.txt" in foreign["summary"]) == ("info", True)
     assert "Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize("verb", ["check", "doctor", "validate"])
+def test_every_look_at_an_environment_sees_what_a_power_failure_emptied(world: ApplyWorld, tmp_path: Path, verb: str) -> None:
+    (world.site / "nvidia/cudnn/lib/libcudnn.so.9").write_bytes(b"")
+    argv = [sys.executable, "-m", "cudnn_resolve", verb, "--python", world.python]
+
+    done = subprocess.run(argv, env=world.environ(), cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1, done.stderr
+    assert re.search(r"files (?:of|that) nvidia-cudnn-cu12 9\.1\.0\.70 (?:installed )?are empty", " ".join(done.stdout.split()))
+    assert "cudnn-resolve apply --reinstall-package nvidia-cudnn-cu12" in done.stdout
