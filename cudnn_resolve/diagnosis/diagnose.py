@@ -14,6 +14,7 @@ from cudnn_resolve.diagnosis.model import SEVERITIES, Case, Diagnosis, Evidence,
 from cudnn_resolve.diagnosis.read import Reader
 from cudnn_resolve.diagnosis.remedy import Remedies
 from cudnn_resolve.diagnosis.weigh import FINDING, evidence_of, fill, is_active, outlived, rank, summary_of, suspects
+from cudnn_resolve.errors import MatrixError
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.symptom import Cause
@@ -68,7 +69,14 @@ def diagnose_facts(facts: Facts, book: Book) -> list[Finding]:
 
 def _ranked(case: Case, reader: Reader | None) -> list[Suspect]:
     causes = case.book.causes()
-    ranked = rank(derive(suspects(case.matches, case.features), case), causes)
+    found = derive(suspects(case.matches, case.features), case)
+    nameless = sorted(found.keys() - causes.keys())
+    if nameless:  # of an overlay that was never checked
+        raise MatrixError(
+            f"a row of the tables names the cause {nameless[0][:80]!r}, which no row describes",
+            hint="`cudnn-resolve matrix check`, with the same --matrix, says which row it is",
+        )
+    ranked = rank(found, causes)
     return outlived(ranked, reader.latest, case.features, causes) if reader is not None else ranked
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from cudnn_resolve.cli.main import main
 from tests.written_logs import judged
 
 JAX = "Found {} version {}, but JAX was built against version {}, which is newer.\n"
@@ -78,3 +81,17 @@ def test_a_list_that_may_mean_either_leaves_it_open() -> None:
 
 def test_a_symbol_that_no_start_of_cuda_misses_says_nothing() -> None:
     assert not judged("CUDA failure 500: named symbol not found in my_kernel\n").findings
+
+
+def test_a_row_of_an_overlay_that_names_no_cause_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "over/symptom").mkdir(parents=True)
+    row = 'id = "odd"\npattern = ["odd words"]\nanchor = ["odd words"]\nrole = "proves"\ncause = "nowhere_said"\nweight = 90\n'
+    row += 'summary = "odd"\nsource = ["a"]\nsample = ["odd words"]\n'
+    source = '[source.a]\nwhere = "a test"\nread = "2026-11-21"\n'
+    (tmp_path / "over/symptom/loader.toml").write_text(f'origin = "authored"\n[[symptom]]\n{row}{source}')
+    (tmp_path / "x.log").write_text("odd words\n")
+
+    code = main(["doctor", str(tmp_path / "x.log"), "--no-facts", "--matrix", str(tmp_path / "over")])
+
+    said = capsys.readouterr().err
+    assert (code, "'nowhere_said', which no row describes" in said, "matrix check" in said) == (2, True, True), said
