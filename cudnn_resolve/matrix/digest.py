@@ -58,16 +58,6 @@ def digest(book: Book, name: str, versions: SpecifierSet | None = None) -> Diges
     return Digest(framework=framework, entries=tuple(entries))
 
 
-def version_filter(text: str) -> SpecifierSet:
-    """The specifier for what a user wrote: `>=2.4,<3` itself, `2.15` everything that begins with it; InvalidSpecifier otherwise."""
-    from packaging.specifiers import SpecifierSet
-
-    stripped = text.strip()
-    if re.fullmatch(r"v?\d+(?:\.\d+)*", stripped):
-        return SpecifierSet(f"=={stripped}.*")
-    return SpecifierSet(stripped if not stripped[:1].isdigit() else f"=={stripped}")
-
-
 def bounds_for(framework: Framework, version: str) -> tuple[Bound, ...]:
     """The bounds that hold for one version."""
     from packaging.specifiers import SpecifierSet  # not needed for `matrix list`

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.requirement.extra import fits
@@ -75,20 +74,28 @@ def _hint(name: str, specifier: SpecifierSet, book: Book) -> str:
     return f"{hint}known: {', '.join(book.frameworks())}; other packages go into a file for --requirement"
 
 
+def version_filter(text: str) -> SpecifierSet:
+    """The specifier for what a user wrote: `>=2.4,<3` itself, `2.15` everything that begins with it; InvalidSpecifier otherwise."""
+    stripped = text.strip()
+    if re.fullmatch(r"v?\d+(?:\.\d+)*", stripped):
+        return SpecifierSet(f"=={stripped}.*")
+    found = SpecifierSet(stripped if not stripped[:1].isdigit() else f"=={stripped}")
+    if not found:
+        raise InvalidSpecifier(text)
+    return found
+
+
 def parse_limit(text: str, option: str) -> Limit:
-    """The limit in a user's words: a PEP 440 specifier, or a bare version that means all its patches; UsageError for other text."""
-    plain = written = text.strip()
-    with suppress(InvalidVersion):
-        written = f"=={Version(plain)}.*"
-    try:
-        specifier = SpecifierSet(written)
-    except InvalidSpecifier:
-        specifier = SpecifierSet()
-    if not specifier:
+    """The limit in a user's words: a specifier, or the beginning of versions; UsageError for other text."""
+    written, found = text.strip(), None
+    if not written[:1].isdigit() or written.replace(".", "").isdigit():  # a bare 12.4.1.post1 begins no other version
+        with suppress(InvalidSpecifier):
+            found = version_filter(written)
+    if found is None:
         raise UsageError(
             f"{option} {text!r} is not a version specifier", code="option-specifier", hint=f"such as {option} 12.4 or {option} '>=12,<13'"
         )
-    return Limit(text=plain, specifier=specifier)
+    return Limit(text=written, specifier=found)
 
 
 def merged(targets: Iterable[Target]) -> tuple[Target, ...]:
