@@ -21,7 +21,7 @@ from cudnn_resolve.facts.model import Facts
 _Texts = tuple[str, ...]
 
 
-def _said(about: str, metavar: str | None = None, *short: str) -> Meta:
+def _option(about: str, metavar: str | None = None, *short: str) -> Meta:
     """How an option is shown: what it means, what stands for its value, and its short or other names."""
     return Meta(description=about, extra={"metavar": metavar, "short": short})
 
@@ -77,11 +77,11 @@ class MachineOptions(Struct, frozen=True, kw_only=True):
     """Which machine and environment."""
 
     python: Annotated[
-        str | None, _said("the interpreter whose environment is meant (default: the active one, ./.venv, or this one)", "PATH")
+        str | None, _option("the interpreter whose environment is meant (default: the active one, ./.venv, or this one)", "PATH")
     ] = None
     facts: Annotated[
         str | None,
-        _said(
+        _option(
             "another machine: what `detect --format json` wrote there, or its `nvidia-smi`, `collect_env` and the like; "
             "- reads standard input",
             "FILE",
@@ -94,13 +94,13 @@ class MachineOptions(Struct, frozen=True, kw_only=True):
 class StatedOptions(MachineOptions, frozen=True, kw_only=True):
     """Single facts stated by hand, and the tables that they are held against."""
 
-    driver: Annotated[str | None, _said("NVIDIA driver, `550.54.15`", "V")] = None
-    gpu: Annotated[_Texts, _said("`T4`, `RTX 4090`, `sm_90` or `9.0`; once for each GPU", "NAME-OR-SM")] = ()
-    python_version: Annotated[str | None, _said("`3.11` or `3.11.9`", "X.Y")] = None
-    platform: Annotated[str | None, _said("`linux_x86_64`, `linux_aarch64`, `manylinux_2_28_x86_64`", "PLATFORM")] = None
-    glibc: Annotated[str | None, _said("GNU C library, `2.35`", "V")] = None
-    os: Annotated[str | None, _said("distribution with its release, `ubuntu22.04`, `debian12`, `rocky9`", "NAME")] = None
-    matrix: Annotated[_Texts, _said("further or changed rows for the compatibility tables; repeatable", "DIR")] = ()
+    driver: Annotated[str | None, _option("NVIDIA driver, `550.54.15`", "V")] = None
+    gpu: Annotated[_Texts, _option("`T4`, `RTX 4090`, `sm_90` or `9.0`; once for each GPU", "NAME-OR-SM")] = ()
+    python_version: Annotated[str | None, _option("`3.11` or `3.11.9`", "X.Y")] = None
+    platform: Annotated[str | None, _option("`linux_x86_64`, `linux_aarch64`, `manylinux_2_28_x86_64`", "PLATFORM")] = None
+    glibc: Annotated[str | None, _option("GNU C library, `2.35`", "V")] = None
+    os: Annotated[str | None, _option("distribution with its release, `ubuntu22.04`, `debian12`, `rocky9`", "NAME")] = None
+    matrix: Annotated[_Texts, _option("further or changed rows for the compatibility tables; repeatable", "DIR")] = ()
     project_matrix: tuple[str, ...] = ()
     """Such folders below those, which the project's settings name: no option, and no part of it leads to root."""
 
@@ -121,67 +121,71 @@ class Options(StatedOptions, frozen=True, kw_only=True):
     """Everything that commands which resolve have in common."""
 
     packages: Annotated[
-        _Texts, _said("requirements as pip and uv take them: frameworks, `tensorflow==2.15`, and other packages", "REQ")
+        _Texts, _option("requirements as pip and uv take them: frameworks, `tensorflow==2.15`, and other packages", "REQ")
     ] = ()
-    framework: Annotated[_Texts, _said("a framework, or what goes with one, as `torchvision`; repeatable", "REQ", "-f")] = ()
+    framework: Annotated[_Texts, _option("a framework, or what goes with one, as `torchvision`; repeatable", "REQ", "-f")] = ()
     requirement: Annotated[
         _Texts,
-        _said(
+        _option(
             "further pip requirements of the project, resolved together: a requirements file, or `pyproject.toml[extra]`; repeatable",
             *("FILE", "-r"),
         ),
     ] = ()
-    constraint: Annotated[_Texts, _said("limits on packages that are needed anyway, as pip's; repeatable", "FILE", "-c")] = ()
-    group: Annotated[_Texts, _said("a dependency group of ./pyproject.toml, or of the file or folder PATH; repeatable", "[PATH:]NAME")] = ()
-    cuda: Annotated[str | None, _said("limit CUDA: `12.4` (any 12.4.x), `>=12,<13`", "SPEC")] = None
-    cudnn: Annotated[str | None, _said("limit cuDNN: `9.3` (any 9.3.x), `>=9.1`", "SPEC")] = None
+    constraint: Annotated[_Texts, _option("limits on packages that are needed anyway, as pip's; repeatable", "FILE", "-c")] = ()
+    group: Annotated[
+        _Texts, _option("a dependency group of ./pyproject.toml, or of the file or folder PATH; repeatable", "[PATH:]NAME")
+    ] = ()
+    cuda: Annotated[str | None, _option("limit CUDA: `12.4` (any 12.4.x), `>=12,<13`", "SPEC")] = None
+    cudnn: Annotated[str | None, _option("limit cuDNN: `9.3` (any 9.3.x), `>=9.1`", "SPEC")] = None
     prefer: Annotated[
         Literal["installed", "newest"] | None,
-        _said("among consistent answers: what is `installed` and fits (default), or the `newest`"),
+        _option("among consistent answers: what is `installed` and fits (default), or the `newest`"),
     ] = None
     driver_policy: Annotated[
         Literal["minor", "strict"] | None,
-        _said("drivers that a CUDA runtime may have: `minor` (default), NVIDIA's minor-version rule; `strict`, the toolkit's own or newer"),
+        _option(
+            "drivers that a CUDA runtime may have: `minor` (default), NVIDIA's minor-version rule; `strict`, the toolkit's own or newer"
+        ),
     ] = None
-    device: Annotated[Literal["gpu", "cpu"] | None, _said("`cpu` asks for builds without CUDA; never chosen silently")] = None
-    pre: Annotated[bool, _said("pre-releases count like other releases, as pip's")] = False
-    strict_pins: Annotated[bool, _said("wheels' own pins hold: no overrides")] = False
+    device: Annotated[Literal["gpu", "cpu"] | None, _option("`cpu` asks for builds without CUDA; never chosen silently")] = None
+    pre: Annotated[bool, _option("pre-releases count like other releases, as pip's")] = False
+    strict_pins: Annotated[bool, _option("wheels' own pins hold: no overrides")] = False
     channel: Annotated[
         Literal["auto", "pip", "apt"] | None,
-        _said("where CUDA and cuDNN come from: `pip`, `apt`, or `auto` (default): pip where that serves"),
+        _option("where CUDA and cuDNN come from: `pip`, `apt`, or `auto` (default): pip where that serves"),
     ] = None
     allow_break: Annotated[
-        _Texts, _said("an installed framework that may stop working where nothing else leads to an answer; repeatable", "NAME")
+        _Texts, _option("an installed framework that may stop working where nothing else leads to an answer; repeatable", "NAME")
     ] = ()
     """`lock` does not take it."""
     reinstall_package: Annotated[
         _Texts,
-        _said(
+        _option(
             "lay the files of an installed package anew, where others overwrote them or took them along; repeatable, enough by itself",
             "NAME",
         ),
     ] = ()
     """`plan` and `apply` alone take it."""
-    index_url: Annotated[str | None, _said("package index, as pip's", "URL")] = None
+    index_url: Annotated[str | None, _option("package index, as pip's", "URL")] = None
     """None = whatever the target's pip or uv configuration says."""
-    extra_index_url: Annotated[_Texts, _said("a further index, as pip's; repeatable", "URL")] = ()
-    find_links: Annotated[_Texts, _said("a folder or page of wheels, as pip's; repeatable", "PATH")] = ()
+    extra_index_url: Annotated[_Texts, _option("a further index, as pip's; repeatable", "URL")] = ()
+    find_links: Annotated[_Texts, _option("a folder or page of wheels, as pip's; repeatable", "PATH")] = ()
     index_strategy: Annotated[
         Literal["first-index", "best-match"] | None,
-        _said(
+        _option(
             "of several indexes: `first-index`, the first that has the name (uv's rule), or `best-match`, the best version of all (pip's)"
         ),
     ] = None
     """None = that of the configuration that names the indexes."""
-    exclude_newer: Annotated[str | None, _said("nothing that was uploaded after this day, as 2025-06-30 or an ISO 8601 time", "DATE")] = (
+    exclude_newer: Annotated[str | None, _option("nothing that was uploaded after this day, as 2025-06-30 or an ISO 8601 time", "DATE")] = (
         None
     )
-    no_binary: Annotated[_Texts, _said("no wheels of these packages, as pip's; `:all:` for every one", "NAMES")] = ()
-    only_binary: Annotated[_Texts, _said("only wheels of these packages, as pip's", "NAMES")] = ()
+    no_binary: Annotated[_Texts, _option("no wheels of these packages, as pip's; `:all:` for every one", "NAMES")] = ()
+    only_binary: Annotated[_Texts, _option("only wheels of these packages, as pip's", "NAMES")] = ()
     no_variant_indexes: Annotated[
-        bool, _said("only the configured indexes, and none that the tables name for a variant such as torch+cu126")
+        bool, _option("only the configured indexes, and none that the tables name for a variant such as torch+cu126")
     ] = False
-    offline: Annotated[bool, _said("matrix and cache only; what stays open is listed as unpinned")] = False
+    offline: Annotated[bool, _option("matrix and cache only; what stays open is listed as unpinned")] = False
 
     @property
     def names_targets(self) -> bool:
@@ -216,10 +220,10 @@ class LockRequest(Options, frozen=True, kw_only=True):
     """Every `--platform` that the lock is for; empty = this machine's."""
     output: str | None = None
     """The lock; None = `pylock.toml`, `-` = none is read or written."""
-    check: Annotated[bool, _said("write nothing; say whether the lock is still right, and fits this machine")] = False
-    no_facts: Annotated[bool, _said("with --check: nothing of this machine counts, as in a CI job")] = False
-    upgrade: Annotated[bool, _said("leave no pin of the lock as it is; without it, all that can stay do", None, "-U")] = False
-    upgrade_package: Annotated[_Texts, _said("upgrade this package only; repeatable", "NAME", "-P")] = ()
+    check: Annotated[bool, _option("write nothing; say whether the lock is still right, and fits this machine")] = False
+    no_facts: Annotated[bool, _option("with --check: nothing of this machine counts, as in a CI job")] = False
+    upgrade: Annotated[bool, _option("leave no pin of the lock as it is; without it, all that can stay do", None, "-U")] = False
+    upgrade_package: Annotated[_Texts, _option("upgrade this package only; repeatable", "NAME", "-P")] = ()
 
     @property
     def repeated(self) -> tuple[tuple[str, str], ...]:
@@ -237,15 +241,15 @@ class ApplyRequest(Options, frozen=True, kw_only=True):
     lock: str | None = None
     has_targets: bool = False
     """True where the caller himself names what he wants, and not only the project's settings."""
-    dry_run: Annotated[bool, _said("show what would be done, and change nothing")] = False
+    dry_run: Annotated[bool, _option("show what would be done, and change nothing")] = False
     force: Annotated[
-        bool, _said("install although libraries would not load; put back although others changed the environment meanwhile")
+        bool, _option("install although libraries would not load; put back although others changed the environment meanwhile")
     ] = False
-    installer: Annotated[Literal["auto", "pip", "uv"], _said("default: uv where there is one, else pip")] = "auto"
-    no_hashes: Annotated[bool, _said("also install files that nobody knows a hash of")] = False
-    break_system_packages: Annotated[bool, _said("also change an environment that the system manages, as pip's")] = False
-    no_validate: Annotated[bool, _said("do not test the stack on the GPU afterwards")] = False
-    restart: Annotated[bool, _said("restart the notebook's kernel afterwards where that is needed")] = False
+    installer: Annotated[Literal["auto", "pip", "uv"], _option("default: uv where there is one, else pip")] = "auto"
+    no_hashes: Annotated[bool, _option("also install files that nobody knows a hash of")] = False
+    break_system_packages: Annotated[bool, _option("also change an environment that the system manages, as pip's")] = False
+    no_validate: Annotated[bool, _option("do not test the stack on the GPU afterwards")] = False
+    restart: Annotated[bool, _option("restart the notebook's kernel afterwards where that is needed")] = False
     words: tuple[str, ...] = ()
     """The words of a command line that asks for the same, for `--resume`."""
 
@@ -266,19 +270,19 @@ class DoctorRequest(Options, frozen=True, kw_only=True):
 
     log: str | None = None
     """A log file, `-` for standard input; None = the machine alone is judged."""
-    no_facts: Annotated[bool, _said("judge the log alone: it came from another machine")] = False
+    no_facts: Annotated[bool, _option("judge the log alone: it came from another machine")] = False
 
 
 class ValidateRequest(MachineOptions, frozen=True, kw_only=True):
     """What `validate` is asked."""
 
-    framework: Annotated[_Texts, _said("only this framework, `torch`; repeatable (default: all)", "NAME", "-f")] = ()
-    gpu: Annotated[int | None, _said("only this GPU, as programs count them from 0 (default: every one)", "N")] = None
-    full: Annotated[bool, _said("every type in both layouts, instead of each class with each type once")] = False
-    require_gpu: Annotated[bool, _said("fail where there is no GPU, instead of skipping")] = False
-    lock: Annotated[str | None, _said("what is installed and what loads must be what this lock pins", "FILE")] = None
-    plan: Annotated[str | None, _said("the same of a plan that `plan --format json` wrote; - reads standard input", "FILE")] = None
-    record: Annotated[str | None, _said("as --lock, and what passes on a GPU is written into the lock", "FILE")] = None
+    framework: Annotated[_Texts, _option("only this framework, `torch`; repeatable (default: all)", "NAME", "-f")] = ()
+    gpu: Annotated[int | None, _option("only this GPU, as programs count them from 0 (default: every one)", "N")] = None
+    full: Annotated[bool, _option("every type in both layouts, instead of each class with each type once")] = False
+    require_gpu: Annotated[bool, _option("fail where there is no GPU, instead of skipping")] = False
+    lock: Annotated[str | None, _option("what is installed and what loads must be what this lock pins", "FILE")] = None
+    plan: Annotated[str | None, _option("the same of a plan that `plan --format json` wrote; - reads standard input", "FILE")] = None
+    record: Annotated[str | None, _option("as --lock, and what passes on a GPU is written into the lock", "FILE")] = None
 
 
 class CheckRequest(StatedOptions, frozen=True, kw_only=True):
@@ -286,14 +290,14 @@ class CheckRequest(StatedOptions, frozen=True, kw_only=True):
 
     what: tuple[str, ...] = ()
     """Files with packages, `-` for standard input; none: the environment."""
-    strict: Annotated[bool, _said("exit code 1 also where something is not known")] = False
+    strict: Annotated[bool, _option("exit code 1 also where something is not known")] = False
 
 
 class CleanRequest(Struct, frozen=True, kw_only=True):
     """What `clean` is asked."""
 
-    all: Annotated[bool, _said("also the last undo of every environment, and the caches")] = False
-    dry_run: Annotated[bool, _said("show what is held, and free nothing")] = False
+    all: Annotated[bool, _option("also the last undo of every environment, and the caches")] = False
+    dry_run: Annotated[bool, _option("show what is held, and free nothing")] = False
 
 
 class MatrixRequest(Struct, frozen=True, kw_only=True):
@@ -302,7 +306,7 @@ class MatrixRequest(Struct, frozen=True, kw_only=True):
     action: Literal["list", "show", "check"] = "list"
     name: str | None = None
     which: str | None = None
-    matrix: Annotated[_Texts, _said("further or changed rows for the tables; repeatable", "DIR")] = ()
+    matrix: Annotated[_Texts, _option("further or changed rows for the tables; repeatable", "DIR")] = ()
 
 
 def said(request: Struct, names: Iterable[str]) -> Iterator[tuple[str, str]]:
