@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_options(group, CheckRequest, "python", "strict")
     machine = parser.add_argument_group("for which machine (default: this one)")
-    add_options(machine, CheckRequest, "facts", "driver", "gpu", "python_version", "platform", "glibc", "os")
+    add_options(machine, CheckRequest, "facts", "machine", "driver", "gpu", "python_version", "platform", "glibc", "os")
     add_options(parser, CheckRequest, "matrix")
     add_output_options(parser, FORMATS)
     parser.epilog = (

@@ -13,13 +13,13 @@ from cudnn_resolve.operations.keywords import make
 from cudnn_resolve.operations.options import Options, declared
 
 _TARGETS = ("framework", "requirement", "constraint", "group", "cuda", "cudnn")
-_STATED = ("driver", "gpu", "python_version", "platform", "glibc", "os")
+_STATED = ("machine", "driver", "gpu", "python_version", "platform", "glibc", "os")
 _CHOICE = ("prefer", "driver_policy", "device", "pre", "strict_pins", "channel", "matrix")
 _INDEXES = (
     *("index_url", "extra_index_url", "find_links", "index_strategy", "exclude_newer", "no_binary", "only_binary"),
     *("no_variant_indexes", "offline"),
 )
-_ELSEWHERE = ("facts", "python_version", "platform")
+_ELSEWHERE = ("facts", "machine", "python_version", "platform")
 """Options that speak of another machine."""
 R = TypeVar("R", bound=Struct)
 

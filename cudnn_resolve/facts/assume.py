@@ -66,11 +66,13 @@ class Assumptions(Struct, frozen=True, kw_only=True):
     glibc: str | None = None
     os: str | None = None
     """Distribution and release, `ubuntu22.04`."""
+    machine: str | None = None
+    """A well-known place, whose facts these override: `g5.xlarge`."""
 
     @property
     def elsewhere(self) -> bool:
         """True where the plan is for a fresh environment on another machine than this one."""
-        return self.python_version is not None or self.platform is not None
+        return self.python_version is not None or self.platform is not None or self.machine is not None
 
 
 def assume(facts: Facts, stated: Assumptions, card: Callable[[str], Gpu]) -> Facts:
@@ -79,7 +81,7 @@ def assume(facts: Facts, stated: Assumptions, card: Callable[[str], Gpu]) -> Fac
     `card` gives the GPU behind a name and raises UsageError for a name that it does not know. UsageError (exit 2) for a driver,
     version or platform that cannot be.
     """
-    if stated.elsewhere:
+    if stated.python_version is not None or stated.platform is not None:
         facts = fresh_environment(facts)
     if stated.platform is not None:
         facts = _with_platform(facts, stated.platform)

@@ -242,6 +242,20 @@ def peaks_fit(book: Book) -> Iterator[Fault]:
         yield from _rates_fit(line)
 
 
+def places_fit(book: Book) -> Iterator[Fault]:
+    """The card of a place is in gpu/card.toml, and what its names look like is in lower case and belongs to it alone."""
+    seen: dict[str, Placed] = {}
+    for line in book.placed("gpu/place", "place"):
+        if book.card(line.row.gpu) is None:
+            yield line.fault("gpu", f"{line.row.gpu!r} is no card of gpu/card.toml")
+        for shape in line.row.match:
+            if shape != shape.casefold():
+                yield line.fault("match", f"{shape!r} is not in lower case, as names are compared")
+            other = seen.setdefault(shape, line)
+            if other is not line:
+                yield line.fault("match", f"{shape!r} is {other.row.name} already ({other.place})")
+
+
 def _rates_fit(line: Placed) -> Iterator[Fault]:
     """Rates are more than nothing and rise as types become narrower."""
     least, widest = 0.0, "nothing"
@@ -336,6 +350,7 @@ LAWS: tuple[Law, ...] = (
     soname_ranges,
     card_names,
     peaks_fit,
+    places_fit,
     cudnn_capabilities,
     cudnn_numbers_agree,
     slots_shared,

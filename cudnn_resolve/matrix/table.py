@@ -10,6 +10,7 @@ from msgspec import Struct, defstruct
 
 from cudnn_resolve.matrix import row, symptom
 from cudnn_resolve.matrix.column import Day, Identifier
+from cudnn_resolve.matrix.site import Place
 from cudnn_resolve.version import Capability, CodeTarget, Dotted
 
 Arrays = dict[str, type[row.Plain]]
@@ -72,6 +73,7 @@ TABLES: dict[str, type[Table]] = {
     "gpu/architecture": _table(architecture=row.Architecture),
     "gpu/card": _table(card=row.Card),
     "gpu/peak": _table(peak=row.Peak),
+    "gpu/place": _table(place=Place),
     "cuda/release": _table(release=row.CudaRelease),
     "cuda/soname": _table(soname=row.Soname),
     "cuda/component": _table(component=row.Component),

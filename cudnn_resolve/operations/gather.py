@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError, UsageError
-from cudnn_resolve.facts.assume import assume
-from cudnn_resolve.facts.model import Facts, Gpu, Unknown, or_none
+from cudnn_resolve.facts.assume import Assumptions, assume
+from cudnn_resolve.facts.model import UNKNOWN, Driver, Facts, Gpu, Packages, Platform, Python, Unknown, or_none
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import MachineOptions, Options, StatedOptions
 from cudnn_resolve.version import Capability, DriverVersion
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from cudnn_resolve.index.client import IndexClient
     from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.site import Place
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request
 
@@ -129,6 +130,8 @@ def gather_facts(options: StatedOptions, book: Book) -> Facts:
         facts: Facts = options.given
     elif options.facts is not None:
         facts = read_facts(options.facts, book)
+    elif stated.machine is not None:
+        facts = facts_of_place(stated.machine, book)
     elif stated.elsewhere:
         facts = Facts()
     else:
@@ -141,6 +144,41 @@ def gather_facts(options: StatedOptions, book: Book) -> Facts:
     if stated.driver is not None:
         _refuse_future(stated.driver, book)
     return facts
+
+
+def places(book: Book) -> tuple[Place, ...]:
+    """Every place that people name."""
+    return tuple(one.row for one in book.placed("gpu/place", "place"))
+
+
+def facts_of_place(name: str, book: Book) -> Facts:
+    """What is known of a place that people name; UsageError with the nearest for one that nobody knows."""
+    from difflib import get_close_matches
+
+    from cudnn_resolve.matrix.site import find
+
+    place = find(places(book), name)
+    if place is None:
+        known = {shape.rstrip(".*"): one.name for one in places(book) for shape in (*one.match, one.name.casefold())}
+        near = tuple(dict.fromkeys(known[one] for one in get_close_matches(name.casefold().partition(".")[0], known, n=3, cutoff=0.6)))
+        raise UsageError(
+            f"--machine {name!r} is not a place that the matrix knows",
+            code="option-machine",
+            hint=(f"did you mean {' or '.join(near)}? " if near else "")
+            + "`cudnn-resolve matrix show machine` lists them; else --gpu, --driver",
+        )
+    card = book.card(place.gpu)
+    gpu = Gpu(name=card.name if card else place.gpu, compute_capability=str(card.capability) if card else None)
+    facts = Facts(
+        platform=Platform(system="linux", arch=place.arch),
+        python=Python(version=str(place.python) if place.python else None),
+        driver=Driver(version=str(place.driver)) if place.driver else UNKNOWN,
+        gpus=(gpu,) * place.count,
+        packages=Packages(pip={}),
+        frameworks=(),
+        sources=dict.fromkeys(("platform.arch", "gpus", *(("driver.version",) if place.driver else ())), f"--machine {name}"),
+    )
+    return facts if place.os is None else assume(facts, Assumptions(os=place.os), card_of(book))
 
 
 def read_facts(path: str, book: Book) -> Facts:

@@ -39,6 +39,7 @@ class _Elsewhere(_Machine, total=False):
     """Keywords that speak of any machine."""
 
     facts: Path | Facts | Mapping[str, Any] | None
+    machine: str | None
     python_version: str | None
     glibc: str | None
     os: str | None

@@ -290,7 +290,7 @@ def _only_platforms(request: LockRequest, lock: Lock, path: str) -> LockRequest:
         return with_memory(request, below)
     below["python-version"] = lock.tool.python
     below.setdefault("platforms", [one.platform for one in lock.tool.stacks])
-    nothing = dict.fromkeys(("driver", "python_version", "glibc", "os", "facts", "python", "platform", "given"))
+    nothing = dict.fromkeys(("machine", "driver", "python_version", "glibc", "os", "facts", "python", "platform", "given"))
     return with_memory(replace(request, gpu=(), platforms=(), **nothing), below)
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.digest import Digest, Entry
 
 SCHEMA = "cudnn-resolve/matrix/1"
-Stack = Literal["cudnn", "cuda", "driver", "gpu"]
-STACK: tuple[Stack, ...] = ("cudnn", "cuda", "driver", "gpu")
+Stack = Literal["cudnn", "cuda", "driver", "gpu", "machine"]
+STACK: tuple[Stack, ...] = ("cudnn", "cuda", "driver", "gpu", "machine")
 _Rows = tuple[dict[str, Any], ...]
 """Rows in the columns of their tables."""
 
@@ -130,6 +130,7 @@ class MatrixStackResult(_MatrixResult, frozen=True, kw_only=True):
     branches: _Rows | UnsetType = UNSET
     forward: _Rows | UnsetType = UNSET
     architectures: _Rows | UnsetType = UNSET
+    places: _Rows | UnsetType = UNSET
     cards: _Rows | UnsetType = UNSET
     peaks: _Rows | UnsetType = UNSET
 
@@ -197,7 +198,7 @@ def look_up(book: Book, name: str, which: str | None) -> Answer[MatrixFrameworkR
 
     UsageError where the tables know nothing of that name or release.
     """
-    stack = {"cudnn": _cudnn, "cuda": _cuda, "driver": _driver, "gpu": _gpu}.get(name)
+    stack = {"cudnn": _cudnn, "cuda": _cuda, "driver": _driver, "gpu": _gpu, "machine": _machine}.get(name)
     return stack(book, which) if stack is not None else _framework(book, name, which)
 
 
@@ -326,6 +327,18 @@ def _gpu(book: Book, which: str | None) -> Answer[MatrixStackResult]:
         }
 
     return _stack(book, "gpu", partial(render_gpu, book, capability, card), rows)
+
+
+def _machine(book: Book, which: str | None) -> Answer[MatrixStackResult]:
+    from cudnn_resolve.matrix.site import find
+    from cudnn_resolve.operations.gather import facts_of_place, places
+    from cudnn_resolve.report.matrix_stack import render_places
+
+    found = places(book)
+    if which is not None:
+        facts_of_place(which, book)  # a name that nobody knows is told with the nearest
+        found = tuple(one for one in (find(found, which),) if one is not None)
+    return _stack(book, "machine", partial(render_places, found), lambda: {"places": _rows(found)})
 
 
 def _rows(rows: Sequence[Struct]) -> _Rows:

@@ -100,6 +100,9 @@ class StatedOptions(MachineOptions, frozen=True, kw_only=True):
     platform: Annotated[str | None, _option("`linux_x86_64`, `linux_aarch64`, `manylinux_2_28_x86_64`", "PLATFORM")] = None
     glibc: Annotated[str | None, _option("GNU C library, `2.35`", "V")] = None
     os: Annotated[str | None, _option("distribution with its release, `ubuntu22.04`, `debian12`, `rocky9`", "NAME")] = None
+    machine: Annotated[
+        str | None, _option("a well-known place: colab-t4, g5.xlarge, a2-highgpu-1g, ... (`matrix show machine` lists them)", "NAME")
+    ] = None
     matrix: Annotated[_Texts, _option("further or changed rows for the compatibility tables; repeatable", "DIR")] = ()
     project_matrix: tuple[str, ...] = ()
     """Such folders below those, which the project's settings name: no option, and no part of it leads to root."""
@@ -114,6 +117,7 @@ class StatedOptions(MachineOptions, frozen=True, kw_only=True):
             platform=self.platform,
             glibc=self.glibc,
             os=self.os,
+            machine=self.machine,
         )
 
 
@@ -344,6 +348,10 @@ def contradictions(request: MachineOptions) -> Iterator[tuple[str, str, str, str
     hint = "leave one of them out"
     if request.facts and request.python:
         yield "--facts", "--python", "a facts file describes its own interpreter", f"{hint}, or say --python-version X.Y"
+    if getattr(request, "machine", None):
+        for said, option in ((request.facts, "--facts"), (request.python, "--python")):
+            if said:
+                yield "--machine", option, "both say which machine is meant", hint
     for name, option in (("python_version", "--python-version"), ("platform", "--platform"), ("platforms", "--platform")):
         if request.python and getattr(request, name, None):
             yield "--python", option, f"{option} plans for a fresh environment on another machine", hint

@@ -15,7 +15,7 @@ from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.operations.options import Declared, MachineOptions, Options, contradictions, declared, normalized
 
 PREFIX = "CUDNN_RESOLVE_"
-MACHINE = ("driver", "gpu", "python-version", "platform", "platforms", "glibc", "os")
+MACHINE = ("machine", "driver", "gpu", "python-version", "platform", "platforms", "glibc", "os")
 """Stated facts: of no use where another machine is named, or where this very machine is changed or diagnosed."""
 _OTHER_VARIABLES = ("DEBUG", "TEST_")
 """Beginnings of variables that are no settings."""

@@ -10,6 +10,7 @@ from cudnn_resolve.report.text import Page, Style
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Architecture, Branch, Card, CudaRelease, CudnnBuild, Peak
+    from cudnn_resolve.matrix.site import Place
     from cudnn_resolve.version import Capability, DriverVersion
 
 
@@ -142,6 +143,15 @@ def render_gpus(architectures: Iterable[Architecture], *, style: Style | None = 
         for one in reversed(list(architectures))
     ]
     page.table(("capability", "architecture", "CUDA", "driver", "cuDNN"), rows, least=("architecture",))
+    return page.text()
+
+
+def render_places(places: Iterable[Place], *, style: Style | None = None, width: int = 100) -> str:
+    """Places that people name, for `--machine`."""
+    page = Page(style, width)
+    page.title("Machines by name")
+    rows = [(", ".join(one.match), one.gpu, one.arch, one.driver or "", one.os or "", one.python or "") for one in places]
+    page.table(("name", "GPU", "processor", "driver", "OS", "Python"), [tuple(map(str, row)) for row in rows], least=("name",))
     return page.text()
 
 

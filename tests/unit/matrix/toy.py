@@ -51,6 +51,13 @@ architecture = [
   {capability = "8.0", name = "Ampere", cuda_first = "11.0", cudnn_first = "8.0", source = "docs"},
   {capability = "9.0", name = "Hopper", cuda_first = "11.8", source = "docs"},
 ]""",
+    "gpu/place": HEAD
+    + """
+place = [
+  { name = "g4dn", match = ["g4dn.*"], gpu = "Tesla T4", source = "docs" },
+  { name = "p4d", match = ["p4d.*"], gpu = "NVIDIA A100-SXM4-40GB", source = "docs" },
+]
+""",
     "gpu/peak": HEAD
     + """
 peak = [

@@ -9,10 +9,12 @@ import pytest
 
 from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Facts, Gpu, Python
+from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Architecture, Card
 from cudnn_resolve.operations import gather
-from cudnn_resolve.operations.options import Options
+from cudnn_resolve.operations.gather import facts_of_place, gather_facts
+from cudnn_resolve.operations.options import Options, PlanRequest
 from cudnn_resolve.operations.settings import project_settings, with_settings
 from cudnn_resolve.version import Capability, CudaVersion
 
@@ -142,3 +144,34 @@ def test_the_gpu_of_a_jetson_is_in_no_x86_64_machine() -> None:
         gather.gather_facts(Options(gpu=("Jetson Orin",), platform="linux_x86_64"), book)
     assert "linux_aarch64" in (caught.value.hint or "")
     assert gather.gather_facts(Options(gpu=("Jetson Orin",), python_version="3.10"), book).gpus
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "arch"),
+    [
+        ("g5.xlarge", "NVIDIA A10G", "x86_64"),
+        ("G4DN.12xlarge", "Tesla T4", "x86_64"),
+        ("p5.48xlarge", "NVIDIA H100 80GB HBM3", "x86_64"),
+        ("a2-highgpu-1g", "NVIDIA A100-SXM4-40GB", "x86_64"),
+        ("Standard_NC24ads_A100_v4", "NVIDIA A100-SXM4-80GB", "x86_64"),
+        ("Standard_NC6s_v3", "Tesla V100-SXM2-16GB", "x86_64"),
+        ("jetson-orin", "Jetson AGX Orin", "aarch64"),
+    ],
+)
+def test_a_place_that_people_name(name: str, gpu: str, arch: str) -> None:
+    facts = facts_of_place(name, open_book())
+    assert isinstance(facts.gpus, tuple)
+    assert (facts.gpus[0].name, facts.platform.arch, facts.driver) == (gpu, arch, UNKNOWN)
+
+
+def test_a_place_with_its_driver_and_what_is_stated_over_it() -> None:
+    book = open_book()
+    facts = gather_facts(PlanRequest(machine="colab-t4", driver="535.104.05"), book)
+    assert (facts.driver.version, facts.python.version, facts.platform.release) == ("535.104.05", "3.12", "22.04")  # type: ignore[union-attr]
+    assert facts.packages.pip == {}
+
+
+def test_a_place_that_nobody_knows() -> None:
+    with pytest.raises(UsageError, match="g55") as caught:
+        facts_of_place("g55.xlarge", open_book())
+    assert "g5" in str(caught.value)
