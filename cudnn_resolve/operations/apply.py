@@ -21,7 +21,7 @@ from cudnn_resolve.operations import validate
 from cudnn_resolve.operations.gather import detect_facts, gather_book
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import ApplyRequest
-from cudnn_resolve.operations.plan import PlanResult, plan_of, plan_of_lock_file
+from cudnn_resolve.operations.plan import BREAKS, LockMisfitError, PlanResult, plan_of, plan_of_lock_file
 from cudnn_resolve.operations.results import Result, grown
 
 if TYPE_CHECKING:
@@ -210,6 +210,11 @@ def _carry_out(plan: Plan, task: Task, work: Work, request: ApplyRequest, intera
 
     if is_done(task, work):
         return Execution(status="nothing", notes=tuple(one.message for one in plan.warnings if one.code in ("lock-settings", "overlay")))
+    breaks = [one.message for one in plan.warnings if one.code == BREAKS]
+    if breaks and not request.force:
+        raise LockMisfitError(
+            f"with this lock a framework will not run: {'; '.join(breaks)}", code=BREAKS, hint="--force installs it all the same"
+        )
     if plan.facts.python.externally_managed and not request.break_system_packages:
         raise _managed(work.environment)
     refused = _not_writable(work.environment)

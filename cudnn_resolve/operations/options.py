@@ -247,7 +247,8 @@ class ApplyRequest(Options, frozen=True, kw_only=True):
     """True where the caller himself names what he wants, and not only the project's settings."""
     dry_run: Annotated[bool, _option("show what would be done, and change nothing")] = False
     force: Annotated[
-        bool, _option("install although libraries would not load; put back although others changed the environment meanwhile")
+        bool,
+        _option("install although libraries would not load, or a lock breaks; put back although others changed the environment meanwhile"),
     ] = False
     installer: Annotated[Literal["auto", "pip", "uv"], _option("default: uv where there is one, else pip")] = "auto"
     no_hashes: Annotated[bool, _option("also install files that nobody knows a hash of")] = False

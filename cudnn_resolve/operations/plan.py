@@ -16,7 +16,12 @@ from cudnn_resolve.operations.results import Result, grown
 from cudnn_resolve.planning.model import Plan
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.operations.gather import Question
+    from cudnn_resolve.planning.model import Warning
     from cudnn_resolve.requirement.model import Request
     from cudnn_resolve.resolution.model import Conflict, Resolution
 
@@ -38,6 +43,10 @@ class PlanResult(Plan, Result, frozen=True, kw_only=True):
         from cudnn_resolve.report.document import encode_plan
 
         return encode_plan(self, encode(self.facts), self.command)
+
+
+BREAKS = "lock-breaks"
+"""Code of the warnings about a lock with which a framework will not run."""
 
 
 class LockMisfitError(CudnnResolveError):
@@ -109,6 +118,8 @@ def plan_of_lock_file(path: str, options: StatedOptions) -> Plan:
     if plan is None:
         lines = "; ".join(f"{one.what}: the lock wants {one.locked}, here is {one.now}" for one in misfits[:5])
         raise LockMisfitError(f"{path} is not for this machine: {lines}", code="lock-misfit", hint="`cudnn-resolve lock` makes one that is")
+    if lock.tool is None:
+        plan = replace(plan, warnings=(*_what_breaks(path, plan.facts, book), *plan.warnings))
     if not isinstance(options, Options):
         return plan
     limits = {"cuda": options.cuda, "cudnn": options.cudnn}
@@ -120,3 +131,17 @@ def plan_of_lock_file(path: str, options: StatedOptions) -> Plan:
         for one in unmet(lock, options.framework, limits, book)
     )
     return replace(plan, warnings=(*warnings, *plan.warnings))
+
+
+def _what_breaks(path: str, facts: Facts, book: Book) -> Iterator[Warning]:
+    """What `check` says against a lock that another tool made: of our own, the resolution has said it."""
+    from cudnn_resolve.facts.assume import fresh_environment
+    from cudnn_resolve.operations.judge import subject_of_file
+    from cudnn_resolve.planning.model import Warning
+    from cudnn_resolve.requirement.machine import machine_of
+    from cudnn_resolve.resolution.verdict import judge
+
+    machine = machine_of(replace(fresh_environment(facts), python=facts.python), book)
+    for fault in judge(book, machine, subject_of_file(path, machine).packages).faults:
+        if fault.severity == "error":
+            yield Warning(code=BREAKS, message=f"{fault.text} ({fault.because}): `cudnn-resolve check {path}` says what mends it")

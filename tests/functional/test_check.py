@@ -95,3 +95,44 @@ def test_bad_input(words: tuple[str, ...], said: str) -> None:
     done = check(*words, text="numpy\n")
     assert done.returncode == 2
     assert said in done.stderr
+
+
+def wheel(name: str, version: str) -> str:
+    stem = f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
+    source = f'{{ url = "https://index.example/{stem}", hashes = {{ sha256 = "{"0" * 64}" }} }}'
+    return f'[[packages]]\nname = "{name}"\nversion = "{version}"\nwheels = [{source}]\n'
+
+
+def test_a_foreign_lock_that_breaks_is_told_and_not_installed(tmp_path: Path) -> None:
+    pins = (IMAGES.parent / "lists" / "requirements.txt").read_text(encoding="utf-8").split()
+    lock = tmp_path / "pylock.toml"
+    packages = "\n".join(wheel(*pin.split("==")) for pin in pins)
+    lock.write_text(f'lock-version = "1.0"\ncreated-by = "another"\n{packages}', encoding="utf-8")
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "XDG_STATE_HOME": str(tmp_path / "state")}
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "cudnn_resolve", *words]
+        return subprocess.run(argv, capture_output=True, text=True, env=environ, timeout=120, check=False)
+
+    planned = run("plan", str(lock), *T4, "--format", "json")
+    warnings = [one["message"] for one in json.loads(planned.stdout)["warnings"] if one["code"] == "lock-breaks"]
+    assert len(warnings) == 1
+    assert "tensorflow 2.18.0 needs cuDNN >= 9.3" in warnings[0]
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
+    applied = run("apply", str(lock), "--yes", "--python", str(tmp_path / "venv"), "--gpu", "T4", "--driver", "550.54.15", "--no-validate")
+    assert applied.returncode == 1
+    assert "with this lock a framework will not run" in applied.stderr
+    assert "--force" in applied.stderr
+
+
+def test_the_action_names_options_that_exist() -> None:
+    text = (Path(__file__).parents[2] / "action.yml").read_text(encoding="utf-8")
+    script = text[text.index("words=(") :]
+    assert (
+        check(
+            *["--format", "github", "--machine", "g5.xlarge", "--python-version", "3.11", "--strict", "--"], str(LISTS / "requirements.txt")
+        ).returncode
+        == 1
+    )
+    assert "check --format github" in script
+    assert "--strict" in script
