@@ -1,0 +1,270 @@
+#!/usr/bin/env python3
+"""Plans frameworks with companions, and installs a drawn number of the plans for real.
+
+usage: plan_companions.py [--plans N] [--install N] [--seed N] [--folder DIR] [--program PATH]
+
+A combination is a release of a framework, one to three packages that people install beside it, a Python, a GPU and a driver, drawn from the
+lists below, the same for each seed. For each, the real command line makes a plan from the configured index. Told of each: how long it
+took, whether there is an answer, and what is doubtful in it, such as a source archive.
+
+Of the plans with an answer some are installed by `uv pip sync`, one after the other, and removed again. The link check and the real loader
+must agree that every library resolves, and the framework and its companions must import on this machine without a GPU. Exit code 1
+where there is a fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
+
+from install_lock import interpreter  # noqa: E402
+
+from cudnn_resolve.evidence.links import broken_links, said_of  # noqa: E402
+from cudnn_resolve.host.libraries import SystemLibraries, installed_site  # noqa: E402
+from cudnn_resolve.host.linux import LinuxHost  # noqa: E402
+from cudnn_resolve.host.tables import open_book  # noqa: E402
+
+LIMIT_SECONDS = 120
+FRAMEWORKS = {
+    "torch": ("", "", "", "==2.11.0", "==2.9.1", "==2.8.0", "==2.7.1", "==2.6.0", "==2.4.1", "==2.2.2", "==2.0.1", "==1.13.1"),
+    "tensorflow": ("", "", "==2.20.0", "==2.18.0", "==2.16.2", "==2.15.1", "==2.13.1"),
+    "jax": ("", "", "==0.7.2", "==0.5.2", "==0.4.26"),
+    "onnxruntime-gpu": ("", "==1.22.0", "==1.20.1", "==1.18.1"),
+}
+COMPANIONS = {
+    "torch": (
+        *("torchvision", "torchaudio", "torchcodec", "torchtext", "xformers", "bitsandbytes", "torchao", "transformers", "accelerate"),
+        *("diffusers", "lightning", "timm", "peft", "sentence-transformers", "ultralytics", "kornia", "torch-geometric", "torchmetrics"),
+        *(
+            "faiss-gpu-cu12",
+            "faiss-cpu",
+            "xgboost",
+            "lightgbm",
+            "numba",
+            "opencv-python",
+            "opencv-python-headless",
+            "cupy-cuda12x",
+            "spacy",
+        ),
+        *(
+            "transformer-engine-cu12",
+            "vllm",
+            "torch-tensorrt",
+            "cudf-cu12",
+            "nvidia-dali-cuda120",
+            "triton",
+            "onnxruntime-gpu",
+            "torchdata",
+        ),
+    ),
+    "tensorflow": (
+        "tensorflow-text",
+        "tensorflow-probability",
+        "tf-keras",
+        "tensorflow-hub",
+        "keras",
+        "keras-cv",
+        "tensorflow-io",
+        "xgboost",
+    ),
+    "jax": ("flax", "optax", "chex", "equinox", "numpyro", "orbax-checkpoint", "dm-haiku", "diffrax", "brax", "xgboost"),
+    "onnxruntime-gpu": ("onnx", "transformers", "rapidocr-onnxruntime", "insightface", "opencv-python-headless", "cupy-cuda12x"),
+}
+MACHINES = (
+    *(
+        ("T4", "550.54.15"),
+        ("T4", "535.104.05"),
+        ("V100", "570.86.10"),
+        ("A100", "580.65.06"),
+        ("A100", "525.60.13"),
+        ("H100", "590.44.01"),
+    ),
+    *(("L4", "610.40.01"), ("RTX 4090", "560.35.03"), ("RTX 5090", "580.82.07"), ("P100", "550.54.15"), ("B200", "580.65.06")),
+)
+MODULES = {
+    "onnxruntime-gpu": "onnxruntime",
+    "faiss-gpu-cu12": "faiss",
+    "faiss-cpu": "faiss",
+    "opencv-python": "cv2",
+    "opencv-python-headless": "cv2",
+    "cupy-cuda12x": "cupy",
+    "cudf-cu12": "cudf",
+    "nvidia-dali-cuda120": "nvidia.dali",
+    "transformer-engine-cu12": "transformer_engine",
+    "dm-haiku": "haiku",
+    "orbax-checkpoint": "orbax.checkpoint",
+}
+LOADER = """
+import ctypes, importlib, os, re, sys
+site = next(path for path in sys.path if path.endswith("site-packages"))
+for name in sys.argv[1:]:
+    try:
+        importlib.import_module(name)
+    except BaseException as error:
+        print("IMPORT", name, type(error).__name__, str(error)[:300].replace(chr(10), " "))
+for folder, _, files in os.walk(site):
+    for file in files:
+        path = os.path.join(folder, file)
+        if not re.search(r"[.]so([.][0-9.]+)?$", file) or open(path, "rb").read(4) != b"\\x7fELF":
+            continue
+        sys.stdout.flush()
+        if os.fork() == 0:
+            try:
+                ctypes.CDLL(path)
+            except OSError as error:
+                if "cannot open shared object" in str(error) or "version `" in str(error):
+                    print("LOADER", os.path.relpath(path, site), str(error)[:200])
+                    sys.stdout.flush()
+            os._exit(0)
+        os.wait()
+"""
+ABSENT = re.compile(r"libcuda\.so\.1|libnvidia-ml|libnvidia-|libnvcuvid|No CUDA|no NVIDIA|CUDA driver|cuInit|GPU")
+"""What says only that this machine has no GPU."""
+
+
+class Combination(NamedTuple):
+    """What is asked for."""
+
+    framework: str
+    companions: tuple[str, ...]
+    python: str
+    gpu: str
+    driver: str
+
+    def __str__(self) -> str:
+        return f"{self.framework} + {', '.join(self.companions)} (Python {self.python}, {self.gpu}, driver {self.driver})"
+
+
+def draw(count: int, seed: int) -> list[Combination]:
+    """Combinations, no two alike."""
+    dice = random.Random(seed)  # noqa: S311 - it need not be secret
+    found: dict[Combination, None] = {}
+    while len(found) < count:
+        name = dice.choice(("torch", "torch", "torch", "tensorflow", "jax", "onnxruntime-gpu"))
+        companions = tuple(sorted(dice.sample(COMPANIONS[name], dice.choice((1, 1, 2, 3)))))
+        python = dice.choice(("3.10", "3.11", "3.11", "3.12", "3.13"))
+        found[Combination(name + dice.choice(FRAMEWORKS[name]), companions, python, *dice.choice(MACHINES))] = None
+    return list(found)
+
+
+def plan(program: str, one: Combination, home: Path) -> tuple[dict[str, Any], float]:
+    """The plan as JSON, and the seconds that it took."""
+    wanted = home / "requirements.txt"
+    wanted.write_text("\n".join(one.companions) + "\n")
+    machine = ("--gpu", one.gpu, "--driver", one.driver, "--python-version", one.python, "--platform", "linux_x86_64", "--glibc", "2.35")
+    argv = [program, "plan", "-f", one.framework, "-r", str(wanted), *machine, "--no-variant-indexes", "--format", "json"]
+    began = time.monotonic()
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=LIMIT_SECONDS, cwd=home)
+        told = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        told = {"status": "slow"}
+    except ValueError:
+        told = {"status": "failed", "why": done.stderr.strip()[-300:]}
+    return told, time.monotonic() - began
+
+
+def doubts(told: dict[str, Any]) -> Iterator[str]:
+    """What an answer should not have without a word."""
+    for warning in told.get("warnings", ()):
+        if warning["code"] in ("from-source", "unread"):
+            yield f"{warning['code']}: {warning['message'][:160]}"
+    majors = {
+        found[1]
+        for item in told.get("pip", ())
+        if (found := re.search(r"-cu(1[123])$", item["name"])) and item["name"].startswith("nvidia-")
+    }
+    if len(majors) > 1:
+        yield f"NVIDIA's wheels are of CUDA {' and '.join(sorted(majors))}"
+
+
+def install(one: Combination, told: dict[str, Any], home: Path) -> Iterator[str]:
+    """What is wrong with the environment of a plan."""
+    uv = shutil.which("uv") or str(Path(sys.executable).parent / "uv")
+    environment = home / "environment"
+    shutil.rmtree(environment, ignore_errors=True)
+    pins = home / "pins.txt"
+    pins.write_text("\n".join(f"{item['name']}=={item['version']}" for item in told["pip"] if item["action"] != "remove") + "\n")
+    python = str(environment / "bin/python")
+    subprocess.run([uv, "venv", "-q", "--python", interpreter(one.python), str(environment)], check=True, capture_output=True)
+    try:
+        done = subprocess.run([uv, "pip", "sync", "-q", "--python", python, str(pins)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            yield f"uv pip sync: {done.stderr.strip()[-300:]}"
+            return
+        host, book = LinuxHost(), open_book(())
+        roots = tuple(map(str, environment.glob("lib/python3*/site-packages")))
+        links = broken_links(installed_site(host, roots, SystemLibraries(host, python), book))
+        broken = [said_of(link, None) for link in links if link.severity == "error"]
+        names = (one.framework.partition("==")[0], *one.companions)
+        modules = [MODULES.get(name, name.replace("-", "_")) for name in names]
+        seen = subprocess.run([python, "-c", LOADER, *modules], capture_output=True, text=True, check=False, timeout=900).stdout
+        for line in dict.fromkeys(seen.splitlines()):
+            if line.startswith("IMPORT") and not ABSENT.search(line):
+                yield line
+        missed = {found[1] for line in seen.splitlines() if (found := re.search(r"^LOADER \S+ (\S+\.so[.\d]*): cannot", line))}
+        yield from (f"link check: {text}" for text in broken)
+        told_names = " ".join(broken)
+        unseen = sorted(
+            name for name in missed if re.match(r"lib(?:cu|nv(?:rtc|Jit|infer)|nccl|torch|c10)", name) and name not in told_names
+        )
+        if unseen:
+            yield f"note: the loader alone, before any import, does not find {', '.join(unseen[:6])}"
+    finally:
+        shutil.rmtree(environment, ignore_errors=True)
+
+
+def main() -> int:
+    """1 where a plan is slow, or an installed one is faulty."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--plans", type=int, default=300)
+    parser.add_argument("--install", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=13)
+    parser.add_argument("--folder", help="where to work; one environment takes up to 15 GB for a while")
+    parser.add_argument("--program", default=str(Path(sys.executable).parent / "cudnn-resolve"))
+    args = parser.parse_args()
+    counted: Counter[str] = Counter()
+    faults = 0
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        home = Path(folder)
+        answered = []
+        for one in draw(args.plans, args.seed):
+            told, seconds = plan(args.program, one, home)
+            counted[told["status"]] += 1
+            found = {item["name"]: item["version"] for item in told.get("pip", ())}
+            named = " ".join(f"{name} {found.get(name, '-')}" for name in (one.framework.partition("==")[0], *one.companions))
+            print(f"{told['status']:13} {seconds:6.1f} s  {one}: {named if found else told.get('why', '')}", flush=True)
+            for doubt in doubts(told):
+                print(f"    {doubt}", flush=True)
+            faults += told["status"] in ("slow", "failed")
+            if told["status"] == "ok":
+                answered.append((one, told))
+            elif told.get("conflict"):
+                print(f"    {str(told['conflict']['message'])[:240]}", flush=True)
+        drawn = random.Random(args.seed).sample(answered, min(args.install, len(answered)))  # noqa: S311 - as above
+        for one, told in drawn:
+            wrong = list(install(one, told, home))
+            real = [text for text in wrong if not text.startswith("note: ")]
+            counted["installed, faulty" if real else "installed, right"] += 1
+            faults += bool(real)
+            print(f"installed {one}: {'faulty' if real else 'right'}", *(f"    {text}" for text in wrong), sep="\n", flush=True)
+    print(f"{sum(counted[status] for status in ('ok', 'unsatisfiable', 'slow', 'failed'))} plans:", dict(counted), f"{faults} faults")
+    return int(faults > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
