@@ -33,7 +33,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
 from install_lock import interpreter  # noqa: E402
 
-from cudnn_resolve.evidence.links import broken_links, said_of  # noqa: E402
+from cudnn_resolve.evidence.links import broken_links, explain  # noqa: E402
 from cudnn_resolve.host.libraries import SystemLibraries, installed_site  # noqa: E402
 from cudnn_resolve.host.linux import LinuxHost  # noqa: E402
 from cudnn_resolve.host.tables import open_book  # noqa: E402
@@ -208,8 +208,8 @@ def install(one: Combination, told: dict[str, Any], home: Path) -> Iterator[str]
             return
         host, book = LinuxHost(), open_book(())
         roots = tuple(map(str, environment.glob("lib/python3*/site-packages")))
-        links = broken_links(installed_site(host, roots, SystemLibraries(host, python), book))
-        broken = [said_of(link, None) for link in links if link.severity == "error"]
+        site = installed_site(host, roots, SystemLibraries(host, python), book)
+        broken = [explain(site, link, book)[0] for link in broken_links(site) if link.severity == "error"]
         names = (one.framework.partition("==")[0], *one.companions)
         modules = [MODULES.get(name, name.replace("-", "_")) for name in names]
         seen = subprocess.run([python, "-c", LOADER, *modules], capture_output=True, text=True, check=False, timeout=900).stdout

@@ -14,12 +14,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from cudnn_resolve.facts.elf import Elf
+from cudnn_resolve.matrix.evidence import wheel_with
 from cudnn_resolve.matrix.library import library_of
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
 
 LIBRARY = re.compile(r"(?:^|/)[^/]+\.so(?:\.[\w.]+)?$")
 """Paths of shared libraries."""
@@ -156,32 +160,26 @@ class BrokenLink(Struct, frozen=True, kw_only=True):
     """A library that the system lacks is a warning: it comes without any change to the environment."""
 
 
-def said_of(link: BrokenLink, remedy: str | None, *, declared: bool = False) -> str:
-    """A broken link in words, with what helps.
-
-    `remedy` is the package that has the library, where one does; `declared` says that the metadata of the broken package asks for it.
-    """
+def explain(site: Site, link: BrokenLink, book: Book) -> tuple[str, str | None]:
+    """A broken link in words with what helps, and the package that has the library, where one is known."""
     file = link.path.rpartition("/")[2]
-    who = f"{link.package} opens" if not file else f"{link.package}: {file} needs"
+    declared = site.declared(link.package)
+    wheel = wheel_with(book, link.name, declared, site.by_path[link.path].elf.needed if file else ())
     users = f" ({', '.join(link.users[:3])} {'need' if len(link.users) > 1 else 'needs'} it)" if link.users else ""
+    who = f"{link.package}: {file} needs" if file else f"{link.package} opens"
     if link.version:
-        return f"{who} {link.version} of {link.name}{users}, and {link.found} is too old for that"
+        return f"{who} {link.version} of {link.name}{users}, and {link.found} is too old for that", None
     if link.severity == "warning":
-        return f"{who} {link.name}{users}, which this system has not: install the package of the system that has it"
+        return f"{who} {link.name}{users}, which this system has not: install the package of the system that has it", None
     beside = f"; there is {', '.join(link.others[:2])}" if link.others else ""
-    if not remedy:
+    if wheel is None:
         helps = ""
-    elif not link.others:
-        helps = f": {remedy} has it"
-    elif declared or not file:
-        helps = (
-            f": another release of {remedy} has it"
-            if any(other.endswith(f" of {remedy}") for other in link.others)
-            else f": {remedy} has it"
-        )
+    elif not link.others or not file or wheel in declared or _is_nvidia(link.package):
+        again = any(other.endswith(f" of {wheel}") for other in link.others)
+        helps = f": {'another release of ' if again else ''}{wheel} has it"
     else:
         helps = f": take a {link.package} that is built for what is there"
-    return f"{who} {link.name}{users}, which nothing brings{beside}{helps}"
+    return f"{who} {link.name}{users}, which nothing brings{beside}{helps}", wheel
 
 
 def is_of_cuda(name: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import CudnnResolveError, ExitCode
-from cudnn_resolve.evidence.links import BrokenLink, Site, broken_links, is_of_cuda, said_of
+from cudnn_resolve.evidence.links import BrokenLink, Site, broken_links, explain, is_of_cuda
 from cudnn_resolve.execution.journal import STAGING
 from cudnn_resolve.host.libraries import (
     SystemLibraries,
@@ -19,7 +19,6 @@ from cudnn_resolve.host.libraries import (
     wheel_libraries,
 )
 from cudnn_resolve.host.tables import open_book
-from cudnn_resolve.matrix.evidence import wheel_with
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.journal import Journal
@@ -84,8 +83,7 @@ def _told(found: Iterable[BrokenLink], site: Site) -> Iterable[str]:
     book = open_book(())
     texts: dict[tuple[str, str], str] = {}
     for one in found:
-        wheel = wheel_with(book, one.name, site.declared(one.package))
-        texts.setdefault((one.package, one.name), said_of(one, wheel, declared=wheel in site.declared(one.package)))
+        texts.setdefault((one.package, one.name), explain(site, one, book)[0])
     return texts.values()
 
 

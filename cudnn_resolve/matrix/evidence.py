@@ -30,16 +30,19 @@ def cuda_majors(book: Book, soname: str) -> frozenset[int]:
     return book.remember("majors", None, lambda: _majors(book)).get(soname, frozenset())
 
 
-def wheel_with(book: Book, soname: str, declared: Collection[str] = ()) -> str | None:
-    """The pip package that carries a library of CUDA by that name, one that is declared before others; None where none does."""
+def wheel_with(book: Book, soname: str, declared: Collection[str] = (), needed: Collection[str] = ()) -> str | None:
+    """The pip package that carries a library of CUDA by that name; None where none does, or several might.
+
+    One that is `declared` comes first, then one of the CUDA major whose libraries are `needed` beside it.
+    """
     library = library_of(soname)
     if library is None:
         return None
-    stem = "cudnn" if library.family == "cudnn" else library.component
-    stem = {"cublasLt": "cublas", "nvJitLink": "nvjitlink"}.get(stem, stem)
-    majors = sorted(cuda_majors(book, soname), reverse=True) or sorted({one.cuda.major for one in book.cuda_releases()}, reverse=True)
-    found = [one.package for major in majors for one in book.components(major) if one.library == stem]
-    return next((name for name in found if name in declared), found[0] if found and (stem != "cudnn" or len(found) == 1) else None)
+    stem = "cudnn" if library.family == "cudnn" else {"cublasLt": "cublas"}.get(library.component, library.component)
+    fitting = [majors for name in (soname, *needed) if (majors := cuda_majors(book, name))]
+    shared = frozenset.intersection(*fitting) if fitting else {one.cuda.major for one in book.cuda_releases()}
+    found = [one.package for major in sorted(shared, reverse=True) for one in book.components(major) if one.library == stem]
+    return next((name for name in found if name in declared), found[0] if len(found) == 1 or (found and stem != "cudnn") else None)
 
 
 def opened_names(book: Book, packages: Mapping[str, tuple[str, frozenset[str]]]) -> dict[str, tuple[str, ...]]:

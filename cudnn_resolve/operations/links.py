@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
-from cudnn_resolve.evidence.links import BrokenLink, broken_links, is_of_cuda, said_of
+from cudnn_resolve.evidence.links import BrokenLink, broken_links, explain, is_of_cuda
 from cudnn_resolve.host.libraries import SystemLibraries, installed_site
-from cudnn_resolve.matrix.evidence import wheel_with
 
 if TYPE_CHECKING:
     from cudnn_resolve.host.port import Host
@@ -23,13 +22,13 @@ def link_findings(host: Host, folders: Sequence[str], python: str, book: Book) -
         if (one.package, one.name) in told:
             continue
         told.add((one.package, one.name))
-        wheel = wheel_with(book, one.name, site.declared(one.package))
+        text, wheel = explain(site, one, book)
         yield (
             one.package,
             Finding(
                 cause=_cause(one, book),
                 severity=one.severity,
-                summary=said_of(one, wheel, declared=wheel in site.declared(one.package)),
+                summary=text,
                 evidence=(Evidence(source=one.path or f"packages.pip.{one.package}", line=None, text=f"needs {one.name}"),),
                 remedy=tuple(_remedy(one, wheel, book)),
                 confidence=0.9,

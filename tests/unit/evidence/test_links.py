@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from cudnn_resolve.evidence.links import BrokenLink, Placed, Site, broken_links, said_of
+from cudnn_resolve.evidence.links import BrokenLink, Placed, Site, broken_links, explain
 from cudnn_resolve.facts.elf import Elf
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.matrix.evidence import opened_names, wheel_with
@@ -62,10 +62,11 @@ def test_a_whole_stack_is_passed_over_in_silence() -> None:
 def test_a_library_that_nobody_brings_is_told_with_those_who_need_it() -> None:
     without = {name: files for name, files in STACK.items() if name != "nvidia-cudnn-cu12"}
 
-    (found,) = broken_links(site({**without, "torchvision": {"torchvision/_C.so": extension("libtorch_cuda.so")}}))
+    here = site({**without, "torchvision": {"torchvision/_C.so": extension("libtorch_cuda.so")}})
+    (found,) = broken_links(here)
 
     assert (found.package, found.name, found.users, found.severity) == ("torch", "libcudnn.so.9", ("torchvision",), "error")
-    assert said_of(found, wheel_with(open_book(()), found.name, DECLARED["torch"])) == (
+    assert explain(here, found, open_book(()))[0] == (
         "torch: libtorch_cuda.so needs libcudnn.so.9 (torchvision needs it), which nothing brings: nvidia-cudnn-cu12 has it"
     )
 
@@ -126,9 +127,10 @@ def test_symbol_versions_that_the_system_lacks() -> None:
     new = extension("libc.so.6", "libstdc++.so.6", wanted=(("libc.so.6", "GLIBC_2.28"), ("libstdc++.so.6", "GLIBCXX_3.4.32")))
 
     assert broken({"tool": {"tool/fast.so": old}}) == []
-    (found,) = broken_links(site({"tool": {"tool/fast.so": new}}))
+    here = site({"tool": {"tool/fast.so": new}})
+    (found,) = broken_links(here)
     assert (found.name, found.version, found.found) == ("libstdc++.so.6", "GLIBCXX_3.4.32", "/lib/libstdc++.so.6")
-    assert "is too old" in said_of(found, None)
+    assert "is too old" in explain(here, found, open_book(()))[0]
 
 
 def test_libraries_that_are_opened_by_name() -> None:
@@ -150,3 +152,13 @@ def test_loops_of_needs_end() -> None:
     ring = {f"ring/lib{one}.so": Elf(arch="x86_64", bits=64, needed=(f"lib{(one + 1) % 50}.so",), runpath="$ORIGIN") for one in range(50)}
 
     assert broken_links(site({"ring": ring})) == ()
+
+
+def test_the_package_that_has_a_library_is_of_the_cuda_that_is_needed_beside_it() -> None:
+    book = open_book(())
+
+    assert wheel_with(book, "libcusolver.so.11", needed=("libcublas.so.11", "libcusolver.so.11")) == "nvidia-cusolver-cu11"
+    assert wheel_with(book, "libcusolver.so.11", needed=("libcublas.so.12",)) == "nvidia-cusolver-cu12"
+    assert wheel_with(book, "libcudnn.so.8", needed=("libcublas.so.11",)) == "nvidia-cudnn-cu11"
+    assert wheel_with(book, "libcudnn.so.8") is None
+    assert wheel_with(book, "libGL.so.1") is None
