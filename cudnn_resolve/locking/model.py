@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Meta, Struct, field
+from typing_extensions import Self
 
 from cudnn_resolve.resolution.model import AptPin, Override
 
@@ -14,9 +15,12 @@ if TYPE_CHECKING:
     from packaging.markers import Marker
     from packaging.pylock import Package, PackageArchive, PackageDirectory, PackageSdist, PackageVcs, PackageWheel, Pylock
 
+    from cudnn_resolve.matrix.row import Build
+
     LockedFile = PackageWheel | PackageSdist | PackageArchive
     Source = LockedFile | PackageDirectory | PackageVcs
 
+F = TypeVar("F", bound="Framework")
 CREATED_BY = "cudnn-resolve"
 TOOL = "cudnn-resolve"
 """Name of our table below `tool`."""
@@ -34,6 +38,12 @@ class Framework(Struct, frozen=True, kw_only=True):
     variant: str
     cuda_built: str | None = None
     cudnn_built: str | None = None
+
+    @classmethod
+    def of(cls, build: Build, **more: Any) -> Self:
+        """The framework of one build."""
+        built = {"cuda_built": str(build.cuda) if build.cuda else None, "cudnn_built": str(build.cudnn) if build.cudnn else None}
+        return cls(name=build.package, version=build.wheel_version, variant=build.variant, **built, **more)
 
 
 class Environment(Struct, frozen=True, kw_only=True):

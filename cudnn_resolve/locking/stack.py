@@ -42,16 +42,7 @@ def stack_of(resolution: Resolution, environment: tuple[Environment, ...], book:
         compute_capabilities=native,
         ptx_capabilities=ptx,
         ptx_driver_min=driver,
-        frameworks=tuple(
-            Framework(
-                name=build.package,
-                version=build.wheel_version,
-                variant=build.variant,
-                cuda_built=str(build.cuda) if build.cuda else None,
-                cudnn_built=str(build.cudnn) if build.cudnn else None,
-            )
-            for build in resolution.builds
-        ),
+        frameworks=tuple(map(Framework.of, resolution.builds)),
         apt=tuple(sorted((replace(one, because=()) for one in resolution.apt), key=astuple)),
         overrides=tuple(sorted(resolution.overrides, key=astuple)),
         environment=environment,

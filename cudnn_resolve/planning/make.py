@@ -122,15 +122,8 @@ def _stack(resolution: Resolution, book: Book) -> Stack:
 
 def _asked(resolution: Resolution) -> Iterator[StackFramework]:
     for build in resolution.builds:
-        yield StackFramework(
-            name=build.package,
-            version=build.wheel_version,
-            variant=build.variant,
-            cuda_built=str(build.cuda) if build.cuda else None,
-            cudnn_built=str(build.cudnn) if build.cudnn else None,
-            cudnn=loaded_cudnn(resolution, build),
-            libraries=resolution.channels.get(build.framework, "none"),
-        )
+        libraries = resolution.channels.get(build.framework, "none")
+        yield StackFramework.of(build, cudnn=loaded_cudnn(resolution, build), libraries=libraries)
 
 
 def _installed(resolution: Resolution, book: Book) -> Iterator[StackFramework]:
