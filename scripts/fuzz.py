@@ -53,7 +53,7 @@ from cudnn_resolve.locking.read import read as read_lock  # noqa: E402
 from cudnn_resolve.locking.write import write as write_lock  # noqa: E402
 from cudnn_resolve.planning.from_lock import plan_of_lock  # noqa: E402
 from cudnn_resolve.report.doctor import markdown, render  # noqa: E402
-from cudnn_resolve.report.document import encode_doctor as doctor_json  # noqa: E402
+from cudnn_resolve.report.document import DoctorDocument, document  # noqa: E402
 from cudnn_resolve.report.text import Style  # noqa: E402
 from cudnn_resolve.requirement.file import read_requirements  # noqa: E402
 from cudnn_resolve.requirement.machine import machine_of  # noqa: E402
@@ -389,7 +389,7 @@ def _toml(value: Any) -> Any:
 
 def _shown(diagnosis: Any) -> None:
     """Draw the findings; AssertionError where a terminal escape comes through, or a word of the input that a shell would run."""
-    json.dumps(doctor_json(diagnosis))
+    json.dumps(document(DoctorDocument, diagnosis))
     for text in (render(diagnosis, style=Style(), width=80), markdown(diagnosis)):
         assert "\x1b" not in text
         assert "\0" not in text

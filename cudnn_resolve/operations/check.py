@@ -43,9 +43,9 @@ class CheckResult(Struct, Result, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """The object that `check --format json` prints."""
-        from cudnn_resolve.report.document import encode_verdicts
+        from cudnn_resolve.report.document import VerdictDocument, VerdictsDocument, document, taken
 
-        return encode_verdicts(self.verdicts)
+        return document(VerdictsDocument, self, verdicts=tuple(taken(VerdictDocument, one) for one in self.verdicts))
 
 
 def check(request: CheckRequest) -> CheckResult:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+
 from cudnn_resolve.diagnosis.model import Diagnosis
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.operations.gather import gather_book, gather_facts
@@ -23,9 +25,9 @@ class DoctorResult(Diagnosis, Result, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """The object that `doctor --format json` prints."""
-        from cudnn_resolve.report.document import encode_doctor
+        from cudnn_resolve.report.document import DoctorDocument, document
 
-        return encode_doctor(self, self.overlays)
+        return document(DoctorDocument, self, overlays=self.overlays or UNSET)
 
 
 def diagnose(request: DoctorRequest) -> DoctorResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import UsageError
@@ -29,9 +29,11 @@ class WhyResult(Struct, Result, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """The object that `why --format json` prints."""
-        from cudnn_resolve.report.document import encode_why
+        from cudnn_resolve.report.document import WhyDocument, document
 
-        return encode_why(self.chain, self.overlays) if self.chain is not None else self.plan.to_json()
+        if self.chain is None:
+            return self.plan.to_json()
+        return document(WhyDocument, self.chain, overlays=self.overlays or UNSET)
 
     @property
     def overlays(self) -> tuple[str, ...]:

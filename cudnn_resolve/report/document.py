@@ -23,12 +23,10 @@ from cudnn_resolve.resolution.model import AptPin, Cause, Override
 from cudnn_resolve.validation import model as validation
 
 if TYPE_CHECKING:
-    from cudnn_resolve.diagnosis.model import Diagnosis, Verdict
     from cudnn_resolve.errors import CudnnResolveError
     from cudnn_resolve.execution.model import Execution
     from cudnn_resolve.locking.model import Lock
     from cudnn_resolve.planning.model import Plan
-    from cudnn_resolve.resolution.chain import Chain
     from cudnn_resolve.validation.model import Validation
 
 D = TypeVar("D", bound=Struct)
@@ -42,6 +40,11 @@ def taken(kind: type[D], value: object, **more: Any) -> D:
     said = {name: more.get(name, getattr(value, name, UNSET)) for name in kind.__struct_fields__}
     keys = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
     return msgspec.convert({keys[name]: one for name, one in said.items() if one is not UNSET}, kind, from_attributes=True)
+
+
+def document(kind: type[Struct], value: object, **more: Any) -> dict[str, Any]:
+    """The document of a value as an object of JSON."""
+    return _plain(taken(kind, value, **more))
 
 
 class _Document(Struct, frozen=True, kw_only=True):
@@ -260,7 +263,7 @@ def encode_apply(done: Execution | None, plan: dict[str, Any] | None = None) -> 
     if done is None:
         return _plain(ApplyDocument(status="unsatisfiable", plan=plan))
     steps = tuple(Done(what=one.what, seconds=round(one.seconds, 3)) for one in done.steps)
-    return _plain(taken(ApplyDocument, done, plan=plan, steps=steps, error=done.trouble))
+    return document(ApplyDocument, done, plan=plan, steps=steps, error=done.trouble)
 
 
 class PastDocument(_Document, frozen=True, kw_only=True):
@@ -321,7 +324,7 @@ def encode_validation(found: Validation) -> dict[str, Any]:
     """The JSON form of a validation."""
     checks = tuple(one if one.seconds is None else replace(one, seconds=round(one.seconds, 6)) for one in found.checks)
     more = {"frameworks": dict(found.frameworks), "loaded": dict(found.loaded)}
-    return _plain(taken(ValidateDocument, found, checks=checks, **more))
+    return document(ValidateDocument, found, checks=checks, **more)
 
 
 class DoctorDocument(_Document, frozen=True, kw_only=True):
@@ -353,11 +356,6 @@ class VerdictsDocument(_Document, frozen=True, kw_only=True):
     verdicts: tuple[VerdictDocument, ...]
 
 
-def encode_verdicts(verdicts: Iterable[Verdict]) -> dict[str, Any]:
-    """The object that `check --format json` prints."""
-    return _plain(VerdictsDocument(verdicts=tuple(taken(VerdictDocument, one) for one in verdicts)))
-
-
 class ReasonDocument(_Document, frozen=True, kw_only=True):
     """One requirement in a chain, and the reasons behind the package that brought it."""
 
@@ -377,16 +375,6 @@ class WhyDocument(_Document, frozen=True, kw_only=True):
     absence: str | None
     links: tuple[ReasonDocument, ...] = field(name="reasons")
     overlays: Texts | UnsetType = UNSET
-
-
-def encode_why(chain: Chain, overlays: Texts = ()) -> dict[str, Any]:
-    """The chain ready for `json.dumps`."""
-    return _plain(taken(WhyDocument, chain, overlays=overlays or UNSET))
-
-
-def encode_doctor(diagnosis: Diagnosis, overlays: Texts = ()) -> dict[str, Any]:
-    """The object that `doctor --format json` prints."""
-    return _plain(taken(DoctorDocument, diagnosis, overlays=overlays or UNSET))
 
 
 class ErrorFields(_Document, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cudnn_resolve.diagnosis.read import Reader
 from cudnn_resolve.matrix.message import KINDS, expand
 from cudnn_resolve.report.doctor import markdown, render
-from cudnn_resolve.report.document import encode_doctor as encode
+from cudnn_resolve.report.document import DoctorDocument, document
 from cudnn_resolve.report.level import level
 from cudnn_resolve.report.text import Style
 from cudnn_resolve.version import CudnnVersion, DriverVersion
@@ -97,7 +97,7 @@ def test_any_text_is_rendered_without_harm(text: str, name: str) -> None:
     found = judged(log.encode("utf-8", "surrogatepass"))
     assert "\x1b" not in render(found, style=Style(), width=80)
     assert "\x1b" not in markdown(found)
-    assert encode(found)["schema"]
+    assert document(DoctorDocument, found)["schema"]
 
 
 @settings(max_examples=40)
