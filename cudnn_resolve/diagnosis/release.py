@@ -15,6 +15,8 @@ from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import WheelRelease
 from cudnn_resolve.resolution.release import parse_version
+from cudnn_resolve.resolution.tag import Target as Files
+from cudnn_resolve.resolution.tag import serves_python
 
 PythonLine = tuple[int, int]
 """Major and minor of a Python."""
@@ -176,7 +178,7 @@ def _offered(wanted: Wanted, matches: list[Match], own: PythonLine | None, book:
     if package is None or (own is None and not wanted.is_pin):
         return []
     releases = (one for one in package.releases if not one.yanked and one.tags != ("sdist",))
-    versions = [one.version for one in releases if own is None or _has(one.tags, own)]
+    versions = [one.version for one in releases if own is None or any(_serves(tag, own) for tag in one.tags)]
     limits = [one[2] for match in matches for one in _ONLY.finditer(match.text) if one[1].lower().replace("_", "-") == wanted.name]
     return [one for one in versions if all(within(limit, one) for limit in limits)]
 
@@ -266,19 +268,13 @@ def python_tags(tags: Iterable[str], requires: str | None = None) -> Iterator[tu
     lines = [one for one in _LINES if requires is None or within(requires, f"{one[0]}.{one[1]}.99")]
     for tag in tags:
         platform = tag.rpartition("-")[2]
-        yield from ((line, platform) for line in lines if _has([tag], line))
+        yield from ((line, platform) for line in lines if _serves(tag, line))
 
 
-def _has(tags: Iterable[str], line: PythonLine) -> bool:
-    """True where one of these wheels is for that Python."""
-    for tag in tags:
-        python, _, rest = tag.partition("-")
-        if f"cp{line[0]}{line[1]}" in python.split(".") or f"py{line[0]}" in python.split("."):
-            return True
-        found = _TAG.fullmatch(python)
-        if "abi3" in rest and found and (int(found[1]), int(found[2])) <= line:
-            return True
-    return False
+def _serves(tag: str, line: PythonLine) -> bool:
+    """True where a wheel with that tag is for that Python."""
+    pythons, _, rest = tag.partition("-")
+    return serves_python(pythons, rest.partition("-")[0], Files(line, False, "", None))
 
 
 def _index(wanted: Wanted, book: Book) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 from msgspec import Struct, ValidationError, convert
 
@@ -23,11 +23,7 @@ class Told(Struct, frozen=True, kw_only=True):
     output: tuple[str, ...] = ()
     """The last lines of what it and its libraries printed."""
 
-    @overload
-    def every(self, key: str) -> Iterator[Any]: ...
-    @overload
-    def every(self, key: str, kind: type[T]) -> Iterator[T]: ...
-    def every(self, key: str, kind: Any = Any) -> Iterator[Any]:
+    def every(self, key: str, kind: type[T]) -> Iterator[T]:
         """The values of that type told under a key, in order."""
         for name, value in self.events:
             if name == key:
@@ -36,16 +32,9 @@ class Told(Struct, frozen=True, kw_only=True):
                 except (ValidationError, RecursionError):
                     continue
 
-    @overload
-    def last(self, key: str) -> Any: ...
-    @overload
-    def last(self, key: str, kind: type[T]) -> T | None: ...
-    def last(self, key: str, kind: Any = Any) -> Any:
+    def last(self, key: str, kind: type[T]) -> T | None:
         """The last value of that type told under a key; None where there is none."""
-        found = None
-        for value in self.every(key, kind):
-            found = value
-        return found
+        return next(reversed(list(self.every(key, kind))), None)
 
     @property
     def step(self) -> str:

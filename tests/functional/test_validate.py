@@ -336,7 +336,7 @@ def test_cudnn_is_seen_at_work_in_its_own_log(tmp_path: Path) -> None:
 
     ((_, told),) = bench.bare(str(library), VisibleGpu(index=0))
 
-    answers = list(told.every("case"))
+    answers = list(told.every("case", dict[str, Any]))
     work = {"cudnnConvolutionForward": 1, "cudnnConvolutionBackwardData": 1, "cudnnConvolutionBackwardFilter": 1}
     assert [answer["cudnn"] for answer in answers] == [work] * len(answers)
     assert all(answer["algorithms"] == {"y": 1, "dx": 1, "dw": 1} for answer in answers)
@@ -449,7 +449,7 @@ def test_what_a_card_tells(stack: str, monkeypatch: pytest.MonkeyPatch, env: dic
 
     assert (check.status, check.observed) == (status, words)
     if not env:
-        card = told.last("card")
+        card = told.last("card", dict[str, Any]) or {}
         assert {name: card[name] for name in ("others", "clock_mhz", "most_mhz", "multiprocessors", "major", "minor", "mode")} == {
             "others": 3,
             "clock_mhz": 1500,

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,10 +108,9 @@ def test_real_frameworks_compute_every_case_on_the_cpu(tmp_path: Path, name: str
     told = bench.timed(subjects_of(facts)[0], None)
     if name != "ctranslate2":
         assert told is not None
-        assert (told.failure, [(row["type"], row["seconds"] > 0, row["cpu_seconds"] > 0) for row in told.every("speed")]) == (
-            "",
-            [("float32", True, True)],
-        )
+        speeds = list(told.every("speed", dict[str, Any]))
+        assert (told.failure, [row["type"] for row in speeds]) == ("", ["float32"])
+        assert all(row["seconds"] > 0 and row["cpu_seconds"] > 0 for row in speeds)
 
 
 PLANTED = {

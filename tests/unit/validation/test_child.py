@@ -38,8 +38,8 @@ def run(tmp_path: Path, program: str, *, seconds: float = 20.0, memory_mib: int 
 def test_what_is_told_comes_back_in_order(tmp_path: Path) -> None:
     told = run(tmp_path, "def run(question, tell):\n    tell('step', 'one')\n    tell('x', 1)\n    tell('x', 2)\n")
 
-    assert list(told.every("x")) == [1, 2]
-    assert told.last("x") == 2
+    assert list(told.every("x", int)) == [1, 2]
+    assert told.last("x", int) == 2
     assert told.step == "one"
     assert told.failure == ""
 
@@ -56,7 +56,7 @@ def test_what_a_framework_prints_is_no_answer(tmp_path: Path) -> None:
 
     told = run(tmp_path, program)
 
-    assert list(told.every("x")) == ["told"]
+    assert list(told.every("x", str)) == ["told"]
     assert "shell" in told.output
 
 
@@ -146,7 +146,7 @@ def test_modules_beside_the_payloads_do_not_stand_before_those_of_the_target(tmp
 
     told = run(tmp_path, "def run(question, tell):\n    import model\n    tell('x', model.here)\n", PYTHONPATH=str(tmp_path))
 
-    assert told.last("x") is True
+    assert told.last("x", bool) is True
 
 
 @pytest.mark.parametrize(
