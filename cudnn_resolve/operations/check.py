@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy, Verdict
-from cudnn_resolve.errors import UsageError
+from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.operations.gather import gather_facts
 from cudnn_resolve.operations.results import Result
@@ -70,15 +71,30 @@ def _on_packages(request: CheckRequest, book: Book) -> Iterator[Verdict]:
     from cudnn_resolve.operations.judge import machine_name, subject_of_facts, subject_of_file, verdict_on
     from cudnn_resolve.requirement.machine import machine_of
 
-    facts = gather_facts(request, book)
-    where = machine_name(facts, request.facts)
-    if not request.what:
-        yield verdict_on(subject_of_facts(facts, request.facts), book, machine_of(facts, book), where)
-    python = facts.python
-    fresh = replace(fresh_environment(facts), python=replace(python, path=None, prefix=None, externally_managed=None))
-    machine = machine_of(fresh, book)
-    for path in request.what:
-        yield verdict_on(subject_of_file(path, machine), book, machine, where)
+    for one in _machines(request):
+        facts = gather_facts(one, book)
+        where = machine_name(facts, one.facts)
+        if not request.what:
+            yield verdict_on(subject_of_facts(facts, one.facts), book, machine_of(facts, book), where)
+        python = facts.python
+        fresh = replace(fresh_environment(facts), python=replace(python, path=None, prefix=None, externally_managed=None))
+        machine = machine_of(fresh, book)
+        for path in request.what:
+            yield verdict_on(subject_of_file(path, machine), book, machine, where)
+
+
+def _machines(request: CheckRequest) -> Iterator[CheckRequest]:
+    """The request for each machine: `--facts` may be a folder with a file for each."""
+    from cudnn_resolve.host import disk
+
+    if request.facts is None or not disk.is_folder(request.facts):
+        yield request
+        return
+    names = sorted(name for name in disk.names_in(request.facts) if not name.startswith("."))
+    if not names:
+        raise InputError(f"the folder {request.facts} holds no facts", code="facts-empty", hint="a file for each machine")
+    for name in names:
+        yield replace(request, facts=os.path.join(request.facts, name))
 
 
 def _on_environment(request: CheckRequest, book: Book) -> Verdict:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from cudnn_resolve.diagnosis.model import Finding, Remedy, Verdict
-from cudnn_resolve.report.text import Style, clean, wrap
+from cudnn_resolve.report.text import Page, Style, clean, wrap
 
 _HEADS = {"runs": ("runs", "green"), "breaks": ("breaks", "red"), "unknown": ("nothing wrong was found in what was judged", "yellow")}
 _WORDS = {"runs": "runs", "breaks": "breaks", "unknown": "not known"}
@@ -15,8 +15,25 @@ _COLORS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
 def render(verdicts: Sequence[Verdict], *, style: Style, width: int, verbose: int = 0) -> str:
-    """The verdicts for a reader at a terminal; infos only where more is wanted."""
-    return "\n".join("\n".join(_text(one, style, width, verbose)) + "\n" for one in verdicts)
+    """The verdicts for a reader at a terminal; infos only where more is wanted. Of several machines a table comes first."""
+    parts = ["\n".join(_text(one, style, width, verbose)) + "\n" for one in verdicts]
+    return "\n".join([*_overview(verdicts, style, width), *parts])
+
+
+def _overview(verdicts: Sequence[Verdict], style: Style, width: int) -> Iterator[str]:
+    """Machines down, environments across."""
+    machines = list(dict.fromkeys(one.machine for one in verdicts))
+    if len(machines) < 2:
+        return
+    names = list(dict.fromkeys(one.what for one in verdicts))
+    if len(names) == len(verdicts):  # each machine with an environment of its own
+        names, cells = [""], {(one.machine, ""): _WORDS[one.status] for one in verdicts}
+    else:
+        cells = {(one.machine, one.what): _WORDS[one.status] for one in verdicts}
+    page = Page(style, width)
+    rows = [(machine, *(cells.get((machine, name), "") for name in names)) for machine in machines]
+    page.table(("machine", *(name or "verdict" for name in names)), rows)
+    yield page.text()
 
 
 def _text(one: Verdict, style: Style, width: int, verbose: int) -> Iterator[str]:
