@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.resolution.verdict import Fault, Judged, Judgement
+    from cudnn_resolve.resolution.fault import Fault, Judged, Judgement
 
 _CAUSES = {
     "missing": "cuda_runtime_missing",
@@ -30,6 +30,10 @@ _CAUSES = {
 }
 """The label of a finding by the kind of a fault, where its package does not tell more."""
 _JUDGED = "driver, GPU code, CUDA and cuDNN libraries, NumPy and other bounds, companions, files that packages share"
+
+
+LIVE = "environment"
+"""The kind of a set that is installed somewhere."""
 
 
 class Subject(Struct, frozen=True, kw_only=True):
@@ -68,20 +72,18 @@ def subject_of_facts(facts: Facts, name: str | None) -> Subject:
 
     packages = or_none(facts.packages.pip) or {}
     notes = tuple(f"{one.what}: {one.why}" for one in facts.problems if one.what == "packages.pip")
-    return Subject(
-        name=name or "the environment", kind="environment", packages=packages, requires=facts.packages.requires, lines={}, notes=notes
-    )
+    return Subject(name=name or "the environment", kind=LIVE, packages=packages, requires=facts.packages.requires, lines={}, notes=notes)
 
 
 def verdict_on(subject: Subject, book: Book, machine: Machine, where: str) -> Verdict:
     """The verdict on the packages, for the machine that `where` names."""
     from cudnn_resolve.resolution.verdict import judge
 
-    found = judge(book, machine, subject.packages, subject.requires)
+    found = judge(book, machine, subject.packages, subject.requires, live=subject.kind == LIVE)
     findings = tuple(_finding(one, subject) for one in found.faults)
     unknown = tuple(_unknown(machine, found))
     return Verdict(
-        what=subject.name if subject.kind in (*subject.name.split("/"), "environment") else f"{subject.name} ({subject.kind})",
+        what=subject.name if subject.kind in (*subject.name.split("/"), LIVE) else f"{subject.name} ({subject.kind})",
         machine=where,
         status=_status(found.faults, known=not unknown and bool(found.frameworks)),
         frameworks=tuple(_checked(one, found.faults, known=not unknown) for one in found.frameworks),

@@ -7,9 +7,8 @@ not met is told, not the first one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -19,6 +18,7 @@ from cudnn_resolve.resolution.candidate import LibrariesCandidate, PipCandidate
 from cudnn_resolve.resolution.channel import component_package, system_serves, wheels_serve
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.evidence import evidence_needs
+from cudnn_resolve.resolution.fault import NOT_THERE, Fault, Judged, Judgement, Kind, merged
 from cudnn_resolve.resolution.installed import OTHER_DEVICES, installed_build
 from cudnn_resolve.resolution.key import CudaKey, CudnnKey, LibrariesKey, PipKey, SlotKey
 from cudnn_resolve.resolution.opened import OpenRequest
@@ -34,46 +34,22 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.resolution.candidate import Candidate, Need
 
-_NOT_THERE = ", which is not among the packages"
-Kind = Literal["machine", "missing", "library", "majors", "files", "companion", "bound", "declared", "cpu", "unknown", "advisory"]
 
+def judge(
+    book: Book,
+    machine: Machine,
+    packages: Mapping[str, str],
+    requires: Mapping[str, tuple[str, ...]] | None = None,
+    *,
+    live: bool = False,
+) -> Judgement:
+    """Judge a set of packages (normalized name to version) on a machine; `requires`: their Requires-Dist lines where they are known.
 
-class Fault(Struct, frozen=True, kw_only=True):
-    """One need that is not met, or one thing that is not known."""
-
-    kind: Kind
-    severity: Literal["error", "warning", "info"]
-    text: str
-    """What is wrong, in words."""
-    because: str
-    """Who needs it, and how that is known."""
-    package: str = ""
-    """The package that would have to change; empty where it is the machine."""
-    frameworks: tuple[str, ...] = ()
-    """Distributions of the frameworks that it concerns."""
-
-
-class Judged(Struct, frozen=True, kw_only=True):
-    """One framework of the set."""
-
-    package: str
-    version: str
-    framework: str
-    """Its name in the matrix."""
-    build: Build | None
-    """None for one without CUDA, and for one that the matrix does not know."""
-
-
-class Judgement(Struct, frozen=True, kw_only=True):
-    """What was found of the whole set."""
-
-    frameworks: tuple[Judged, ...]
-    faults: tuple[Fault, ...]
-
-
-def judge(book: Book, machine: Machine, packages: Mapping[str, str], requires: Mapping[str, tuple[str, ...]] | None = None) -> Judgement:
-    """Judge a set of packages (normalized name to version) on a machine; `requires`: their Requires-Dist lines where they are known."""
-    return _Set(book, machine, packages, requires or {}).judgement()
+    `live`: they are installed there, so that of two builds of one version the one that finds its libraries is meant.
+    """
+    found = _Set(book, machine, packages, requires or {})
+    found.live = live
+    return found.judgement()
 
 
 class _Given(Context):
@@ -97,6 +73,7 @@ class _Set:
         """The same machine with nothing installed: nothing is excused for being there."""
         self.owners: dict[SlotKey, dict[str, Need]] = {}
         """Who wants a slot for whom: two owners of one exclude each other."""
+        self.live = False
         self.users: dict[int, str] = {}
         """Framework of a need for a slot, by its identity."""
 
@@ -107,15 +84,23 @@ class _Set:
         faults += self._companions()
         faults += self._slots()
         faults += self._advisories()
-        return Judgement(frameworks=frameworks, faults=_merged(faults))
+        return Judgement(frameworks=frameworks, faults=merged(faults))
 
     def _frameworks(self) -> Iterator[Judged]:
         for name in self.book.frameworks():
             for package in self.book.distributions(name):
                 version = self.packages.get(package)
                 if version is not None and parse_version(version) is not None:
-                    build = self._whole(installed_build(self.here, name, package, version), version)
+                    build = self._whole(self._published(installed_build(self.here, name, package, version), version), version)
                     yield Judged(package=package, version=version, framework=name, build=build)
+
+    def _published(self, build: Build | None, version: str) -> Build | None:
+        """The build, or where the version names no variant the one of the configured index, which a lock or a list means by that."""
+        if build is None or self.live or build.index == "default" or "+" in version:
+            return build
+        rows = self.book.framework(build.framework).builds
+        same = (row for row in rows if row.package == build.package and row.wheel_version == version and row.index == "default")
+        return next((row for row in same if row.cuda is not None), build)
 
     def _whole(self, build: Build | None, version: str) -> Build | None:
         """The build, or another one of its name that brings its libraries itself, where those of the first are not all there."""
@@ -179,7 +164,7 @@ class _Set:
             gpus = self.here.machine.gpus
             return Fault(
                 kind="cpu",
-                severity="error" if gpus else "warning",
+                severity=("error" if gpus else "warning") if not self._is_needed(one) else "info",
                 text=text,
                 because=because,
                 package=missing or one.package,
@@ -189,6 +174,17 @@ class _Set:
         return Fault(
             kind="unknown", severity="warning", text=text, because="no row of the matrix", package=one.package, frameworks=(one.package,)
         )
+
+    def _is_needed(self, one: Judged) -> bool:
+        """True for a framework that another one of the set requires for itself: TensorFlow 2.12 brings JAX, and not for a GPU."""
+        for name in self.book.frameworks():
+            for package in self.book.distributions(name) if name != one.framework else ():
+                version = self.packages.get(package)
+                build = installed_build(self.here, name, package, version) if version is not None else None
+                needed = self.universe.context.requirements_of(build) if build is not None else ()
+                if any(canonicalize_name(requirement.name) == one.package for requirement, _ in needed):
+                    return True
+        return False
 
     def _parts(self, one: Judged) -> Iterator[str]:
         """Packages with the GPU code of a framework that are not there: JAX's plugins."""
@@ -250,7 +246,7 @@ class _Set:
         if version is None:
             if not (part or own):
                 return None
-            text = f"{one.package} {one.version} needs {need.text}{_NOT_THERE}"
+            text = f"{one.package} {one.version} needs {need.text}{NOT_THERE}"
             if not need.binding or name.startswith("tensorrt") or self._has_of_system(one):
                 return None
             return Fault(kind="missing", severity="error", text=text, because=need.because, package=name, frameworks=(one.package,))
@@ -439,36 +435,3 @@ def _unlisted(name: str, version: str, index: str = "default") -> Release:
         look=lambda: Details(fit=Fit(python=True, arch=True, glibc=None), tags=(), requires=None),
         index=index,
     )
-
-
-def _merged(faults: Iterable[Fault]) -> tuple[Fault, ...]:
-    """Errors first; what several needs say of one package and framework once, and what is missing in one line for each framework."""
-    found: dict[tuple[object, ...], Fault] = {}
-    missing: dict[tuple[str, ...], list[Fault]] = {}
-    for one in faults:
-        if one.kind == "missing" and one.severity == "error" and one.text.endswith(_NOT_THERE):
-            missing.setdefault(one.frameworks, []).append(one)
-            continue
-        about: tuple[object, ...] = (
-            (one.frameworks, one.package) if one.package and one.kind in ("library", "bound", "declared") else (one.text, one.because)
-        )
-        known = found.setdefault(about, one)
-        if known.severity == "warning" and one.severity == "error":
-            found[about] = one
-    older: dict[tuple[str, ...], list[tuple[object, ...]]] = {}
-    for key, one in found.items():
-        if one.kind == "library" and one.severity == "warning":
-            older.setdefault(one.frameworks, []).append(key)
-    for first_about, *more_about in older.values():
-        for other in more_about:
-            del found[other]
-        if more_about:
-            first = found[first_about]
-            found[first_about] = replace(first, text=f"{first.text}, and {len(more_about)} more libraries of that CUDA")
-    for group in missing.values():
-        first, *more = group
-        names = ", ".join(one.package for one in group)
-        found[first.frameworks, names] = (
-            first if not more else replace(first, text=f"{first.text.partition(' needs ')[0]} needs {names}{_NOT_THERE}")
-        )
-    return tuple(sorted(found.values(), key=lambda one: ("error", "warning", "info").index(one.severity)))

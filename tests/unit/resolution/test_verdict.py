@@ -9,7 +9,8 @@ import pytest
 from cudnn_resolve.facts.model import Driver, Facts, Gpu, Packages, Platform, Python
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.requirement.machine import machine_of
-from cudnn_resolve.resolution.verdict import Judgement, judge
+from cudnn_resolve.resolution.fault import Judgement
+from cudnn_resolve.resolution.verdict import judge
 
 CU124 = {
     "torch": "2.6.0", "nvidia-cublas-cu12": "12.4.5.8", "nvidia-cuda-cupti-cu12": "12.4.127", "nvidia-cuda-nvrtc-cu12": "12.4.127",
@@ -109,3 +110,14 @@ def test_tensorboard_is_not_tensorflow() -> None:
 def test_no_libraries_for_what_needs_none_to_be_imported() -> None:
     (fault,) = [one for one in judged({"tensorflow": "2.18.0", "numpy": "2.0.2"}).faults if one.kind == "missing"]
     assert "finds no GPU and computes on the CPU" in fault.text
+
+
+def test_a_list_means_the_build_of_the_configured_index() -> None:
+    """ONNX Runtime 1.18.0 is there for CUDA 11, and on another index under the same number for CUDA 12."""
+    found = judged({**CU124, "onnxruntime-gpu": "1.18.0", "numpy": "1.26.4"})
+    assert any("wants CUDA 11" in text for text in errors(found)), found.faults
+
+
+def test_a_framework_that_another_one_brings_is_not_meant_for_the_gpu() -> None:
+    found = judged({"tensorflow": "2.12.1", "jax": "0.4.38", "jaxlib": "0.4.38", "numpy": "1.23.5"})
+    assert [one.severity for one in found.faults if one.kind == "cpu"] == ["info"]
