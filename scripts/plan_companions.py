@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import re
 import shutil
@@ -200,9 +201,12 @@ def install(one: Combination, told: dict[str, Any], home: Path) -> Iterator[str]
     pins = home / "pins.txt"
     pins.write_text("\n".join(f"{item['name']}=={item['version']}" for item in told["pip"] if item["action"] != "remove") + "\n")
     python = str(environment / "bin/python")
+    places = {**os.environ, "UV_CACHE_DIR": str(home / "cache")}  # of its own, so that nothing is left on the disk
     subprocess.run([uv, "venv", "-q", "--python", interpreter(one.python), str(environment)], check=True, capture_output=True)
     try:
-        done = subprocess.run([uv, "pip", "sync", "-q", "--python", python, str(pins)], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [uv, "pip", "sync", "-q", "--python", python, str(pins)], env=places, capture_output=True, text=True, check=False
+        )
         if done.returncode:
             yield f"uv pip sync: {done.stderr.strip()[-300:]}"
             return
@@ -226,6 +230,7 @@ def install(one: Combination, told: dict[str, Any], home: Path) -> Iterator[str]
             yield f"note: the loader alone, before any import, does not find {', '.join(unseen[:6])}"
     finally:
         shutil.rmtree(environment, ignore_errors=True)
+        shutil.rmtree(home / "cache", ignore_errors=True)
 
 
 def main() -> int:
