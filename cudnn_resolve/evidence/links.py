@@ -168,7 +168,8 @@ def explain(site: Site, link: BrokenLink, book: Book) -> tuple[str, str | None]:
     users = f" ({', '.join(link.users[:3])} {'need' if len(link.users) > 1 else 'needs'} it)" if link.users else ""
     who = f"{link.package}: {file} needs" if file else f"{link.package} opens"
     if link.version:
-        return f"{who} {link.version} of {link.name}{users}, and {link.found} is too old for that", None
+        newer = f": a newer {wheel} has it" if wheel else ""
+        return f"{who} {link.version} of {link.name}{users}, and {link.found} is too old for that{newer}", wheel
     if link.severity == "warning":
         return f"{who} {link.name}{users}, which this system has not: install the package of the system that has it", None
     beside = f"; there is {', '.join(link.others[:2])}" if link.others else ""
@@ -217,11 +218,19 @@ def _of_library(site: Site, one: Placed) -> Iterator[BrokenLink]:
             if not _is_optional(one, name) and (severity := _severity(site, one, name)) is not None:
                 yield _broken(site, one, name, severity)
             continue
+        if lacking := _lacking_jit(one, name, providers):
+            yield _broken(site, one, name, "error", lacking, providers[0][0])
         wanted = [version for file, version in one.elf.wanted if file == name]
         for version in wanted if providers and _is_imported(site, one) else ():
             if all(elf.provided and version not in elf.provided for _, elf in providers):
                 yield _broken(site, one, name, "error", version, providers[0][0])
                 break
+
+
+def _lacking_jit(one: Placed, name: str, providers: list[tuple[str, Elf]]) -> str | None:
+    """A symbol that libnvJitLink lacks because it is older than what wants it: its file name does not tell its releases apart."""
+    known = [elf.jit for _, elf in providers if elf.jit] if name.startswith("libnvJitLink.so") else []
+    return next(iter(sorted(one.elf.jit - known[0], reverse=True)), None) if known else None
 
 
 def _broken(

@@ -6,6 +6,7 @@ used: it also reads sections, and importing it takes three times as long.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final
@@ -26,6 +27,9 @@ _LONGEST_TEXT = 32768
 """A search path of TensorFlow has more than 1000 characters."""
 _MOST_LETTERS = 1 << 20
 """Of all names together."""
+_MOST_NAMES = 1 << 20
+"""Bytes of names that are searched for those of libnvJitLink: no library that wants it has more."""
+_JIT = re.compile(rb"(?<=\0)__nvJitLink\w{1,60}_\d{1,3}_\d{1,3}(?=\0)")
 _WEAK = 2
 """VER_FLG_WEAK: a version that the loader does not insist on."""
 _ARCHITECTURES: Final = {"EM_386": "i686", "EM_PPC64": "ppc64", "EM_ARM": "arm", "EM_RISCV": "riscv64"}
@@ -55,6 +59,8 @@ class Elf(Struct, frozen=True, kw_only=True):
     """Symbol versions that it cannot do without, each behind the library that must have it: `("libc.so.6", "GLIBC_2.28")`."""
     provided: frozenset[str] = frozenset()
     """Symbol versions that it has."""
+    jit: frozenset[str] = frozenset()
+    """Symbols of libnvJitLink that it defines or wants, `__nvJitLinkComplete_12_4`: they have the release in their names."""
 
 
 def read_elf(read: Read, *, versions: bool = False) -> Elf:
@@ -188,6 +194,7 @@ class _File:
             if start:
                 yield from self._versions(kind, _offset(segments, start), lambda at: self._text(_offset(segments, base + at)))
 
+        links = any(name.startswith("libnvJitLink.") for tag in ("DT_SONAME", "DT_NEEDED") for name in texts(tag))
         return replace(
             bare,
             soname=text("DT_SONAME"),
@@ -196,7 +203,12 @@ class _File:
             runpath=text("DT_RUNPATH"),
             wanted=tuple(versions("verneed")),
             provided=frozenset(name for _, name in versions("verdef")),
+            jit=self._jit(_offset(segments, base), wanted.get("DT_STRSZ", [0])[0]) if self._with_versions and links else frozenset(),
         )
+
+    def _jit(self, offset: int, size: int) -> frozenset[str]:
+        self._stream.seek(offset)
+        return frozenset(name.decode("ascii") for name in _JIT.findall(self._stream.read(min(size, _MOST_NAMES))))
 
     def _versions(self, kind: str, offset: int, text: Callable[[int], str]) -> Iterator[tuple[str, str]]:
         """Versions of symbols: those wanted of each library, weak ones left out, or the file's own, each behind an empty name."""

@@ -38,6 +38,8 @@ def link_findings(host: Host, folders: Sequence[str], python: str, book: Book) -
 
 def _cause(one: BrokenLink, book: Book) -> str:
     if one.version is not None:
+        if "nvJitLink" in one.version:
+            return "nvjitlink_mix"
         return "glibc_too_old" if one.version.startswith(("GLIBC", "CXXABI")) else "framework_pkg_mismatch"
     if one.severity == "warning":
         return "unrecognised"

@@ -162,3 +162,17 @@ def test_the_package_that_has_a_library_is_of_the_cuda_that_is_needed_beside_it(
     assert wheel_with(book, "libcudnn.so.8", needed=("libcublas.so.11",)) == "nvidia-cudnn-cu11"
     assert wheel_with(book, "libcudnn.so.8") is None
     assert wheel_with(book, "libGL.so.1") is None
+
+
+def test_an_nvjitlink_that_is_older_than_what_links_with_it() -> None:
+    def here(has: str) -> Site:
+        jit = {"nvidia/nvjitlink/lib/libnvJitLink.so.12": Elf(arch="x86_64", bits=64, soname="libnvJitLink.so.12", jit=frozenset({has}))}
+        wants = Elf(arch="x86_64", bits=64, needed=("libnvJitLink.so.12",), jit=frozenset({"__nvJitLinkComplete_12_4"}))
+        return site({"sparse": {"sparse/_C.so": wants}, "nvidia-nvjitlink-cu12": jit})
+
+    assert broken_links(here("__nvJitLinkComplete_12_4")) == ()
+    (found,) = broken_links(here("__nvJitLinkComplete_12_1"))
+    assert (found.name, found.version) == ("libnvJitLink.so.12", "__nvJitLinkComplete_12_4")
+    assert explain(here("__nvJitLinkComplete_12_1"), found, open_book(()))[0].endswith(
+        "is too old for that: a newer nvidia-nvjitlink-cu12 has it"
+    )

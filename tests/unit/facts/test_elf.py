@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import contextlib
+import re
 import struct
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -159,3 +163,32 @@ def test_any_bytes_give_a_value_or_an_elf_error(start: bytes, content: bytes) ->
     except ElfError:
         return
     assert elf.bits == 64
+
+
+def test_symbol_versions_and_names_of_libnvjitlink_as_the_tools_see_them(tmp_path: Path) -> None:
+    (tmp_path / "made.c").write_text("#include <math.h>\nint __nvJitLinkComplete_12_4(double x) { return (int)pow(x, 2.5); }\n")
+    (tmp_path / "made.map").write_text("MADE_1.0 { global: *; };\nMADE_1.1 { } MADE_1.0;\n")
+    library = tmp_path / "libmade.so"
+    script = f"-Wl,--version-script={tmp_path}/made.map"
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", script, "-Wl,-soname,libnvJitLink.so.12", "-o", library, tmp_path / "made.c", "-lm"], check=True
+    )
+    content = library.read_bytes()
+
+    found = read_elf(lambda offset, size: content[offset : offset + size], versions=True)
+
+    told = subprocess.run(["readelf", "-VW", library], check=True, capture_output=True, text=True).stdout
+    wanted = set(re.findall(r"Name: (\S+)\s+Flags: none", told))
+    assert {version for _, version in found.wanted} == wanted != set()
+    assert {file for file, _ in found.wanted} <= {"libc.so.6", "libm.so.6"}
+    assert found.provided >= {"MADE_1.0", "MADE_1.1"}
+    assert found.jit == {"__nvJitLinkComplete_12_4"}
+    assert read(content).wanted == ()
+
+
+@given(st.binary(max_size=60), st.integers(0, 4000))
+def test_damaged_versions_do_no_harm(noise: bytes, at: int) -> None:
+    with contextlib.suppress(ElfError):
+        whole = Path("/bin/sh").read_bytes()
+        damaged = whole[: at * 8] + noise + whole[at * 8 + len(noise) :]
+        read_elf(lambda offset, size: damaged[offset : offset + size], versions=True)
