@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct, ValidationError, convert
@@ -151,3 +151,9 @@ def one_line(text: str, most: int = _MOST_LETTERS) -> str:
     """A text in one line of at most so many letters, without control characters."""
     flat = " ".join(text.split())
     return "".join(letter if letter.isprintable() else "?" for letter in flat)[:most]
+
+
+def few(words: Sequence[str], most: int = 4, between: str = ", ") -> str:
+    """List at most so many of the words, and count the others."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return f"{between.join(words[:most])}{more}"

@@ -81,6 +81,11 @@ def seen_in(told: Told) -> Seen:
     )
 
 
+def library_name(path: str) -> str:
+    """The name of a library, `cublas` for `/usr/lib/libcublas.so.12`."""
+    return path.rpartition("/")[2].removeprefix("lib").partition(".so")[0]
+
+
 def missing_driver(text: str, facts: Facts) -> str:
     """The library of the driver for want of which something failed on a machine without a driver; "" for any other failure."""
     found = _DRIVER.search(text)
@@ -364,8 +369,7 @@ def _judge_cuda(subject: Subject, seen: Seen) -> Iterator[Check]:
     built = seen.built.get(subject.module, {}).get("cuda") or subject.installed.cuda_built
     found: dict[str, list[str]] = {}
     for path in seen.libraries:
-        kind = path.rpartition("/")[2].removeprefix("lib").partition(".so")[0]
-        found.setdefault(kind, []).append(path)
+        found.setdefault(library_name(path), []).append(path)
     runtime = next((seen.libraries[path] for path in found.get("cudart", ()) if seen.libraries[path]), None)
     if not isinstance(built, str) or runtime is None:
         return

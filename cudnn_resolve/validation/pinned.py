@@ -10,8 +10,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import Driver, Facts, Unknown
-from cudnn_resolve.validation.answers import Told, cudnn_of
-from cudnn_resolve.validation.loading import seen_in
+from cudnn_resolve.validation.answers import Told, cudnn_of, few
+from cudnn_resolve.validation.loading import library_name, seen_in
 from cudnn_resolve.validation.model import Check, Subject, Validation, VisibleGpu
 from cudnn_resolve.version import DriverVersion, same_version
 
@@ -100,16 +100,11 @@ def _judge_installed(pinned: Pinned, kind: Literal["packages", "apt"], wanted: M
         status="skipped" if isinstance(wrong, str) else "failed" if wrong else "passed",
         expected=expected.get(count, f"the {count} {name}s of the {pinned.source}"),
     )
-    return replace(check, observed=wrong if isinstance(wrong, str) else _few(sorted(wrong)) or "as it says")
+    return replace(check, observed=wrong if isinstance(wrong, str) else few(sorted(wrong), _MOST_NAMED, "; ") or "as it says")
 
 
 def _wrong(name: str, here: str | None, wanted: str) -> str:
     return f"{name} {wanted} is not installed" if here is None else f"{name} {here} instead of {wanted}"
-
-
-def _few(words: Sequence[str]) -> str:
-    more = f" and {len(words) - _MOST_NAMED} more" if len(words) > _MOST_NAMED else ""
-    return f"{'; '.join(words[:_MOST_NAMED])}{more}"
 
 
 def _judge_driver(pinned: Pinned, facts: Facts) -> Iterator[Check]:
@@ -145,7 +140,7 @@ def _judge_loaded(pinned: Pinned, subject: Subject, told: Told) -> Iterator[Chec
                 right = one.release.parts[: len(numbers)] == numbers
                 (same if right else wrong).append(f"cuDNN {one.release} from {seen.homes(one.release)}")
     for path, version in seen.libraries.items():
-        name = path.rpartition("/")[2].removeprefix("lib").partition(".so")[0].casefold()
+        name = library_name(path).casefold()
         pins = [one for one in pinned.libraries if one.name == name and one.name != "cudnn"]
         if not pins or version is None:
             continue

@@ -16,7 +16,7 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.validation.answers import Told
 from cudnn_resolve.validation.bench import COMPILES, PAYLOADS, Bench, Progress, processes_at_once, programs_on
 from cudnn_resolve.validation.computing import WRONG, judge_cases
-from cudnn_resolve.validation.loading import judge_library, judge_loading, judge_order, seen_in
+from cudnn_resolve.validation.loading import judge_library, judge_loading, judge_order, library_name, seen_in
 from cudnn_resolve.validation.model import Check, Subject, Validation, VisibleGpu, gpus_of, subjects_of
 from cudnn_resolve.validation.pinned import Pinned, judge_against, with_mend
 from cudnn_resolve.validation.speed import Pace, judge_card, judge_speed, pace_of
@@ -121,13 +121,12 @@ class CardRun(Struct, frozen=True, kw_only=True):
         pace = pace_of(looked, architecture, self.book.peak(gpu.name) if gpu.name else None, is_slice=is_slice)
         at_once = min(max(self.bench.at_once // cards, 1), programs_on(looked, self.bench.host.environ))
         able = [one for one in self.subjects if not one.is_cpu_build and one.module in PAYLOADS]
-        works = [partial(self._bare, path, gpu, prefix) for path in self.libraries]
-        works += [partial(self._computed, one, gpu, prefix) for one in able]
+        works = [(False, partial(self._bare, path, gpu, prefix)) for path in self.libraries]
+        works += [(one.module in COMPILES, partial(self._computed, one, gpu, prefix)) for one in able]
         # What takes longest begins first; what is told stays in the order in which one would look for a fault.
-        slow = [len(self.libraries) + index for index, one in enumerate(able) if one.module in COMPILES]
-        order = [*slow, *(index for index in range(len(works)) if index not in slow)]
-        done = dict(zip(order, gather([works[index] for index in order], at_once), strict=True))
-        checks += [check for index in range(len(works)) for check in done[index]]
+        order = sorted(range(len(works)), key=lambda index: not works[index][0])
+        done = dict(zip(order, gather([works[index][1] for index in order], at_once), strict=True))
+        checks += [check for index in sorted(done) for check in done[index]]
         if not quiet.wait():
             return checks
         sound = [one for one in able if any(check.framework == one.name and check.status == "passed" for check in checks)]
@@ -235,7 +234,7 @@ def _loaded(told: Sequence[Told]) -> dict[str, str]:
     found: dict[str, list[str]] = {}
     for one in told:
         seen = seen_in(one)
-        pairs = [(path.rpartition("/")[2].removeprefix("lib").partition(".so")[0], version) for path, version in seen.libraries.items()]
+        pairs = [(library_name(path), version) for path, version in seen.libraries.items()]
         pairs += [("cudnn", cudnn.release.text) for cudnn in seen.cudnns if cudnn.release]
         for kind, version in pairs:
             if version is not None and version not in found.setdefault(kind, []):

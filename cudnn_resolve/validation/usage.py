@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from cudnn_resolve.validation.answers import Told, WitnessAnswer, cases_in, one_line
+from cudnn_resolve.validation.answers import Told, WitnessAnswer, cases_in, few, one_line
 from cudnn_resolve.validation.case import Case
 from cudnn_resolve.validation.model import Check, Status
 from cudnn_resolve.validation.payload import WATCHING
@@ -147,7 +147,7 @@ def judge_usage(id_: str, framework: str | None, runs: Sequence[tuple[Sequence[C
     for verdict, told in _FAULTS.items():
         group = [one for one in cases if one.must and one.verdict == verdict]
         if group:
-            words.append(f"{told}: {_few([one.id for one in group])}")
+            words.append(f"{told}: {few([one.id for one in group])}")
             details.append(_detail(verdict, group))
     if words:
         return check("warning", "; ".join(words), "; ".join(details))
@@ -155,7 +155,7 @@ def judge_usage(id_: str, framework: str | None, runs: Sequence[tuple[Sequence[C
     proof = next((f"{one.evidence.how} shows {one.evidence.cudnn[0]}" for one in used if one.evidence and one.evidence.cudnn), "")
     rest = [one.id for one in cases if one.verdict != "cudnn"]
     count = f"in {len(used)} of {len(cases)} cases"
-    return check("passed", count + (f" ({proof})" if proof else "") + (f"; others without it: {_few(rest)}" if rest else ""))
+    return check("passed", count + (f" ({proof})" if proof else "") + (f"; others without it: {few(rest)}" if rest else ""))
 
 
 _FAULTS = {
@@ -173,7 +173,7 @@ def _detail(verdict: str, group: Sequence[Seen]) -> str:
     by = list(dict.fromkeys(name for one in group if one.evidence for name in one.evidence.other))
     how = next((one.evidence.how for one in group if one.evidence and one.evidence.other), "")
     cut = max((one.evidence.cut for one in group if one.evidence), default=0)
-    names = f": {_few(by)} ({how}{f'; {cut} names were left out' if cut else ''})" if by else ": cuDNN's log was on and shows no call"
+    names = f": {few(by)} ({how}{f'; {cut} names were left out' if cut else ''})" if by else ": cuDNN's log was on and shows no call"
     return f"the numbers are right, but something else gave {'them' if verdict == 'other' else 'a part of them'}{names}"
 
 
@@ -187,9 +187,3 @@ def _why(cases: Sequence[Seen]) -> str:
         ),
         "",
     )
-
-
-def _few(names: Sequence[str]) -> str:
-    """List at most four of the names."""
-    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-    return f"{', '.join(names[:4])}{more}"
