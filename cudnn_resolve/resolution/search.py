@@ -142,7 +142,7 @@ class Search:
         candidates = LazyList(self._choices.best_first(key, [wish.need for wish in self.wishes[key]]))
         for number, candidate in enumerate(candidates):
             if self._choices.must_not_build(candidate, candidates):
-                reasons.update(self._held)  # it may be built where anything else leaves no wheel
+                reasons.update(self._lessons.named(wish.need) for wish in self.wishes[key])  # without them there are more wheels, not fewer
                 continue
             if number & (number - 1) == 0:
                 self._choices.expect(islice(candidates, number, number * 4))

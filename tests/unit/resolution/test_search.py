@@ -117,3 +117,23 @@ def test_a_package_of_which_many_releases_were_turned_down_waits_for_the_others(
     assert isinstance(found, Failure)
     assert {text for _, text in found.core} == {"core<100", "zz"}
     assert len(found.rejections) < 40
+
+
+def test_an_archive_that_must_not_be_built_is_no_fault_of_packages_that_have_nothing_to_do_with_it() -> None:
+    compiled = ("cp311-cp311-manylinux_2_17_x86_64",)
+    index = {
+        "frame": {"2": Published(("lib>=2",)), "1": Published(("lib",))},
+        "lib": {
+            "3": Published(tags=("sdist",), uploaded="2025-01-01T10:00:00Z"),
+            **{f"2.{number}": Published(("limit>=2",), compiled) for number in range(90)},
+            "1": Published((), compiled),
+        },
+        "limit": {"1": Published(), "2": Published()},
+        **{f"other{number}": releases(MANY, "core") for number in range(4)},
+        "core": {"1": Published()},
+    }
+    found = solved(index, *(f"other{number}" for number in range(4)), "frame", "limit<2")
+
+    assert chosen(found)["frame"] == "1"
+    assert isinstance(found, Solved)
+    assert found.rounds < 60
