@@ -78,7 +78,7 @@ class Site(Struct, frozen=True, kw_only=True, dict=True):
     look: Callable[[str], Elf | None]
     """What lies at a path of the system; None where no library does."""
     opens: Mapping[str, tuple[str, ...]] = {}
-    """Names that a package opens at run time and cannot do without on a GPU."""
+    """Names that a package opens at run time and cannot do without on a GPU; they do not count of one that is linked to such."""
 
     @cached_property
     def by_path(self) -> Mapping[str, Placed]:
@@ -195,6 +195,8 @@ def broken_links(site: Site) -> tuple[BrokenLink, ...]:
     found = _without_alternatives(site, found)
     known = {(one.package, one.name) for one in found}
     for package, names in site.opens.items():
+        if any(is_of_cuda(name) for one in site.by_package.get(package, ()) for name in one.elf.needed):
+            continue
         found += [
             BrokenLink(package=package, path="", name=name, others=_others(site, name))
             for name in names

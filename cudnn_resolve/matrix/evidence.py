@@ -9,6 +9,8 @@ from cudnn_resolve.matrix import row
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.library import library_of
 
+_ASKED_FIRST = frozenset(("cudart", "cublas", "cufft", "cusolver", "cusparse"))
+"""Libraries that a framework opens before it uses a GPU at all."""
 _PLUGIN = re.compile(r"jax-cuda\d+-plugin")
 
 
@@ -48,8 +50,8 @@ def wheel_with(book: Book, soname: str, declared: Collection[str] = (), needed: 
 def opened_names(book: Book, packages: Mapping[str, tuple[str, frozenset[str]]]) -> dict[str, tuple[str, ...]]:
     """CUDA libraries that frameworks open by name at run time; `packages` has the version of each, and the names that it declares.
 
-    They are those of the NVIDIA wheels that a framework declares, where any of these is there. It may be linked to none of them, and is
-    imported without them; then it says that there is no GPU.
+    They are those of the NVIDIA wheels that a framework declares, where any of these is there, and without which TensorFlow and JAX say
+    that there is no GPU; what is compiled at run time only can do without its compiler.
     """
     found: dict[str, tuple[str, ...]] = {}
     for package, (version, declared) in packages.items():
@@ -57,7 +59,7 @@ def opened_names(book: Book, packages: Mapping[str, tuple[str, frozenset[str]]])
         components = [one for name in declared if (one := book.component(name)) is not None] if framework else []
         majors = {one.cuda_major for one in components if one.package in packages}
         wanted = {one.library: one.cuda_major for one in components if one.cuda_major in majors and one.package not in packages}
-        names = {one.soname for one in _sonames(book) if one.library in wanted and _holds(one, wanted[one.library])}
+        names = {one.soname for one in _sonames(book) if one.library in _ASKED_FIRST & wanted.keys() and _holds(one, wanted[one.library])}
         if framework and any(one.library == "cudnn" and one.cuda_major in majors for one in components):
             names.update(_cudnn_of(book, framework, package, version))
         if names:

@@ -176,3 +176,15 @@ def test_an_nvjitlink_that_is_older_than_what_links_with_it() -> None:
     assert explain(here("__nvJitLinkComplete_12_1"), found, open_book(()))[0].endswith(
         "is too old for that: a newer nvidia-nvjitlink-cu12 has it"
     )
+
+
+def test_what_a_linked_package_declares_besides_is_not_missed() -> None:
+    book = open_book(())
+    declares = frozenset({"nvidia-cuda-nvrtc-cu12", "nvidia-cudnn-cu12", "nvidia-cublas-cu12", "nvidia-cuda-runtime-cu12"})
+    packages = {"onnxruntime-gpu": ("1.22.0", declares), "nvidia-cuda-runtime-cu12": ("12.9.79", frozenset[str]())}
+    assert "libnvrtc.so.12" not in opened_names(book, packages)["onnxruntime-gpu"]
+
+    linked = {"onnxruntime/capi/libonnxruntime_providers_cuda.so": extension("libcudart.so.12")}
+    assert (
+        broken_links(site({"onnxruntime-gpu": linked, "nvidia-cuda-runtime-cu12": CUDART}, {"onnxruntime-gpu": ("libcudnn.so.9",)})) == ()
+    )
