@@ -133,7 +133,11 @@ ITEMS = {
     "torch+jax": same("torch", "jax[cuda13]"),
     "tf+torch+jax": Item(ours=("tensorflow", "torch", "jax"), theirs=("tensorflow[and-cuda]", "torch", "jax[cuda12]")),
     "science": same("torch", more=tuple(SCIENCE)),
+    "old-bounds": same("torch", more=(*SCIENCE, "protobuf<4", "fsspec<2023")),
+    "boto-no": same("torch", more=("boto3", "botocore<1.30", "s3fs>=2024.1")),
+    "airflow-no": same("tensorflow", more=("apache-airflow==2.7.3", "protobuf<3.20")),
 }
+"""The last ones take a search that learns from what it tried; `-no` have no answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -62,7 +62,7 @@ CAUSES = 8
 
 def explain(book: Book, machine: Machine, request: Request, found: Failure | None = None) -> Conflict:
     """The conflict of a request that has no resolution; `found` says what the search met."""
-    machine, request = _settled(machine, opened(request))
+    machine, request = _settled(machine, replace(opened(request), any_answer=True))
     core, core_machine, core_request = minimum(book, machine, request, found)
     failure = _failure(book, core_machine, core_request)
     given_up = failure is not None and failure.exhausted

@@ -27,6 +27,8 @@ class OpenRequest(Request, frozen=True, kw_only=True):
     """Progress callback for slow searches."""
     budget: Budget | None = None
     """Steps that are left to all searches of it together; None = each has its own bound alone."""
+    any_answer: bool = False
+    """True where it matters only whether there is an answer."""
     unsettled: OpenRequest | None = None
     """The request before its markers were evaluated for a machine; None where it has none."""
 

@@ -23,7 +23,7 @@ from cudnn_resolve.resolution.candidate import (
 from cudnn_resolve.resolution.evidence import evidence_needs
 from cudnn_resolve.resolution.key import ARCH, CUDA, CUDA_LIMIT, CUDNN, CUDNN_LIMIT, GLIBC, INDEX, PYTHON, PipKey, SlotKey, pip_key
 from cudnn_resolve.resolution.reading import abi_range, is_exact, is_version, within
-from cudnn_resolve.resolution.release import LATE, SDIST, Release, parse_version, specifier
+from cudnn_resolve.resolution.release import SDIST, Release, parse_version, specifier
 from cudnn_resolve.resolution.tag import pythons_of
 from cudnn_resolve.version import CudaVersion
 
@@ -235,7 +235,7 @@ def _is_there(context: Context, release: Release) -> bool:
 def file_needs(context: Context, release: Release, who: str) -> Iterator[Need]:
     """The needs for a Python, an architecture and a C library that some file of the release serves, and for its files to itself."""
     if release.late:
-        yield Need(INDEX, lambda _: False, f"{release.package}=={release.text} to count", f"{who} is {LATE}")
+        yield Need(INDEX, lambda _: False, f"{release.package}=={release.text} to count", f"{who} is {release.late}")
     elif not release.served:
         hashed = context.offers.accepts_by_hash(release.package)
         because = f"no file of {who} could be found whose hash is one of those given" if hashed else f"{who} is not on the configured index"

@@ -49,7 +49,7 @@ class Release:
         offer: Offer | None = None,
         pre_counts: bool = False,
         served: bool = True,
-        late: bool = False,
+        late: str | None = None,
     ) -> None:
         self.package = package
         self.version = version
@@ -65,7 +65,7 @@ class Release:
         self.served = served
         """False where the indexes were asked and do not have it."""
         self.late = late
-        """True where the user left out what was uploaded when it was."""
+        """Why it does not count, in words, where the user left out what was uploaded too late."""
         self._look = look
         self._details: Details | None = None
 
@@ -116,6 +116,8 @@ SDIST = ("sdist",)
 
 LATE = "newer than --exclude-newer allows"
 """What is said of a release that was uploaded too late."""
+UNDATED = f"of a day that nobody knows, perhaps {LATE}"
+"""What is said of one of which the tables do not know when it was uploaded."""
 
 
 def is_late(day: str | None, limit: str | None) -> bool:

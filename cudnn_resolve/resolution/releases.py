@@ -14,7 +14,7 @@ from cudnn_resolve.requirement.derive import VENDOR
 from cudnn_resolve.resolution.candidate import LazyList
 from cudnn_resolve.resolution.metadata import ReleaseMetadata, incomplete_packages
 from cudnn_resolve.resolution.offers import Offers, accepted_hashes
-from cudnn_resolve.resolution.release import SDIST, Details, Release, declared, is_late, order, parse_version
+from cudnn_resolve.resolution.release import LATE, SDIST, UNDATED, Details, Release, declared, is_late, order, parse_version
 from cudnn_resolve.resolution.tag import Fit, Target, best_file, fit, python_of, tags_of
 from cudnn_resolve.resolution.vendor import vendor_build
 
@@ -191,7 +191,7 @@ class Releases:
         if version is None:
             return None
         base = rows.get(version.public)
-        if self._is_late(extra.package, extra.version, base):
+        if self._late(extra.package, extra.version, base):
             return None
 
         def look() -> Details:
@@ -264,7 +264,7 @@ class Releases:
             build=build,
             offer=offer,
             served=self._is_served(build, index, offer, asked=offers is not None),
-            late=self._is_late(build.package, build.wheel_version, row),
+            late=self._late(build.package, build.wheel_version, row),
         )
 
     def _is_served(self, build: Build, index: str, offer: Offer | None, *, asked: bool) -> bool:
@@ -281,9 +281,13 @@ class Releases:
             return True
         return offer is not None and bool(self._offers.accepted(build.package, offer).files)
 
-    def _is_late(self, package: str, text: str, row: WheelRelease | None) -> bool:
-        """True where the tables know that a release was uploaded too late; never for what is installed."""
-        return row is not None and self._machine.pip.get(package) != text and is_late(row.date, self._limit)
+    def _late(self, package: str, text: str, row: WheelRelease | None) -> str | None:
+        """Why a release of the tables does not count under a limit on uploads; never for what is installed."""
+        if self._limit is None or self._machine.pip.get(package) == text:
+            return None
+        if row is None or row.date is None:
+            return UNDATED
+        return LATE if is_late(row.date, self._limit) else None
 
     def _builds(self, package: str, tags: Sequence[str], uploaded: str | None, found: Fit) -> bool:
         """False for a source archive of compiled code that has wheels for other Pythons only, or is older than the target's."""

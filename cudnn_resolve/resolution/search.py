@@ -10,7 +10,7 @@ needs as one before it is turned down at once, and a search that fails ends with
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +22,8 @@ from cudnn_resolve.resolution.lessons import Left, Premise, is_of_first
 if TYPE_CHECKING:
     from cudnn_resolve.resolution.universe import Universe
 
+STRIDES_FROM = 16
+"""Candidates of a package that are tried one after the other where any answer will do, before others far apart are."""
 LONG = 400
 """Steps after which a search takes long, and says what it is at."""
 OFTEN = 50
@@ -139,7 +141,7 @@ class Search:
     def _decide(self, key: Key) -> frozenset[Premise] | None:
         """Choose the best candidate that goes with the rest; else the premises that leave none. None, too, where it is put off."""
         reasons: set[Premise] = set()
-        candidates = LazyList(self._choices.best_first(key, [wish.need for wish in self.wishes[key]]))
+        candidates = LazyList(self._in_turn(key))
         for number, candidate in enumerate(candidates):
             if self._choices.must_not_build(candidate, candidates):
                 reasons.update(self._lessons.named(wish.need) for wish in self.wishes[key])  # without them there are more wheels, not fewer
@@ -158,6 +160,17 @@ class Search:
         learnt = frozenset(reasons)
         self._lessons.learn(learnt)
         return learnt
+
+    def _in_turn(self, key: Key) -> Iterator[Candidate]:
+        """The candidates of a package as they are tried: best first; where any answer will do, the first few, and then far apart."""
+        candidates = self._choices.best_first(key, [wish.need for wish in self.wishes[key]])
+        if not self._universe.request.any_answer or self._choices.stage(key)[0] != LAST:
+            yield from candidates
+            return
+        yield from islice(candidates, STRIDES_FROM)
+        rest = list(candidates)
+        for number in sorted(range(1, len(rest) + 1), key=lambda one: -(one & -one)):  # the multiples of the highest power of two first
+            yield rest[number - 1]
 
     def _lose(self, key: Key) -> bool:
         """Count a candidate of a package that was turned down; True where that lets others go before it."""

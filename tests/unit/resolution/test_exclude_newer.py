@@ -49,6 +49,14 @@ def test_where_every_build_is_newer_the_limit_is_named(target: str) -> None:
     assert found.relaxations[0].change == "without --exclude-newer"
 
 
+def test_a_build_of_which_nobody_knows_the_day_does_not_count() -> None:
+    found = asked("2100-01-01T00:00:00.000000Z", "south")
+
+    assert isinstance(found, Conflict)
+    assert found.message == "south cannot be had with --exclude-newer"
+    assert any("of a day that nobody knows" in cause.because for cause in found.causes)
+
+
 def test_what_is_installed_stays_however_new_it_is() -> None:
     found = asked("1999-01-01T00:00:00.000000Z", packages={"pip": {"north": "2.0+cu118", "numpy": "1.26.4"}, "apt": {}})
 

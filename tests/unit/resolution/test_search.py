@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.model import Failure
@@ -137,3 +139,21 @@ def test_an_archive_that_must_not_be_built_is_no_fault_of_packages_that_have_not
     assert chosen(found)["frame"] == "1"
     assert isinstance(found, Solved)
     assert found.rounds < 60
+
+
+def test_where_any_answer_will_do_few_of_many_releases_are_read() -> None:
+    index = {
+        "aa": releases(MANY, "core=={}"),
+        "core": {str(number): Published() for number in range(1, MANY + 1)},
+    }
+    read: dict[bool, int] = {}
+    for any_answer in (False, True):
+        source = index_of(BOOK, index)
+        asked = replace(opened(request(BOOK, "north==2.0", extras=["aa", "core<9"]), source), any_answer=any_answer)
+        universe = Universe(Context(BOOK, machine_of(facts(), BOOK), asked))
+        found = solve(universe, [need for need in universe.root_needs(()) if need.text != "north==2.0"])
+
+        assert int(chosen(found)["aa"]) <= 8
+        read[any_answer] = len(source.read)
+
+    assert read[True] < 80 < read[False]
