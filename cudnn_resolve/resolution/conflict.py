@@ -48,6 +48,7 @@ from cudnn_resolve.resolution.opened import OpenRequest, closed, opened
 from cudnn_resolve.resolution.relaxation import contradicts, is_cpu_only, relaxations
 from cudnn_resolve.resolution.release import LATE, parse_requirement, parse_version
 from cudnn_resolve.resolution.universe import Universe
+from cudnn_resolve.resolution.way_out import Trials
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
@@ -79,7 +80,7 @@ def explain(book: Book, machine: Machine, request: Request, found: Failure | Non
         machine=machine,
         message=_unknown(book, request) or _message(core, given_up=given_up, late=late),
         causes=tuple(causes),
-        relaxations=relaxations(book, machine, request, about, (core_machine, core_request)),
+        relaxations=relaxations(Trials(book, machine, request, about, (core_machine, core_request))),
     )
 
 

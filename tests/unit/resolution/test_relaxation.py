@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cudnn_resolve.resolution.relaxation import _first_that_works
+from cudnn_resolve.resolution.driver import first_that_works
 from cudnn_resolve.version import DriverVersion
 
 DRIVERS = [DriverVersion(f"{400 + number}.0") for number in range(30)]
@@ -21,7 +21,7 @@ def test_the_first_driver_that_works_is_found_in_few_searches(first: int, last: 
         asked.append(driver)
         return str(driver) if first <= driver.major - 400 <= last else None
 
-    driver, found = _first_that_works(DRIVERS, tried)
+    driver, found = first_that_works(DRIVERS, tried)
     if first <= min(last, 22):
         assert (driver, str(found)) == (DRIVERS[first], str(DRIVERS[first]))
     assert len(asked) <= 12
@@ -29,5 +29,5 @@ def test_the_first_driver_that_works_is_found_in_few_searches(first: int, last: 
 
 
 def test_there_may_be_none() -> None:
-    assert _first_that_works(DRIVERS, lambda _: None) == (None, None)
-    assert _first_that_works([], lambda _: None) == (None, None)
+    assert first_that_works(DRIVERS, lambda _: None) == (None, None)
+    assert first_that_works([], lambda _: None) == (None, None)
