@@ -6,8 +6,17 @@ from typing import Any
 
 import pytest
 
+from cudnn_resolve.requirement.machine import machine_of
+from cudnn_resolve.resolution import attempt, relaxation
 from cudnn_resolve.resolution.driver import first_that_works
+from cudnn_resolve.resolution.model import Conflict, Failure, Resolution
+from cudnn_resolve.resolution.opened import Budget, opened
+from cudnn_resolve.resolution.resolve import resolve
 from cudnn_resolve.version import DriverVersion
+from tests.fake_source import Published, index_of
+from tests.worlds.load import facts, request, world
+
+BOOK = world()
 
 DRIVERS = [DriverVersion(f"{400 + number}.0") for number in range(30)]
 
@@ -31,3 +40,43 @@ def test_the_first_driver_that_works_is_found_in_few_searches(first: int, last: 
 def test_there_may_be_none() -> None:
     assert first_that_works(DRIVERS, lambda _: None) == (None, None)
     assert first_that_works([], lambda _: None) == (None, None)
+
+
+def ways_out(*targets: str, extras: tuple[str, ...] = (), python: str = "3.10.9") -> list[str]:
+    source = index_of(BOOK, {"lib": {"1.0": Published(("numpy<2",))}})
+    found = resolve(BOOK, machine_of(facts(python={"version": python}), BOOK), request(BOOK, *targets, extras=extras), source)
+    assert isinstance(found, Conflict)
+    return [one.change for one in found.relaxations]
+
+
+@pytest.mark.parametrize(("steps", "ways"), [(0, 0), (20, 1), (4000, 2)])
+def test_all_ways_out_share_their_steps(monkeypatch: pytest.MonkeyPatch, steps: int, ways: int) -> None:
+    monkeypatch.setattr(relaxation, "ALL_ROUNDS", steps)
+
+    assert len(ways_out("south==2.0", extras=("numpy>=2", "lib"))) == ways
+
+
+def test_other_pythons_share_steps_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ways_out("north==2.0", python="3.13.1") == ["Python 3.11 instead of 3.13.1, in an environment of its own"]
+    monkeypatch.setattr(relaxation, "PYTHON_ROUNDS", 0)
+    assert ways_out("north==2.0", python="3.13.1") == []
+    monkeypatch.setattr(relaxation, "ALL_ROUNDS", 0)
+    monkeypatch.setattr(relaxation, "PYTHON_ROUNDS", 2000)
+    assert ways_out("north==2.0", python="3.13.1") == ["Python 3.11 instead of 3.13.1, in an environment of its own"]
+
+
+def test_the_search_offline_of_what_the_cache_knows_leaves_steps_for_the_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = index_of(BOOK, {"lib": {"1.0": Published(("numpy<2",))}})
+    source.offline = True
+    asked = opened(request(BOOK, "south==2.0", extras=("lib",)), source)
+    here = machine_of(facts(python={"version": "3.10.9"}), BOOK)
+    budget = Budget(1000)
+
+    assert isinstance(attempt.attempt(BOOK, here, asked, budget=budget), Resolution)
+    used = 1000 - budget.left
+    assert 0 < used <= attempt.CLOSED_ROUNDS_OF_A_WAY_OUT
+    assert isinstance(attempt.attempt(BOOK, here, asked, budget=Budget(used - 1)), Failure)
+    monkeypatch.setattr(attempt, "CLOSED_ROUNDS_OF_A_WAY_OUT", 1)
+    exhausted = Budget(1000)
+    attempt.attempt(BOOK, here, asked, budget=exhausted)
+    assert exhausted.left >= 999 - used
