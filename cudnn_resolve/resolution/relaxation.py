@@ -137,6 +137,8 @@ def _versions(trials: Trials) -> Iterator[Relaxation]:
             build = found.builds[request.targets.index(target)]
             inside = f"[{','.join(target.extras)}]" if target.extras else ""
             text = f"{target.package or target.framework}{inside}=={build.version}"
+            exact = replace(target, specifier=SpecifierSet(f"=={build.version}"), text=text)
+            found = trials.of(_with_target(request, target, exact)) or found  # as the command gives: a search near a release orders others
             line = command(request, tuple(text if one is target else one.text for one in request.targets))
             change = f"{text} instead of {target.text} (the nearest {word} release that fits)"
             distance = 1 if _minor(build.version) == _minor(wanted) else 2
