@@ -392,9 +392,11 @@ def test_a_lock_that_lies_here_wins_over_settings_and_where_they_disagree_is_sai
     bench.lock(("torch", "2.5.1"), ("demo", "1.0"))
     (bench.base / "pyproject.toml").write_text('[tool.cudnn-resolve]\nframework = ["torch==2.6.0", "jax"]\noffline = true\n')
 
-    done = bench()
-    again = bench()
-    told = json.loads(bench("--format", "json", "-q").stdout)
+    refused = bench()
+    assert (refused.returncode, "a framework will not run" in refused.stderr) == (1, True)  # this torch brings no CUDA libraries
+    done = bench("--force")
+    again = bench("--force")
+    told = json.loads(bench("--force", "--format", "json", "-q").stdout)
 
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "done: the environment is as planned"), done
     assert (bench.venv / "bin/torch").exists()
