@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import pytest
 
@@ -217,18 +217,25 @@ def specialists(source: Source) -> Iterator[str]:
                 yield f"line {line}: {name} is for {', '.join(rooms)}"
 
 
-_OF_TYPE_CHECKERS = {"tomllib", "typing_extensions"}
-"""What every type checker knows, whatever is installed; a newer Python has it in its library."""
+_OF_TYPE_CHECKERS = {"typing_extensions"}
+"""What every type checker knows, whatever is installed."""
 
 
 def dependencies(source: Source) -> Iterator[str]:
     """What is neither ours nor Python's is a dependency that pyproject.toml declares."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     declared = {re.split(r"[^\w-]", text, maxsplit=1)[0].replace("-", "_") for text in project["dependencies"]}
+    checked = {line for node in nodes(source.tree) if is_for_type_checkers(node) for line in range(node.lineno, (node.end_lineno or 0) + 1)}
     for line, name in imports(source):
         top = name.partition(".")[0]
-        if top and DISTRIBUTIONS.get(top, top) not in declared | {PACKAGE, "?"} | sys.stdlib_module_names | _OF_TYPE_CHECKERS:
+        known = declared | {PACKAGE, "?", "tomllib"} | sys.stdlib_module_names | (_OF_TYPE_CHECKERS if line in checked else set())
+        if top and DISTRIBUTIONS.get(top, top) not in known:
             yield f"line {line}: {top} is not a dependency"
+
+
+def is_for_type_checkers(node: ast.AST) -> TypeGuard[ast.If]:
+    """True for `if TYPE_CHECKING:`."""
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def payloads(source: Source) -> Iterator[str]:
@@ -356,6 +363,7 @@ def test_a_circle_is_found() -> None:
         (specialists, "index.client", "import requests", "requests is for index.session"),
         (specialists, "probe.gpu", "from rich.table import Table", "rich.table.Table is for report, cli"),
         (dependencies, "host.linux", "import numpy", "numpy is not a dependency"),
+        (dependencies, "host.linux", "from typing_extensions import Self", "typing_extensions is not a dependency"),
         (payloads, "probe.payload", "if (a := 1): pass", "not Python 3.6"),
         (payloads, "probe.payload_elf", "from __future__ import annotations", "imports __future__.annotations"),
         (payloads, "probe.payload_elf", "import cudnn_resolve.errors", "imports cudnn_resolve.errors"),

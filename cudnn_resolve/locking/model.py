@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Meta, Struct, field
-from typing_extensions import Self
 
 from cudnn_resolve.resolution.model import AptPin, Override
 
 if TYPE_CHECKING:
     from packaging.markers import Marker
     from packaging.pylock import Package, PackageArchive, PackageDirectory, PackageSdist, PackageVcs, PackageWheel, Pylock
+    from typing_extensions import Self
 
     from cudnn_resolve.matrix.row import Build
 
     LockedFile = PackageWheel | PackageSdist | PackageArchive
     Source = LockedFile | PackageDirectory | PackageVcs
 
-F = TypeVar("F", bound="Framework")
 CREATED_BY = "cudnn-resolve"
 TOOL = "cudnn-resolve"
 """Name of our table below `tool`."""
