@@ -119,7 +119,7 @@ def _refuse_contradictions(args: argparse.Namespace) -> None:
         raise UsageError(f"{chosen[0]} takes no {asked[0]}", code="usage-contradiction", hint="leave one of them out")
     if args.lock and len(asked) > 1:
         raise UsageError(f"a lock and {asked[1]} contradict each other", code="usage-contradiction", hint="the lock says what is installed")
-    for option in ("facts", "python_version", "platform"):
+    for option in ("facts", "machine", "python_version", "platform"):
         if getattr(args, option):
             name = "--" + option.replace("_", "-")
             raise UsageError(

@@ -42,10 +42,22 @@ def told(text: str) -> Told | None:
     """
     text = _ESCAPES.sub("", text.removeprefix("\ufeff")).replace("\r", "")
     lines = [line[:_LONGEST_LINE].rstrip() for line in text.splitlines()]
+    for words, meaning in _FAILURES.items():
+        if any(line.startswith(words) for line in lines[:20]):
+            message = f"the output of nvidia-smi says that {meaning}"
+            raise InputError(message, code="facts-empty", hint="`cudnn-resolve doctor FILE` judges it as a log")
     for sign, program, read in _PROGRAMS:
         if any(sign.search(line) for line in lines):
-            return _named(read("\n".join(lines)), program)
+            return _named(read(text if read is _smi_xml else "\n".join(lines)), program)
     return None
+
+
+_FAILURES = {
+    "NVIDIA-SMI has failed": "it could not reach the driver",
+    "No devices were found": "the driver sees no GPU",
+    "Failed to initialize NVML": "the driver and its libraries do not go together",
+}
+"""How nvidia-smi says that it cannot say anything."""
 
 
 def told_by_json(found: Mapping[str, Any]) -> Told | None:
@@ -122,7 +134,8 @@ def _driver(text: str) -> Told | None:
     return driver if any(driver.values()) else None
 
 
-_ROW = re.compile(r"\|\s+\d{1,3}\s+(\S.*?)\s+(?:On|Off|N/A|WDDM|TCC|MCDM)\s*\|\s*[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.\d", re.IGNORECASE)
+_ROW = re.compile(r"\s*\d{1,3}\s+(\S+(?: \S+)*)\s+(?:On|Off|N/A|WDDM|TCC|MCDM)\s*")
+_BUS = re.compile(r"\s*[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\b")
 _MEMORY = re.compile(r"\d{1,9}MiB\s*/\s*(\d{1,9})MiB")
 _LISTED = re.compile(r"(?:GPU models and configuration *:\s*)?GPU \d{1,3}: (.+?)(?:\s+\(UUID: (GPU-[0-9A-Za-z-]{1,80})\))?")
 
@@ -132,7 +145,8 @@ def _table_gpus(text: str) -> list[Told] | None:
     gpus: list[Told] = []
     open_row = False
     for line in text.splitlines():
-        row = _ROW.match(line.strip())
+        cells = line.strip().split("|")
+        row = _ROW.fullmatch(cells[1][:200]) if len(cells) > 2 and _BUS.match(cells[2]) else None
         if row:
             gpus.append({"name": row[1]})
         elif open_row and (memory := _MEMORY.search(line)):
@@ -387,7 +401,8 @@ _LABEL = "nvidia.com/"
 def _node(found: Mapping[str, Any]) -> Told:
     """A Kubernetes node with the labels of GPU Feature Discovery; InputError for a list of several nodes."""
     if found["kind"] != "Node":
-        items = [one for one in found.get("items") or () if isinstance(one, dict) and one.get("kind") == "Node"]
+        listed = found.get("items")
+        items = [one for one in listed if isinstance(one, dict) and one.get("kind") == "Node"] if isinstance(listed, list) else []
         if len(items) != 1:
             raise InputError(
                 f"a list of {len(items)} nodes is not one machine",
@@ -395,7 +410,8 @@ def _node(found: Mapping[str, Any]) -> Told:
                 hint="state one: `kubectl get node NAME -o json`",
             )
         found = items[0]
-    labels, info = _object(found, "metadata", "labels"), _object(found, "status", "nodeInfo")
+    labels = {key: str(value) for key, value in _object(found, "metadata", "labels").items()}
+    info = _object(found, "status", "nodeInfo")
     old = (labels.get(f"{_LABEL}cuda.driver.{part}") for part in ("major", "minor", "rev"))
     driver = labels.get(f"{_LABEL}cuda.driver-version.full") or ".".join(str(part) for part in old if part)
     name = re.sub(r"-(?:SHARED|MIG-.*)$", "", str(labels.get(f"{_LABEL}gpu.product") or ""))

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from msgspec import Struct
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
@@ -49,30 +50,55 @@ class PackageList(Struct, frozen=True, kw_only=True):
     packages: tuple[Listed, ...]
     notes: tuple[str, ...] = ()
     """What of it is not judged, in words."""
+    gaps: tuple[str, ...] = ()
+    """What the file says and nobody followed, so that a verdict on the rest is no verdict on all."""
 
 
 def read_list(text: str, where: str, machine: Machine) -> PackageList:
     """The packages that a file lists for a machine; InputError where it is of no known form, or pins nothing."""
+    text = text.replace("\r\n", "\n").removeprefix("\ufeff")
     kind, found = _recognised(text, where)
     environment = marker_environment(machine)
-    notes: list[str] = []
+    notes = _Notes()
     rows = list(_READERS[kind](found, environment, notes))
     if len(rows) > _PACKAGES:
         raise InputError(f"{where} lists more than {_PACKAGES} packages", code="list-too-long")
     if not rows:
         hint = "`cudnn-resolve plan -r FILE` resolves what is not pinned; `cudnn-resolve lock` pins it"
         raise InputError(
-            f"{where} pins no package for this machine ({kind})", code="list-empty", context="; ".join(notes) or None, hint=hint
+            f"{where} pins no package for this machine ({kind})", code="list-empty", context="; ".join(notes.said()) or None, hint=hint
         )
-    lines = _lines(text)
+    lines = _lines(text, is_lock=kind.endswith((".lock", ".toml")))
     packages: dict[str, Listed] = {}
     for name, version, files in rows:
         known = packages.setdefault(name, Listed(name=name, version=version, line=lines(name, version), files=files))
         if known.version != version:
-            notes.append(f"{name} is listed twice, as {known.version} and {version}: the first counts")
-    return PackageList(kind=kind, packages=tuple(packages.values()), notes=tuple(dict.fromkeys(notes)))
+            notes.gap(f"{name} is listed twice, as {known.version} and {version}: the first counts")
+    return PackageList(kind=kind, packages=tuple(packages.values()), notes=tuple(notes.harmless), gaps=tuple(notes.gaps))
 
 
+class _Notes:
+    """What is to be said of a list."""
+
+    def __init__(self) -> None:
+        self.harmless: dict[str, None] = {}
+        self.gaps: dict[str, None] = {}
+
+    def append(self, text: str) -> None:
+        """Note what changes no verdict."""
+        self.harmless.setdefault(text)
+
+    def gap(self, text: str) -> None:
+        """Note what could change a verdict; of many the first are kept."""
+        if len(self.gaps) < _GAPS:
+            self.gaps.setdefault(text)
+
+    def said(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.gaps, *self.harmless)
+
+
+_GAPS = 6
 Row = tuple[str, str, tuple[str, ...]]
 Rows = Iterator[Row]
 
@@ -84,7 +110,7 @@ def _recognised(text: str, where: str) -> tuple[str, Any]:
         kind = _json_kind(found := _json(start, where))
         if kind is not None:
             return kind, found
-    if re.match(r"(?:#.*\n|\s*\n)*(?:\[\[?[\w.-]+\]\]?|[\w-]+\s*=\s*[\[{\"'\d])", text):
+    if re.match(r"(?:[^\S\n]*(?:#[^\n]*)?\n)*(?:\[\[?[\w.-]+\]\]?|[\w-]+\s*=\s*[\[{\"'\d])", text):
         found = parse_toml(text, where)
         kind = _toml_kind(found)
         if kind is not None:
@@ -112,6 +138,8 @@ def _json(text: str, where: str) -> Any:
 
 
 def _json_kind(found: Any) -> str | None:
+    if isinstance(found, dict) and "nbformat" in found:
+        raise InputError("a notebook is not read yet", code="list-form", hint="`pip freeze` where it runs gives a list that is read")
     if isinstance(found, list):
         rows = [one for one in found if isinstance(one, dict)]
         return "conda list --json" if any("channel" in one or "build_string" in one for one in rows) else "pip list --format json"
@@ -143,23 +171,34 @@ def _holds(marker: Any, environment: Mapping[str, str], more: Mapping[str, Any] 
         return True
     try:
         return Marker(marker).evaluate({"extra": "", **environment, **(more or {})})
-    except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName):
+    except _NO_MARKER:
         return True
 
 
-def _row(name: Any, version: Any, files: Iterable[Any] = ()) -> Iterator[Row]:
+_NO_MARKER = (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName, ValueError, RecursionError)
+"""What packaging raises for markers that are none, that compare what cannot be compared, or that are made to hurt."""
+
+
+def _row(name: Any, version: Any, notes: _Notes, files: Iterable[Any] = ()) -> Iterator[Row]:
     """A row, where name and version are some."""
     if not isinstance(name, str) or not isinstance(version, str) or not name:
         return
     try:
         Version(version)
-    except InvalidVersion:
+    except (InvalidVersion, ValueError):
+        notes.gap(f"{name[:60]} has no version that can be read: {version[:40]!r}")
         return
     yield canonicalize_name(name), version, tuple(file for file in files if isinstance(file, str))
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _files_of(one: Mapping[str, Any]) -> Iterator[str]:
+    """Names of the wheels and of the source archive of an entry."""
+    sdist = one.get("sdist")
+    return _file_names([*_dicts(one.get("wheels")), *([sdist] if isinstance(sdist, dict) else [])])
 
 
 def _file_names(rows: Any) -> Iterator[str]:
@@ -170,18 +209,23 @@ def _file_names(rows: Any) -> Iterator[str]:
             yield name
 
 
-def _lines(text: str) -> Callable[[str, str], int | None]:
-    """A function that finds the line on which a package is pinned."""
-    lines = text.splitlines()
+_IN_LOCKS = re.compile(r"""\s*(?:name\s*=\s*["']|["'])([A-Za-z0-9][\w.-]{0,120})["']""")
+_IN_LISTS = re.compile(r"""[\s\[{]*(?:"name"\s*:\s*")?([A-Za-z0-9][\w.-]{0,120})""")
+
+
+def _lines(text: str, *, is_lock: bool) -> Callable[[str, str], int | None]:
+    """A function that finds the line on which a package is pinned; in a lock that is where its name stands."""
+    lines = text.split("\n")
     by_name: dict[str, list[int]] = {}
     for number, line in enumerate(lines, start=1):
-        found = re.match(r"""\s*(?:name\s*=\s*["']|["']name["']\s*:\s*["']|["']?)([A-Za-z0-9][\w.-]{0,120})""", line[:400])
+        found = (_IN_LOCKS if is_lock else _IN_LISTS).match(line[:400])
         if found:
             by_name.setdefault(canonicalize_name(found[1]), []).append(number)
 
     def line_of(name: str, version: str) -> int | None:
         places = by_name.get(name, [])
-        exact = (number for number in places if version in lines[number - 1] or (number < len(lines) and version in lines[number]))
+        after = 1 if is_lock else 0
+        exact = (number for number in places if any(version in line for line in lines[number - 1 : number + after]))
         return next(exact, places[0] if places else None)
 
     return line_of
@@ -190,29 +234,31 @@ def _lines(text: str) -> Callable[[str, str], int | None]:
 # ---- one reader for each form
 
 
-def _pylock(found: dict[str, Any], environment: Mapping[str, str], notes: list[str]) -> Rows:
-    groups = frozenset(one for one in found.get("default-groups") or () if isinstance(one, str))
+def _pylock(found: dict[str, Any], environment: Mapping[str, str], notes: _Notes) -> Rows:
+    stated = found.get("default-groups")
+    groups = frozenset(one for one in stated if isinstance(one, str)) if isinstance(stated, list) else frozenset[str]()
     more = {"extras": frozenset[str](), "dependency_groups": groups}
     for one in _dicts(found["packages"]):
         if _lock_marker_holds(one.get("marker"), {**environment, **more}):
             if not isinstance(one.get("version"), str):
-                notes.append(f"{one.get('name')} has no version in the lock: it comes from a folder or a repository")
-            yield from _row(one.get("name"), one.get("version"), _file_names(one.get("wheels")))
+                notes.gap(f"{one.get('name')!s:.60} has no version in the lock: it comes from a folder or a repository")
+            yield from _row(one.get("name"), one.get("version"), notes, _files_of(one))
 
 
 def _lock_marker_holds(marker: Any, environment: dict[str, Any]) -> bool:
     try:
         return not isinstance(marker, str) or Marker(marker).evaluate(environment, context="lock_file")
-    except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName):
+    except _NO_MARKER:
         return True
 
 
-def _uv(found: dict[str, Any], environment: Mapping[str, str], notes: list[str]) -> Rows:
+def _uv(found: dict[str, Any], environment: Mapping[str, str], notes: _Notes) -> Rows:
     """What `uv sync` installs: from the project on, its dependencies and its group `dev`."""
     packages: dict[str, list[dict[str, Any]]] = {}
     for one in _dicts(found["package"]):
         packages.setdefault(canonicalize_name(str(one.get("name"))), []).append(one)
-    roots = [one for rows in packages.values() for one in rows if _is_project(one)]
+    projects = [one for rows in packages.values() for one in rows if _is_project(one)]
+    roots = [one for one in projects if "." in one["source"].values()] or projects
     if not roots:
         notes.append("the lock names no project: everything in it is judged")
         roots = [one for rows in packages.values() for one in rows]
@@ -226,7 +272,7 @@ def _uv(found: dict[str, Any], environment: Mapping[str, str], notes: list[str])
                 continue
             seen.add((id(one), section))
             if not section and not _is_project(one):
-                yield from _row(one.get("name"), one.get("version"), _file_names(one.get("wheels")))
+                yield from _row(one.get("name"), one.get("version"), notes, _files_of(one))
             for needed in _uv_dependencies(one, section):
                 steps += 1
                 if _holds(needed.get("marker"), environment):
@@ -263,20 +309,22 @@ def _uv_fork(candidates: list[dict[str, Any]], needed: Mapping[str, Any], enviro
     return [one for one in named if is_here(one)] if len(named) > 1 else named
 
 
-def _poetry(found: dict[str, Any], environment: Mapping[str, str], notes: list[str]) -> Rows:
-    """What `poetry install` installs: the groups main and dev, no extras; before Poetry 2 the lock has no markers."""
+def _poetry(found: dict[str, Any], environment: Mapping[str, str], notes: _Notes) -> Rows:
+    """What `poetry install` installs: all groups, no extras; before Poetry 2 the lock has no markers."""
     rows = _dicts(found["package"])
     if not any("groups" in one for one in rows):
-        notes.append("a lock of Poetry 1 names no markers: everything in it that is not optional is judged")
+        notes.gap("a lock of Poetry 1 names no markers: everything in it that is not optional is judged")
     for one in rows:
         marker = one.get("markers")
-        if isinstance(marker, dict):
-            marker = " or ".join(f"({each})" for each in marker.values() if isinstance(each, str)) or None
+        if isinstance(marker, dict):  # by group; a group that is not named has no condition
+            groups = one.get("groups")
+            free = any(group not in marker for group in groups) if isinstance(groups, list) else False
+            marker = None if free else " or ".join(f"({each})" for each in marker.values() if isinstance(each, str)) or None
         if not one.get("optional") and _holds(marker, environment):
-            yield from _row(one.get("name"), one.get("version"), _file_names(one.get("files")))
+            yield from _row(one.get("name"), one.get("version"), notes, _file_names(one.get("files")))
 
 
-def _pdm(found: dict[str, Any], environment: Mapping[str, str], notes: list[str]) -> Rows:
+def _pdm(found: dict[str, Any], environment: Mapping[str, str], notes: _Notes) -> Rows:
     """What `pdm sync` installs: the default group and dev."""
     left = set()
     for one in _dicts(found["package"]):
@@ -284,47 +332,47 @@ def _pdm(found: dict[str, Any], environment: Mapping[str, str], notes: list[str]
         wanted = not isinstance(groups, list) or not groups or {"default", "dev"} & set(map(str, groups))
         left |= set() if wanted or not isinstance(groups, list) else set(map(str, groups))
         if wanted and _holds(one.get("marker"), environment):
-            yield from _row(one.get("name"), one.get("version"), _file_names(one.get("files")))
+            yield from _row(one.get("name"), one.get("version"), notes, _file_names(one.get("files")))
     if left:
         notes.append(f"groups that are left out: {', '.join(sorted(left))}")
 
 
-def _pipfile(found: dict[str, Any], environment: Mapping[str, str], notes: list[str]) -> Rows:
+def _pipfile(found: dict[str, Any], environment: Mapping[str, str], notes: _Notes) -> Rows:
     """The default packages of Pipenv."""
     if found.get("develop"):
         notes.append("the develop packages are left out")
     for name, one in found["default"].items():
         if isinstance(one, dict) and _holds(one.get("markers"), environment):
-            yield from _row(name, str(one.get("version", "")).removeprefix("=="))
+            yield from _row(name, str(one.get("version", "")).removeprefix("=="), notes)
 
 
-def _pip_json(found: list[Any], _environment: Mapping[str, str], _notes: list[str]) -> Rows:
+def _pip_json(found: list[Any], _environment: Mapping[str, str], notes: _Notes) -> Rows:
     for one in _dicts(found):
-        yield from _row(one.get("name"), one.get("version"))
+        yield from _row(one.get("name"), one.get("version"), notes)
 
 
-def _conda_json(found: list[Any], _environment: Mapping[str, str], notes: list[str]) -> Rows:
+def _conda_json(found: list[Any], _environment: Mapping[str, str], notes: _Notes) -> Rows:
     yield from _of_conda(((one.get("name"), one.get("version"), one.get("channel")) for one in _dicts(found)), notes)
 
 
-def _conda_list(text: str, _environment: Mapping[str, str], notes: list[str]) -> Rows:
+def _conda_list(text: str, _environment: Mapping[str, str], notes: _Notes) -> Rows:
     rows = (line.split() for line in text.splitlines() if not line.startswith("#"))
     yield from _of_conda(((row[0], row[1], row[-1] if len(row) > 2 else None) for row in rows if len(row) > 1), notes)
 
 
-def _of_conda(rows: Iterable[tuple[Any, Any, Any]], notes: list[str]) -> Rows:
+def _of_conda(rows: Iterable[tuple[Any, Any, Any]], notes: _Notes) -> Rows:
     """The packages of pip among those of conda."""
     own = 0
     for name, version, channel in rows:
         if channel == "pypi":
-            yield from _row(name, version)
+            yield from _row(name, version, notes)
         else:
             own += 1
     if own:
         notes.append(f"{own} packages of conda itself, which are built otherwise than wheels")
 
 
-def _pip_list(text: str, _environment: Mapping[str, str], _notes: list[str]) -> Rows:
+def _pip_list(text: str, _environment: Mapping[str, str], notes: _Notes) -> Rows:
     lines = iter(text.splitlines())
     for line in lines:
         if re.match(r"-{3,} +-{3,}", line):
@@ -332,52 +380,52 @@ def _pip_list(text: str, _environment: Mapping[str, str], _notes: list[str]) -> 
     for line in lines:
         words = line.split()
         if len(words) > 1:
-            yield from _row(words[0], words[1])
+            yield from _row(words[0], words[1], notes)
 
 
 _PIN = re.compile(r"={2,3}\s*[^*\s,;]+")
 
 
-def _requirements(text: str, environment: Mapping[str, str], notes: list[str]) -> Rows:
+def _requirements(text: str, environment: Mapping[str, str], notes: _Notes) -> Rows:
     """Lines `name==version`, as `pip freeze`, `pip-compile` and `uv pip compile` write them."""
     loose = []
-    for line in text.replace("\\\n", " ").splitlines():
-        words = re.sub(r"(?:^|\s)#.*", "", line).partition(" --hash")[0].strip()
+    for line in text.replace("\\\n", " ").split("\n"):
+        words = re.split(r"(?:^|\s)#|\s--[a-z]", line, maxsplit=1)[0].strip()
         if not words:
             continue
-        if words.startswith("-") or "://" in words.partition("@")[0]:
-            notes.append(f"left out: {words[:60]}")
+        if words.startswith("-"):
+            notes.gap(f"not followed: {words[:60]}")
             continue
         try:
             requirement = Requirement(words)
-        except InvalidRequirement:
-            notes.append(f"no requirement: {words[:60]!r}")
+        except (InvalidRequirement, ValueError, RecursionError):
+            notes.gap(f"no requirement: {words[:60]!r}")
             continue
         if requirement.marker is not None and not _holds(str(requirement.marker), environment):
             continue
         version = _pinned(requirement)
         if version is None:
-            loose.append(requirement.name)
+            loose.append(requirement.name[:60])
         else:
-            yield from _row(requirement.name, version)
+            yield from _row(requirement.name, version, notes)
     if loose:
         shown = ", ".join(loose[:6]) + (f" and {len(loose) - 6} more" if len(loose) > 6 else "")
-        notes.append(f"not pinned, so not judged: {shown}")
+        notes.gap(f"not pinned, so not judged: {shown}")
 
 
 def _pinned(requirement: Requirement) -> str | None:
     """The one version that a requirement admits: `==2.6.0`, or the wheel at its address."""
     if requirement.url is not None:
         try:
-            return str(parse_wheel_filename(requirement.url.partition("#")[0].rpartition("/")[2].replace("%2B", "+"))[1])
-        except InvalidWheelFilename:
+            return str(parse_wheel_filename(unquote(requirement.url.partition("#")[0].rpartition("/")[2]))[1])
+        except (InvalidWheelFilename, ValueError):
             return None
     if _PIN.fullmatch(str(requirement.specifier)) is None:
         return None
     return str(requirement.specifier).lstrip("=").strip()
 
 
-_READERS: dict[str, Callable[[Any, Mapping[str, str], list[str]], Rows]] = {
+_READERS: dict[str, Callable[[Any, Mapping[str, str], _Notes], Rows]] = {
     "pylock.toml": _pylock,
     "uv.lock": _uv,
     "poetry.lock": _poetry,

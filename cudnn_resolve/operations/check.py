@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy, Verdict
 from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.facts.model import or_none
-from cudnn_resolve.operations.gather import gather_facts
+from cudnn_resolve.operations.gather import gather_facts, refuse_other_systems
 from cudnn_resolve.operations.results import Result
 
 if TYPE_CHECKING:
@@ -68,11 +68,15 @@ def check(request: CheckRequest) -> CheckResult:
 def _on_packages(request: CheckRequest, book: Book) -> Iterator[Verdict]:
     """Verdicts on lists of packages, on the machine that is stated, or on this one."""
     from cudnn_resolve.facts.assume import fresh_environment
-    from cudnn_resolve.operations.judge import machine_name, subject_of_facts, subject_of_file, verdict_on
+    from cudnn_resolve.operations.judge import machine_name, subject_of_facts, subject_of_file, text_of, verdict_on
     from cudnn_resolve.requirement.machine import machine_of
 
+    if [*request.what, request.facts].count("-") > 1:
+        raise UsageError("standard input can be one thing only", code="usage-contradiction", hint="name a file for the others")
+    texts = {path: text_of(path) for path in request.what}
     for one in _machines(request):
         facts = gather_facts(one, book)
+        refuse_other_systems(facts)
         where = machine_name(facts, one.facts)
         if not request.what:
             yield verdict_on(subject_of_facts(facts, one.facts), book, machine_of(facts, book), where)
@@ -80,7 +84,7 @@ def _on_packages(request: CheckRequest, book: Book) -> Iterator[Verdict]:
         fresh = replace(fresh_environment(facts), python=replace(python, path=None, prefix=None, externally_managed=None))
         machine = machine_of(fresh, book)
         for path in request.what:
-            yield verdict_on(subject_of_file(path, machine), book, machine, where)
+            yield verdict_on(subject_of_file(path, texts[path], book, machine), book, machine, where)
 
 
 def _machines(request: CheckRequest) -> Iterator[CheckRequest]:

@@ -52,12 +52,7 @@ def gather_question(options: Options, *, fresh: bool = False, verb: str = "plan"
     wishes = wishes_of(options)
     request_of(options, book, wishes)  # a wrong word is said at once, not after the seconds that a machine takes
     facts = gather_facts(options, book)
-    if facts.platform.system not in (None, "linux"):
-        raise InputError(
-            f"the facts are of a machine with {facts.platform.system}: only Linux is planned for",
-            code="platform-unsupported",
-            hint="for WSL or a container on it, add --platform linux_x86_64",
-        )
+    refuse_other_systems(facts)
     source = open_packages(options, wishes, facts, listener)
     direct, extras = direct_of(wishes, source)
     if verb != "lock" and options.given is None and options.facts is None and not options.assumptions.elsewhere:
@@ -85,6 +80,16 @@ def gather_question(options: Options, *, fresh: bool = False, verb: str = "plan"
 
         book = with_new_releases(book, request, machine, source)
     return Question(book=book, facts=facts, machine=machine, request=request, source=source)
+
+
+def refuse_other_systems(facts: Facts) -> None:
+    """Reject facts of Windows or macOS: the tables are of Linux."""
+    if facts.platform.system not in (None, "linux"):
+        raise InputError(
+            f"the facts are of a machine with {facts.platform.system}: only Linux is planned for",
+            code="platform-unsupported",
+            hint="for WSL or a container on it, add --platform linux_x86_64",
+        )
 
 
 def _reinstalled(options: Options, facts: Facts) -> tuple[str, ...]:

@@ -14,11 +14,13 @@ from cudnn_resolve.diagnosis.model import CheckedFramework, Evidence, Finding, R
 
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.locking.listed import Listed
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.resolution.fault import Fault, Judged, Judgement
 
 _CAUSES = {
+    "wheel": "pip_wheel_unavailable_for_python",
     "missing": "cuda_runtime_missing",
     "majors": "cudnn_major_mismatch",
     "files": "framework_pkg_mismatch",
@@ -47,15 +49,24 @@ class Subject(Struct, frozen=True, kw_only=True):
     lines: Mapping[str, int]
     """Package to the line on which it is pinned."""
     notes: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
+    """What could change the verdict and was not followed."""
+    partial: bool = False
+    """True where there may be more packages."""
+    unfit: tuple[str, ...] = ()
+    """Packages of which the lock holds no file for the machine."""
 
 
-def subject_of_file(path: str, machine: Machine) -> Subject:
-    """The packages that a file lists for a machine; InputError where it is none."""
-    from cudnn_resolve.host.files import STDIN, read_bounded
-    from cudnn_resolve.locking.listed import LIMIT_BYTES, read_list
+def subject_of_file(path: str, text: str, book: Book, machine: Machine) -> Subject:
+    """The packages that a file lists for a machine; InputError where it is none.
+
+    A requirements file without any wheel of NVIDIA's names what somebody wants, and leaves the rest to the installer.
+    """
+    from cudnn_resolve.host.files import STDIN
+    from cudnn_resolve.locking.listed import read_list
 
     name = "standard input" if path == STDIN else path
-    found = read_list(read_bounded(path, LIMIT_BYTES, "file to be judged"), name, machine)
+    found = read_list(text, name, machine)
     return Subject(
         name=name,
         kind=found.kind,
@@ -63,7 +74,30 @@ def subject_of_file(path: str, machine: Machine) -> Subject:
         requires={},
         lines={one.name: one.line for one in found.packages if one.line is not None},
         notes=found.notes,
+        gaps=found.gaps,
+        partial=found.kind == "requirements file" and not any(book.component(one.name) for one in found.packages),
+        unfit=tuple(_unfit(found.packages, machine)),
     )
+
+
+def _unfit(packages: Iterable[Listed], machine: Machine) -> Iterator[str]:
+    """Packages whose every file in a lock is a wheel for other machines."""
+    from cudnn_resolve.requirement.source import File
+    from cudnn_resolve.resolution.tag import Target, best_file
+
+    target = Target(machine.python, machine.free_threaded, machine.arch, machine.glibc)
+    for one in packages:
+        wheels = all(name.endswith(".whl") for name in one.files)
+        if one.files and wheels and best_file((File(name, "", {}) for name in one.files), target) is None:
+            yield one.name
+
+
+def text_of(path: str) -> str:
+    """The text of a file to be judged, `-` for standard input."""
+    from cudnn_resolve.host.files import read_bounded
+    from cudnn_resolve.locking.listed import LIMIT_BYTES
+
+    return read_bounded(path, LIMIT_BYTES, "file to be judged")
 
 
 def subject_of_facts(facts: Facts, name: str | None) -> Subject:
@@ -71,17 +105,26 @@ def subject_of_facts(facts: Facts, name: str | None) -> Subject:
     from cudnn_resolve.facts.model import or_none
 
     packages = or_none(facts.packages.pip) or {}
-    notes = tuple(f"{one.what}: {one.why}" for one in facts.problems if one.what == "packages.pip")
-    return Subject(name=name or "the environment", kind=LIVE, packages=packages, requires=facts.packages.requires, lines={}, notes=notes)
+    gaps = tuple(f"{one.what}: {one.why}" for one in facts.problems if one.what == "packages.pip")
+    return Subject(
+        name=name or "the environment",
+        kind=LIVE,
+        packages=packages,
+        requires=facts.packages.requires,
+        lines={},
+        gaps=gaps,
+        partial=bool(gaps),
+    )
 
 
 def verdict_on(subject: Subject, book: Book, machine: Machine, where: str) -> Verdict:
     """The verdict on the packages, for the machine that `where` names."""
     from cudnn_resolve.resolution.verdict import judge
 
-    found = judge(book, machine, subject.packages, subject.requires, live=subject.kind == LIVE)
+    found = judge(book, machine, subject.packages, subject.requires, live=subject.kind == LIVE, partial=subject.partial)
+    found = replace(found, faults=(*_without_file(subject, found, machine), *found.faults))
     findings = tuple(_finding(one, subject) for one in found.faults)
-    unknown = tuple(_unknown(machine, found))
+    unknown = (*_unknown(machine, found), *subject.gaps)
     return Verdict(
         what=subject.name if subject.kind in (*subject.name.split("/"), LIVE) else f"{subject.name} ({subject.kind})",
         machine=where,
@@ -94,14 +137,37 @@ def verdict_on(subject: Subject, book: Book, machine: Machine, where: str) -> Ve
     )
 
 
+def _without_file(subject: Subject, found: Judgement, machine: Machine) -> Iterator[Fault]:
+    from cudnn_resolve.resolution.fault import Fault
+
+    frameworks = {one.package for one in found.frameworks}
+    for name in subject.unfit:
+        where = f"Python {machine.python_full} on {machine.arch}" if machine.python_full else machine.arch
+        yield Fault(
+            kind="wheel",
+            severity="error",
+            text=f"{name} {subject.packages[name]} has no wheel for {where} in the lock",
+            because="each of its files is for other machines",
+            package=name,
+            frameworks=(name,) if name in frameworks else tuple(sorted(frameworks)),
+        )
+
+
 def _unknown(machine: Machine, found: Judgement) -> Iterator[str]:
     """What nobody knows of the machine or the packages, and that the verdict would hang on."""
     if not found.frameworks:
         yield "no framework of the tables is among the packages"
-    if machine.driver is None:
+    if machine.driver_absent:
+        yield "a driver: this machine has none (--driver states one)"
+    elif machine.driver is None:
         yield "whether the driver serves: none is known (--driver)"
     if not machine.gpus:
         yield "code for the GPU: none is known (--gpu)"
+    for gpu in machine.gpus:
+        if gpu.capability is None:
+            yield f"code for {gpu.label}: its compute capability is not known (--gpu)"
+    if machine.python is None:
+        yield "the Python: none is known, and markers are read for 3.11 (--python-version)"
 
 
 def _status(faults: Iterable[Fault], *, known: bool) -> Literal["runs", "breaks", "unknown"]:
@@ -136,7 +202,7 @@ def _cause(fault: Fault) -> str:
     if fault.kind == "machine":
         if "driver" in fault.text:
             return "driver_too_old"
-        return "gpu_arch_too_new_for_build" if "GPU" in fault.text or "code" in fault.text else "pip_wheel_unavailable_for_python"
+        return "gpu_arch_too_new_for_build"
     if fault.kind == "library":
         return (
             "cudnn_too_old_for_framework"
@@ -154,9 +220,9 @@ def _mends(subject: Subject, book: Book, machine: Machine, found: Judgement) -> 
     """The smallest change of the set that a search finds: the same frameworks on other libraries, else what a conflict proposes."""
     if not any(one.severity == "error" for one in found.faults):
         return
-    if all(one.kind == "machine" for one in found.faults if one.severity == "error"):
+    if all(one.kind in ("machine", "wheel") for one in found.faults if one.severity == "error"):
         words = " ".join(f"-f {shlex.quote(f'{one.package}=={one.version}')}" for one in found.frameworks)
-        yield Remedy(text="other versions, or another driver: `plan` says which", command=f"cudnn-resolve plan {words}")
+        yield Remedy(text="what would work on that machine instead", command=f"cudnn-resolve plan {words}")
         return
     from packaging.specifiers import SpecifierSet
 

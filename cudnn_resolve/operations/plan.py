@@ -136,12 +136,12 @@ def plan_of_lock_file(path: str, options: StatedOptions) -> Plan:
 def _what_breaks(path: str, facts: Facts, book: Book) -> Iterator[Warning]:
     """What `check` says against a lock that another tool made: of our own, the resolution has said it."""
     from cudnn_resolve.facts.assume import fresh_environment
-    from cudnn_resolve.operations.judge import subject_of_file
+    from cudnn_resolve.operations.judge import subject_of_file, text_of
     from cudnn_resolve.planning.model import Warning
     from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.resolution.verdict import judge
 
     machine = machine_of(replace(fresh_environment(facts), python=facts.python), book)
-    for fault in judge(book, machine, subject_of_file(path, machine).packages).faults:
-        if fault.severity == "error":
+    for fault in judge(book, machine, subject_of_file(path, text_of(path), book, machine).packages).faults:
+        if fault.severity == "error" and fault.kind != "wheel":  # the lock's own wheels have been chosen already
             yield Warning(code=BREAKS, message=f"{fault.text} ({fault.because}): `cudnn-resolve check {path}` says what mends it")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from cudnn_resolve.diagnosis.model import Finding, Remedy, Verdict
 from cudnn_resolve.report.text import Page, Style, clean, wrap
@@ -38,6 +39,8 @@ def _overview(verdicts: Sequence[Verdict], style: Style, width: int) -> Iterator
 
 def _text(one: Verdict, style: Style, width: int, verbose: int) -> Iterator[str]:
     said, color = _HEADS[one.status]
+    if one.status == "unknown" and any(finding.severity == "warning" for finding in one.findings):
+        said = _WORDS[one.status]
     yield from wrap(clean(f"{one.what}, on {one.machine}:"), width=width, rest="  ")
     yield f"  {style(said, 'bold', color)}"
     longest = max((len(f"{row.name} {row.version}") for row in one.frameworks), default=0)
@@ -146,9 +149,9 @@ def sarif(verdicts: Iterable[Verdict], version: str) -> str:
     for one, row in rows:
         file, line = _place(row)
         result: dict[str, Any] = {"ruleId": row.cause, "level": levels[row.severity], "message": {"text": _said(one, row)}}
-        if line is not None:
-            place = {"artifactLocation": {"uri": file}, "region": {"startLine": line}}
-            result["locations"] = [{"physicalLocation": place}]
+        # Code scanning refuses a result without a place: what is about no line is shown on the first one.
+        place = {"artifactLocation": {"uri": quote(file or one.what.partition(" (")[0])}, "region": {"startLine": line or 1}}
+        result["locations"] = [{"physicalLocation": place}]
         results.append(result)
     driver = {"name": "cudnn-resolve", "version": version, "rules": rules}
     document = {

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 NOT_THERE = ", which is not among the packages"
 """How the text of a fault ends that is about a missing package."""
-Kind = Literal["machine", "missing", "library", "majors", "files", "companion", "bound", "declared", "cpu", "unknown", "advisory"]
+Kind = Literal["machine", "wheel", "missing", "library", "majors", "files", "companion", "bound", "declared", "cpu", "unknown", "advisory"]
 
 
 class Fault(Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.evidence import evidence_needs
 from cudnn_resolve.resolution.fault import NOT_THERE, Fault, Judged, Judgement, Kind, merged
 from cudnn_resolve.resolution.installed import OTHER_DEVICES, installed_build
-from cudnn_resolve.resolution.key import CudaKey, CudnnKey, LibrariesKey, PipKey, SlotKey
+from cudnn_resolve.resolution.key import CudaKey, CudnnKey, Key, LibrariesKey, PipKey, PlatformKey, PythonKey, SlotKey
 from cudnn_resolve.resolution.opened import OpenRequest
 from cudnn_resolve.resolution.release import Details, Release, parse_requirement, parse_version
 from cudnn_resolve.resolution.tag import Fit
@@ -42,13 +42,15 @@ def judge(
     requires: Mapping[str, tuple[str, ...]] | None = None,
     *,
     live: bool = False,
+    partial: bool = False,
 ) -> Judgement:
     """Judge a set of packages (normalized name to version) on a machine; `requires`: their Requires-Dist lines where they are known.
 
-    `live`: they are installed there, so that of two builds of one version the one that finds its libraries is meant.
+    `live`: they are installed there, so that of two builds of one version the one that finds its libraries is meant. `partial`: there may
+    be more of them, so that what is missing is not known to be missing.
     """
     found = _Set(book, machine, packages, requires or {})
-    found.live = live
+    found.live, found.partial = live, partial
     return found.judgement()
 
 
@@ -65,7 +67,7 @@ class _Set:
 
     def __init__(self, book: Book, machine: Machine, packages: Mapping[str, str], requires: Mapping[str, tuple[str, ...]]) -> None:
         self.book = book
-        self.packages = packages
+        self.packages = packages = {name: _spelt(book, name, version) for name, version in packages.items()}
         request = OpenRequest(targets=())
         self.here = Context(book, replace(machine, pip=packages, requires=requires), request)
         """The set as an environment, to see which builds it consists of."""
@@ -73,7 +75,7 @@ class _Set:
         """The same machine with nothing installed: nothing is excused for being there."""
         self.owners: dict[SlotKey, dict[str, Need]] = {}
         """Who wants a slot for whom: two owners of one exclude each other."""
-        self.live = False
+        self.live = self.partial = False
         self.users: dict[int, str] = {}
         """Framework of a need for a slot, by its identity."""
 
@@ -132,7 +134,7 @@ class _Set:
                 candidates: Iterable[LibrariesCandidate] = self.universe.unordered(channel.key, (channel,))
                 needs += [need for c in candidates if c.channel == "pip" for need in self.universe.needs(c)]
             elif not on_system:
-                yield self._without_libraries(one, build)
+                yield self._elsewhere(one, "CUDA libraries") if self.partial else self._without_libraries(one, build)
         for need in needs:
             fault = self._fault(need, one)
             if fault is not None:
@@ -159,6 +161,8 @@ class _Set:
         who = f"{one.package} {one.version}"
         if local.startswith(OTHER_DEVICES) or known:
             missing = next(self._parts(one), None) if not local.startswith(OTHER_DEVICES) else None
+            if missing is not None and self.partial:
+                return self._elsewhere(one, missing)
             text = f"{who} computes on the CPU alone" + (f": {missing} is not there" if missing else "")
             because = f"its GPU code is in {missing}" if missing else f"it is a build without CUDA ({local or 'by its package'})"
             gpus = self.here.machine.gpus
@@ -185,6 +189,11 @@ class _Set:
                 if any(canonicalize_name(requirement.name) == one.package for requirement, _ in needed):
                     return True
         return False
+
+    def _elsewhere(self, one: Judged, names: str) -> Fault:
+        """What a list does not name that need not name everything."""
+        text = f"{one.package} {one.version} needs {names}, which the list does not name; it need not name everything"
+        return Fault(kind="unknown", severity="warning", text=text, because="what it does not name is not known", frameworks=(one.package,))
 
     def _parts(self, one: Judged) -> Iterator[str]:
         """Packages with the GPU code of a framework that are not there: JAX's plugins."""
@@ -216,7 +225,7 @@ class _Set:
         key = need.key
         fact = self.universe.fact(key)
         if fact is not None:
-            return None if need.test(fact) else self._unmet(need, one, "machine", f"here is {fact}", "")
+            return None if need.test(fact) else self._unmet(need, one, _kind_of(key), f"here is {fact}", "")
         if isinstance(key, SlotKey):
             self._own(need, one.package)
             return None
@@ -249,6 +258,8 @@ class _Set:
             text = f"{one.package} {one.version} needs {need.text}{NOT_THERE}"
             if not need.binding or name.startswith("tensorrt") or self._has_of_system(one):
                 return None
+            if self.partial:
+                return self._elsewhere(one, "its CUDA libraries" if part else name)
             return Fault(kind="missing", severity="error", text=text, because=need.because, package=name, frameworks=(one.package,))
         candidate = self._candidate(name, version)
         if candidate is None or need.test(candidate):
@@ -286,7 +297,7 @@ class _Set:
             if wheel is not None:
                 return wheel
         releases = self.universe.context.releases.of(name)
-        found = next((one for one in releases if version in (one.text, str(one.version))), None)
+        found = next((one for one in releases if version == one.text or parsed == one.version), None)
         return self.universe.packages.candidate_of(found or _unlisted(name, version))
 
     def _library_package(self, need: Need) -> str | None:
@@ -346,6 +357,10 @@ class _Set:
                 continue
             candidate = self._candidate(name, version)
             one = Judged(package=name, version=version, framework="", build=None)
+            if candidate is not None and candidate.release is not None and candidate.release.tags == UNLISTED:
+                text = f"{name} {version} is not in the tables: what it needs is not known"
+                yield Fault(kind="unknown", severity="warning", text=text, because="no row of the matrix", package=name)
+                continue
             for need in self.universe.needs(candidate) if candidate is not None else ():
                 linker = isinstance(need.key, PipKey) and "nvjitlink" in need.key.name
                 if linker or self.universe.fact(need.key) is not None or isinstance(need.key, SlotKey):
@@ -424,6 +439,24 @@ class _Set:
                     yield Fault(kind="advisory", severity="warning", text=said, because=f"advisory {advisory.id}", package=name)
 
 
+def _kind_of(key: Key) -> Kind:
+    """Whether a fact is about the wheels that there are, or about the machine."""
+    return "wheel" if isinstance(key, (PythonKey, PlatformKey)) else "machine"
+
+
+UNLISTED = ("unlisted",)
+"""The tags of a release that the tables do not know."""
+
+
+def _spelt(book: Book, name: str, version: str) -> str:
+    """The version of a framework as the tables write it, `2.6.0` for `2.6`."""
+    framework, parsed = book.framework_of(name), parse_version(version)
+    if framework is None or parsed is None:
+        return version
+    known = {row.wheel_version for row in book.framework(framework).builds if row.package == name}
+    return version if version in known else next((one for one in known if parse_version(one) == parsed), version)
+
+
 def _unlisted(name: str, version: str, index: str = "default") -> Release:
     """A release of which only name and version are known."""
     parsed = parse_version(version)
@@ -432,6 +465,6 @@ def _unlisted(name: str, version: str, index: str = "default") -> Release:
         package=name,
         version=parsed,
         text=version,
-        look=lambda: Details(fit=Fit(python=True, arch=True, glibc=None), tags=(), requires=None),
+        look=lambda: Details(fit=Fit(python=True, arch=True, glibc=(0, 0)), tags=UNLISTED, requires=None),
         index=index,
     )

@@ -146,3 +146,40 @@ def test_one_lock_on_several_machines(tmp_path: Path) -> None:
     assert check("--facts", str(IMAGES)).returncode == 0
     (tmp_path / "none").mkdir()
     assert "holds no facts" in check("--facts", str(tmp_path / "none")).stderr
+
+
+def test_what_somebody_wants_is_not_what_is_missing() -> None:
+    done = check("-", *T4, text="torch==2.6.0\nnumpy==1.26.4\n")
+    assert done.returncode == 0
+    assert "not known" in done.stdout
+    assert check("-", *T4, "--strict", text="torch==2.6.0\nnumpy==1.26.4\n").returncode == 1
+    assert "needs numpy<2" in check("-", *T4, text="torch==2.0.1\nnumpy==2.1.0\n").stdout
+
+
+def test_gaps_are_no_yes() -> None:
+    pins = [
+        line for line in (LISTS / "requirements.txt").read_text(encoding="utf-8").splitlines() if not line.startswith(("tensorflow", "jax"))
+    ]
+    whole = "\n".join(pins) + "\n"
+    assert check("-", *T4, "--strict", text=whole).returncode == 0
+    for more in ("--extra-index-url https://index.example/cpu\n", "-r gpu.txt\n", "jax[cuda12]>=0.5\n"):
+        done = check("-", *T4, "--strict", text=whole + more)
+        assert (done.returncode, "error:" in done.stdout) == (1, False), done.stdout
+    assert check("-", "--machine", "p5.48xlarge", "--driver", "550.54.15", "--strict", text=whole).returncode == 1
+
+
+def test_a_lock_without_a_wheel_for_the_machine(tmp_path: Path) -> None:
+    source = f'{{ url = "https://index.example/torch-2.6.0-cp313-cp313-macosx_11_0_arm64.whl", hashes = {{ sha256 = "{"0" * 64}" }} }}'
+    lock = tmp_path / "pylock.toml"
+    lock.write_text(
+        f'lock-version = "1.0"\ncreated-by = "x"\n[[packages]]\nname = "torch"\nversion = "2.6.0"\nwheels = [{source}]\n', "utf-8"
+    )
+    done = check(str(lock), *T4)
+    assert done.returncode == 1
+    assert "torch 2.6.0 has no wheel for Python 3.11 on x86_64 in the lock" in done.stdout
+
+
+def test_one_standard_input_for_several_machines() -> None:
+    done = check("-", "--facts", str(IMAGES), text="torch==2.0.1\nnumpy==2.1.0\n")
+    assert done.stdout.count("needs numpy<2; there is numpy 2.1.0") == len(list(IMAGES.glob("*.json")))
+    assert "one thing only" in check("-", "--facts", "-", text="torch==2.6.0").stderr

@@ -149,7 +149,10 @@ def test_escapes_and_other_line_ends(tmp_path: Path) -> None:
         ("<nvidia_smi_log>\n</nvidia_smi_log>", "says nothing about a machine"),
         (json.dumps({"apiVersion": "v1", "kind": "List", "items": [{"kind": "Node"}, {"kind": "Node"}]}), "a list of 2 nodes"),
         (json.dumps({"virtual_pkgs": []}), "says nothing about a machine"),
-        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "is not JSON"),
+        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "could not reach the driver"),
+        ("No devices were found\n", "sees no GPU"),
+        ("Failed to initialize NVML: Driver/library version mismatch\n", "do not go together"),
+        (json.dumps({"apiVersion": "v1", "kind": "List", "items": 5}), "a list of 0 nodes"),
     ],
 )
 def test_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -176,3 +179,11 @@ def test_damaged_outputs_do_no_harm(name: str, data: st.DataObject) -> None:
             encode(from_mapping(found))
     except InputError:
         pass
+
+
+def test_labels_that_are_numbers_and_lines_made_to_hurt(tmp_path: Path) -> None:
+    labels = {"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/cuda.driver-version.full": 550.54, "nvidia.com/gpu.count": 1}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"labels": labels}}
+    assert encode(written(tmp_path, json.dumps(node)))["driver"] == {"version": "550.54"}
+    slow = "| NVIDIA-SMI 550.54.15    Driver Version: 550.54.15   CUDA Version: 12.4 |\n" + ("|  0 a" + " " * 4000 + "x\n") * 2000
+    assert written(tmp_path, slow).gpus is UNKNOWN

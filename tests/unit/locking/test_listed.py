@@ -152,7 +152,9 @@ def test_every_form(text: str, kind: str, expected: dict[str, str]) -> None:
 
 def test_what_is_left_out_is_said() -> None:
     assert listed(PDM).notes == ("groups that are left out: docs",)
-    assert listed("torch==2.6.0\nnumpy\n").notes == ("not pinned, so not judged: numpy",)
+    assert listed("torch==2.6.0\nnumpy\n").gaps == ("not pinned, so not judged: numpy",)
+    assert listed("-r base.txt\ntorch==2.6.0\n").gaps == ("not followed: -r base.txt",)
+    assert listed("torch==2.6.0\nnumpy===weird-one\n").gaps == ("numpy has no version that can be read: 'weird-one'",)
     conda = '[{"name": "torch", "version": "2.6.0", "channel": "pypi"}, {"name": "cudnn", "version": "9.1", "channel": "main"}]'
     assert listed(conda).notes == ("1 packages of conda itself, which are built otherwise than wheels",)
 
@@ -210,3 +212,56 @@ def test_a_lock_whose_packages_need_one_another() -> None:
     )
     root = '\n[[package]]\nname = "root"\nversion = "0"\nsource = { virtual = "." }\ndependencies = [{ name = "p0" }]\n'
     assert len(versions(f"version = 1\n{text}{root}")) == 50
+
+
+def test_line_ends_and_options_of_a_line() -> None:
+    assert versions("torch==2.6.0 \\\r\n    --hash=sha256:00\r\nnumpy==1.26.4\t--config-settings=a=b\r\n") == {
+        "torch": "2.6.0",
+        "numpy": "1.26.4",
+    }
+
+
+def test_a_group_of_poetry_without_a_condition() -> None:
+    text = POETRY.replace(
+        'groups = ["main"]\nmarkers = "sys_platform == \'linux\'"',
+        'groups = ["main", "dev"]\nmarkers = {dev = "sys_platform == \'win32\'"}',
+    )
+    assert versions(text) == {"torch": "2.6.0"}
+
+
+def test_what_was_a_member_of_a_workspace_is_not_installed() -> None:
+    text = """version = 1
+[[package]]
+name = "root"
+version = "0"
+source = { virtual = "." }
+dependencies = [{ name = "numpy" }]
+[[package]]
+name = "member"
+version = "0"
+source = { editable = "packages/member" }
+dependencies = [{ name = "torch" }]
+[[package]]
+name = "numpy"
+version = "2.2.6"
+[[package]]
+name = "torch"
+version = "2.6.0"
+"""
+    assert versions(text) == {"numpy": "2.2.6"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n" * 400 + "numpy\n",
+        "# a\n\n\n\n" * 100 + "numpy\n",
+        f"torch=={'9' * 6000}\n",
+        f"torch==2.6.0 ; {'(' * 3000}python_version > '3'{')' * 3000}\n",
+        'lock-version = "1.0"\ndefault-groups = 5\npackages = []\n',
+    ],
+    ids=["blank", "comments", "digits", "parentheses", "groups"],
+)
+def test_hostile_lists_are_refused_at_once(text: str) -> None:
+    with pytest.raises(InputError):
+        listed(text)

@@ -22,7 +22,9 @@ CU124 = {
 """What `pip install torch==2.6.0` leaves."""
 
 
-def judged(packages: Mapping[str, str], *, driver: str | None = "550.54.15", gpu: str | None = "7.5", python: str = "3.11") -> Judgement:
+def judged(
+    packages: Mapping[str, str], *, driver: str | None = "550.54.15", gpu: str | None = "7.5", python: str = "3.11", partial: bool = False
+) -> Judgement:
     book = open_book()
     facts = Facts(
         platform=Platform(system="linux", arch="x86_64", distribution="ubuntu", release="22.04", glibc="2.35"),
@@ -31,7 +33,7 @@ def judged(packages: Mapping[str, str], *, driver: str | None = "550.54.15", gpu
         gpus=(Gpu(name="Tesla T4" if gpu == "7.5" else None, compute_capability=gpu),) if gpu else (),
         packages=Packages(pip={}),
     )
-    return judge(book, machine_of(facts, book), packages)
+    return judge(book, machine_of(facts, book), packages, partial=partial)
 
 
 def errors(found: Judgement) -> list[str]:
@@ -121,3 +123,21 @@ def test_a_list_means_the_build_of_the_configured_index() -> None:
 def test_a_framework_that_another_one_brings_is_not_meant_for_the_gpu() -> None:
     found = judged({"tensorflow": "2.12.1", "jax": "0.4.38", "jaxlib": "0.4.38", "numpy": "1.23.5"})
     assert [one.severity for one in found.faults if one.kind == "cpu"] == ["info"]
+
+
+@pytest.mark.parametrize("name", ["nvidia-cudnn-cu12", "nvidia-nvjitlink-cu12"])
+def test_a_library_that_the_tables_do_not_know_is_no_error(name: str) -> None:
+    found = judged({**CU124, name: {"nvidia-cudnn-cu12": "9.99.0.1", "nvidia-nvjitlink-cu12": "12.4.199"}[name]})
+    assert errors(found) == []
+    assert ("unknown", "warning") in kinds(found)
+
+
+@pytest.mark.parametrize("packages", [{"torch": "2.6.0", "numpy": "1.26.4"}, {"jax": "0.4.33", "jaxlib": "0.4.33"}])
+def test_a_list_that_need_not_name_everything(packages: dict[str, str]) -> None:
+    found = judged(packages, partial=True)
+    assert errors(found) == []
+    assert kinds(found) == {("unknown", "warning")}
+
+
+def test_versions_are_equal_as_pep_440_says() -> None:
+    assert [one.build.variant for one in judged({**CU124, "torch": "2.6"}).frameworks if one.build] == ["cu124"]
