@@ -98,7 +98,8 @@ def _attempt_once(
         return _on_some_python(machine, request, rounds, partial(make, closed=False))
     first = min(rounds, CLOSED_ROUNDS if budget is None else CLOSED_ROUNDS_OF_A_WAY_OUT)
     found = _on_some_python(machine, request, first, partial(make, closed=True))
-    if not any(one.context.is_cut for one in made) or (isinstance(found, Resolution) and _is_best(made[-1], found)):
+    is_whole = not any(one.context.is_cut for one in made) and not (isinstance(found, Failure) and found.exhausted)
+    if is_whole or (isinstance(found, Resolution) and _is_best(made[-1], found)):
         return found
     other = _on_some_python(machine, request, rounds, partial(make, closed=False))
     if isinstance(other, Failure):

@@ -81,6 +81,7 @@ def minimum(
     Lines that the failed search did not meet with come first.
     """
     core: list[Condition] = []
+    is_shown = found is not None and not found.exhausted and found.rounds < ROUNDS
     limits = tuple(extra for extra in request.extras if extra.constraint)  # a line that moves a framework may be left out
     protected = Universe(Context(book, machine, replace(request, extras=limits))).installed.protected
     every = list(conditions(machine, request, protected))
@@ -91,7 +92,7 @@ def minimum(
         other_machine, other_request = machine, request
         for condition in group:
             other_machine, other_request = condition.without(other_machine, other_request)
-        if (other_request.targets or _asks_for_packages(other_request)) and _failure(book, other_machine, other_request) is not None:
+        if (other_request.targets or _asks_for_packages(other_request)) and _fails(book, other_machine, other_request, is_shown=is_shown):
             machine, request = other_machine, other_request
         elif len(group) == 1:
             core += group
@@ -116,6 +117,12 @@ def _asks_for_packages(request: Request) -> bool:
 
 _TOGETHER = 4
 """Up to so many conditions are tried one by one: of few, some matter."""
+
+
+def _fails(book: Book, machine: Machine, request: OpenRequest, *, is_shown: bool) -> bool:
+    """True where a part of a request has no answer; where that was shown of the whole, a search that is given up shows nothing."""
+    failure = _failure(book, machine, request)
+    return failure is not None and not (is_shown and failure.exhausted)
 
 
 def _failure(book: Book, machine: Machine, request: OpenRequest) -> Failure | None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterator
 from cudnn_resolve.resolution.candidate import Candidate, LazyList, Need
 from cudnn_resolve.resolution.key import Key, LibrariesKey, SlotKey
 
+DEEP = 100
+"""Of so many needs in a row one is asked of every candidate at once: each of the others waits inside the one before it."""
 Premise = Need | Candidate
 """What a search may rely on at some time: that a need holds, or that a candidate is chosen."""
 
@@ -18,6 +20,7 @@ class Left:
         self.before = before
         self.need = need
         self._further: dict[int, Left] = {}
+        self.depth: int = before.depth + 1 if before is not None else 0
         self.excludes = False
         self._candidates = LazyList(candidates)
 
@@ -26,6 +29,8 @@ class Left:
         found = self._further.get(id(need))
         if found is not None:
             return found
+        if self.depth % DEEP == DEEP - 1:
+            self._look_at_all()
 
         def accepted() -> Iterator[Candidate]:
             for candidate in self._candidates:
@@ -43,8 +48,7 @@ class Left:
 
     def excluding(self) -> set[Need]:
         """The needs that leave no more, each with the candidates that those before it leave."""
-        for _ in self._candidates:  # every candidate must have been looked at
-            pass
+        self._look_at_all()
         out = set()
         node: Left | None = self
         while node is not None:
@@ -52,6 +56,10 @@ class Left:
                 out.add(node.need)
             node = node.before
         return out
+
+    def _look_at_all(self) -> None:
+        for _ in self._candidates:
+            pass
 
 
 class Lessons:

@@ -90,7 +90,7 @@ def wanted_version(book: Book, target: Target) -> str | None:
     if versions:
         return str(max(versions))
     named = [one.version.removesuffix(".*") for one in target.specifier]
-    return named[0] if named else None
+    return min(named, default=None)  # older releases of `packaging` keep no order
 
 
 def contradicts(book: Book, target: Target) -> bool:

@@ -96,6 +96,8 @@ class Search:
         """What the needs of a package leave of it."""
         self._lost: dict[Key, int] = {}
         """How many candidates of a package were turned down, or taken back for one of another package."""
+        self._waits: dict[Key, bool] = {}
+        """Packages that are decided after all others, since what others need of them may leave only archives, which are built then."""
         self.pins: dict[Key, Candidate] = {}
         self.wishes: dict[Key, tuple[Wish, ...]] = {}
         self.rejections: dict[tuple[int, Key], tuple[Candidate, Need, tuple[Wish, ...]]] = {}
@@ -133,18 +135,20 @@ class Search:
             torn = ", ".join(dict.fromkeys(wish.need.text for wish in self.torn))
             tell(f"step {self.rounds}" + (f", torn between {torn}" if torn else ""))
 
-    def _order(self, key: Key) -> tuple[int, int, int, str]:
+    def _order(self, key: Key) -> tuple[bool, int, int, int, str]:
         stage, *rest = self._choices.stage(key)
         lost = self._lost.get(key, 0) if stage == LAST else 0  # others go first after 16 losses, and again after 64, 256 …
-        return stage, max(lost.bit_length() - 3, 0) // 2, *rest  # type: ignore[return-value]
+        return key in self._waits, stage, max(lost.bit_length() - 3, 0) // 2, *rest  # type: ignore[return-value]
 
     def _decide(self, key: Key) -> frozenset[Premise] | None:
         """Choose the best candidate that goes with the rest; else the premises that leave none. None, too, where it is put off."""
         reasons: set[Premise] = set()
+        passed_over = False
         candidates = LazyList(self._in_turn(key))
         for number, candidate in enumerate(candidates):
             if self._choices.must_not_build(candidate, candidates):
                 reasons.update(self._lessons.named(wish.need) for wish in self.wishes[key])  # without them there are more wheels, not fewer
+                passed_over = True
                 continue
             if number & (number - 1) == 0:
                 self._choices.expect(islice(candidates, number, number * 4))
@@ -156,6 +160,9 @@ class Search:
             reasons |= reason
             if self._lose(key) and min(self._open, key=self._order) != key:
                 return None
+        if passed_over and key not in self._waits and not self._waits.keys() >= self._open.keys() - {key}:
+            self._trail.put(self._waits, key, True)
+            return None
         reasons |= self._excluding(key, reasons)
         learnt = frozenset(reasons)
         self._lessons.learn(learnt)
@@ -272,3 +279,10 @@ class Search:
             for named in dict.fromkeys(self._lessons.named(wish.need) for wish in self.wishes.get(key, ())):
                 found = self._with(found, named)
             trail.put(self._left, key, found)
+        built = [key for key in changed if key in self.pins and self._is_built_in_vain(key)]
+        if built:
+            self._move(built)
+
+    def _is_built_in_vain(self, key: Key) -> bool:
+        """True where an archive is chosen though a wheel is left by now."""
+        return self._choices.must_not_build(self.pins[key], self._choices.best_first(key, [wish.need for wish in self.wishes[key]]))

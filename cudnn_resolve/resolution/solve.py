@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -54,7 +54,7 @@ def solve(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> So
             universe.budget.left -= search.rounds
     wanted = _wanted(search)
     pins = {
-        key: Pin(candidate=candidate, reasons=tuple(_reasons(search.wishes[key], candidate)))
+        key: Pin(candidate=candidate, reasons=tuple(_reasons(_wanted_by(wanted, search.wishes[key]), candidate)))
         for key, candidate in search.pins.items()
         if key in wanted
     }
@@ -75,6 +75,11 @@ def _wanted(search: Search) -> set[Key]:
                 wanted.add(name)
                 waiting.append(name)
     return wanted
+
+
+def _wanted_by(wanted: Collection[Key], wishes: Iterable[Wish]) -> Iterator[Wish]:
+    """The wishes of the request and of packages that it needs."""
+    return (wish for wish in wishes if wish.parent is None or wish.parent.key in wanted)
 
 
 def _rejections(universe: Universe, search: Search) -> tuple[Rejection, ...]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
+import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.requirement.machine import machine_of
+from cudnn_resolve.resolution.attempt import attempt
 from cudnn_resolve.resolution.context import Context
-from cudnn_resolve.resolution.model import Failure
+from cudnn_resolve.resolution.model import Conflict, Failure, Resolution
 from cudnn_resolve.resolution.opened import opened
 from cudnn_resolve.resolution.solve import Solved, solve
 from cudnn_resolve.resolution.universe import Universe
 from tests.fake_source import FakeSource, Published, index_of
-from tests.worlds.load import facts, request, world
+from tests.worlds.load import changed, facts, outcome, request, world
 
 BOOK = world()
 MANY = 300
@@ -157,3 +160,88 @@ def test_where_any_answer_will_do_few_of_many_releases_are_read() -> None:
         read[any_answer] = len(source.read)
 
     assert read[True] < 80 < read[False]
+
+
+@pytest.mark.parametrize("last", ["aa", "zz"])
+def test_an_archive_is_built_where_a_package_that_is_decided_later_leaves_no_wheel(last: str) -> None:
+    compiled = ("cp311-cp311-manylinux_2_17_x86_64",)
+    index = {
+        "lib": {
+            "2.0": Published(("other>=2",), compiled),
+            "1.9": Published(tags=("sdist",), uploaded="2025-01-01T10:00:00Z"),
+        },
+        "other": {"1": Published(), "2": Published()},
+        last: {"1": Published(("lib<2",))},
+    }
+
+    assert chosen(solved(index, "lib", "other<2", last))["lib"] == "1.9"
+
+
+def test_many_needs_of_one_package_do_not_wait_for_one_another_too_deep() -> None:
+    count = 700
+    index = {
+        "core": {str(number): Published() for number in range(1, count + 3)},
+        **{f"user{number}": {"1": Published((f"core!={count + 3 - number}",))} for number in range(1, count + 1)},
+    }
+
+    assert chosen(solved(index, *index))["core"] == "2"
+
+
+def test_a_package_that_nothing_needs_any_more_is_no_reason() -> None:
+    index = {
+        "aa": {"2": Published(("bb",)), "1": Published()},
+        "bb": {"1": Published(("cc",))},
+        "cc": {"1": Published(("bb", "num<2"))},
+        "num": {"1": Published(), "2": Published()},
+        "zz": {"1": Published(("aa<2",))},
+    }
+    found = solved(index, "aa", "num", "zz")
+
+    assert isinstance(found, Solved)
+    assert set(chosen(found)) == {"aa", "num", "zz"}
+    assert {reason.parent for pin in found.pins.values() for reason in pin.reasons} == {None, "zz 1"}
+
+
+def hard(count: int, *requires: str) -> dict[str, dict[str, Published]]:
+    """The newer release of `aaa` wants places for more packages than there are, which is seen only by trying; the older none."""
+    holes, pigeons = range(1, count), range(1, count + 1)
+    return {
+        "aaa": {"2": Published((*(f"pigeon{one}" for one in pigeons), *requires)), "1": Published(requires)},
+        **{f"pigeon{one}": {str(hole): Published((f"hole{hole}=={one}",)) for hole in holes} for one in pigeons},
+        **{f"hole{hole}": {str(one): Published() for one in pigeons} for hole in holes},
+    }
+
+
+def test_a_part_of_a_conflict_that_is_only_given_up_is_no_conflict() -> None:
+    source = index_of(BOOK, {**hard(8, "k>=2"), "k": {"1": Published(), "2": Published()}})
+    found = outcome(BOOK, facts(), request(BOOK, "north==2.0", extras=["aaa", "k<2"]), source)
+
+    assert isinstance(found, Conflict)
+    assert found.message == "aaa and k<2 cannot share one environment"
+
+
+def test_offline_a_search_of_what_is_known_whole_has_all_its_steps() -> None:
+    header = 'origin = "harvested"\nscript = "scripts/harvest.py"\nread = 2026-11-21\n'
+    tables = {}
+    for name, versions in hard(7).items():
+        numbered = list(enumerate(versions.items(), 1))
+        metadata = ", ".join(f"{{id = {number}, requires = {json.dumps(list(one.requires))}}}" for number, (_, one) in numbered)
+        rows = ", ".join(f'{{version = "{version}", tags = ["py3-none-any"], metadata = {number}}}' for number, (version, _) in numbered)
+        tables[f"wheel/{name}"] = f'{header}package = "{name}"\nmetadata = [{metadata}]\nrelease = [{rows}]\n'
+    book = changed(tables)
+    source = index_of(book)
+    source.offline = True
+    found = attempt(book, machine_of(facts(), book), opened(request(book, "north==2.0", extras=["aaa"]), source))
+
+    assert isinstance(found, Resolution)
+
+
+def test_an_archive_that_moves_away_what_left_no_wheel_is_not_built() -> None:
+    compiled = ("cp311-cp311-manylinux_2_17_x86_64",)
+    index = {
+        "aa": {"4": Published(("cc>1",)), "3": Published()},
+        "bb": {"4": Published(("aa>=3",)), "1": Published()},
+        "cc": {"2": Published(("aa<4",), ("sdist",), uploaded="2025-01-01T10:00:00Z"), "1": Published(("bb==1",), compiled)},
+    }
+
+    assert isinstance(solved(index, "cc<3", "bb>=4"), Failure)
