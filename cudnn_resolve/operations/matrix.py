@@ -330,7 +330,7 @@ def _gpu(book: Book, which: str | None) -> Answer[MatrixStackResult]:
 
 
 def _machine(book: Book, which: str | None) -> Answer[MatrixStackResult]:
-    from cudnn_resolve.matrix.site import find
+    from cudnn_resolve.matrix.machine import find
     from cudnn_resolve.operations.gather import facts_of_place, places
     from cudnn_resolve.report.matrix_stack import render_places
 
