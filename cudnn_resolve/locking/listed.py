@@ -257,11 +257,7 @@ def _uv(found: dict[str, Any], environment: Mapping[str, str], notes: _Notes) ->
     packages: dict[str, list[dict[str, Any]]] = {}
     for one in _dicts(found["package"]):
         packages.setdefault(canonicalize_name(str(one.get("name"))), []).append(one)
-    projects = [one for rows in packages.values() for one in rows if _is_project(one)]
-    roots = [one for one in projects if "." in one["source"].values()] or projects
-    if not roots:
-        notes.append("the lock names no project: everything in it is judged")
-        roots = [one for rows in packages.values() for one in rows]
+    roots = _uv_roots(packages, notes)
     waiting: list[tuple[dict[str, Any], frozenset[str]]] = [(one, frozenset()) for one in roots]
     seen: set[tuple[int, str]] = set()
     steps = 0
@@ -280,8 +276,19 @@ def _uv(found: dict[str, Any], environment: Mapping[str, str], notes: _Notes) ->
                     more = frozenset(each for each in wanted if isinstance(each, str)) if isinstance(wanted, list) else frozenset[str]()
                     candidates = packages.get(canonicalize_name(str(needed.get("name"))), [])
                     waiting += [(each, more) for each in _uv_fork(candidates, needed, environment)]
+    if waiting:
+        notes.gap("the lock is too entangled to be followed to its end")
     if any(one.get("optional-dependencies") for one in roots):
         notes.append("extras of the project are left out, as `uv sync` leaves them out")
+
+
+def _uv_roots(packages: Mapping[str, list[dict[str, Any]]], notes: _Notes) -> list[dict[str, Any]]:
+    """The project of the lock's own folder, else all of its projects, else everything."""
+    projects = [one for rows in packages.values() for one in rows if _is_project(one)]
+    if not projects:
+        notes.append("the lock names no project: everything in it is judged")
+        return [one for rows in packages.values() for one in rows]
+    return [one for one in projects if "." in one["source"].values()] or projects
 
 
 def _is_project(one: Mapping[str, Any]) -> bool:
