@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -135,7 +136,36 @@ def test_the_action_names_options_that_exist() -> None:
         == 1
     )
     assert "check --format github" in script
-    assert "--strict" in script
+
+
+def test_the_script_of_the_action(tmp_path: Path) -> None:
+    """The action's own lines, with an installed program in the place of the one that it would install."""
+    text = (Path(__file__).parents[2] / "action.yml").read_text(encoding="utf-8")
+    script = textwrap.dedent(text.partition("run: |\n")[2])
+    bin_ = tmp_path / "cudnn-resolve" / "bin"
+    bin_.mkdir(parents=True)
+    for name, lines in {"pip": "exit 0", "cudnn-resolve": f'exec "{sys.executable}" -m cudnn_resolve "$@"'}.items():
+        (bin_ / name).write_text(f"#!/bin/sh\n{lines}\n", encoding="utf-8")
+        (bin_ / name).chmod(0o755)
+    (tmp_path / "python3").write_text("#!/bin/sh\nexit 0\n", encoding="utf-8")
+    (tmp_path / "python3").chmod(0o755)
+    said = {
+        "MACHINE": " ".join(T4),
+        "STRICT": "false",
+        "FILES": str(LISTS / "requirements.txt"),
+        "RUNNER_TEMP": str(tmp_path),
+        "SOURCE": ".",
+    }
+    environ = {**os.environ, **said, "PYTHONPATH": str(Path(__file__).parents[2]), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-e", "-c", script], env=environ, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("::error file=")
+    open_question = {**environ, "FILES": str(LISTS / "uv.lock")}
+    for strict, code in (("false", 0), ("true", 1)):
+        argv = ["bash", "-e", "-c", script]
+        assert (
+            subprocess.run(argv, env={**open_question, "STRICT": strict}, capture_output=True, timeout=120, check=False).returncode == code
+        )
 
 
 def test_one_lock_on_several_machines(tmp_path: Path) -> None:
