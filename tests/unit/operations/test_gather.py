@@ -167,7 +167,7 @@ def test_a_place_that_people_name(name: str, gpu: str, arch: str) -> None:
 def test_a_place_with_its_driver_and_what_is_stated_over_it() -> None:
     book = open_book()
     facts = gather_facts(PlanRequest(machine="colab-t4", driver="535.104.05"), book)
-    assert (facts.driver.version, facts.python.version, facts.platform.release) == ("535.104.05", "3.12", "22.04")  # type: ignore[union-attr]
+    assert (facts.driver.version, facts.python.version, facts.platform.release) == ("535.104.05", "3.13", "22.04")  # type: ignore[union-attr]
     assert facts.packages.pip == {}
 
 
