@@ -19,8 +19,8 @@ OLD_QUERY_FIELDS = ("uuid", "driver_version", "memory.total", "name")
 """The same for an nvidia-smi before R510, which refuses `compute_cap`."""
 
 _CUDA = re.compile(r"CUDA(?:\s+UMD)?\s+Version\s*:\s*(\d{1,2}\.\d{1,2})\b")
-_DRIVER = re.compile(r"(?:Driver|KMD)\s+Version\s*:\s*(\d{2,4}(?:\.\d+){1,3})\b")
-_LIBRARY = re.compile(r"NVIDIA-SMI\s+(\d{2,4}(?:\.\d+){1,3})\b")
+_DRIVER = re.compile(r"(?:Driver|KMD)\s+Version\s*:\s*(\d{2,4}(?:\.\d{1,9}){1,3})\b")
+_LIBRARY = re.compile(r"NVIDIA-SMI\s+(\d{2,4}(?:\.\d{1,9}){1,3})\b")
 
 
 class Banner(Struct, frozen=True, kw_only=True):

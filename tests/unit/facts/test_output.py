@@ -187,3 +187,9 @@ def test_labels_that_are_numbers_and_lines_made_to_hurt(tmp_path: Path) -> None:
     assert encode(written(tmp_path, json.dumps(node)))["driver"] == {"version": "550.54"}
     slow = "| NVIDIA-SMI 550.54.15    Driver Version: 550.54.15   CUDA Version: 12.4 |\n" + ("|  0 a" + " " * 4000 + "x\n") * 2000
     assert written(tmp_path, slow).gpus is UNKNOWN
+
+
+@pytest.mark.parametrize("place", ["NVIDIA-SMI 550.", "Driver Version: 550."])
+def test_a_version_of_thousands_of_digits_is_none(place: str, tmp_path: Path) -> None:
+    text = (OUTPUTS / "jax-environment-info.txt").read_text(encoding="utf-8").replace(place, f"{place}{'9' * 5000}.")
+    assert encode(written(tmp_path, text))["python"] == {"version": "3.10.12"}
