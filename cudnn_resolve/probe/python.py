@@ -85,7 +85,8 @@ TIMEOUT_SECONDS = 20.0
 
 LOCAL = ".venv"
 """The virtual environment of a project, in its folder."""
-_TOOLS = re.compile(r"/uv/(?:archive|environments|builds)-v\d+/|/uv/tools/[^/]+/$|/pipx/(?:venvs|\.cache)/[^/]+/$|/\.cache/pipx/[^/]+/$")
+_TOOLS = re.compile(r"/uv/tools/[^/]+/$|/pipx/(?:venvs|\.cache)/[^/]+/$|/\.cache/pipx/[^/]+/$")
+_UV_CACHE = re.compile(r"(.*)/(?:archive|environments|builds)-v\d+/")
 _VERSION = re.compile(r"\d+(\.\d+)?")
 _HINT = "pass --python with the path of an interpreter or of a virtual environment"
 
@@ -137,7 +138,8 @@ def _prefix(python: str) -> str:
 def is_of_tool(host: Host, prefix: str) -> bool:
     """True for an environment that uv (uvx, uv tool) or pipx made for one program."""
     made_by = any(is_file(host, f"{prefix}/{name}") for name in ("uv-receipt.toml", "pipx_metadata.json"))
-    return made_by or _TOOLS.search(f"{prefix}/") is not None
+    cache = _UV_CACHE.match(f"{prefix}/")  # UV_CACHE_DIR gives it any name
+    return made_by or _TOOLS.search(f"{prefix}/") is not None or (cache is not None and is_file(host, f"{cache[1]}/CACHEDIR.TAG"))
 
 
 def ask_python(host: Host, path: str, how: str) -> TargetEnvironment:

@@ -190,15 +190,16 @@ def test_the_environment_of_the_folder_comes_before_condas_base_and_before_the_i
 @pytest.mark.parametrize(
     ("prefix", "more"),
     [
-        ("/home/u/.cache/uv/archive-v0/kJ2", ()),
+        ("/home/u/.cache/uv/archive-v0/kJ2", ("/home/u/.cache/uv/CACHEDIR.TAG",)),
+        ("/scratch/u/wheels/archive-v0/kJ2", ("/scratch/u/wheels/CACHEDIR.TAG",)),  # UV_CACHE_DIR
         ("/home/u/.local/share/uv/tools/cudnn-resolve", ()),
-        ("/tools/x", ("uv-receipt.toml",)),
+        ("/tools/x", ("/tools/x/uv-receipt.toml",)),
         ("/home/u/.local/share/pipx/venvs/cudnn-resolve", ()),
-        ("/elsewhere", ("pipx_metadata.json",)),
+        ("/elsewhere", ("/elsewhere/pipx_metadata.json",)),
     ],
 )
 def test_the_environment_of_a_tool_is_never_the_target_silently(prefix: str, more: tuple[str, ...]) -> None:
-    own = (f"{prefix}/bin/python", f"{prefix}/bin/python3", *(f"{prefix}/{name}" for name in more))
+    own = (f"{prefix}/bin/python", f"{prefix}/bin/python3", *more)
     path = f"{prefix}/bin:/usr/bin"
 
     found = choose(None, *own, "/usr/bin/python3", python=own[0], PATH=path, VIRTUAL_ENV=prefix)
