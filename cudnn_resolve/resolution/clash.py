@@ -52,7 +52,9 @@ def clashes(universe: Universe, failure: Failure, core: list[Condition]) -> list
     ordered = sorted(_as_frameworks(merged).items(), key=lambda item: item[0][1] not in subjects)
     out = [_clash(subject, rejections) for (subject, _, _), rejections in ordered[:CAUSES]]
     if not out:
-        out = [Cause(what=f"{reason.parent or 'the request'} needs {reason.text}", because=reason.because) for reason in failure.causes]
+        said = {condition.what for condition in core}
+        told = (reason for reason in failure.causes if reason.parent or reason.text not in said)
+        out = [Cause(what=f"{reason.parent or 'the request'} needs {reason.text}", because=reason.because) for reason in told]
     return list(dict.fromkeys(out))
 
 

@@ -35,3 +35,10 @@ def test_a_build_for_other_accelerators_is_said_to_be_out_of_scope() -> None:
 
     assert isinstance(found, Conflict)
     assert "is a build for AMD GPUs (ROCm)" in found.message
+
+
+def test_a_release_that_is_not_there_is_named_once_among_the_causes() -> None:
+    found = resolve(BOOK, machine_of(facts(), BOOK), request(BOOK, "north==9.9"))
+
+    assert isinstance(found, Conflict)
+    assert [cause.what for cause in found.causes] == ["north==9.9"]
