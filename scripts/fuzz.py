@@ -45,12 +45,12 @@ sys.path.insert(0, str(HERE))
 from cudnn_resolve.cli.main import main  # noqa: E402
 from cudnn_resolve.cli.parser import Parser  # noqa: E402
 from cudnn_resolve.diagnosis.diagnose import diagnose  # noqa: E402
-from cudnn_resolve.diagnosis.read import Reader  # noqa: E402
+from cudnn_resolve.diagnosis.match import Reader  # noqa: E402
 from cudnn_resolve.errors import CudnnResolveError  # noqa: E402
 from cudnn_resolve.facts.codec import decode, encode  # noqa: E402
 from cudnn_resolve.host.tables import open_book  # noqa: E402
-from cudnn_resolve.locking.read import read as read_lock  # noqa: E402
-from cudnn_resolve.locking.write import write as write_lock  # noqa: E402
+from cudnn_resolve.locking.read_pylock import read as read_lock  # noqa: E402
+from cudnn_resolve.locking.write_pylock import write as write_lock  # noqa: E402
 from cudnn_resolve.planning.from_lock import plan_of_lock  # noqa: E402
 from cudnn_resolve.report.doctor import markdown, render  # noqa: E402
 from cudnn_resolve.report.document import DoctorDocument, document  # noqa: E402

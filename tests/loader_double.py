@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from cudnn_resolve.facts.elf import Elf, ElfError, read_elf
+from cudnn_resolve.evidence.elf import Elf, ElfError, read_elf
 from cudnn_resolve.host.port import CommandResult, Host
 
 DEFAULT = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib", "/usr/lib")

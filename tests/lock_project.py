@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from cudnn_resolve.cli.main import main
 from cudnn_resolve.locking.model import version_of
-from cudnn_resolve.locking.read import read
+from cudnn_resolve.locking.read_pylock import read
 from tests.wheel_maker import made_wheel
 
 TARGET = ("-f", "ctranslate2==4.5.0")

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cudnn_resolve.diagnosis.diagnose import diagnose
+from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import Diagnosis
-from cudnn_resolve.diagnosis.read import Reader
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.matrix.book import Book
 

@@ -10,8 +10,8 @@ from cudnn_resolve.diagnosis import machine_cudnn, machine_driver, machine_packa
 from cudnn_resolve.diagnosis.context import context_of, contradictions, features_of, speaking
 from cudnn_resolve.diagnosis.derive import derive
 from cudnn_resolve.diagnosis.machine import inspect
+from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import SEVERITIES, Case, Diagnosis, Evidence, Finding, Suspect
-from cudnn_resolve.diagnosis.read import Reader
 from cudnn_resolve.diagnosis.remedy import Remedies
 from cudnn_resolve.diagnosis.weigh import FINDING, evidence_of, fill, is_active, outlived, rank, summary_of, suspects
 from cudnn_resolve.errors import MatrixError

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import IO
 
+from cudnn_resolve.evidence.elf import ElfError, read_elf
 from cudnn_resolve.evidence.fatbin import SECTIONS, read_fat_binaries
 from cudnn_resolve.evidence.model import Binary
-from cudnn_resolve.facts.elf import ElfError, read_elf
 from cudnn_resolve.version import CodeTarget, CudaVersion
 
 MAGIC = b"\x7fELF"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cudnn_resolve.facts.elf import Elf
+from cudnn_resolve.evidence.elf import Elf
 from cudnn_resolve.matrix.evidence import wheel_with
 from cudnn_resolve.matrix.library import library_of
 

@@ -13,9 +13,9 @@ from functools import partial
 from typing import IO, TypeVar
 
 from cudnn_resolve.evidence.binary import MAGIC, read_binary
+from cudnn_resolve.evidence.elf import Elf, ElfError, read_elf
 from cudnn_resolve.evidence.links import LIBRARY
 from cudnn_resolve.evidence.model import Binary, Evidence
-from cudnn_resolve.facts.elf import Elf, ElfError, read_elf
 from cudnn_resolve.version import CudaVersion
 
 _T = TypeVar("_T")

@@ -14,7 +14,7 @@ from cudnn_resolve.execution.exchange import refuse_detour
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.journal import ARRIVING, STAGING, Journal, PastApply, inside, tampered
 from cudnn_resolve.execution.journals import Journals, find_journal, read_mark
-from cudnn_resolve.execution.loader import restore_cache
+from cudnn_resolve.execution.loader_settings import restore_cache
 from cudnn_resolve.execution.model import EXITS, Execution, Status, Trouble
 from cudnn_resolve.execution.system import changed_system, changes_of, restore_system
 from cudnn_resolve.host import disk

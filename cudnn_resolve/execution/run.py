@@ -30,7 +30,7 @@ from cudnn_resolve.execution.installer import (
 )
 from cudnn_resolve.execution.journal import RECOVER, read_journal
 from cudnn_resolve.execution.link import check_links
-from cudnn_resolve.execution.loader import activation_change, cache_change, loaded_by_preload, preload_change, write_cache
+from cudnn_resolve.execution.loader_settings import activation_change, cache_change, loaded_by_preload, preload_change, write_cache
 from cudnn_resolve.execution.model import EXITS, Done, Execution, Status, Trouble
 from cudnn_resolve.execution.overlap import overlaps
 from cudnn_resolve.execution.recover import mark_environment, put_all_back, unmark_environment

@@ -10,9 +10,9 @@ from tempfile import TemporaryFile
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.evidence.elf import Elf, ElfError, read_elf
 from cudnn_resolve.evidence.links import LIBRARY, Placed, Site
 from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel_links
-from cudnn_resolve.facts.elf import Elf, ElfError, read_elf
 from cudnn_resolve.facts.ldconfig import parse_cache
 from cudnn_resolve.host.archive import Archive, bad_wheel
 from cudnn_resolve.host.port import Host

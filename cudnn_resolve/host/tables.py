@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import MatrixError, WorldError
 from cudnn_resolve.host.tablecache import SHIPPED, Copies, user_copies
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.place import Fault
+from cudnn_resolve.matrix.position import Fault
 from cudnn_resolve.matrix.row import AptPackage, CudnnBuild
 from cudnn_resolve.matrix.table import TABLES, Outline, Table, decode_head, decode_outline, decode_table, encode, table_type
 from cudnn_resolve.matrix.toml import decode

@@ -9,8 +9,8 @@ from msgspec.structs import astuple, replace
 
 from cudnn_resolve.locking.model import Environment, Framework, Stack
 from cudnn_resolve.requirement.machine import MachineGpu
+from cudnn_resolve.resolution.compatibility import code_needs, cudnn_hardware, library_needs
 from cudnn_resolve.resolution.key import GpuKey
-from cudnn_resolve.resolution.rule import code_needs, cudnn_hardware, library_needs
 from cudnn_resolve.version import CudaVersion, DriverVersion
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError
+from cudnn_resolve.locking.check_pylock import shown
 from cudnn_resolve.locking.model import TOOL, Asked, Stack, Tool
-from cudnn_resolve.locking.pep751 import shown
 
 T = TypeVar("T")
 SCHEMA = 1

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from msgspec.structs import force_setattr
 
 from cudnn_resolve.matrix import overlay, row
-from cudnn_resolve.matrix.place import Placed
+from cudnn_resolve.matrix.position import Placed
 from cudnn_resolve.matrix.table import BuildOutline, Outline, Table, row_type
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 

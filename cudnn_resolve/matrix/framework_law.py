@@ -11,7 +11,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.place import Fault, Placed
+from cudnn_resolve.matrix.position import Fault, Placed
 from cudnn_resolve.matrix.row import Build, WheelRelease
 from cudnn_resolve.version import CudnnVersion
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.overlay import key_of, key_text
-from cudnn_resolve.matrix.place import Fault, Placed
+from cudnn_resolve.matrix.position import Fault, Placed
 from cudnn_resolve.matrix.row import Plain
 from cudnn_resolve.matrix.table import Table, arrays_of, row_type
 from cudnn_resolve.version import Capability, CodeTarget, CudaVersion

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cudnn_resolve.matrix.place import Placed
+from cudnn_resolve.matrix.position import Placed
 from cudnn_resolve.matrix.row import Plain
 from cudnn_resolve.matrix.table import Table
 from cudnn_resolve.version import Capability, Dotted

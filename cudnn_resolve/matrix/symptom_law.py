@@ -10,7 +10,7 @@ from typing import Any
 from cudnn_resolve.matrix.anchor import key_of
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.message import expand, fields_of
-from cudnn_resolve.matrix.place import Fault
+from cudnn_resolve.matrix.position import Fault
 
 DERIVED = frozenset(
     {

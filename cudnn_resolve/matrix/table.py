@@ -10,7 +10,7 @@ from msgspec import Struct, defstruct
 
 from cudnn_resolve.matrix import row, symptom
 from cudnn_resolve.matrix.column import Day, Identifier
-from cudnn_resolve.matrix.machine import Place
+from cudnn_resolve.matrix.named_machine import Place
 from cudnn_resolve.version import Capability, CodeTarget, Dotted
 
 Arrays = dict[str, type[row.Plain]]

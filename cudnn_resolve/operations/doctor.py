@@ -33,7 +33,7 @@ class DoctorResult(Diagnosis, Result, frozen=True, kw_only=True):
 def diagnose(request: DoctorRequest) -> DoctorResult:
     """The findings, the most likely cause first."""
     from cudnn_resolve.diagnosis.diagnose import diagnose as weigh
-    from cudnn_resolve.diagnosis.read import Reader
+    from cudnn_resolve.diagnosis.match import Reader
     from cudnn_resolve.host.files import read_log
     from cudnn_resolve.operations.request import request_without_targets
     from cudnn_resolve.requirement.derive import parse_target

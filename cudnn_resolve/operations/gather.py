@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cudnn_resolve.index.client import IndexClient
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.machine import Place
+    from cudnn_resolve.matrix.named_machine import Place
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request
 
@@ -160,7 +160,7 @@ def facts_of_place(name: str, book: Book) -> Facts:
     """What is known of a place that people name; UsageError with the nearest for one that nobody knows."""
     from difflib import get_close_matches
 
-    from cudnn_resolve.matrix.machine import find
+    from cudnn_resolve.matrix.named_machine import find
 
     place = find(places(book), name)
     if place is None:

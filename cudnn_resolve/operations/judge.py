@@ -14,7 +14,7 @@ from cudnn_resolve.diagnosis.model import CheckedFramework, Evidence, Finding, R
 
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.locking.listed import Listed
+    from cudnn_resolve.locking.foreign import Listed
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.resolution.fault import Fault, Judged, Judgement
@@ -63,7 +63,7 @@ def subject_of_file(path: str, text: str, book: Book, machine: Machine) -> Subje
     A requirements file without any wheel of NVIDIA's names what somebody wants, and leaves the rest to the installer.
     """
     from cudnn_resolve.host.files import STDIN
-    from cudnn_resolve.locking.listed import read_list
+    from cudnn_resolve.locking.foreign import read_list
 
     name = "standard input" if path == STDIN else path
     found = read_list(text, name, machine)
@@ -95,7 +95,7 @@ def _unfit(packages: Iterable[Listed], machine: Machine) -> Iterator[str]:
 def text_of(path: str) -> str:
     """The text of a file to be judged, `-` for standard input."""
     from cudnn_resolve.host.files import read_bounded
-    from cudnn_resolve.locking.listed import LIMIT_BYTES
+    from cudnn_resolve.locking.foreign import LIMIT_BYTES
 
     return read_bounded(path, LIMIT_BYTES, "file to be judged")
 

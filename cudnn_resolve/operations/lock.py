@@ -188,7 +188,7 @@ def plan_behind(path: str, request: Options, listener: Listener = NOBODY) -> Ans
 
 def _refuse_contradictions(request: LockRequest) -> None:
     """UsageError for options that contradict each other; WorldError where no lock can be read or written here."""
-    from cudnn_resolve.locking.pep751 import require
+    from cudnn_resolve.locking.check_pylock import require
 
     if request.check and (request.upgrade or request.upgrade_package):
         raise UsageError(
@@ -207,7 +207,7 @@ def _refuse_contradictions(request: LockRequest) -> None:
 def _read_text(path: str) -> str | None:
     """The text of the lock; None where there is none."""
     from cudnn_resolve.host.files import read_bounded
-    from cudnn_resolve.locking.read import LIMIT_BYTES
+    from cudnn_resolve.locking.read_pylock import LIMIT_BYTES
 
     try:
         return read_bounded(path, LIMIT_BYTES, "lock")
@@ -218,7 +218,7 @@ def _read_text(path: str) -> str | None:
 
 
 def _read(text: str, path: str) -> Lock:
-    from cudnn_resolve.locking.read import read
+    from cudnn_resolve.locking.read_pylock import read
 
     return read(text, path)
 
@@ -254,7 +254,7 @@ def _merged(found: _Answers, options: LockRequest, old: Lock | None, path: str) 
     from cudnn_resolve.host.files import folder_of
     from cudnn_resolve.locking.change import changes, with_records
     from cudnn_resolve.locking.merge import merge
-    from cudnn_resolve.locking.write import write
+    from cudnn_resolve.locking.write_pylock import write
 
     question = found.question
     base = folder_of("." if path == "-" else path, is_folder=path == "-")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from msgspec import UNSET, Struct, UnsetType
 
 from cudnn_resolve.errors import UsageError
-from cudnn_resolve.matrix.place import Fault
+from cudnn_resolve.matrix.position import Fault
 from cudnn_resolve.matrix.table import plain
 from cudnn_resolve.operations.results import Result
 
@@ -330,7 +330,7 @@ def _gpu(book: Book, which: str | None) -> Answer[MatrixStackResult]:
 
 
 def _machine(book: Book, which: str | None) -> Answer[MatrixStackResult]:
-    from cudnn_resolve.matrix.machine import find
+    from cudnn_resolve.matrix.named_machine import find
     from cudnn_resolve.operations.gather import facts_of_place, places
     from cudnn_resolve.report.matrix_stack import render_places
 

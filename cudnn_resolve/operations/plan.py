@@ -107,7 +107,7 @@ def plan_of_lock_file(path: str, options: StatedOptions) -> Plan:
     """The plan from the environment to a lock; InputError for a file that is none, LockMisfitError for a lock of other machines."""
     from cudnn_resolve.host.files import folder_of, read_bounded
     from cudnn_resolve.locking.check import unmet
-    from cudnn_resolve.locking.read import LIMIT_BYTES, read
+    from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
     from cudnn_resolve.planning.from_lock import plan_of_lock
     from cudnn_resolve.planning.model import Warning
 

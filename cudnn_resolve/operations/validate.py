@@ -31,7 +31,7 @@ class ValidationResult(Validation, Result, frozen=True, kw_only=True):
 
 def validate(request: ValidateRequest, listener: Listener = NOBODY) -> ValidationResult:
     """What was found on this machine; what passed is written into the lock of `record`."""
-    from cudnn_resolve.operations.pinned import held_lock, pinned_by_plan, pinned_of, write_record
+    from cudnn_resolve.operations.against_lock import held_lock, pinned_by_plan, pinned_of, write_record
 
     wish = wish_of(request)
     if request.plan and (request.lock or request.record):
@@ -127,7 +127,7 @@ def validation_of(wish: Wish, facts: Facts, listener: Listener = NOBODY) -> Vali
 def explained(text: str, facts: Facts, book: Book) -> str:
     """The cause of a failure by its last words, and what helps; "" where they tell none."""
     from cudnn_resolve.diagnosis.diagnose import diagnose
-    from cudnn_resolve.diagnosis.read import Reader
+    from cudnn_resolve.diagnosis.match import Reader
 
     reader = Reader(book.symptoms()).read([text.encode("utf-8", "replace")])
     findings = diagnose(reader, facts, book).findings

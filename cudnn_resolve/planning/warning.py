@@ -22,7 +22,7 @@ from cudnn_resolve.resolution.framework import is_vague
 from cudnn_resolve.resolution.installed import broken_by
 from cudnn_resolve.resolution.key import CUDA, CUDA_OF_SYSTEM
 from cudnn_resolve.resolution.opened import opened
-from cudnn_resolve.resolution.reading import abi_range
+from cudnn_resolve.resolution.pin import abi_range
 from cudnn_resolve.resolution.release import extras_of
 from cudnn_resolve.resolution.releases import Catalog, catalog_of
 from cudnn_resolve.version import CudaVersion, CudnnVersion

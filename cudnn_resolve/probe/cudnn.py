@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from cudnn_resolve.evidence.elf import Elf
 from cudnn_resolve.facts.cudnn_files import NEWEST_KNOWN, LibraryName, Opening, companions_of, parse_header, parse_name, parts_of
-from cudnn_resolve.facts.elf import Elf
 from cudnn_resolve.facts.loader_trace import Library, Missing
 from cudnn_resolve.facts.model import CudnnCopy, Problem
 from cudnn_resolve.host.port import Host

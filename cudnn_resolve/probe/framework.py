@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cudnn_resolve.evidence.elf import Elf
 from cudnn_resolve.facts.cudnn_files import openings_of, parse_name
-from cudnn_resolve.facts.elf import Elf
 from cudnn_resolve.facts.loader_trace import Library, Missing, Rule
 from cudnn_resolve.facts.model import CudnnCopy, InstalledFramework, LoadedCudnn, Problem, WouldLoad
 from cudnn_resolve.host.port import Host

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from cudnn_resolve.diagnosis.model import Diagnosis, Finding
-from cudnn_resolve.report.level import level
+from cudnn_resolve.report.anonymize import level
 from cudnn_resolve.report.text import Style, clean, wrap
 
 _EVIDENCE_LINES, _NARROWEST = 5, 53

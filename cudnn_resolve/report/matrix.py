@@ -12,7 +12,7 @@ from cudnn_resolve.report.text import Page, Style, clean
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.place import Fault
+    from cudnn_resolve.matrix.position import Fault
     from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.matrix.table import BuildOutline
 

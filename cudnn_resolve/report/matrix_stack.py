@@ -9,7 +9,7 @@ from cudnn_resolve.report.text import Page, Style
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.machine import Place
+    from cudnn_resolve.matrix.named_machine import Place
     from cudnn_resolve.matrix.row import Architecture, Branch, Card, CudaRelease, CudnnBuild, Peak
     from cudnn_resolve.version import Capability, DriverVersion
 

@@ -13,11 +13,11 @@ from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.resolution.bound import with_bounds
 from cudnn_resolve.resolution.candidate import Channel, CudaCandidate, CudnnCandidate, LibrariesCandidate, PipCandidate
 from cudnn_resolve.resolution.channel import BESIDE, apt_beside
+from cudnn_resolve.resolution.compatibility import LIBRARIES
 from cudnn_resolve.resolution.cuda import repositories
 from cudnn_resolve.resolution.key import CUDA, CUDA_OF_SYSTEM, CUDNN, CUDNN_OF_SYSTEM, DRIVER, CudaKey, CudnnKey, Key, LibrariesKey, PipKey
 from cudnn_resolve.resolution.model import AptPin, Override, Pin, PipPin, Reason, Resolution
 from cudnn_resolve.resolution.opened import closed
-from cudnn_resolve.resolution.rule import LIBRARIES
 from cudnn_resolve.resolution.solve import build_of
 from cudnn_resolve.version import DriverVersion
 

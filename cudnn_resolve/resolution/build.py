@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.requirement.extra import CPU
-from cudnn_resolve.resolution import rule
+from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.bound import bound_needs, direct_needs
 from cudnn_resolve.resolution.candidate import (
     Channel,
@@ -25,7 +25,8 @@ from cudnn_resolve.resolution.candidate import (
 from cudnn_resolve.resolution.channel import BESIDE, apt_beside, component_package, is_installed, lives_on_system, preferred
 from cudnn_resolve.resolution.cuda import cuda_limit
 from cudnn_resolve.resolution.key import CUDA_LIMIT, CUDNN_LIMIT, CudaKey, CudnnKey, LibrariesKey, SlotKey, pip_key
-from cudnn_resolve.resolution.package import file_needs, requirement_need
+from cudnn_resolve.resolution.package import file_needs
+from cudnn_resolve.resolution.pin import requirement_need
 from cudnn_resolve.resolution.release import extras_of
 from cudnn_resolve.version import CudaVersion
 
@@ -78,7 +79,7 @@ class Builds:
         assert build.cuda is not None
         yield from self.machine_needs(build, who)
         if build.delivery == "bundled":
-            yield from rule.library_needs(self.context.book, self.context.machine, build.cuda, who)
+            yield from compatibility.library_needs(self.context.book, self.context.machine, build.cuda, who)
             yield cuda_limit(build.cuda, (), who)
             yield from self._bundled_cudnn(build, who)
         elif self._is_separate(build):
@@ -92,13 +93,13 @@ class Builds:
         assert build.cuda is not None
         context, book, machine = self.context, self.context.book, self.context.machine
         if build.driver is not None and context.request.driver_policy == "strict":
-            yield rule.at_least(build.driver, f"{who}: its documentation asks for it")
-        yield from rule.card_driver_needs(book, machine)
-        yield from rule.code_needs(book, machine, build, who)
+            yield compatibility.at_least(build.driver, f"{who}: its documentation asks for it")
+        yield from compatibility.card_driver_needs(book, machine)
+        yield from compatibility.code_needs(book, machine, build, who)
         if not is_installed(context, build):
-            yield from rule.jetson_needs(book, machine, build.cuda, who)
+            yield from compatibility.jetson_needs(book, machine, build.cuda, who)
             yield from self.installed.beside_needs(build, who)
-        need = rule.driver_need(book, build.cuda, context.request.driver_policy, who)
+        need = compatibility.driver_need(book, build.cuda, context.request.driver_policy, who)
         if need is not None:
             yield need
         if build.delivery != "bundled":
@@ -110,7 +111,7 @@ class Builds:
         Frameworks share one CUDA major and one cuDNN major; only an installed one may live on libraries of its own.
         """
         assert build.cuda is not None
-        yield from rule.library_needs(self.context.book, self.context.machine, build.cuda, who, last_only=True)
+        yield from compatibility.library_needs(self.context.book, self.context.machine, build.cuda, who, last_only=True)
         yield from self._early_limits(build, who)
         if is_installed(self.context, build):
             return
@@ -127,12 +128,12 @@ class Builds:
         if request.cuda is not None:
             floor = self.runtimes.oldest_line(build)
             lines = [one for one in book.cuda_releases() if one.cuda.major == built.major and one.cuda >= floor]
-            if not any(rule.allows(request.cuda, one.line, str(one.cuda)) for one in lines):
+            if not any(compatibility.allows(request.cuda, one.line, str(one.cuda)) for one in lines):
                 text = f"CUDA {built.line} to {built.major}.x allowed"
                 yield Need(CUDA_LIMIT, lambda other: other.value is None, text, f"{who} is built with CUDA {built}")
         if request.cudnn is not None and cudnn is not None:
             serving = [one.version for one in book.cudnn_builds() if one.cuda_major == built.major and one.version.serves(cudnn)]
-            if not any(rule.allows(request.cudnn, *rule.cudnn_forms(one)) for one in serving):
+            if not any(compatibility.allows(request.cudnn, *compatibility.cudnn_forms(one)) for one in serving):
                 text = f"cuDNN {cudnn.major}.{cudnn.minor} or newer of {cudnn.major}.x allowed"
                 yield Need(CUDNN_LIMIT, lambda other: other.value is None, text, f"{who} is built with cuDNN {cudnn}")
 
@@ -170,13 +171,13 @@ class Builds:
         """The needs of the cuDNN inside a wheel, which nobody can replace."""
         if build.cudnn is None or build.cuda is None:
             return
-        yield rule.cudnn_limit(build.cudnn, who)
+        yield compatibility.cudnn_limit(build.cudnn, who)
         if not is_installed(self.context, build):
             yield _file_major(build.cudnn.major, build.cuda.major, who)
         length = len(build.cudnn.parts)
         for row in self.context.book.cudnn_builds():
             if row.version.parts[:length] == build.cudnn.parts and row.cuda_major == build.cuda.major:
-                yield from rule.cudnn_hardware(self.context.book, self.context.machine, row)
+                yield from compatibility.cudnn_hardware(self.context.book, self.context.machine, row)
                 return
 
     def library_needs(self, build: Build, who: str, allowed: tuple[Channel, ...], *, of_system: bool = False) -> Iterator[Need]:
@@ -192,7 +193,7 @@ class Builds:
         built = build.cuda
         assert built is not None
         floor = self.runtimes.oldest_line(build)
-        libraries = [name for name in (build.loads or rule.LIBRARIES) if name in rule.LIBRARIES]
+        libraries = [name for name in (build.loads or compatibility.LIBRARIES) if name in compatibility.LIBRARIES]
         lenient = is_installed(self.context, build)
         answers: dict[tuple[str, str], bool] = {}
 
@@ -203,7 +204,7 @@ class Builds:
                 return False
             if channel == "apt" and any(one in build.loads and apt_beside(self.context.book, one, cuda) is None for one in BESIDE):
                 return False
-            return rule.same_sonames(self.context.book, built, cuda, libraries) is None
+            return compatibility.same_sonames(self.context.book, built, cuda, libraries) is None
 
         def test(other: CudaCandidate) -> bool:
             if other.channel not in allowed:

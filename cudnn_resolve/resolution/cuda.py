@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.resolution import rule
+from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.candidate import CudaCandidate, Kind, LazyList, Need
 from cudnn_resolve.resolution.channel import channels, channels_of_system, component_package, preferred
 from cudnn_resolve.resolution.key import CUDA, CUDA_LIMIT, ROOT, CudaKey
-from cudnn_resolve.resolution.reading import is_exact
+from cudnn_resolve.resolution.pin import is_exact
 from cudnn_resolve.resolution.release import extras_of
 from cudnn_resolve.version import CudaVersion
 
@@ -136,14 +136,14 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
         """What a CUDA runtime needs of the driver, of the GPUs and of the user's limit."""
         book, machine, request = self.context.book, self.context.machine, self.context.request
         who = f"CUDA {candidate.version}"
-        need = rule.driver_need(book, candidate.cuda, request.driver_policy, who)
+        need = compatibility.driver_need(book, candidate.cuda, request.driver_policy, who)
         if need is not None:
             yield need
         if candidate.channel == "apt" and request.channel == "auto":
             yield Need(ROOT, lambda other: other.value is not False, "a user who may become root", f"{who} comes from apt")
-        yield from rule.library_needs(book, machine, candidate.cuda, who)
+        yield from compatibility.library_needs(book, machine, candidate.cuda, who)
         if candidate.channel != "system":
-            yield from rule.jetson_needs(book, machine, candidate.cuda, who)
+            yield from compatibility.jetson_needs(book, machine, candidate.cuda, who)
         yield cuda_limit(candidate.cuda, candidate.releases, who)
 
     def oldest_line(self, build: Build) -> CudaVersion:
@@ -189,7 +189,7 @@ def _line(line: str, **parts: Any) -> CudaCandidate:
 
 def cuda_limit(cuda: CudaVersion, releases: Sequence[str], who: str) -> Need:
     """The need that the user's limit on CUDA allows this line, or one of its releases."""
-    return rule.limit_need(CUDA_LIMIT, f"CUDA {cuda.line}", (cuda.line, *releases), f"{who} is that CUDA")
+    return compatibility.limit_need(CUDA_LIMIT, f"CUDA {cuda.line}", (cuda.line, *releases), f"{who} is that CUDA")
 
 
 def _carried(context: Context, repository: str) -> list[CudaRelease]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.matrix.row import CudnnBuild
-from cudnn_resolve.resolution import rule
+from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.candidate import Channel, CudaCandidate, CudnnCandidate, Kind, LazyList, Need, PipCandidate
 from cudnn_resolve.resolution.channel import channels, channels_of_system, preferred
 from cudnn_resolve.resolution.key import CUDA, CUDA_OF_SYSTEM, CudnnKey, pip_key
@@ -95,10 +95,10 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
         if candidate.channel == "apt":
             yield from self.installed.apt_needs(build)
         who = f"cuDNN {build.version} for CUDA {build.cuda_major}"
-        yield from rule.cudnn_hardware(book, machine, build)
+        yield from compatibility.cudnn_hardware(book, machine, build)
         if build.driver is not None and self.context.request.driver_policy == "strict":
-            yield rule.at_least(build.driver, f"{who} asks for it")
-        yield rule.cudnn_limit(build.version, who)
+            yield compatibility.at_least(build.driver, f"{who} asks for it")
+        yield compatibility.cudnn_limit(build.version, who)
         yield _cuda_need(candidate, who)
         if candidate.channel == "pip" and build.wheel:
             text = str(build.version)

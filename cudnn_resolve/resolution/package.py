@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name
 
-from cudnn_resolve.resolution import rule
+from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.bound import bound_needs
 from cudnn_resolve.resolution.candidate import (
     CudnnCandidate,
@@ -22,7 +21,7 @@ from cudnn_resolve.resolution.candidate import (
 )
 from cudnn_resolve.resolution.evidence import evidence_needs
 from cudnn_resolve.resolution.key import ARCH, CUDA, CUDA_LIMIT, CUDNN, CUDNN_LIMIT, GLIBC, INDEX, PYTHON, PipKey, SlotKey, pip_key
-from cudnn_resolve.resolution.reading import abi_range, is_exact, is_version, within
+from cudnn_resolve.resolution.pin import is_exact, is_version, requirement_need, within
 from cudnn_resolve.resolution.release import SDIST, Release, parse_version, specifier
 from cudnn_resolve.resolution.tag import pythons_of
 from cudnn_resolve.version import CudaVersion
@@ -306,19 +305,19 @@ def _component_needs(context: Context, release: Release, who: str) -> Iterator[N
         return
     cuda = context.book.cuda_of(release.package, release.text)
     if cuda is not None and component.library not in ("nvtx", "nvjitlink", "cupti", "nvcc", "toolkit"):
-        yield from rule.library_needs(context.book, context.machine, cuda, who)
+        yield from compatibility.library_needs(context.book, context.machine, cuda, who)
     if cuda is not None and component.library == "cudart":
         line = cuda.line
         yield Need(CUDA, lambda other: other.channel == "pip" and other.version == line, f"CUDA {line}", f"{who} is its runtime library")
     if cuda is not None and context.request.cuda is not None:
-        yield rule.limit_need(CUDA_LIMIT, f"CUDA {cuda}", (cuda.line, str(cuda)), f"{who} is of that CUDA")
+        yield compatibility.limit_need(CUDA_LIMIT, f"CUDA {cuda}", (cuda.line, str(cuda)), f"{who} is of that CUDA")
     if component.library == "cudnn":
         if context.request.cudnn is not None:
             forms = (str(release.version), ".".join(map(str, release.version.release[:3])))
-            yield rule.limit_need(CUDNN_LIMIT, f"cuDNN {release.text}", forms, f"{who} is that cuDNN")
+            yield compatibility.limit_need(CUDNN_LIMIT, f"cuDNN {release.text}", forms, f"{who} is that cuDNN")
         for build in context.book.cudnn_builds():
             if build.wheel == release.package and str(build.version) == release.text:
-                yield from rule.cudnn_hardware(context.book, context.machine, build)
+                yield from compatibility.cudnn_hardware(context.book, context.machine, build)
         yield Need(CUDNN, lambda other: _is_build(other, release), f"cuDNN {release.text}", f"{who} is the cuDNN of this environment")
 
 
@@ -345,32 +344,3 @@ def companion_needs(context: Context, names: Iterable[str]) -> Iterator[Need]:
     """The needs for installed packages that must move with a framework; pre-releases only where one is installed or asked for."""
     for name in names:
         yield Need(pip_key(name), within(SpecifierSet(), context), name, "installed, and built for one version of the framework")
-
-
-def requirement_need(context: Context, requirement: Requirement, *, by: Release, extra: str | None, who: str, binding: bool = True) -> Need:
-    """The need behind one Requires-Dist line; a pin of an NVIDIA library is read as the range that its ABI allows."""
-    name = canonicalize_name(requirement.name)
-    key = pip_key(name, requirement.extras)
-    spec = requirement.specifier
-    because = f"{who} requires {requirement.name}{spec}" + (f" (extra {extra})" if extra else "")
-    component = context.book.component(name)
-    own = context.book.cuda_of(by.package, by.text) if component is not None and component.library == "nvjitlink" else None
-    strict = context.request.strict_pins and binding
-    if component is None or strict:
-        text = str(spec)
-        return Need(key, within(spec, context), f"{requirement.name}{text}", because, alike=(key, text))
-    lowest, test = abi_range(component, spec)
-    text = f"{requirement.name}{lowest}" if lowest else requirement.name
-
-    def holds(candidate: PipCandidate) -> bool:
-        release = candidate.release
-        if release is None:
-            return True
-        if own is not None:
-            cuda = context.book.cuda_of(name, release.text)
-            if cuda is not None and cuda < CudaVersion(own.line):
-                return False
-        return test(release.version) and not context.is_bad(name, release)
-
-    alike = (key, str(spec), own.line if own is not None else None)
-    return Need(key, holds, text, because, declared=spec if str(spec) else None, requested_by=who, binding=binding, alike=alike)

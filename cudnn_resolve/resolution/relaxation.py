@@ -13,11 +13,11 @@ from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.requirement.extra import CPU
 from cudnn_resolve.resolution.assemble import versions_after
 from cudnn_resolve.resolution.attempt import PYTHONS
-from cudnn_resolve.resolution.driver import other_drivers
 from cudnn_resolve.resolution.installed import broken_by, is_apart
 from cudnn_resolve.resolution.key import CUDA_LIMIT, CUDNN_LIMIT, GLIBC, PYTHON, GpuKey, InstalledKey
 from cudnn_resolve.resolution.model import Relaxation
 from cudnn_resolve.resolution.opened import Budget
+from cudnn_resolve.resolution.other_driver import other_drivers
 from cudnn_resolve.resolution.proposal import command, result
 from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.resolution.way_out import Trials

@@ -17,11 +17,11 @@ from cudnn_resolve.host.port import Host
 from cudnn_resolve.validation.answers import CardAnswer, Told
 from cudnn_resolve.validation.case import LEAST_CAPABILITY, Case, Type, bare_cases, default_cases, encoder_cases, every_case
 from cudnn_resolve.validation.child import run_payload
-from cudnn_resolve.validation.computing import unanswered
+from cudnn_resolve.validation.judge_numbers import unanswered
+from cudnn_resolve.validation.judge_speed import FIRST, FURTHER, NARROW
+from cudnn_resolve.validation.judge_speed import question as speed_question
+from cudnn_resolve.validation.judge_usage import MUST_USE
 from cudnn_resolve.validation.model import Subject, VisibleGpu, environment_of
-from cudnn_resolve.validation.speed import FIRST, FURTHER, NARROW
-from cudnn_resolve.validation.speed import question as speed_question
-from cudnn_resolve.validation.usage import MUST_USE
 
 LOAD_SECONDS = 120.0
 """For an import with all its libraries; on a cold network disk TensorFlow takes a minute."""

@@ -13,14 +13,14 @@ from cudnn_resolve.facts.model import Driver, Facts, Unknown
 from cudnn_resolve.host.later import Gate, Later, gather
 from cudnn_resolve.host.port import Host
 from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.validation.against_lock import Pinned, judge_against, with_mend
 from cudnn_resolve.validation.answers import Told
 from cudnn_resolve.validation.bench import COMPILES, PAYLOADS, Bench, Progress, processes_at_once, programs_on
-from cudnn_resolve.validation.computing import WRONG, judge_cases
-from cudnn_resolve.validation.loading import judge_library, judge_loading, judge_order, library_name, seen_in
+from cudnn_resolve.validation.judge_loading import judge_library, judge_loading, judge_order, library_name, seen_in
+from cudnn_resolve.validation.judge_numbers import WRONG, judge_cases
+from cudnn_resolve.validation.judge_speed import Pace, judge_card, judge_speed, pace_of
+from cudnn_resolve.validation.judge_usage import judge_usage
 from cudnn_resolve.validation.model import Check, Subject, Validation, VisibleGpu, gpus_of, subjects_of
-from cudnn_resolve.validation.pinned import Pinned, judge_against, with_mend
-from cudnn_resolve.validation.speed import Pace, judge_card, judge_speed, pace_of
-from cudnn_resolve.validation.usage import judge_usage
 from cudnn_resolve.version import Capability
 
 _MOST_LIBRARIES = 4

@@ -16,7 +16,7 @@ import pytest
 
 import cudnn_resolve
 from cudnn_resolve.cli.main import main
-from cudnn_resolve.locking.read import read
+from cudnn_resolve.locking.read_pylock import read
 from tests.lock_project import ELSEWHERE, TARGET, Project
 from tests.wheel_maker import made_wheel
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cudnn_resolve.cli.main import main
 from cudnn_resolve.locking.model import marker_text, version_of
-from cudnn_resolve.locking.read import read
+from cudnn_resolve.locking.read_pylock import read
 from tests.lock_project import ELSEWHERE, TARGET, Project
 from tests.wheel_maker import made_wheel
 

@@ -19,8 +19,8 @@ from packaging.pylock import PackageWheel
 from packaging.specifiers import SpecifierSet
 
 from cudnn_resolve.locking.model import Asked, Stack, Tool
-from cudnn_resolve.locking.read import read
-from cudnn_resolve.locking.write import write
+from cudnn_resolve.locking.read_pylock import read
+from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.resolution.model import Override
 from tests.lock_maker import entry, lock_with
 from tests.wheel_maker import made_wheel

@@ -16,8 +16,8 @@ import pytest
 
 from cudnn_resolve.locking.model import Asked, Framework, Stack, Tool
 from cudnn_resolve.locking.proof import with_record
-from cudnn_resolve.locking.read import read
-from cudnn_resolve.locking.write import write
+from cudnn_resolve.locking.read_pylock import read
+from cudnn_resolve.locking.write_pylock import write
 from tests.lock_maker import lock_with
 
 MACHINES = Path(__file__).parents[1] / "machines"

@@ -17,13 +17,13 @@ import cudnn_resolve
 from cudnn_resolve.cli.main import main
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.locking.model import Asked, Stack, Tool
-from cudnn_resolve.locking.read import read
-from cudnn_resolve.locking.write import write
+from cudnn_resolve.locking.read_pylock import read
+from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.validation.bench import Bench
 from cudnn_resolve.validation.case import CLASSES as CLASSES_OF_CASES
-from cudnn_resolve.validation.computing import judge_cases
+from cudnn_resolve.validation.judge_numbers import judge_cases
+from cudnn_resolve.validation.judge_speed import judge_card
 from cudnn_resolve.validation.model import Check, VisibleGpu
-from cudnn_resolve.validation.speed import judge_card
 from tests.functional.interpreters import interpreter, interpreters, make_environment
 from tests.lock_maker import entry, lock_with
 from tests.native.convolution import GPU, computing_cudnn, working_libcuda, working_nvml

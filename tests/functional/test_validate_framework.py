@@ -15,7 +15,7 @@ from cudnn_resolve.facts.model import Facts, InstalledFramework
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.validation.bench import Bench
 from cudnn_resolve.validation.case import CLASSES, WIDE
-from cudnn_resolve.validation.computing import judge_cases
+from cudnn_resolve.validation.judge_numbers import judge_cases
 from cudnn_resolve.validation.model import subjects_of
 from tests.functional.interpreters import make_environment, site_packages
 

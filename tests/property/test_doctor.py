@@ -7,11 +7,11 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudnn_resolve.diagnosis.read import Reader
+from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.matrix.message import KINDS, expand
+from cudnn_resolve.report.anonymize import level
 from cudnn_resolve.report.doctor import markdown, render
 from cudnn_resolve.report.document import DoctorDocument, document
-from cudnn_resolve.report.level import level
 from cudnn_resolve.report.text import Style
 from cudnn_resolve.version import CudnnVersion, DriverVersion
 from tests.written_logs import book, judged

@@ -18,8 +18,8 @@ from cudnn_resolve.locking.change import changes
 from cudnn_resolve.locking.check import outdated
 from cudnn_resolve.locking.merge import Answer, order
 from cudnn_resolve.locking.model import Asked, Environment, Framework, Lock, Stack, Tool
-from cudnn_resolve.locking.read import read
-from cudnn_resolve.locking.write import write
+from cudnn_resolve.locking.read_pylock import read
+from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.resolution.model import AptPin, Override
 from tests.fake_source import FakeSource, Published, index_of
 from tests.lock_maker import BOOK, answer, entry, lock_of, lock_with, pinned, pins

@@ -26,10 +26,10 @@ from cudnn_resolve.operations.options import (
 )
 from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.report.document import ApplyDocument, HistoryDocument, LockDocument, PlanDocument, WhyDocument
-from cudnn_resolve.requirement.codec import read, write
 from cudnn_resolve.requirement.model import Request
 from cudnn_resolve.requirement.source import Direct, File, Metadata, Offer
 from cudnn_resolve.validation.model import Validation
+from tests.codec import read, write
 from tests.property.test_facts import FACTS
 
 REQUESTS = (PlanRequest, WhyRequest, LockRequest, ApplyRequest, DoctorRequest, ValidateRequest, MatrixRequest)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from cudnn_resolve.diagnosis.diagnose import diagnose, diagnose_facts
+from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import Finding, Remedy
-from cudnn_resolve.diagnosis.read import Reader
 from cudnn_resolve.facts.codec import from_mapping
 from tests.written_logs import book, judged
 

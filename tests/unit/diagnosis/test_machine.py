@@ -176,7 +176,7 @@ def test_facts_tell_a_container_from_an_old_driver() -> None:
 
 
 def _with(log: str, **facts: Any) -> tuple[Finding, ...]:
-    from cudnn_resolve.diagnosis.read import Reader
+    from cudnn_resolve.diagnosis.match import Reader
 
     return diagnose(Reader(book().symptoms()).read([log.encode()]), from_mapping({**LINUX, **facts}, "test"), book()).findings
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from cudnn_resolve.evidence.elf import Elf
 from cudnn_resolve.evidence.links import BrokenLink, Placed, Site, broken_links, explain
-from cudnn_resolve.facts.elf import Elf
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.matrix.evidence import opened_names, wheel_with
 

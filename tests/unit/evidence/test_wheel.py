@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cudnn_resolve.evidence.binary import read_binary
+from cudnn_resolve.evidence.elf import ElfError
 from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel
-from cudnn_resolve.facts.elf import ElfError
 
 SOURCE = 'const char *wanted = "libcudnn.so.9"; extern int other(void); int mine(void) { return other(); }\n'
 

@@ -15,7 +15,7 @@ from cudnn_resolve.execution.check import check_before, differences, package_fol
 from cudnn_resolve.execution.environment import Environment, ask_environment
 from cudnn_resolve.execution.installed import Installed, files_of
 from cudnn_resolve.execution.installer import choose_installer, environment_for
-from cudnn_resolve.execution.loader import activation, preload_change
+from cudnn_resolve.execution.loader_settings import activation, preload_change
 from cudnn_resolve.execution.task import Task, check_task
 from cudnn_resolve.facts.model import Facts, InstalledFramework, LoadedCudnn, Packages, WouldLoad
 from cudnn_resolve.host.port import CommandResult

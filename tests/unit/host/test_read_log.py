@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve.diagnosis.diagnose import diagnose
-from cudnn_resolve.diagnosis.read import Reader
+from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.host.files import read_log
 from cudnn_resolve.host.tables import open_book
 

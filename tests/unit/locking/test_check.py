@@ -14,8 +14,8 @@ from cudnn_resolve.locking.check import asked_otherwise, outdated
 from cudnn_resolve.locking.merge import Answer
 from cudnn_resolve.locking.model import Asked, Difference, Environment, Lock
 from cudnn_resolve.locking.proof import proofs, with_record
-from cudnn_resolve.locking.read import read
-from cudnn_resolve.locking.write import write
+from cudnn_resolve.locking.read_pylock import read
+from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.report.document import encode_check
 from cudnn_resolve.report.lock import render_check
 from cudnn_resolve.report.text import Style

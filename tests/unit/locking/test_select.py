@@ -10,11 +10,11 @@ from packaging.pylock import PackageDirectory
 from packaging.tags import compatible_tags, cpython_tags
 from packaging.version import Version
 
+from cudnn_resolve.locking.check_pylock import parse_toml, validated
 from cudnn_resolve.locking.model import Lock, name_of
-from cudnn_resolve.locking.pep751 import parse_toml, validated
-from cudnn_resolve.locking.read import read
+from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.locking.select import fit, select
-from cudnn_resolve.locking.write import write
+from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.requirement.machine import Machine, machine_of
 from cudnn_resolve.resolution.marker import marker_environment
 from cudnn_resolve.resolution.model import AptPin

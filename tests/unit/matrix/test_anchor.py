@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from cudnn_resolve.diagnosis.scan import Index, Scanner
+from cudnn_resolve.diagnosis.log_lines import Index, Scanner
 from cudnn_resolve.matrix.anchor import key_of
 from cudnn_resolve.matrix.message import expand
 from tests.written_logs import book

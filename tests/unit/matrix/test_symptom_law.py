@@ -72,7 +72,7 @@ def test_a_row_that_is_wrong(number: int, every_fault: list[str]) -> None:
 
 def test_a_symptom_of_ones_own_needs_no_code(tmp_path: Path) -> None:
     from cudnn_resolve.diagnosis.diagnose import diagnose
-    from cudnn_resolve.diagnosis.read import Reader
+    from cudnn_resolve.diagnosis.match import Reader
 
     (tmp_path / "symptom").mkdir()
     (tmp_path / "symptom" / "own.toml").write_text(

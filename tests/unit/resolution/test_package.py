@@ -10,13 +10,13 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from cudnn_resolve.matrix.row import Component
-from cudnn_resolve.resolution import assemble, package
+from cudnn_resolve.resolution import assemble, package, pin
 from cudnn_resolve.resolution.candidate import Need
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.key import PipKey, SlotKey, pip_key
 from cudnn_resolve.resolution.model import Reason
 from cudnn_resolve.resolution.opened import opened
-from cudnn_resolve.resolution.reading import abi_range
+from cudnn_resolve.resolution.pin import abi_range
 from cudnn_resolve.resolution.universe import Universe
 from tests.fake_source import FakeSource, Published
 from tests.worlds.load import gpu, machine, request, universe, world
@@ -55,7 +55,7 @@ def need_of(here: Universe, line: str, by: str = "north", **more: Any) -> tuple[
     """The words of the need behind a Requires-Dist line of a package, and the versions that it accepts."""
     release = next(iter(here.context.releases.of(by)))
     requirement = Requirement(line)
-    need = package.requirement_need(here.context, requirement, by=release, extra=None, who=by, **more)
+    need = pin.requirement_need(here.context, requirement, by=release, extra=None, who=by, **more)
     candidates = here.unordered(need.key)
     return need.text, {one.version for one in candidates if need.test(one)}
 
@@ -95,7 +95,7 @@ def test_one_avoided_gpu_of_several_is_enough() -> None:
 
 def arranged(here: Universe, name: str, *lines: str) -> list[str]:
     release = next(iter(here.context.releases.of("north")))
-    needs = [package.requirement_need(here.context, Requirement(line), by=release, extra=None, who="north") for line in lines]
+    needs = [pin.requirement_need(here.context, Requirement(line), by=release, extra=None, who="north") for line in lines]
     return [one.version for one in here.candidates(PipKey(name), needs)]
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from cudnn_resolve.resolution.channel import channels
+from cudnn_resolve.resolution.compatibility import cudnn_limit
 from cudnn_resolve.resolution.cuda import cuda_limit
 from cudnn_resolve.resolution.key import CUDA, CUDA_LIMIT, CUDNN, CUDNN_LIMIT, CUDNN_OF_SYSTEM, CudnnKey, FrameworkKey, PipKey
-from cudnn_resolve.resolution.rule import cudnn_limit
 from cudnn_resolve.resolution.universe import Universe
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 from tests.worlds.load import gpu, universe, world

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.validation import payload_load
-from cudnn_resolve.validation.loading import judge_library, judge_loading
+from cudnn_resolve.validation.judge_loading import judge_library, judge_loading
 from cudnn_resolve.validation.model import Check
 from tests.native.template import compile_library
 from tests.unit.validation.recordings import TORCH, facts, telling

@@ -17,8 +17,8 @@ import pytest
 
 from cudnn_resolve.validation import payload_ctranslate2, payload_cupy, payload_framework, payload_mxnet, payload_paddle
 from cudnn_resolve.validation.case import ENCODER, Case
+from cudnn_resolve.validation.judge_usage import judge_usage, read_names
 from cudnn_resolve.validation.reference import expected
-from cudnn_resolve.validation.usage import judge_usage, read_names
 from tests.unit.validation.recordings import telling
 
 PADDLE_2 = ["conv2d dygraph[22.355 ms]", "conv2d compute[22.215 ms]", "Conv2dGradNodeFinal[155.842 us]", "process_name", None]

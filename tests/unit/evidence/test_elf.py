@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cudnn_resolve.facts.elf import Elf, ElfError, read_elf
+from cudnn_resolve.evidence.elf import Elf, ElfError, read_elf
 from tests.elf_writer import BASE, write_elf
 
 FULL: dict[str, Any] = {

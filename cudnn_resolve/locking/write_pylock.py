@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from cudnn_resolve.locking.check_pylock import parse_toml, require, validated
 from cudnn_resolve.locking.model import TOOL, Lock, Tool, marker_text, version_of
-from cudnn_resolve.locking.pep751 import parse_toml, require, validated
 from cudnn_resolve.locking.tool import tool_table
 
 if TYPE_CHECKING:

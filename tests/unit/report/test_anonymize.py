@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudnn_resolve.report.level import level
+from cudnn_resolve.report.anonymize import level
 
 
 @pytest.mark.parametrize(

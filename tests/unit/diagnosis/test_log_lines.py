@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudnn_resolve.diagnosis.read import Reader
-from cudnn_resolve.diagnosis.scan import Index, Line, Scanner, joined, plain
+from cudnn_resolve.diagnosis.log_lines import Index, Line, Scanner, joined, plain
+from cudnn_resolve.diagnosis.match import Reader
 from tests.written_logs import book, judged
 
 MISSING = "ImportError: libcudnn.so.8: cannot open shared object file: No such file or directory"

@@ -18,7 +18,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.locking.pep751 import parse_toml
+from cudnn_resolve.locking.check_pylock import parse_toml
 from cudnn_resolve.resolution.marker import marker_environment
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from packaging.version import Version
 
 from cudnn_resolve.errors import InputError
+from cudnn_resolve.locking.check_pylock import parse_toml, validated
 from cudnn_resolve.locking.file import without_credentials
 from cudnn_resolve.locking.model import TOOL, Lock, path_name
-from cudnn_resolve.locking.pep751 import parse_toml, validated
 from cudnn_resolve.locking.tool import read_tool
 
 LIMIT_BYTES = 64 * 1024 * 1024

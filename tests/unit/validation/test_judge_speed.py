@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from cudnn_resolve.matrix.row import Architecture, Peak
 from cudnn_resolve.validation import payload
 from cudnn_resolve.validation.answers import Told
+from cudnn_resolve.validation.judge_speed import WIDE_WORK, WORK, Pace, judge_card, judge_speed, pace_of, question
 from cudnn_resolve.validation.model import Check
-from cudnn_resolve.validation.speed import WIDE_WORK, WORK, Pace, judge_card, judge_speed, pace_of, question
 from cudnn_resolve.version import Capability, CudaVersion
 from tests.unit.validation.recordings import telling
 

@@ -11,8 +11,8 @@ from packaging.pylock import Pylock
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.locking.model import Environment, because_of, marker_text, version_of
-from cudnn_resolve.locking.read import read
-from cudnn_resolve.locking.write import write
+from cudnn_resolve.locking.read_pylock import read
+from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.requirement.source import Direct, File, Metadata, Offer
 from cudnn_resolve.resolution.model import Override
 from tests.fake_source import index_of

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.locking.model import Environment, Lock
     from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.validation.against_lock import Pinned, PinnedLibrary
     from cudnn_resolve.validation.model import Validation
-    from cudnn_resolve.validation.pinned import Pinned, PinnedLibrary
 
 LIMIT_BYTES = 64 << 20
 _SCHEMA = "cudnn-resolve/plan/1"
@@ -45,7 +45,7 @@ def held_lock(lock: str | None, record: str | None) -> Held | None:
     if path is None:
         return None
     from cudnn_resolve.host.files import read_bounded
-    from cudnn_resolve.locking.read import LIMIT_BYTES, read
+    from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
 
     if record == "-":
         raise UsageError("--record writes into a file, which - is not", code="usage-path", hint="name the lock: --record pylock.toml")
@@ -65,7 +65,7 @@ def pinned_of(held: Held, facts: Facts) -> Pinned:
     from cudnn_resolve.locking.select import applies, stack_for
     from cudnn_resolve.locking.stack import bundled_cudnns
     from cudnn_resolve.requirement.machine import machine_of
-    from cudnn_resolve.validation.pinned import Pinned
+    from cudnn_resolve.validation.against_lock import Pinned
 
     book = open_book(())
     lock, machine = held.lock, machine_of(facts, book)
@@ -90,8 +90,8 @@ def write_record(held: Held, validation: Validation, python: str | None) -> str:
     from cudnn_resolve.host.clock import today
     from cudnn_resolve.host.files import write_atomic
     from cudnn_resolve.locking.proof import with_record
-    from cudnn_resolve.locking.write import write
-    from cudnn_resolve.validation.pinned import records_of
+    from cudnn_resolve.locking.write_pylock import write
+    from cudnn_resolve.validation.against_lock import records_of
 
     records = records_of(validation, today(), python)
     if not records:
@@ -156,7 +156,7 @@ def pinned_by_plan(path: str) -> Pinned:
 
 def read_plan(text: str, where: str, book: Book) -> Pinned:
     """What a plan in JSON says; InputError where the text holds none, or one that found no stack."""
-    from cudnn_resolve.validation.pinned import Pinned
+    from cudnn_resolve.validation.against_lock import Pinned
 
     try:
         plan = msgspec.json.decode(text, type=_Plan)
@@ -199,7 +199,7 @@ def _kept(rows: Iterable[_Package]) -> dict[str, str]:
 
 def libraries_of(packages: Iterable[tuple[str, str]], book: Book) -> Iterator[PinnedLibrary]:
     """The libraries that come out of these packages."""
-    from cudnn_resolve.validation.pinned import PinnedLibrary
+    from cudnn_resolve.validation.against_lock import PinnedLibrary
 
     for name, version in packages:
         component = book.component(name)

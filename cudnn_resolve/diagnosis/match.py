@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from cudnn_resolve.diagnosis.log_lines import Index, Line, Scanner, joined
 from cudnn_resolve.diagnosis.model import Match
-from cudnn_resolve.diagnosis.scan import Index, Line, Scanner, joined
 from cudnn_resolve.matrix.anchor import words_of
 from cudnn_resolve.matrix.message import KINDS, expand, fields_of
 from cudnn_resolve.matrix.symptom import Symptom

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import Driver, Facts, Unknown
 from cudnn_resolve.validation.answers import Told, cudnn_of, few
-from cudnn_resolve.validation.loading import library_name, seen_in
+from cudnn_resolve.validation.judge_loading import library_name, seen_in
 from cudnn_resolve.validation.model import Check, Subject, Validation, VisibleGpu
 from cudnn_resolve.version import DriverVersion, same_version
 

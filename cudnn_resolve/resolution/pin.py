@@ -1,21 +1,24 @@
-"""How specifiers are read: NVIDIA's pins as the ranges that their ABI allows, pre-releases and withdrawn releases as by pip."""
+"""Where a pin may be overridden: NVIDIA's pins are read as the ranges that their ABI allows, other specifiers as by pip."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cudnn_resolve.requirement.derive import VENDOR
-from cudnn_resolve.resolution.release import parse_version
+from cudnn_resolve.resolution.candidate import Need, PipCandidate
+from cudnn_resolve.resolution.key import pip_key
+from cudnn_resolve.resolution.release import Release, parse_version
+from cudnn_resolve.version import CudaVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Component
-    from cudnn_resolve.resolution.candidate import PipCandidate
     from cudnn_resolve.resolution.context import Context
-    from cudnn_resolve.resolution.release import Release
 
 
 def is_exact(spec: SpecifierSet) -> bool:
@@ -91,3 +94,32 @@ def _is_vendor_pin(spec: SpecifierSet, release: Release) -> bool:
     """True where a specifier names an image's own build by its whole version."""
     version = parse_version(release.text) if release.build is not None and release.build.variant == VENDOR else None
     return version is not None and spec.contains(version, prereleases=True)
+
+
+def requirement_need(context: Context, requirement: Requirement, *, by: Release, extra: str | None, who: str, binding: bool = True) -> Need:
+    """The need behind one Requires-Dist line; a pin of an NVIDIA library is read as the range that its ABI allows."""
+    name = canonicalize_name(requirement.name)
+    key = pip_key(name, requirement.extras)
+    spec = requirement.specifier
+    because = f"{who} requires {requirement.name}{spec}" + (f" (extra {extra})" if extra else "")
+    component = context.book.component(name)
+    own = context.book.cuda_of(by.package, by.text) if component is not None and component.library == "nvjitlink" else None
+    strict = context.request.strict_pins and binding
+    if component is None or strict:
+        text = str(spec)
+        return Need(key, within(spec, context), f"{requirement.name}{text}", because, alike=(key, text))
+    lowest, test = abi_range(component, spec)
+    text = f"{requirement.name}{lowest}" if lowest else requirement.name
+
+    def holds(candidate: PipCandidate) -> bool:
+        release = candidate.release
+        if release is None:
+            return True
+        if own is not None:
+            cuda = context.book.cuda_of(name, release.text)
+            if cuda is not None and cuda < CudaVersion(own.line):
+                return False
+        return test(release.version) and not context.is_bad(name, release)
+
+    alike = (key, str(spec), own.line if own is not None else None)
+    return Need(key, holds, text, because, declared=spec if str(spec) else None, requested_by=who, binding=binding, alike=alike)

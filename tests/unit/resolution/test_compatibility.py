@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cudnn_resolve.matrix.row import Build
-from cudnn_resolve.resolution import rule
+from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.version import Capability, CodeTarget, CudaVersion, DriverVersion
 from tests.worlds.load import gpu, machine, world
 
@@ -29,14 +29,14 @@ BOOK = world()
     ],
 )
 def test_the_oldest_driver_of_a_runtime(cuda: str, policy: str, driver: str | None) -> None:
-    found, why = rule.driver_minimum(BOOK, CudaVersion(cuda), policy)
+    found, why = compatibility.driver_minimum(BOOK, CudaVersion(cuda), policy)
 
     assert (str(found) if found else None) == driver
     assert found is None or str(found) in why
 
 
 def test_a_runtime_without_a_known_driver_needs_none() -> None:
-    assert rule.driver_need(BOOK, CudaVersion("9.2"), "minor", "x") is None
+    assert compatibility.driver_need(BOOK, CudaVersion("9.2"), "minor", "x") is None
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_runtime_without_a_known_driver_needs_none() -> None:
     ],
 )
 def test_the_cuda_releases_of_a_gpu(capability: str, first: str | None, last: str | None) -> None:
-    found = rule.cuda_span(BOOK, Capability.parse(capability))
+    found = compatibility.cuda_span(BOOK, Capability.parse(capability))
 
     assert tuple(str(one) if one else None for one in found) == (first, last)
 
@@ -70,7 +70,7 @@ def test_the_cuda_releases_of_a_gpu(capability: str, first: str | None, last: st
     ],
 )
 def test_libraries_know_a_range_of_gpus(cuda: str, capability: str, count: int) -> None:
-    needs = list(rule.library_needs(BOOK, machine(BOOK, gpus=gpu(capability)), CudaVersion(cuda), "x"))
+    needs = list(compatibility.library_needs(BOOK, machine(BOOK, gpus=gpu(capability)), CudaVersion(cuda), "x"))
 
     assert [str(need.key) for need in needs] == ["gpu:0"] * count
 
@@ -82,7 +82,7 @@ def build(*targets: str, **more: Any) -> Build:
 
 def code(built: Build, capability: str, arch: str = "x86_64") -> list[tuple[str, str]]:
     platform = {"system": "linux", "arch": arch}
-    found = rule.code_needs(BOOK, machine(BOOK, platform=platform, gpus=gpu(capability)), built, "it")
+    found = compatibility.code_needs(BOOK, machine(BOOK, platform=platform, gpus=gpu(capability)), built, "it")
     return [(str(need.key), need.text) for need in found]
 
 
@@ -121,7 +121,7 @@ def test_ptx_serves_where_the_driver_is_as_new_as_the_toolkit() -> None:
 
 
 def test_each_gpu_is_asked_for() -> None:
-    found = rule.code_needs(BOOK, machine(BOOK, gpus=gpu("7.5", "9.0")), build("sm_75"), "it")
+    found = compatibility.code_needs(BOOK, machine(BOOK, gpus=gpu("7.5", "9.0")), build("sm_75"), "it")
 
     assert [str(need.key) for need in found] == ["gpu:1"]
 
@@ -143,8 +143,8 @@ def test_documented_first_capability() -> None:
 def test_a_gpu_that_nobody_knows_excludes_nothing() -> None:
     unknown = machine(BOOK, gpus=[{"name": "a new one"}])
 
-    assert not list(rule.code_needs(BOOK, unknown, build("sm_75"), "it"))
-    assert not list(rule.library_needs(BOOK, unknown, CudaVersion("11.0"), "it"))
+    assert not list(compatibility.code_needs(BOOK, unknown, build("sm_75"), "it"))
+    assert not list(compatibility.library_needs(BOOK, unknown, CudaVersion("11.0"), "it"))
 
 
 @pytest.mark.parametrize(
@@ -155,12 +155,12 @@ def test_cudnn_has_code_for_a_gpu_or_not(capability: str, refused: set[str]) -> 
     here = machine(BOOK, gpus=gpu(capability))
     rows = [row for row in BOOK.cudnn_builds() if row.cuda_major == 12]
 
-    assert {str(row.version) for row in rows if list(rule.cudnn_hardware(BOOK, here, row))} == refused
+    assert {str(row.version) for row in rows if list(compatibility.cudnn_hardware(BOOK, here, row))} == refused
 
 
 def test_the_ceiling_of_an_old_gpu_is_named() -> None:
     row = next(row for row in BOOK.cudnn_builds() if str(row.version) == "9.3.0.75")
-    need = next(iter(rule.cudnn_hardware(BOOK, machine(BOOK, gpus=gpu("6.0")), row)))
+    need = next(iter(compatibility.cudnn_hardware(BOOK, machine(BOOK, gpus=gpu("6.0")), row)))
 
     assert "9.1.0.70 is the last" in need.because
 
@@ -177,11 +177,11 @@ def test_the_ceiling_of_an_old_gpu_is_named() -> None:
     ],
 )
 def test_libraries_keep_their_names_or_not(built: str, runtime: str, libraries: tuple[str, ...], *, same: bool) -> None:
-    assert (rule.same_sonames(BOOK, CudaVersion(built), CudaVersion(runtime), libraries) is None) == same
+    assert (compatibility.same_sonames(BOOK, CudaVersion(built), CudaVersion(runtime), libraries) is None) == same
 
 
 def test_a_driver_need_accepts_newer_ones_and_an_unknown_one() -> None:
-    need = rule.at_least(DriverVersion("525.60.13"), "because")
+    need = compatibility.at_least(DriverVersion("525.60.13"), "because")
 
     class Fact:
         def __init__(self, value: DriverVersion | None) -> None:

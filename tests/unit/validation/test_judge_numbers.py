@@ -14,12 +14,12 @@ from cudnn_resolve.validation import payload
 from cudnn_resolve.validation.answers import Told
 from cudnn_resolve.validation.bench import Bench, cases_for
 from cudnn_resolve.validation.case import CLASSES, MATMUL, WIDE, Case
-from cudnn_resolve.validation.computing import judge_cases, unanswered
+from cudnn_resolve.validation.judge_numbers import judge_cases, unanswered
+from cudnn_resolve.validation.judge_speed import judge_card
+from cudnn_resolve.validation.judge_usage import judge_usage
 from cudnn_resolve.validation.model import Check, Validation, VisibleGpu, environment_of, gpus_of, subjects_of
 from cudnn_resolve.validation.reference import expected
 from cudnn_resolve.validation.run import libraries_of, with_causes
-from cudnn_resolve.validation.speed import judge_card
-from cudnn_resolve.validation.usage import judge_usage
 from tests.fake_host import FakeHost
 from tests.unit.validation.recordings import recorded, telling
 

@@ -16,9 +16,9 @@ from cudnn_resolve.validation import payload, payload_framework, payload_jax, pa
 from cudnn_resolve.validation.answers import Told
 from cudnn_resolve.validation.bench import cases_for, watched
 from cudnn_resolve.validation.case import CLASSES, Case
+from cudnn_resolve.validation.judge_usage import MUST_USE, judge_usage, read_names
 from cudnn_resolve.validation.model import Check
 from cudnn_resolve.validation.reference import expected
-from cudnn_resolve.validation.usage import MUST_USE, judge_usage, read_names
 from tests.unit.validation.recordings import telling
 
 TWO, DEPTHWISE, STRIDED = CLASSES[1], CLASSES[4], CLASSES[5]

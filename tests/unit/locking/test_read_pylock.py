@@ -11,8 +11,8 @@ import pytest
 
 from cudnn_resolve.errors import InputError, WorldError
 from cudnn_resolve.locking.proof import digest_of
-from cudnn_resolve.locking.read import read
-from cudnn_resolve.locking.write import write
+from cudnn_resolve.locking.read_pylock import read
+from cudnn_resolve.locking.write_pylock import write
 from tests.lock_maker import lock_of, pinned
 
 UV = """

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Facts, Platform, Python
 from cudnn_resolve.host.tables import open_book
-from cudnn_resolve.locking.listed import PackageList, read_list
+from cudnn_resolve.locking.foreign import PackageList, read_list
 from cudnn_resolve.requirement.machine import machine_of
 
 LISTS = Path(__file__).parents[2] / "lists"

@@ -13,9 +13,9 @@ from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Driver, Facts, Packages
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.locking.model import Asked, Environment, Framework, Stack, Tool
-from cudnn_resolve.operations.pinned import Held, pinned_of, read_plan
+from cudnn_resolve.operations.against_lock import Held, pinned_of, read_plan
+from cudnn_resolve.validation.against_lock import Pinned, judge_against, with_mend
 from cudnn_resolve.validation.model import Check
-from cudnn_resolve.validation.pinned import Pinned, judge_against, with_mend
 from tests.lock_maker import entry, lock_with
 from tests.unit.validation.recordings import TENSORFLOW, TORCH, facts, recorded
 
