@@ -28,6 +28,7 @@ MODULE_LINES = 500
 ROOMS = (
     ("_version",),
     ("errors",),
+    ("masking",),
     ("version",),
     ("facts",),
     ("matrix",),

@@ -1,16 +1,14 @@
-"""Addresses of indexes and files: without credentials before anything is said, kept or sent on."""
+"""Addresses of indexes and files, and the credentials in them."""
 
 from __future__ import annotations
 
 import os
-import re
 from typing import NamedTuple
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
+from cudnn_resolve.masking import redacted
+
 _PORTS = {"http": 80, "https": 443}
-_USERINFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#\s]*@")
-_SECRET_QUERY = re.compile(r"([?&][^=&#]*(?:token|secret|password|passwd|signature|sig|key|credential)[^=&#]*=)[^&#\s]*", re.IGNORECASE)
-_UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
 
 
 class Login(NamedTuple):
@@ -29,17 +27,6 @@ class Origin(NamedTuple):
     scheme: str
     host: str
     port: int
-
-
-def redacted(url: str) -> str:
-    """`url` without user name, password and fragment: as it may be shown, kept and written into a lock."""
-    return _USERINFO.sub(r"\1//", url.partition("#")[0])
-
-
-def shown(url: str) -> str:
-    """`url` as a message may show it: `redacted`, nothing secret in its query, printable, at most 300 characters."""
-    text = _UNPRINTABLE.sub(lambda found: quote(found[0].encode("utf-8", "replace")), _SECRET_QUERY.sub(r"\1...", redacted(url)))
-    return text if len(text) <= 300 else f"{text[:200]}...{text[-97:]}"
 
 
 def split_login(url: str) -> tuple[str, Login | None]:

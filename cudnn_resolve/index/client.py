@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import IndexUnavailableError
-from cudnn_resolve.index.address import is_local, path_of, shown
+from cudnn_resolve.index.address import is_local, path_of
 from cudnn_resolve.index.cache import Cache
 from cudnn_resolve.index.fetch_error import FORBIDDEN, FetchError
 from cudnn_resolve.index.folder import Folders, page_of_tree
@@ -28,6 +28,7 @@ from cudnn_resolve.index.page import Page, PageError
 from cudnn_resolve.index.pages import Pages
 from cudnn_resolve.index.settings import UV, IndexAddress, Settings
 from cudnn_resolve.index.statements import Statements
+from cudnn_resolve.masking import shown
 from cudnn_resolve.requirement.source import File, Listing, Metadata, Place
 
 if TYPE_CHECKING:

@@ -10,11 +10,12 @@ from urllib.parse import urlsplit
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.index import pip_config
-from cudnn_resolve.index.address import Login, is_local, is_remote, origin_of, path_of, shown, split_login, url_of
+from cudnn_resolve.index.address import Login, is_local, is_remote, origin_of, path_of, split_login, url_of
 from cudnn_resolve.index.filename import normalize
 from cudnn_resolve.index.pip_config import Value, read_pip_config
 from cudnn_resolve.index.settings import ALL, PIP, UV, IndexAddress, Patience, Proxy, Settings, is_loopback
 from cudnn_resolve.index.uv_config import UvConfig, UvIndex, read_uv_config
+from cudnn_resolve.masking import shown
 
 _STRATEGIES = {"first-index": UV, "unsafe-first-match": UV, "unsafe-best-match": PIP}
 _PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import IndexUnavailableError, InputError
 from cudnn_resolve.index import filename
-from cudnn_resolve.index.address import is_remote, path_of, redacted, shown, url_of
+from cudnn_resolve.index.address import is_remote, path_of, url_of
 from cudnn_resolve.index.download import sha256_of
 from cudnn_resolve.index.reading import read_file
+from cudnn_resolve.masking import redacted, shown
 from cudnn_resolve.requirement.source import Direct, File, Metadata, Offer
 
 if TYPE_CHECKING:

@@ -20,9 +20,10 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import IndexUnavailableError, WorldError
-from cudnn_resolve.index.address import is_local, path_of, shown
+from cudnn_resolve.index.address import is_local, path_of
 from cudnn_resolve.index.cache import Cache
 from cudnn_resolve.index.fetch_error import FetchError, TransientError
+from cudnn_resolve.masking import shown
 from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from cudnn_resolve.index import address
 from cudnn_resolve.index.filename import newest_first, projects_in, version_in
+from cudnn_resolve.masking import shown
 from cudnn_resolve.requirement.source import File
 
 T = TypeVar("T")
@@ -144,7 +145,7 @@ def _read_json(body: bytes) -> tuple[_JsonPage, int]:
     if len(page.files) > MOST_FILES:
         raise PageError(f"lists more than {MOST_FILES} files")
     if not page.meta.api_version.startswith("1."):
-        raise PageError(f"has the form {address.shown(page.meta.api_version)}, which this program does not know")
+        raise PageError(f"has the form {shown(page.meta.api_version)}, which this program does not know")
     return page, skipped
 
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.index.address import folder_url, redacted
+from cudnn_resolve.index.address import folder_url
 from cudnn_resolve.index.cache import Cache
 from cudnn_resolve.index.fetch_error import FetchError
 from cudnn_resolve.index.page import ACCEPT, HTML, Page, PageError, read_page
+from cudnn_resolve.masking import redacted
 
 if TYPE_CHECKING:
     from cudnn_resolve.index.session import Answer, IndexSession
@@ -24,7 +25,7 @@ LINKS = "links"
 """Form of a page of links, which is kept as it came: it speaks of many packages."""
 _MAX_AGE = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
 _MOST_SECONDS = 365 * 86400
-_LOGIN = re.compile(rb"//[^/@\s\"'<>]{1,256}@")
+_LOGIN = re.compile(rb"//[^/?#\s\"'<>]{1,256}@")
 """Logins in the links of a page, which do not go into the cache."""
 
 

@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.index import metadata as core
-from cudnn_resolve.index.address import path_of, shown
+from cudnn_resolve.index.address import path_of
 from cudnn_resolve.index.download import Downloads
 from cudnn_resolve.index.fetch_error import FetchError
 from cudnn_resolve.index.metadata import MetadataError
 from cudnn_resolve.index.sdist import read_archive_metadata
 from cudnn_resolve.index.wheel import WheelError, open_local, open_remote, read_wheel_metadata
+from cudnn_resolve.masking import shown
 from cudnn_resolve.requirement.source import File, Metadata
 
 if TYPE_CHECKING:

@@ -27,11 +27,12 @@ from urllib3.util.retry import Retry
 from urllib3.util.ssl_ import create_urllib3_context
 
 from cudnn_resolve._version import __version__
-from cudnn_resolve.index.address import Login, is_remote, origin_of, redacted, shown, split_login
+from cudnn_resolve.index.address import Login, is_remote, origin_of, split_login
 from cudnn_resolve.index.bounds import HEADER_BYTES, Exchange, bound, reading
 from cudnn_resolve.index.credentials import Credentials
 from cudnn_resolve.index.fetch_error import FORBIDDEN, FetchError, TransientError, fetch_error, too_large
 from cudnn_resolve.index.settings import Settings
+from cudnn_resolve.masking import redacted, shown
 
 T = TypeVar("T")
 CONNECTIONS = 16

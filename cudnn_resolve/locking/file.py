@@ -6,7 +6,9 @@ import re
 from datetime import datetime
 from os.path import isabs, relpath
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
+
+from cudnn_resolve.masking import redacted
 
 if TYPE_CHECKING:
     from cudnn_resolve.requirement.source import File
@@ -23,7 +25,7 @@ def locked_file(file: File, base: str, *, by_path: bool = False) -> dict[str, An
     """
     path = _below(file.url, base) or (_local(file.url) if by_path else None)
     return {
-        "url": without_credentials(file.url) if path is None else None,
+        "url": redacted(file.url) if path is None else None,
         "path": path,
         "size": file.size,
         "upload_time": _utc(file.uploaded) if file.uploaded else None,
@@ -34,12 +36,6 @@ def locked_file(file: File, base: str, *, by_path: bool = False) -> dict[str, An
 def hashes_of(file: File) -> dict[str, str]:
     """Its digests that prove something, sorted."""
     return {name: digest.lower() for name, digest in sorted(file.hashes.items()) if name in HASHES}
-
-
-def without_credentials(url: str) -> str:
-    """An address without user name, password and fragment."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, parts.query, ""))
 
 
 def path_from(base: str, path: str) -> str:

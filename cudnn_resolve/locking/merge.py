@@ -14,9 +14,10 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.locking.file import HASHES, hashes_of, locked_file, path_from, without_credentials
+from cudnn_resolve.locking.file import HASHES, hashes_of, locked_file, path_from
 from cudnn_resolve.locking.model import CREATED_BY, TOOL, Asked, Lock, Tool, files_of, name_of
 from cudnn_resolve.locking.stack import platform_of
+from cudnn_resolve.masking import redacted
 from cudnn_resolve.requirement.source import Offer
 from cudnn_resolve.resolution.key import FrameworkKey
 from cudnn_resolve.resolution.tag import Target, fit
@@ -149,7 +150,7 @@ def refuse_open(resolution: Resolution) -> None:
             f"the index gives no hash of {_some([one.pin.name for one in bare])} that pip and uv accept ({' or '.join(HASHES)})"
             + (f", only {', '.join(weak)}" if weak else ""),
             code="lock-no-hash",
-            context=", ".join(dict.fromkeys(without_credentials(file.origin or file.url) for one in bare[:3] if (file := one.file))),
+            context=", ".join(dict.fromkeys(redacted(file.origin or file.url) for one in bare[:3] if (file := one.file))),
             hint="name an index that gives SHA-256 digests with --index-url, or a folder of wheels with --find-links",
         )
 
@@ -203,7 +204,7 @@ class _Merger:
             yield Package(
                 **shared,
                 requires_python=SpecifierSet(file.requires_python) if file.requires_python else None,
-                index=without_credentials(file.origin) if file.origin else None,
+                index=redacted(file.origin) if file.origin else None,
                 wheels=self._wheels(found) or None,
                 sdist=PackageSdist(name=sdist.filename, **locked_file(sdist, self._base)) if sdist is not None else None,
                 tool={TOOL: {"because": because}} if because else None,

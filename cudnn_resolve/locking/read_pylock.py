@@ -12,9 +12,9 @@ from packaging.version import Version
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.locking.check_pylock import parse_toml, validated
-from cudnn_resolve.locking.file import without_credentials
 from cudnn_resolve.locking.model import TOOL, Lock, path_name
 from cudnn_resolve.locking.tool import read_tool
+from cudnn_resolve.masking import redacted
 
 LIMIT_BYTES = 64 * 1024 * 1024
 """Largest lock that is read; a file with ten thousand wheels has four megabytes."""
@@ -139,7 +139,7 @@ class _Cleaner:
             raise self._fault(f"{shown!r} is not an address that packages come from ({', '.join(schemes)})", at)
         if "@" in parts.netloc and parts.scheme in _SCHEMES:
             self._levelled.append(at)
-            return without_credentials(url)
+            return redacted(url)
         return url
 
     def _because(self, ours: object, at: str) -> list[str]:

@@ -263,11 +263,11 @@ class ApplyRequest(Options, frozen=True, kw_only=True):
 
         A journal holds them: logins belong in netrc, a keyring or pip's configuration, and are left out.
         """
-        from cudnn_resolve.requirement.file import without_login
+        from cudnn_resolve.masking import without_logins
 
         options = (name for name in self.__struct_fields__ if name not in _OF_ONE_RUN)
-        words = [f"{option}={without_login(value)}" if value else option for option, value in said(self, options)]
-        return (*map(without_login, self.packages), *words, *([self.lock] if self.lock else []))
+        words = [f"{option}={without_logins(value)}" if value else option for option, value in said(self, options)]
+        return (*map(without_logins, self.packages), *words, *([self.lock] if self.lock else []))
 
 
 class DoctorRequest(Options, frozen=True, kw_only=True):

@@ -97,8 +97,9 @@ def _direct(reference: Reference, source: IndexClient) -> Direct:
     from packaging.utils import canonicalize_name
 
     from cudnn_resolve.host.files import absolute
-    from cudnn_resolve.index.address import is_remote, shown
+    from cudnn_resolve.index.address import is_remote
     from cudnn_resolve.index.direct import read_direct
+    from cudnn_resolve.masking import shown
 
     place = reference.place
     scheme = place.partition("://")[0].lower() if "://" in place[:24] else ""

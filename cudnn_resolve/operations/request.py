@@ -224,7 +224,7 @@ def _redacted(option: str, value: str) -> str:
     """The value of an option as it may be shown: an address without its login."""
     if option not in _ADDRESSES:
         return value
-    from cudnn_resolve.index.address import redacted
+    from cudnn_resolve.masking import redacted
 
     return redacted(value)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from cudnn_resolve.masking import without_logins
+
 _RULES = (
     (re.compile(r"(?i)\b(authorization:? *(?:bearer|basic|token)|bearer) +[\w.+/=~-]{6,400}"), r"\1 <secret>"),
     (
@@ -20,7 +22,6 @@ _RULES = (
         ),
         r"\1<secret>",
     ),
-    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]{1,20}://)[^\s/@:]{1,100}(?::[^\s/@]{0,200})?@"), r"\1<secret>@"),
     (re.compile(r"\b[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}\b"), "<address>"),
     (re.compile(r"(/(?:home|Users|users|export/home)/)[^/\s:\"']{1,64}"), "~"),
     (re.compile(r"(?i)\b([a-z]:[\\/]{1,2}users[\\/]{1,2})[^\\/\s:\"']{1,64}"), r"\1<user>"),
@@ -36,6 +37,7 @@ _RULES = (
 
 def level(text: str, *, also: tuple[str, ...] = ()) -> str:
     """`text` without secrets, addresses, user names and home directories; `also` are further words to leave out."""
+    text = without_logins(text, "<secret>@")
     for pattern, instead in _RULES:
         text = pattern.sub(instead, text)
     for word in also:

@@ -13,8 +13,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import UsageError
+from cudnn_resolve.masking import without_logins
 from cudnn_resolve.requirement.extra import fits
-from cudnn_resolve.requirement.file import without_login
 from cudnn_resolve.requirement.model import Limit, Target
 
 if TYPE_CHECKING:
@@ -32,15 +32,15 @@ def parse_target(text: str, book: Book) -> Target:
         requirement = Requirement(text)
     except (InvalidRequirement, RecursionError) as error:
         raise UsageError(
-            f"`{without_login(text)[:200]}` is not a framework requirement: "
-            f"{without_login((str(error) or type(error).__name__).splitlines()[0])[:200]}",
+            f"`{without_logins(text)[:200]}` is not a framework requirement: "
+            f"{without_logins((str(error) or type(error).__name__).splitlines()[0])[:200]}",
             code="bad-requirement",
             context="--framework",
             hint="write it as `tensorflow==2.15`, `torch>=2.4` or `jax`",
         ) from error
     if requirement.url:
         raise UsageError(
-            f"`{without_login(text)}` names a file; a framework is named by its version", code="bad-requirement", context="--framework"
+            f"`{without_logins(text)}` names a file; a framework is named by its version", code="bad-requirement", context="--framework"
         )
     name = canonicalize_name(requirement.name)
     try:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
 
 from cudnn_resolve.errors import InputError
+from cudnn_resolve.masking import without_logins
 from cudnn_resolve.requirement.model import Extra
 
 _NESTED = re.compile(r"(?:-r|--requirement)[=\s]\s*(\S.*)")
@@ -22,7 +23,6 @@ _CONSTRAINT = re.compile(r"(?:-c|--constraint)[=\s]\s*(\S.*)")
 _EDITABLE = re.compile(r"(?:-e|--editable)[=\s]\s*(\S.*)")
 _SETTING = re.compile(r"(-i|--index-url|--extra-index-url|-f|--find-links|--no-binary|--only-binary|--trusted-host)[=\s]\s*(\S+)")
 _FLAGS = frozenset({"--no-index", "--pre"})
-_LOGIN = re.compile(r"//[^/@\s]{1,256}@")
 _PLACE = re.compile(r"(?:[a-z][a-z0-9+.-]{1,20}://|file:|\.{0,2}/|\.(?:$|\[)|~/).*", re.IGNORECASE)
 _NAMED = re.compile(r"[\w.-]{1,200}\s{0,9}(?:\[[^\]]{0,500}\])?\s{0,9}@\s{0,9}[a-z][a-z0-9+.-]{1,20}:.*", re.IGNORECASE)
 _ARCHIVES = (".whl", ".tar.gz", ".zip", ".tar.bz2", ".tgz")
@@ -142,8 +142,9 @@ def parse_requirement(text: str, origin: str, *, base: str | None, constraint: b
     try:
         requirement = Requirement(text)
     except (InvalidRequirement, RecursionError) as error:
+        why = (str(error) or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"`{without_login(text)[:200]}` is no requirement: {without_login((str(error) or type(error).__name__).splitlines()[0])[:200]}",
+            f"`{without_logins(text)[:200]}` is no requirement: {without_logins(why)[:200]}",
             code="requirements-invalid",
             context=origin,
             hint="write one PEP 508 requirement a line, such as `numpy<2`",
@@ -161,11 +162,6 @@ def parse_requirement(text: str, origin: str, *, base: str | None, constraint: b
         origin=origin,
         base=base,
     )
-
-
-def without_login(text: str) -> str:
-    """The text without what stands before the host of an address in it."""
-    return _LOGIN.sub("//", text)
 
 
 def _reference(text: str, origin: str, where: str, *, editable: bool, constraint: bool) -> Reference:

@@ -21,6 +21,7 @@ from cudnn_resolve.index.page import HTML, LinkPage, PageError, files_of, read_p
 from cudnn_resolve.index.pages import CachedPage
 from cudnn_resolve.index.sdist import read_archive_metadata
 from cudnn_resolve.index.wheel import TAIL_BYTES, RangeFile, WheelError, read_wheel_metadata
+from cudnn_resolve.masking import redacted, shown
 from tests.index_server import build_wheel, metadata_text
 
 BASE = "https://host.invalid/simple/demo/"
@@ -235,8 +236,8 @@ def test_a_filename_says_a_version_or_nothing(text: str) -> None:
 def test_no_credentials_are_left_in_an_address(user: str, password: str) -> None:
     for scheme in ("https", "http"):
         url = f"{scheme}://{user}q:{password}secret@host.invalid:8443/simple/x?token=secret2#md5=1"
-        assert "secret" not in address.redacted(url).replace("token=secret2", "")
-        assert "secret" not in address.shown(url)
+        assert "secret" not in redacted(url).replace("token=secret2", "")
+        assert "secret" not in shown(url)
         assert "secret" not in address.split_login(url)[0].partition("?")[0]
 
 

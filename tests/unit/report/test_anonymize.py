@@ -17,6 +17,8 @@ from cudnn_resolve.report.anonymize import level
         ("ghp_0123456789abcdefghij", "<secret>"),
         ("Authorization: Bearer abc.def.ghi", "Authorization: Bearer <secret>"),
         ("https://marie:pass@example.org/simple", "https://<secret>@example.org/simple"),
+        ("https://marie:p@ss@example.org/simple", "https://<secret>@example.org/simple"),
+        ("//marie:pass@example.org/simple", "//<secret>@example.org/simple"),
         ("mail marie@example.org", "mail <address>"),
         ("api_key: 'abcdef'", "api_key: '<secret>'"),
         ("marie@lab7: nvidia-smi", "<user>@<host>: nvidia-smi"),
