@@ -25,6 +25,7 @@ from cudnn_resolve.resolution.opened import opened
 from cudnn_resolve.resolution.pin import abi_range
 from cudnn_resolve.resolution.release import extras_of
 from cudnn_resolve.resolution.releases import Catalog, catalog_of
+from cudnn_resolve.resolution.vendor import vendor_build
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def warnings(
     resolution: Resolution, facts: Facts, book: Book, pip: tuple[PipAction, ...], apt: tuple[AptAction, ...]
 ) -> tuple[Warning, ...]:
     """Everything worth saying about a plan: what it breaks or mixes, then the machine, then the rest."""
-    out = [*_unasked(resolution, facts, book)]
+    out = [*_unasked(resolution, facts, book), *_own_builds(resolution, book, pip)]
     if resolution.request.device == "gpu":
         out += _majors(resolution)
         out += _optional_cudnn(resolution)
@@ -72,6 +73,24 @@ def warnings(
         out += _repository(resolution)
         out.append(Warning(code="needs-root", message=f"the apt packages need root{who}"))
     return tuple(dict.fromkeys(out))
+
+
+def _own_builds(resolution: Resolution, book: Book, pip: tuple[PipAction, ...]) -> Iterator[Warning]:
+    """Builds of an image's maker that the plan replaces: no index has them."""
+    machine = resolution.machine
+    for one in pip:
+        build = vendor_build(book, machine, one.name) if one.action != "keep" and one.installed is not None else None
+        if build is None or one.installed is None or one.installed.partition("+")[2].startswith("cu"):
+            continue
+        lives = f"CUDA {build.cuda}" + (f" and cuDNN {build.cudnn}" if build.cudnn else "")
+        where = f"made for {lives} of this image" if build.delivery == "system" else "with its own CUDA libraries"
+        built = sorted(name for name in machine.pip if name != one.name and book.companion_of(name) == build.framework)
+        beside = f"; what was built against it may not load any more: {', '.join(built)}" if built else ""
+        yield Warning(
+            code="vendor-build",
+            message=f"{one.name} {one.installed} is this image's own build, {where}; no index has it, and what its maker changed is lost"
+            f"{beside}. {one.name}=={build.version} keeps it",
+        )
 
 
 def _repository(resolution: Resolution) -> Iterator[Warning]:

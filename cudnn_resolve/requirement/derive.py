@@ -149,8 +149,8 @@ def accepts(target: Target, build: Build, book: Book) -> bool:
         return False
     local = any("+" in one.version for one in target.specifier)
     text = build.wheel_version if "+" in build.wheel_version or not local else f"{build.version}+{build.variant}"
-    if build.variant == VENDOR and not local:
-        text = build.version
+    if build.variant == VENDOR and not local:  # by the version that it is made from, or by its own as a whole
+        return any(target.specifier.contains(one, prereleases=True) for one in (build.version, text))
     return target.specifier.contains(text, prereleases=target.pre or bool(target.specifier.prereleases))
 
 

@@ -60,6 +60,8 @@ class Machine(Struct, frozen=True, kw_only=True):
     toolkits: tuple[Toolkit, ...]
     cudnn: tuple[CudnnCopy, ...]
     compat: Compat | None = None
+    of_jetpack: frozenset[str] = frozenset()
+    """Frameworks without a local part in their version that are built for the Jetson on which they are."""
 
     @property
     def user_driver(self) -> DriverVersion | None:
@@ -108,6 +110,7 @@ def machine_of(facts: Facts, book: Book) -> Machine:
         toolkits=() if facts.cuda_toolkits is UNKNOWN else facts.cuda_toolkits,
         cudnn=() if facts.cudnn is UNKNOWN else facts.cudnn,
         compat=compat,
+        of_jetpack=frozenset(one.name for one in or_none(facts.frameworks) or () if one.cuda_built and _is_jetson(gpus, book)),
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.requirement.derive import VENDOR
 from cudnn_resolve.requirement.extra import CPU
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.bound import bound_needs, direct_needs
@@ -96,7 +97,7 @@ class Builds:
             yield compatibility.at_least(build.driver, f"{who}: its documentation asks for it")
         yield from compatibility.card_driver_needs(book, machine)
         yield from compatibility.code_needs(book, machine, build, who)
-        if not is_installed(context, build):
+        if build.variant != VENDOR and not is_installed(context, build):
             yield from compatibility.jetson_needs(book, machine, build.cuda, who)
             yield from self.installed.beside_needs(build, who)
         need = compatibility.driver_need(book, build.cuda, context.request.driver_policy, who)

@@ -325,19 +325,22 @@ def _is_build(other: CudnnCandidate, release: Release) -> bool:
     return other.channel == "pip" and other.build.wheel == release.package and str(other.build.version) == release.text
 
 
-def asked_need(extra: Extra) -> Need:
-    """The need behind a further requirement of the user."""
+def asked_need(extra: Extra, context: Context) -> Need:
+    """The need behind a further requirement of the user; a pre-release that is installed meets it, as it does for pip."""
     requirement = Requirement(extra.text)
     spec = requirement.specifier
     exact = is_exact(spec)
+    key = pip_key(requirement.name, requirement.extras)
+    installed = context.machine.pip.get(key.name)
 
     def test(candidate: PipCandidate) -> bool:
         release = candidate.release
         if release is None:
             return True
-        return spec.contains(release.version, prereleases=bool(spec.prereleases) or release.pre_counts) and (exact or not release.yanked)
+        pre = bool(spec.prereleases) or release.pre_counts or release.text == installed
+        return spec.contains(release.version, prereleases=pre) and (exact or not release.yanked)
 
-    return Need(pip_key(requirement.name, requirement.extras), test, extra.text, f"asked for in {extra.origin}")
+    return Need(key, test, extra.text, f"asked for in {extra.origin}")
 
 
 def companion_needs(context: Context, names: Iterable[str]) -> Iterator[Need]:

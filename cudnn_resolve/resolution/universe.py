@@ -130,7 +130,7 @@ class Universe:
         extras = (one for one in self.request.extras if not one.constraint and self.context.metadata.applies(one.text))
         return [
             *(target_need(target, self.book) for target in self.request.targets),
-            *map(asked_need, extras),
+            *(asked_need(extra, self.context) for extra in extras),
             *companion_needs(self.context, companions),
         ]
 
