@@ -40,15 +40,19 @@ class SystemLibraries:
             if entry.arch in (arch, None):
                 self._cache.setdefault(entry.name, []).append(entry.path)
         origin = os.path.dirname(host.realpath(python))
-        own = ((program.rpath or program.runpath or "") if program else "").replace("$ORIGIN", origin).split(":")
-        known = (entry.format(arch=arch) for entry in _DIRECTORIES)
-        said = host.environ.get("LD_LIBRARY_PATH", "").split(":")
-        self._folders = [os.path.normpath(one) for one in (*own, *said, *known) if one.startswith("/")]
+        rpath, runpath = (program.rpath if program else None), (program.runpath if program else None)
+        said = host.environ.get("LD_LIBRARY_PATH")
+        named = (None if runpath else rpath, said, runpath)  # ld.so(8): DT_RPATH counts only where there is no DT_RUNPATH
+        folders = (folder for path in named for folder in (path or "").replace("$ORIGIN", origin).split(":"))
+        self._first = [os.path.normpath(one) for one in folders if one.startswith("/")]
+        self._last = [entry.format(arch=arch) for entry in _DIRECTORIES]
 
     def find(self, name: str) -> tuple[str, ...]:
         """Paths of a library of that name, in the order in which the loader would take them."""
-        named = [path for folder in self._folders if self.look(path := f"{folder}/{name}") is not None]
-        return tuple(dict.fromkeys((*named, *self._cache.get(name, ()))))
+        first, last = (
+            [path for folder in folders if self.look(path := f"{folder}/{name}") is not None] for folders in (self._first, self._last)
+        )
+        return tuple(dict.fromkeys((*first, *self._cache.get(name, ()), *last)))
 
     def look(self, path: str) -> Elf | None:
         """The library at a path; None where there is none that a loader could use."""
