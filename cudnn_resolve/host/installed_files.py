@@ -152,7 +152,11 @@ class _Site:
                 yield _Package(name=canonicalize_name(name), version=version, record=f"{self._folder}/{entry}/RECORD")
 
     def damages(self) -> Iterator[Damage]:
-        """Files that are missing, empty or changed, by package."""
+        """Files that are missing, empty or changed, by package.
+
+        An empty `__init__.py` may be missing: the wheels of NVIDIA share `nvidia/__init__.py`, which goes with the first that is replaced,
+        and the folder is imported without it (PEP 420).
+        """
         found: dict[tuple[str, Kind], list[str]] = {}
         winners: dict[tuple[str, Kind], str] = {}
         of: dict[str, int] = {}
@@ -168,7 +172,7 @@ class _Site:
                     self.unread += 1
             for name, claim in claims.items():
                 of[name] = of.get(name, 0) + 1
-                kind = _kind(claim, seen, sum_now)
+                kind = _kind(claim, seen, sum_now) if seen or claim.size or not path.endswith("/__init__.py") else None
                 if kind is not None:
                     found.setdefault((name, kind), []).append(path)
                     others = [one for one, its in claims.items() if one != name and seen and _is_own(its, seen.size, sum_now)]

@@ -145,6 +145,15 @@ def test_each_kind_of_damage_has_its_owner(tmp_path: Path) -> None:
     assert not verify_files(LinuxHost(), [str(tmp_path)], {"two"}).damages
 
 
+def test_an_empty_init_that_wheels_share_may_go_with_one_of_them(tmp_path: Path) -> None:
+    lay_down(tmp_path, "nvidia-cublas-cu12", {"nvidia/__init__.py": "", "nvidia/cublas/__init__.py": "version = 12"})
+    (tmp_path / "nvidia/__init__.py").unlink()
+    assert verify_files(LinuxHost(), [str(tmp_path)]).damages == ()
+
+    (tmp_path / "nvidia/cublas/__init__.py").unlink()
+    assert [one.paths for one in verify_files(LinuxHost(), [str(tmp_path)]).damages] == [("nvidia/cublas/__init__.py",)]
+
+
 def test_a_package_without_a_list_is_told(tmp_path: Path) -> None:
     (tmp_path / "bare-2.0.dist-info").mkdir()
     (tmp_path / "bare-2.0.dist-info/METADATA").write_text("Name: bare")
