@@ -11,6 +11,7 @@ import codecs
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from cudnn_resolve.diagnosis.log_form import PARTED, encoding_of, parted
 from cudnn_resolve.matrix.anchor import key_of, words_of
 
 LONGEST_LINE = 12_000
@@ -45,29 +46,36 @@ _PREFIX = re.compile(
 )
 """What launchers, init systems and containers write before each line."""
 _NUMBERS = re.compile(r"\d{1,20}")
+_MARK = PARTED.encode()
 
 
 class Line:
     """One line of a log, with what follows it."""
 
-    __slots__ = ("_at", "_pieces", "number", "shape", "text")
+    __slots__ = ("_at", "_pieces", "head", "number", "shape", "text")
 
     def __init__(self, number: int, raw: bytes, pieces: Sequence[bytes] = (), at: int = 0) -> None:
         self.number = number
-        self.text = plain(raw)
+        self.head, self.text = message_of(raw)
         self.shape = shape_of(raw)
         self._pieces = pieces
         self._at = at
 
-    def following(self, count: int) -> list[str]:
-        """Up to `count` lines after this one."""
+    def following(self, count: int) -> list[tuple[str, str]]:
+        """Up to `count` lines after this one, each as its prefix and its message."""
         out, used = [], 0
         for raw in self._pieces[self._at + 1 : self._at + 1 + count]:
             used += len(raw)
             if used > _AHEAD_BYTES:
                 break
-            out.append(plain(raw))
+            out.append(message_of(raw))
         return out
+
+
+def message_of(raw: bytes) -> tuple[str, str]:
+    """What a launcher or a logger writes before a line, and its message."""
+    head, mark, rest = raw.partition(_MARK)
+    return (plain(head), plain(rest)) if mark else parted(plain(raw))
 
 
 def plain(raw: bytes) -> str:
@@ -85,7 +93,9 @@ def shape_of(raw: bytes) -> bytes:
 
 def joined(line: Line, span: int) -> str:
     """A line and the `span - 1` lines after it as one text, without what a launcher writes before the lines of each rank."""
-    rest = line.following(12 * span)
+    after = line.following(12 * span)
+    rest = [said for head, said in after if head and _same(head, line.head)] if line.head else []
+    rest = rest or [said for _, said in after]
     prefix = _PREFIX.match(line.text)
     if prefix:
         rest = [one[found.end() :] for one in rest if (found := _PREFIX.match(one)) and _same(found[0], prefix[0])] or rest
@@ -134,7 +144,7 @@ class Scanner:
         """UTF-8 for UTF-16, which a byte order mark or its zeros announce; other bytes as they are."""
         if not self._begun and chunk:
             self._begun = True
-            name = _encoding(chunk[:400])
+            name = encoding_of(chunk[:400])
             self._decoder = codecs.getincrementaldecoder(name)("replace") if name else None
             if chunk.startswith(codecs.BOM_UTF8):
                 chunk = chunk[3:]
@@ -220,14 +230,3 @@ class Index:
             if len(self._known) < _VOCABULARY:
                 self._known[word] = found
         return found
-
-
-def _encoding(head: bytes) -> str | None:
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    if len(head) > 8:
-        if head[1::2].count(0) * 2 > len(head) * 0.8:
-            return "utf-16-le"
-        if head[0::2].count(0) * 2 > len(head) * 0.8:
-            return "utf-16-be"
-    return None

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
+from cudnn_resolve.diagnosis.log_form import decoded, formed, whole
 from cudnn_resolve.diagnosis.log_lines import Index, Line, Scanner, joined
 from cudnn_resolve.diagnosis.model import Match
 from cudnn_resolve.matrix.anchor import words_of
@@ -24,6 +26,7 @@ _OFTEN = 300
 """Lines of one shape that are looked at, each of which may have other numbers in it."""
 _GLUED_LINES = 20_000
 """Up to this line, one that says nothing is tried once more with the next one, in case a terminal has wrapped it."""
+_MAYBE = 5_000
 _EVIDENCE = 320
 _FAILED = frozenset({"context-failed", "context-bad-end"})
 """Symptoms that only say that something failed: a line with one may still begin a message that a terminal has wrapped."""
@@ -42,19 +45,36 @@ class Reader:
         self._anchors = _by_anchor(self._forms)
         self._index = Index(self._anchors)
         self._scanner = Scanner(self._index)
+        self._lines = 0
+        self._numbers: list[int] = []
+        """Of a short log, which is brought into one form first: the user's number of each line."""
 
     @property
     def lines(self) -> int:
         """Lines read so far."""
-        return self._scanner.lines
+        return self._lines
+
+    def _number(self, line: int) -> int:
+        return self._numbers[min(line, len(self._numbers)) - 1] if self._numbers else line
 
     def read(self, chunks: Iterable[bytes]) -> Reader:
         """The reader itself, with all chunks read."""
-        for chunk in chunks:
+        short, rest = whole(chunks)
+        maybe: list[tuple[int, list[str]]] = []
+        if short:
+            text, self._numbers, maybe = formed(decoded(short))
+            rest = iter((text.encode("utf-8", "replace"),))
+        for chunk in rest:
             for line in self._scanner.feed(chunk):
                 self._line(line)
         for line in self._scanner.finish():
             self._line(line)
+        self._lines = self._number(self._scanner.lines)
+        self._numbers = []
+        for number, pieces in maybe[:_MAYBE]:
+            whole_text = "".join(pieces)
+            breaks = tuple(accumulate(map(len, pieces[:-1])))
+            self._look(Line(number, whole_text.encode("utf-8", "replace")), whole_text, across=breaks)
         return self
 
     def every(self) -> Iterator[Match]:
@@ -70,7 +90,7 @@ class Reader:
             return
         if line.number <= _GLUED_LINES and 40 <= len(line.text) < 400:
             following = line.following(1)
-            if following and following[0] and self._look(line, line.text + following[0], across=len(line.text))[0]:
+            if following and following[0][1] and self._look(line, line.text + following[0][1], across=(len(line.text),))[0]:
                 return
         if not (begun or found) or self._enough(line):
             self._scanner.forget(line)
@@ -82,10 +102,10 @@ class Reader:
             self._often[line.shape] = count
         return count > _OFTEN
 
-    def _look(self, line: Line, text: str, *, across: int = 0) -> tuple[bool, bool, bool]:
+    def _look(self, line: Line, text: str, *, across: tuple[int, ...] = ()) -> tuple[bool, bool, bool]:
         """Whether something was found, whether a message over several lines may begin, whether more than a failure is said.
 
-        With `across`, of two lines without the break between them only what goes over it counts.
+        With `across`, of lines without the breaks between them only what goes over one of those places counts.
         """
         low = text.lower()
         found = begun = said = False
@@ -99,17 +119,18 @@ class Reader:
                     continue
                 tried.add(id(form))
                 span = form.symptom.span
-                if across and (span > 1 or form.symptom.role == "context"):
+                if across and form.symptom.role == "context":
                     continue
-                whole = joined(line, span) if span > 1 else text
+                message = joined(line, span) if span > 1 and not across else text
                 begun |= span > 1
-                for fields, at in form.find(whole, across):
+                for fields, at in form.find(message, across):
                     found = True
                     said |= form.symptom.id not in _FAILED
-                    self._keep(form.symptom, line.number, whole, at, fields)
+                    self._keep(form.symptom, line, message, at, fields)
         return found, begun, said
 
-    def _keep(self, symptom: Symptom, number: int, text: str, at: int, fields: dict[str, Any]) -> None:
+    def _keep(self, symptom: Symptom, line: Line, text: str, at: int, fields: dict[str, Any]) -> None:
+        number, text, at = self._number(line.number), line.head + text, len(line.head) + at
         self.counts[symptom.id] = self.counts.get(symptom.id, 0) + 1
         kept, latest = self.matches.setdefault(symptom.id, []), self.latest.setdefault(symptom.id, deque(maxlen=_LATEST))
         match = Match(symptom=symptom, line=number, text=excerpt(text, at), fields=fields)
@@ -129,7 +150,7 @@ class _Form:
         self._patterns: list[re.Pattern[str]] | None = None
         self._kinds: dict[str, str] = {}
 
-    def find(self, text: str, across: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
+    def find(self, text: str, across: tuple[int, ...] = ()) -> Iterator[tuple[dict[str, Any], int]]:
         if self._patterns is None:
             self._patterns = [re.compile(expand(one)) for one in self.symptom.pattern]
             for one in self.symptom.pattern:
@@ -137,7 +158,7 @@ class _Form:
         for pattern in self._patterns:
             count = 0
             for match in pattern.finditer(text):
-                if across and not match.start() < across < match.end():
+                if across and not any(match.start() < at < match.end() for at in across):
                     continue
                 fields = self._fields(match.groupdict())
                 if fields is not None and all(holds(one, fields) for one in self.symptom.when):

@@ -79,7 +79,7 @@ def test_memory_does_not_grow_with_the_log() -> None:
 def test_a_message_over_lines_is_joined_without_the_prefix_of_its_rank() -> None:
     log = b"[rank1]: first half\n[rank0]: another\n[rank1]: second half\n"
     lines = list(Scanner(Index(["first half"])).feed(log)) + list(_finish(log))
-    assert joined(lines[0], 2) == "[rank1]: first half second half"
+    assert lines[0].head + joined(lines[0], 2) == "[rank1]: first half second half"
 
 
 def _finish(log: bytes) -> Iterator[Line]:
