@@ -369,6 +369,16 @@ def _is_held(folders: "Sequence[str]") -> bool:
     return False
 
 
+def _is_marked(folders: "Sequence[str]", folder: str) -> bool:
+    """Return whether the environment is marked as one that this journal was changing."""
+    for one in folders:
+        with contextlib.suppress(OSError), open(os.path.join(one, MARK), "rb") as file:
+            named = re.search(rb"^python3 (/.*)/recover\.py$", file.read(1 << 12), re.MULTILINE)
+            if named and os.path.realpath(os.fsdecode(named.group(1))) == folder:
+                return True
+    return False
+
+
 def _end(code: int, *lines: str) -> int:
     print("\n".join(lines))
     return code
@@ -386,6 +396,8 @@ def main(words: "Sequence[str]") -> int:
     if b"\n" in content[size:] or not records or records[0]["kind"] != "begin":
         return _end(1, "the journal in {} is not as it was written; nothing was changed".format(folder))
     begin, state = records[0], state_of(records)
+    if state not in _OPEN and _is_marked(begin.get("packages", []), folder):
+        return _end(1, "the end of the journal in {} is lost, and the environment is half changed; nothing was done".format(folder))
     if state not in _OPEN:
         return _end(0, "nothing to put back: this apply was {}".format(state))
     folders = begin.get("packages", [])

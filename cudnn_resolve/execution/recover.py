@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
@@ -42,6 +43,9 @@ def put_all_back(journal: Journal, journals: Journals, host: Host, tooling: Tool
         if not past.is_open:  # half undone it would count as committed
             raise
         # else a full disk must not stop the way back, which only moves and removes
+    if not past.is_open:  # an undo: others shall see, too, that the environment is neither the one nor the other
+        with suppress(CudnnResolveError):
+            mark_environment(journals.environment, journal.folder)
     left: tuple[str, ...]
     try:
         past = journal.read()
@@ -345,7 +349,7 @@ def mark_path(environment: Environment) -> str:
 def mark_environment(environment: Environment, folder: str) -> None:
     """Write that mark; it names the command that puts everything back."""
     text = f"An apply of cudnn-resolve did not come to its end. This puts the environment back:\n\npython3 {folder}/recover.py\n"
-    disk.write_whole(mark_path(environment), text.encode())
+    disk.write_whole(mark_path(environment), text.encode("utf-8", "surrogateescape"))
 
 
 def unmark_environment(environment: Environment) -> None:

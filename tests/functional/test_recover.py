@@ -134,6 +134,44 @@ def test_another_user_sees_that_work_is_unfinished_and_how_to_end_it(
     work.hold.release()
 
 
+def test_an_undo_marks_the_environment_while_it_is_neither(world: ApplyWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert world.finish("apply")[0] == 0
+    work = work_in(world)
+    said = []
+
+    def put_back(*_: object, **__: object) -> list[str]:
+        said.append(Path(mark_path(work.environment)).read_text())
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(payload_recover, "put_back", put_back)
+        with pytest.raises(KeyboardInterrupt):
+            undo(work, None)
+    work.hold.release()
+    with monkeypatch.context() as patched:
+        patched.setenv("XDG_STATE_HOME", str(tmp_path / "state of another"))
+        other = work_in(world)
+        with pytest.raises(WorldError, match="half changed"):
+            undo(other, None)
+        other.hold.release()
+
+    assert RECOVER in said[0]
+    assert world.finish("undo")[0] == 0
+    assert not os.path.exists(mark_path(work.environment))
+
+
+def test_a_journal_that_lost_its_end_is_no_all_clear(world: ApplyWorld) -> None:
+    journal = cut_off(world, _SAVED)
+    whole = (journal / "journal.jsonl").read_bytes()
+    (journal / "journal.jsonl").write_bytes(whole.partition(b"\n")[0] + b"\n")
+    before = world.former()
+
+    done = recover(journal)
+
+    assert (done.returncode, "the end of the journal" in done.stdout) == (1, True)
+    assert world.former() == before
+
+
 def test_a_program_whose_own_libraries_are_gone_names_the_way_back(world: ApplyWorld) -> None:
     journal = cut_off(world, _SAVED)
     script = "import sys; sys.modules['msgspec'] = None; import runpy; runpy.run_module('cudnn_resolve', run_name='__main__')"
