@@ -107,9 +107,9 @@ def download_by_name(package: PipAction, folder: str, environment: Environment, 
 def local_members(file: Any) -> Contents | None:
     """What is in a wheel on this disk; None for one that is elsewhere."""
     parts = urlsplit(file.url)
-    if parts.scheme != "file" or not disk.is_regular(unquote(parts.path)):
+    if parts.scheme != "file" or not disk.is_regular(unquote(parts.path, errors="surrogateescape")):
         return None
-    with Archive(unquote(parts.path)) as archive:
+    with Archive(unquote(parts.path, errors="surrogateescape")) as archive:
         members = archive.members()
         programs = [member.name for member in members if is_entry_points(member.name)]
         return Contents(
@@ -123,7 +123,7 @@ def local_members(file: Any) -> Contents | None:
 def download_local(file: Any, folder: str, progress: Any) -> str:
     """The file of a `file://` address in the folder; WorldError where it is not there."""
     parts = urlsplit(file.url)
-    path = unquote(parts.path)
+    path = unquote(parts.path, errors="surrogateescape")
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not path.startswith("/"):
         raise WorldError(f"{file.filename} cannot be fetched from here: {parts.scheme}", code="download", context=file.url)
     if not disk.is_regular(path):

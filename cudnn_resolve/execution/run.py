@@ -305,9 +305,8 @@ def _named(package: PipAction, work: Work, journal: Journal) -> PipAction:
     if package.file is not None:
         return package
     path = download_by_name(package, journal.wheels, work.environment, work.tooling(journal), work.host.environ)
-    return replace(
-        package, file=File(filename=os.path.basename(path), url=f"file://{quote(path)}", hashes={"sha256": disk.digest(path, "sha256")})
-    )
+    url = f"file://{quote(path, errors='surrogateescape')}"
+    return replace(package, file=File(filename=os.path.basename(path), url=url, hashes={"sha256": disk.digest(path, "sha256")}))
 
 
 def check_room_for_download(total: int, folder: str) -> None:

@@ -74,7 +74,7 @@ def path_of(url: str) -> str:
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost"):
         raise ValueError("names a file on another machine")
-    path = unquote(parts.path)
+    path = unquote(parts.path, errors="surrogateescape")
     if "\0" in path:
         raise ValueError("holds a zero byte")
     return os.path.normpath(path)
@@ -82,7 +82,7 @@ def path_of(url: str) -> str:
 
 def url_of(path: str) -> str:
     """The `file:` address of a path."""
-    return "file://" + quote(os.path.abspath(path))
+    return "file://" + quote(os.path.abspath(path), errors="surrogateescape")
 
 
 def joined(base: str, link: str) -> str:

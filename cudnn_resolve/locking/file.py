@@ -53,7 +53,7 @@ def _below(url: str, base: str) -> str | None:
 def _local(url: str) -> str | None:
     """The path behind a `file://` address of this machine."""
     parts = urlsplit(url)
-    return unquote(parts.path) if parts.scheme == "file" and parts.netloc in ("", "localhost") else None
+    return unquote(parts.path, errors="surrogateescape") if parts.scheme == "file" and parts.netloc in ("", "localhost") else None
 
 
 def _utc(text: str) -> datetime | None:

@@ -89,7 +89,8 @@ def _frameworks(wanted: list[PipAction], stack: LockedStack | None, book: Book) 
 
 
 def _file(file: LockedFile, folder: str, index: str | None) -> File:
-    url = file.url or f"file://{quote(os.path.normpath(os.path.join(folder, file.path or '')))}"
+    here = os.path.normpath(os.path.join(folder, file.path or ""))
+    url = file.url or f"file://{quote(here, errors='surrogateescape')}"
     return File(filename=name_of(file), url=url, hashes=file.hashes, size=file.size, origin=index)
 
 

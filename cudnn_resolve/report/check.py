@@ -150,7 +150,10 @@ def sarif(verdicts: Iterable[Verdict], version: str) -> str:
         file, line = _place(row)
         result: dict[str, Any] = {"ruleId": row.cause, "level": levels[row.severity], "message": {"text": _said(one, row)}}
         # Code scanning refuses a result without a place: what is about no line is shown on the first one.
-        place = {"artifactLocation": {"uri": quote(file or one.what.partition(" (")[0])}, "region": {"startLine": line or 1}}
+        place = {
+            "artifactLocation": {"uri": quote(file or one.what.partition(" (")[0], errors="surrogateescape")},
+            "region": {"startLine": line or 1},
+        }
         result["locations"] = [{"physicalLocation": place}]
         results.append(result)
     driver = {"name": "cudnn-resolve", "version": version, "rules": rules}

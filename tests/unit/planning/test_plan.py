@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from cudnn_resolve.index.address import path_of
+from cudnn_resolve.locking.read import read
 from cudnn_resolve.planning.from_lock import plan_of_lock
 from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.report.script import render as script
@@ -351,3 +353,17 @@ def test_packages_that_lie_over_one_another_already_stay_until_one_of_them_chang
     assert acted("4.10.0.84", both) == {"opencv-python": "keep"}
     assert acted("4.11.0.86", both) == {"opencv-python": "upgrade", "opencv-python-headless": "remove"}
     assert acted("4.10.0.84", {"opencv-python-headless": "4.10.0.84"}) == {"opencv-python": "install", "opencv-python-headless": "remove"}
+
+
+def test_a_lock_in_a_folder_whose_name_is_no_text() -> None:
+    """Bytes that are no UTF-8 come as surrogates, and must lead back to the file."""
+    text = (
+        'lock-version = "1.0"\ncreated-by = "x"\n[[packages]]\nname = "demo"\nversion = "1.0"\n'
+        f'wheels = [{{path = "wheels/demo-1.0-py3-none-any.whl", hashes = {{sha256 = "{"0" * 64}"}}}}]\n'
+    )
+    found, _ = plan_of_lock(read(text), "/project/\udcff", facts(python=OLD_PYTHON), BOOK)
+    assert found is not None
+    (file,) = (one.file for one in found.pip)
+    assert file is not None
+    assert file.url == "file:///project/%FF/wheels/demo-1.0-py3-none-any.whl"
+    assert path_of(file.url) == "/project/\udcff/wheels/demo-1.0-py3-none-any.whl"
