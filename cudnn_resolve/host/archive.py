@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
+from lzma import LZMAError
 
 from msgspec import Struct
 
@@ -10,6 +12,8 @@ from cudnn_resolve.errors import WorldError
 
 MOST_MEMBERS = 400_000
 MOST_TEXT_BYTES = 64 << 20
+_DAMAGE = (OSError, zipfile.BadZipFile, zlib.error, LZMAError, ValueError, EOFError, NotImplementedError, RuntimeError, LookupError)
+"""What zipfile raises for damaged files."""
 
 
 class Member(Struct, frozen=True, kw_only=True):
@@ -62,7 +66,7 @@ class Archive:
                 raw = member.read(MOST_TEXT_BYTES + 1)
         except KeyError:
             return None
-        except (OSError, zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
+        except _DAMAGE as error:
             raise bad_wheel(self.path, f"{name} cannot be read: {error}") from None
         if len(raw) > MOST_TEXT_BYTES:
             raise bad_wheel(self.path, f"{name} is far too large")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -109,6 +110,26 @@ def test_a_wheel_that_would_write_elsewhere_is_refused(world: ApplyWorld, work: 
 
     assert refused.value.code == "wheel-bad"
     assert world.former() == former
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_wheel_whose_metadata_cannot_be_unpacked_is_refused(world: ApplyWorld, work: Work, method: int) -> None:
+    former = world.former()
+    path = world.base / f"damaged{method}" / "evil-1.0-py3-none-any.whl"
+    path.parent.mkdir()
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name in ("WHEEL", "METADATA"):
+            archive.writestr(f"evil-1.0.dist-info/{name}", f"{name}: 1.0\n" * 200)
+        places = [one.header_offset + 30 + len(one.filename) for one in archive.infolist()]
+    content = bytearray(path.read_bytes())
+    for place in places:
+        content[place : place + 40] = b"\xff" * 40
+    path.write_bytes(content)
+
+    with pytest.raises(WorldError) as refused:
+        carry_out(Task(targets=("evil",), install=(PipAction(name="evil", version="1.0", file=file_of(path)),)), work)
+
+    assert (refused.value.code, world.former()) == ("wheel-bad", former)
 
 
 @pytest.mark.parametrize("text", ["[console_scripts]\n../../x = a:b", "[gui_scripts] # x\n/x: a:b", "[Console_Scripts]\n  ../x=a:b"])
