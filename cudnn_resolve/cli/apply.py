@@ -10,7 +10,7 @@ from cudnn_resolve import api
 from cudnn_resolve.cli.options import Output, add_common_options, add_options, lock_among, output_of, request_of
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.cli.plan import print_plan
-from cudnn_resolve.cli.printing import Messages, draw, message_style, message_width, print_json, show
+from cudnn_resolve.cli.printing import Messages, draw, message_style, message_width, print_json, require_output, show
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.operations.options import ApplyRequest
 
@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     lock_among(args)
     _refuse_contradictions(args)
     output = output_of(args)
+    require_output(output)
     request = request_of(ApplyRequest, args)
     if args.history:
         _print_history(args.python, output)

@@ -24,9 +24,18 @@ def emit(text: str, options: Output) -> None:
         write_atomic(options.output, text)
         say(f"wrote {options.output}", options)
         return
-    if sys.stdout is None:
-        raise WorldError("standard output is closed: there is nowhere to print to", code="output-closed", hint="-o FILE writes to a file")
+    require_output(options)
     sys.stdout.write(text)
+
+
+def require_output(options: Output) -> None:
+    """Reject a result that could not be printed or written, before anything is done for it; raises WorldError."""
+    if options.output is not None and options.output != "-":
+        from cudnn_resolve.host.files import refuse_unwritable
+
+        refuse_unwritable(options.output)
+    elif sys.stdout is None:
+        raise WorldError("standard output is closed: there is nowhere to print to", code="output-closed", hint="-o FILE writes to a file")
 
 
 def remark_lines(remarks: Sequence[str], width: int) -> str:

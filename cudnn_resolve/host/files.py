@@ -92,6 +92,13 @@ def _read_file(path: str, limit_bytes: int) -> bytes | None:
     return None if len(raw) > limit_bytes else raw
 
 
+def refuse_unwritable(path: str) -> None:
+    """Reject a path that `write_atomic` could not write to; raises WorldError."""
+    place = path if os.path.exists(path) else os.path.dirname(os.path.realpath(path))
+    if os.path.isdir(path) or not os.access(place, os.W_OK):
+        raise WorldError(f"{path} cannot be written", code="output-unwritable", hint="name a file in a folder that can be written to")
+
+
 def write_atomic(path: str, text: str) -> None:
     """Write `text` to `path` as UTF-8, whole or not at all: a failure leaves what was there before.
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
 import pytest
 
+from cudnn_resolve import api
+from cudnn_resolve.cli import apply
 from cudnn_resolve.cli.options import Output
+from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.cli.printing import emit, say, style_of, width_of
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.report.text import UNBROKEN
@@ -32,11 +36,31 @@ def test_a_result_goes_to_the_file_that_was_named(tmp_path: Path, capsys: pytest
     assert capsys.readouterr() == ("", "")
 
 
+def parsed(*words: str) -> argparse.Namespace:
+    parser = Parser(prog="x", description="")
+    apply.add_arguments(parser)
+    return parser.parse(words)
+
+
 def test_a_closed_standard_output_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
 
     with pytest.raises(WorldError, match="closed"):
         emit("x", Output())
+
+
+@pytest.mark.parametrize("name", ["", "missing/result.json"])
+def test_apply_does_nothing_whose_result_has_no_place(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(api, "apply", never)
+    with pytest.raises(WorldError) as refused:
+        apply.run(parsed("-f", "torch", "-o", str(tmp_path / name)))
+    assert refused.value.code == "output-unwritable"
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(WorldError, match="closed"):
+        apply.run(parsed("-f", "torch"))
 
 
 @pytest.mark.parametrize(

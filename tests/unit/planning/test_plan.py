@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.index.address import path_of
-from cudnn_resolve.locking.read import read
+from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.planning.from_lock import plan_of_lock
 from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.report.script import render as script
