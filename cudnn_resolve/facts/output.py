@@ -49,7 +49,8 @@ def told(text: str) -> Told | None:
     for sign, program, read in _PROGRAMS:
         if any(sign.search(line) for line in lines):
             return _named(read(text if read is _smi_xml else "\n".join(lines)), program)
-    return None
+    rows = _smi_rows([line.strip() for line in lines if line.strip()])
+    return _named(rows, "nvidia-smi --query-gpu") if rows is not None else None
 
 
 _FAILURES = {
@@ -247,9 +248,55 @@ def _smi_xml(text: str) -> Told:
     return {"driver": driver, "gpus": gpus or None}
 
 
+_FIELDS = {
+    "name": "name",
+    "gpu_name": "name",
+    "driver_version": "driver",
+    "uuid": "uuid",
+    "gpu_uuid": "uuid",
+    "compute_cap": "compute_capability",
+}
+_FIELD = re.compile(r"[a-z0-9_.]{1,60}(?: \[(?:MiB|W|%|MHz|C|us)\])?")
+_CELLS = {  # of a table without a head
+    "driver": re.compile(r"\d{3}(?:\.\d{2,3}){1,2}"),
+    "memory.total [MiB]": re.compile(r"\d{3,8} MiB"),
+    "compute_capability": re.compile(r"\d{1,2}\.\d"),
+    "uuid": re.compile(r"GPU-[0-9a-f-]{8,80}"),
+    "name": re.compile(r"(?:NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN|Orin|A100|H100) ?\S.{0,60}"),
+}
+_MOST_ROWS = 64
+
+
+def _smi_rows(lines: list[str]) -> Told | None:
+    """`nvidia-smi --query-gpu=name,driver_version,... --format=csv`, also with `noheader`; None for another text.
+
+    Without a head a column is known by what stands in it, and every line has to name a card or a driver.
+    """
+    if not 1 <= len(lines) <= _MOST_ROWS:
+        return None
+    table = [[cell.strip() for cell in line.split(",")] for line in lines]
+    head = table[0]
+    if set(head) & _FIELDS.keys() and all(map(_FIELD.fullmatch, head)):
+        rows = [dict(zip(head, row, strict=False)) for row in table[1:]]
+    else:
+        rows = [{name: cell for cell in row for name, sign in _CELLS.items() if sign.fullmatch(cell)} for row in table]
+        if not all("name" in row or "driver" in row for row in rows):
+            return None
+    gpus: list[Told] = []
+    driver = None
+    for row in rows:
+        said = {_FIELDS.get(name, name): _answer(cell) for name, cell in row.items()}
+        memory = said.get("memory.total [MiB]") or ""
+        driver = driver or _first(_DRIVER, said.get("driver"))
+        gpu = {key: said.get(key) for key in ("name", "uuid", "compute_capability")}
+        gpus.append(_known({**gpu, "memory_mib": _mib(memory if memory.endswith("MiB") else f"{memory} MiB")}))
+    return {"driver": {"version": driver}, "gpus": [gpu for gpu in gpus if gpu.get("name") or gpu.get("compute_capability")] or None}
+
+
 def _answer(text: str | None) -> str | None:
     """What nvidia-smi says, None for its ways to say nothing."""
-    return None if text is None or text in ("", "N/A", "[N/A]", "Requested functionality has been deprecated") else text
+    unknown = ("", "N/A", "[N/A]", "[Not Supported]", "[Unknown Error]", "Requested functionality has been deprecated")
+    return None if text is None or text in unknown else text
 
 
 def _mib(text: str | None) -> int | None:

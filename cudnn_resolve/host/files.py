@@ -22,7 +22,7 @@ def read_bounded(path: str, limit_bytes: int, what: str) -> str:
     """The text of a file, or of standard input for `-`; `what` names its kind in messages (`facts file`).
 
     InputError (exit 2) where it is missing, unreadable, a directory, larger than `limit_bytes` (seen before it is read, where the
-    system knows the size) or not UTF-8. A byte order mark is dropped.
+    system knows the size) or not UTF-8. A byte order mark is dropped; one of UTF-16, as PowerShell's `>` writes it, is obeyed.
     """
     hint = "check the path" if os.path.isabs(path) else f"the {what} is looked for from {_here()}"
     with _readable(path, what, hint):
@@ -30,7 +30,7 @@ def read_bounded(path: str, limit_bytes: int, what: str) -> str:
     if raw is None:
         raise InputError(f"{path} is too large for a {what}: more than {limit_bytes >> 20} MB", code="input-too-large")
     try:
-        return raw.decode("utf-8-sig")
+        return raw.decode("utf-16" if raw.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(
             f"the {what} {path} is not UTF-8 text", code="input-encoding", context=f"byte {error.start}", hint="save it as UTF-8"

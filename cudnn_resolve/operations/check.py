@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.host.installed_files import Damage, FilesReport
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.operations.options import CheckRequest
+    from cudnn_resolve.operations.options import CheckRequest, StatedOptions
 
 NOT_JUDGED = ("what the frameworks load (`doctor`)", "their work on a GPU (`validate`)")
 _SHOWN = 3
@@ -54,7 +54,7 @@ def check(request: CheckRequest) -> CheckResult:
     from cudnn_resolve.operations.gather import gather_book
 
     book = gather_book(request)
-    named = request.facts is not None or request.given is not None
+    named = bool(request.facts) or request.given is not None
     if not request.what and not named and request.assumptions.elsewhere:
         raise UsageError(
             "another machine is stated, and nothing to judge for it",
@@ -71,7 +71,7 @@ def _on_packages(request: CheckRequest, book: Book) -> Iterator[Verdict]:
     from cudnn_resolve.operations.judge import machine_name, subject_of_facts, subject_of_file, text_of, verdict_on
     from cudnn_resolve.requirement.machine import machine_of
 
-    if [*request.what, request.facts].count("-") > 1:
+    if [*request.what, *request.facts].count("-") > 1:
         raise UsageError("standard input can be one thing only", code="usage-contradiction", hint="name a file for the others")
     texts = {path: text_of(path) for path in request.what}
     for one in _machines(request):
@@ -87,18 +87,19 @@ def _on_packages(request: CheckRequest, book: Book) -> Iterator[Verdict]:
             yield verdict_on(subject_of_file(path, texts[path], book, machine), book, machine, where)
 
 
-def _machines(request: CheckRequest) -> Iterator[CheckRequest]:
-    """The request for each machine: `--facts` may be a folder with a file for each."""
+def _machines(request: CheckRequest) -> Iterator[StatedOptions]:
+    """The options of each machine: `--facts` may be said several times, and be a folder with a file for each."""
     from cudnn_resolve.host import disk
 
-    if request.facts is None or not disk.is_folder(request.facts):
-        yield request
-        return
-    names = sorted(name for name in disk.names_in(request.facts) if not name.startswith("."))
-    if not names:
-        raise InputError(f"the folder {request.facts} holds no facts", code="facts-empty", hint="a file for each machine")
-    for name in names:
-        yield replace(request, facts=os.path.join(request.facts, name))
+    for one in request.machines:
+        if one.facts is None or not disk.is_folder(one.facts):
+            yield one
+            continue
+        names = sorted(name for name in disk.names_in(one.facts) if not name.startswith("."))
+        if not names:
+            raise InputError(f"the folder {one.facts} holds no facts", code="facts-empty", hint="a file for each machine")
+        for name in names:
+            yield replace(one, facts=os.path.join(one.facts, name))
 
 
 def _on_environment(request: CheckRequest, book: Book) -> Verdict:
@@ -111,7 +112,7 @@ def _on_environment(request: CheckRequest, book: Book) -> Verdict:
     from cudnn_resolve.requirement.machine import machine_of
 
     host = LinuxHost()
-    facts = gather_facts(request, book)
+    facts = gather_facts(request.machines[0], book)
     environment = ask_environment(host, facts.python.path or host.python)
     report = verify_files(host, environment.packages, foreign=True)
     links = tuple(link_findings(host, environment.packages, environment.python, book))

@@ -35,14 +35,19 @@ class _Machine(TypedDict, total=False):
     matrix: Paths
 
 
-class _Elsewhere(_Machine, total=False):
-    """Keywords that speak of any machine."""
+class _Stated(_Machine, total=False):
+    """Keywords that state single facts of a machine."""
 
-    facts: Path | Facts | Mapping[str, Any] | None
     machine: str | None
     python_version: str | None
     glibc: str | None
     os: str | None
+
+
+class _Elsewhere(_Stated, total=False):
+    """Keywords that speak of any machine."""
+
+    facts: Path | Facts | Mapping[str, Any] | None
 
 
 class _Resolving(_Machine, total=False):
@@ -112,8 +117,10 @@ class DoctorWords(_Elsewhere, total=False):
     platform: str | None
 
 
-class CheckWords(_Elsewhere, total=False):
+class CheckWords(_Stated, total=False):
     """Keywords of `check`."""
+
+    facts: Paths | Facts | Mapping[str, Any]
 
     platform: str | None
 
@@ -139,7 +146,7 @@ def make(kind: type[R], words: Mapping[str, Any]) -> R:
         if value is None or value is False:
             continue
         given[name] = _plain(value, one_of_many=known[name].is_list)
-    if not isinstance(given.get("facts", ""), str):
+    if not isinstance(given.get("facts", ""), (str, list, tuple)):
         given["given"] = _facts(given.pop("facts"))
     held = given.pop("given", None)
     try:

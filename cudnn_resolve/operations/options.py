@@ -295,7 +295,21 @@ class CheckRequest(StatedOptions, frozen=True, kw_only=True):
 
     what: tuple[str, ...] = ()
     """Files with packages, `-` for standard input; none: the environment."""
+    facts: Annotated[
+        _Texts,
+        _option(
+            "another machine: what `detect --format json` wrote there, or its `nvidia-smi`, `collect_env` and the like; a folder has one "
+            "in each file; - reads standard input; repeatable",
+            "FILE",
+        ),
+    ] = ()  # type: ignore[assignment]  # several machines, where other commands are for one
     strict: Annotated[bool, _option("exit code 1 also where something is not known")] = False
+
+    @property
+    def machines(self) -> tuple[StatedOptions, ...]:
+        """The options of each machine that is meant: one where no facts are named."""
+        stated = {name: getattr(self, name) for name in StatedOptions.__struct_fields__ if name != "facts"}
+        return tuple(StatedOptions(**stated, facts=one) for one in self.facts or (None,))
 
 
 class CleanRequest(Struct, frozen=True, kw_only=True):
@@ -340,7 +354,8 @@ def normalized(request: O) -> O:
     if said.get("exclude_newer") is not None:
         changed["exclude_newer"] = _time("--exclude-newer", said["exclude_newer"])
     for name in ("python", "facts", "output"):
-        _path("-o" if name == "output" else f"--{name}", said.get(name))
+        for text in said[name] if isinstance(said.get(name), tuple) else (said.get(name),):
+            _path("-o" if name == "output" else f"--{name}", text)
     return replace(request, **changed)
 
 

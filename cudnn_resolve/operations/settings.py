@@ -154,7 +154,8 @@ def with_settings(request: O, settings: Mapping[str, Any] | None = None) -> O:
     changed: dict[str, Any] = {}
     for name in request.__struct_fields__:
         if name in below and not getattr(request, name):
-            changed[name] = tuple(below[name]) if isinstance(below[name], list) else below[name]
+            one = isinstance(below[name], str) and declared(type(request))[name].is_list
+            changed[name] = (below[name],) if one else tuple(below[name]) if isinstance(below[name], list) else below[name]
     if isinstance(changed.get("platform"), tuple):
         changed["platform"] = _one_platform(changed["platform"])
     made = replace(request, **changed)

@@ -223,3 +223,13 @@ def test_one_standard_input_for_several_machines() -> None:
     done = check("-", "--facts", str(IMAGES), text="torch==2.0.1\nnumpy==2.1.0\n")
     assert done.stdout.count("needs numpy<2; there is numpy 2.1.0") == len(list(IMAGES.glob("*.json")))
     assert "one thing only" in check("-", "--facts", "-", text="torch==2.6.0").stderr
+
+
+def test_machines_named_one_by_one(tmp_path: Path) -> None:
+    (tmp_path / "smi.csv").write_text("NVIDIA H100 80GB HBM3, 470.82.01, 81559 MiB\n", encoding="utf-16")
+    image, lock = str(IMAGES / "colab-2025-03-13.json"), str(LISTS / "requirements.txt")
+    done = check(lock, "--facts", image, "--facts", str(tmp_path / "smi.csv"))
+    rows = [line.split() for line in done.stdout.partition("\n\n")[0].splitlines()]
+    assert [row[0] for row in rows[-2:]] == ["colab-2025-03-13.json:", "smi.csv:"]
+    assert "needs driver >= 525.60.13; here is driver 470.82.01" in done.stdout
+    assert check("--facts", image, "--facts", str(tmp_path / "gone.json")).returncode == 2

@@ -78,7 +78,7 @@ def test_no_command_is_a_mistake() -> None:
         (b"", ["ends in the middle"]),
         (b'{"schema": "cudnn-resolve/detect/1", "gpus": [{"na', ["JSON"]),
         (b"[]", ["expected an object, found list"]),
-        (b"\xff\xfe{}", ["is not UTF-8"]),
+        (b"\xff{}", ["is not UTF-8"]),
         (b"\x00" * 100, ["is not JSON"]),
         (b"[" * 1_000_000, ["nested too deeply"]),
         (b'{"a": NaN}', ["NaN"]),

@@ -39,7 +39,7 @@ def planned(name: str, *wanted: str) -> PlanResult:
 
 @pytest.mark.parametrize("name", sorted(OWN))
 def test_it_runs(name: str) -> None:
-    (verdict,) = check(CheckRequest(facts=str(IMAGES / f"{name}.json"))).verdicts
+    (verdict,) = check(CheckRequest(facts=(str(IMAGES / f"{name}.json"),))).verdicts
     assert verdict.status == "runs", verdict.findings
     book = open_book()
     found = diagnose_facts(read_facts(str(IMAGES / f"{name}.json"), book), book)

@@ -193,3 +193,41 @@ def test_labels_that_are_numbers_and_lines_made_to_hurt(tmp_path: Path) -> None:
 def test_a_version_of_thousands_of_digits_is_none(place: str, tmp_path: Path) -> None:
     text = (OUTPUTS / "jax-environment-info.txt").read_text(encoding="utf-8").replace(place, f"{place}{'9' * 5000}.")
     assert encode(written(tmp_path, text))["python"] == {"version": "3.10.12"}
+
+
+@pytest.mark.parametrize("name", sorted(one.name for one in OUTPUTS.iterdir() if one.name != "windows-collect-env.txt"))
+def test_as_windows_writes_it(name: str, tmp_path: Path) -> None:
+    text = (OUTPUTS / name).read_text(encoding="utf-8").replace("\n", "\r\n")
+    for codec in ("utf-16", "utf-8-sig"):
+        (tmp_path / name).write_bytes(text.encode(codec))
+        assert read_facts(str(tmp_path / name), open_book()) == facts_of(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "driver", "gpus"),
+    [
+        (
+            "name, driver_version, memory.total [MiB], compute_cap" + "\nTesla T4, 550.54.15, 15360 MiB, 7.5" * 2,
+            "550.54.15",
+            [("Tesla T4", "7.5", 15360)] * 2,
+        ),
+        ("NVIDIA A100-SXM4-40GB, 535.104.05, 40960 MiB\n", "535.104.05", [("NVIDIA A100-SXM4-40GB", "8.0", 40960)]),
+        (
+            "index, name, uuid, driver_version, memory.total [MiB]\n0, NVIDIA H100 80GB HBM3, GPU-7a4c0a2e-11, [N/A], [Not Supported]\n",
+            None,
+            [("NVIDIA H100 80GB HBM3", "9.0", None)],
+        ),
+        ("driver_version\n570.86.10\n", "570.86.10", None),
+        ("Tesla T4\n", None, [("Tesla T4", "7.5", None)]),
+    ],
+)
+def test_a_table_of_nvidia_smi(text: str, driver: str | None, gpus: Any, tmp_path: Path) -> None:
+    facts = encode(written(tmp_path, text))
+    assert facts.get("driver", {}).get("version") == driver
+    assert [(one["name"], one["compute_capability"], one["memory_mib"]) for one in facts.get("gpus", ())] == (gpus or [])
+
+
+@pytest.mark.parametrize("text", ["numpy, 1.26\n", "name\n", "a, b\nTesla T4, 7.5\n"])
+def test_another_table_is_none(text: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        written(tmp_path, text)
