@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from tests import program
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -31,13 +30,11 @@ def samples() -> list[Sample]:
 
 
 def run(command: str, cwd: Path) -> list[str]:
-    program, *words = shlex.split(command)
-    assert program == "cudnn-resolve"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    name, *words = shlex.split(command)
+    assert name == "cudnn-resolve"
     alone = ["--offline"] if words[0] in ("plan", "why", "lock") else []  # as printed where no index can be asked
-    argv = [sys.executable, "-m", "cudnn_resolve", *words, *alone]
     shutil.copy(ROOT / "tests" / "lists" / "requirements.txt", cwd)
-    done = subprocess.run(argv, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    done = program.run(*words, *alone, cwd=cwd)
     assert done.returncode in (0, 1), done.stderr
     return [line.rstrip().removesuffix(" --offline") for line in done.stdout.splitlines()]
 

@@ -1,4 +1,4 @@
-"""`apply` as users run it: a process of its own, a lock on disk, small wheels, a real environment."""
+"""`apply` as users run it: a lock on disk, small wheels, a real environment."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ import sys
 import venv
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from cudnn_resolve.host import terminal
 from tests.apply_world import ApplyWorld, lend_pip
 from tests.index_server import IndexServer, cut
+from tests.program import ROOT, Done, run
 from tests.small_wheels import tree, write_wheel
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class Bench:
@@ -47,24 +46,23 @@ class Bench:
         path.write_text("\n".join(lines))
         return path
 
-    def __call__(
-        self, *words: str, env: Mapping[str, str] | None = None, below: tuple[str, ...] = (), **more: Any
-    ) -> subprocess.CompletedProcess[str]:
-        environ = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "XDG_STATE_HOME": str(self.base / "state"),
-            "UV_CACHE_DIR": str(self.base / "uv-cache"),
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            **(env or {}),
-        }
-        argv = [*below, sys.executable, "-m", "cudnn_resolve", "apply", "--python", str(self.venv), *words]
-        done = subprocess.run(
-            argv, env=environ, cwd=self.base, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, **more
-        )
-        assert "Traceback" not in done.stderr
-        assert "internal error" not in done.stderr
-        return done
+    @property
+    def environ(self) -> dict[str, str]:
+        own = {"XDG_STATE_HOME": str(self.base / "state"), "UV_CACHE_DIR": str(self.base / "uv-cache")}
+        return {**os.environ, **own, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+    def __call__(self, *words: str, verb: str = "apply", env: Mapping[str, str] | None = None) -> Done:
+        return run(verb, "--python", str(self.venv), *words, environ={**self.environ, **(env or {})}, cwd=self.base)
+
+    def start(self, *argv: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """What becomes of a process that may import the program."""
+        environ = {**self.environ, "PYTHONPATH": str(ROOT)}
+        return subprocess.run(argv, env=environ, cwd=cwd or self.base, capture_output=True, text=True, check=False)
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The words of an apply in a process of its own."""
+        return (sys.executable, "-m", "cudnn_resolve", "apply", "--python", str(self.venv))
 
 
 @pytest.fixture
@@ -234,14 +232,7 @@ def test_resume_does_again_what_was_stopped_from_where_it_was_asked_for(bench: B
         "from cudnn_resolve.cli.main import main\n"
         "main(['apply', '--python', '../venv', '-q'])\n"
     )
-    environ = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "XDG_STATE_HOME": str(bench.base / "state"),
-        "UV_CACHE_DIR": str(bench.base / "uv-cache"),
-    }
-    environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    killed = subprocess.run([sys.executable, "-c", program], env=environ, cwd=project, check=False, capture_output=True, text=True)
+    killed = bench.start(sys.executable, "-c", program, cwd=project)
     assert killed.returncode == -9
     number = killed.stdout.split()[1]
     assert re.search(r"^1  \S+  at work  ", killed.stdout, re.MULTILINE)
@@ -300,7 +291,7 @@ def test_a_full_disk_changes_nothing(bench: Bench, size: str) -> None:
     (bench.base / "state").mkdir()
     before = tree(bench.venv)
 
-    done = bench("-q", below=("unshare", "-m", "sh", "-c", SMALL_DISK, "sh", size, str(bench.base / "state")))
+    done = bench.start("unshare", "-m", "sh", "-c", SMALL_DISK, "sh", size, str(bench.base / "state"), *bench.argv, "-q")
 
     assert done.returncode in (3, 4), done
     assert "o space left" in done.stdout + done.stderr or "are free" in done.stderr
@@ -336,7 +327,7 @@ def test_a_disk_that_fills_up_in_the_middle_and_one_that_cannot_be_written(bench
     bench.lock(("demo", "1.0"), ("other", "2.0"))
     before = tree(bench.venv)
 
-    refused = bench(below=("unshare", "-m", "sh", "-c", READ_ONLY, "sh", str(bench.venv)))
+    refused = bench.start("unshare", "-m", "sh", "-c", READ_ONLY, "sh", str(bench.venv), *bench.argv)
 
     assert refused.returncode == 3
     assert refused.stderr.startswith("warning: this user may not write")  # before the plan, and again after it
@@ -344,34 +335,19 @@ def test_a_disk_that_fills_up_in_the_middle_and_one_that_cannot_be_written(bench
     bench.venv.rename(bench.base / "as-it-was")
     bench.venv.mkdir()
     words = ["unshare", "-m", "sh", "-c", SMALL_DISK.replace("shift 2", "cp -a as-it-was/. venv && shift 2"), "sh", "4m", str(bench.venv)]
-    environ = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "XDG_STATE_HOME": str(bench.base / "state"),
-        "UV_CACHE_DIR": str(bench.base / "uv-cache"),
-    }
-    environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"
-    done = subprocess.run([*words, sys.executable, "-c", FILLED], env=environ, cwd=bench.base, check=False, capture_output=True, text=True)
+    done = bench.start(*words, sys.executable, "-c", FILLED)
     assert "it failed, and everything is as it was" in done.stdout, done
     assert done.stdout.endswith("4 []\n"), done
     assert tree(bench.base / "as-it-was") == before
 
 
-def test_whoever_says_no_is_told_that_nothing_was_changed(bench: Bench) -> None:
+def test_whoever_says_no_is_told_that_nothing_was_changed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.lock(("demo", "1.0"))
     before = tree(bench.venv)
-    program = "import sys; from cudnn_resolve.host import terminal; terminal.can_answer = lambda: True; terminal.ask = lambda text: False\n"
-    program += "from cudnn_resolve.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(bench.base / "state")}
+    monkeypatch.setattr(terminal, "can_answer", lambda: True)
+    monkeypatch.setattr(terminal, "ask", lambda _text: False)
 
-    done = subprocess.run(
-        [sys.executable, "-c", program, "apply", "--python", str(bench.venv)],
-        cwd=bench.base,
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = bench()
 
     assert (done.returncode, done.stdout) == (1, "nothing was changed: the answer was no\n"), done
     assert tree(bench.venv) == before
@@ -379,9 +355,8 @@ def test_whoever_says_no_is_told_that_nothing_was_changed(bench: Bench) -> None:
 
 def test_a_script_of_a_lock_installs_what_is_in_it(bench: Bench) -> None:
     bench.lock(("demo", "1.0"))
-    argv = [sys.executable, "-m", "cudnn_resolve", "plan", "pylock.toml", "--python", str(bench.venv), "--format", "sh"]
 
-    done = subprocess.run(argv, cwd=bench.base, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    done = bench("pylock.toml", "--format", "sh", verb="plan")
 
     assert done.returncode == 0, done.stderr
     assert "demo==1.0 --hash=sha256:" in done.stdout
@@ -443,16 +418,14 @@ def test_check_tells_each_damage_with_its_owner(bench: Bench) -> None:
     bench.lock(("demo", "1.0"), ("other", "2.0"))
     assert bench("-q").returncode == 0
     site = next(bench.venv.glob("lib/python3*/site-packages"))
-    argv = [sys.executable, "-m", "cudnn_resolve", "check", "--python", str(bench.venv)]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(bench.base / "state")}
 
-    whole = subprocess.run(argv, env=environ, capture_output=True, text=True, check=True).stdout
+    whole = bench(verb="check").stdout
     assert "nothing wrong was found in what was judged" in whole
     assert "not judged: " in whole
 
     (site / "demo/__init__.py").write_text("")
     (site / "other/mine.txt").write_text("mine")
-    found = subprocess.run([*argv, "--format", "json"], env=environ, capture_output=True, text=True, check=False)
+    found = bench("--format", "json", verb="check")
     assert found.returncode == 1
     (verdict,) = json.loads(found.stdout)["verdicts"]
     assert (verdict["what"], verdict["status"]) == (str(bench.venv.resolve()), "breaks")
@@ -461,15 +434,13 @@ def test_check_tells_each_damage_with_its_owner(bench: Bench) -> None:
     assert (broken["severity"], broken["remedy"][0]["command"]) == ("error", "cudnn-resolve apply --reinstall-package demo")
     assert "demo 1.0 are empty: demo/__init__.py" in broken["summary"]
     assert (foreign["severity"], "among those of other belong to no package: other/mine.txt" in foreign["summary"]) == ("info", True)
-    assert "Traceback" not in found.stderr
 
 
 @pytest.mark.parametrize("verb", ["check", "doctor", "validate"])
 def test_every_look_at_an_environment_sees_what_a_power_failure_emptied(world: ApplyWorld, tmp_path: Path, verb: str) -> None:
     (world.site / "nvidia/cudnn/lib/libcudnn.so.9").write_bytes(b"")
-    argv = [sys.executable, "-m", "cudnn_resolve", verb, "--python", world.python]
 
-    done = subprocess.run(argv, env=world.environ(), cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = run(verb, "--python", world.python, environ=world.environ(), cwd=tmp_path)
 
     assert done.returncode == 1, done.stderr
     assert re.search(r"files (?:of|that) nvidia-cudnn-cu12 9\.1\.0\.70 (?:installed )?are empty", " ".join(done.stdout.split()))

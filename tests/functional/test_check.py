@@ -12,17 +12,15 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from tests.program import ROOT, Done, run
+
 LISTS = Path(__file__).parents[1] / "lists"
 IMAGES = Path(__file__).parents[1] / "images"
 T4 = ("--gpu", "T4", "--driver", "550.54.15", "--python-version", "3.11", "--os", "ubuntu22.04")
 
 
-def check(*words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "cudnn_resolve", "check", *words]
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(argv, input=text, capture_output=True, text=True, env=environ, timeout=120, check=False)
-    assert "Traceback" not in done.stderr
-    return done
+def check(*words: str, text: str = "") -> Done:
+    return run("check", *words, text=text)
 
 
 def test_what_uv_makes_of_three_frameworks_breaks() -> None:
@@ -109,12 +107,6 @@ def test_a_foreign_lock_that_breaks_is_told_and_not_installed(tmp_path: Path) ->
     lock = tmp_path / "pylock.toml"
     packages = "\n".join(wheel(*pin.split("==")) for pin in pins)
     lock.write_text(f'lock-version = "1.0"\ncreated-by = "another"\n{packages}', encoding="utf-8")
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "XDG_STATE_HOME": str(tmp_path / "state")}
-
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "cudnn_resolve", *words]
-        return subprocess.run(argv, capture_output=True, text=True, env=environ, timeout=120, check=False)
-
     planned = run("plan", str(lock), *T4, "--format", "json")
     warnings = [one["message"] for one in json.loads(planned.stdout)["warnings"] if one["code"] == "lock-breaks"]
     assert len(warnings) == 1
@@ -127,7 +119,7 @@ def test_a_foreign_lock_that_breaks_is_told_and_not_installed(tmp_path: Path) ->
 
 
 def test_the_action_names_options_that_exist() -> None:
-    text = (Path(__file__).parents[2] / "action.yml").read_text(encoding="utf-8")
+    text = (ROOT / "action.yml").read_text(encoding="utf-8")
     script = text[text.index("words=(") :]
     assert (
         check(
@@ -140,7 +132,7 @@ def test_the_action_names_options_that_exist() -> None:
 
 def test_the_script_of_the_action(tmp_path: Path) -> None:
     """The action's own lines, with an installed program in the place of the one that it would install."""
-    text = (Path(__file__).parents[2] / "action.yml").read_text(encoding="utf-8")
+    text = (ROOT / "action.yml").read_text(encoding="utf-8")
     script = textwrap.dedent(text.partition("run: |\n")[2])
     bin_ = tmp_path / "cudnn-resolve" / "bin"
     bin_.mkdir(parents=True)
@@ -156,7 +148,7 @@ def test_the_script_of_the_action(tmp_path: Path) -> None:
         "RUNNER_TEMP": str(tmp_path),
         "SOURCE": ".",
     }
-    environ = {**os.environ, **said, "PYTHONPATH": str(Path(__file__).parents[2]), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    environ = {**os.environ, **said, "PYTHONPATH": str(ROOT), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-e", "-c", script], env=environ, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1, done.stderr
     assert done.stdout.startswith("::error file=")

@@ -1,4 +1,4 @@
-"""The real command line, in a process of its own."""
+"""The real command line: what an argument, a file or a pipe may do to it; in a process of its own where only that shows it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.program import Done, run
+
 MACHINES = Path(__file__).parents[1] / "machines"
 ARGV = [sys.executable, "-m", "cudnn_resolve"]
 
 
-def run(*words: str, env: Mapping[str, str] | None = None, **keywords: object) -> subprocess.CompletedProcess[str]:
-    """What the program did; a message of it is never a traceback."""
+def start(*words: str, env: Mapping[str, str] | None = None, **keywords: object) -> subprocess.CompletedProcess[str]:
+    """What the program did in a process of its own; a message of it is never a traceback."""
     done: subprocess.CompletedProcess[str] = subprocess.run(
         [*ARGV, *words],
         env={**os.environ, **(env or {})},
@@ -33,7 +35,7 @@ def run(*words: str, env: Mapping[str, str] | None = None, **keywords: object) -
     return done
 
 
-def is_explained(done: subprocess.CompletedProcess[str], code: int, *words: str) -> bool:
+def is_explained(done: Done | subprocess.CompletedProcess[str], code: int, *words: str) -> bool:
     """Nothing on standard output, and on standard error what is wrong and what to do next."""
     assert done.returncode == code, done.stderr
     assert not done.stdout
@@ -66,7 +68,7 @@ def test_a_wrong_command_line_is_explained(words: list[str], expected: str) -> N
 
 
 def test_no_command_is_a_mistake() -> None:
-    done = run()
+    done = start()
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("usage: cudnn-resolve COMMAND")
@@ -115,7 +117,7 @@ def test_a_facts_file_that_is_none(name: str, word: str, tmp_path: Path) -> None
 
 def test_facts_come_from_standard_input() -> None:
     with (MACHINES / "notebook.json").open() as file:
-        done = run("detect", "--facts", "-", "--format", "json", stdin=file)
+        done = start("detect", "--facts", "-", "--format", "json", stdin=file)
 
     assert done.returncode == 0
     assert json.loads(done.stdout)["note"].startswith("made up")
@@ -156,7 +158,7 @@ def test_an_encoding_that_cannot_show_a_name_does_no_harm(tmp_path: Path) -> Non
     path = tmp_path / "facts.json"
     path.write_text('{"note": "中文"}', "utf-8")
 
-    done = run("detect", "--facts", str(path), env={"PYTHONIOENCODING": "ascii"})
+    done = start("detect", "--facts", str(path), env={"PYTHONIOENCODING": "ascii"})
 
     assert done.returncode == 0
     assert "\\u4e2d\\u6587" in done.stdout
@@ -169,9 +171,9 @@ def test_a_read_only_home_does_no_harm(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(home)
     places = {name: str(home / "below") for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")}
     for env in ({"HOME": str(home), **places}, {"HOME": "/dev/null", **dict.fromkeys(places, "/dev/null/x")}):
-        done = run("detect", "--facts", str(MACHINES / "notebook.json"), env=env)
+        done = run("detect", "--facts", str(MACHINES / "notebook.json"), environ={**os.environ, **env})
         assert (done.returncode, done.stderr) == (0, "")
-        done = run("matrix", "list", env=env)
+        done = run("matrix", "list", environ={**os.environ, **env})
         assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -199,7 +201,7 @@ def test_a_reader_that_is_gone_is_a_broken_pipe() -> None:
     reader, writer = os.pipe()
     os.close(reader)
 
-    done = run("detect", "--facts", str(MACHINES / "notebook.json"), capture_output=False, stdout=writer, stderr=subprocess.PIPE)
+    done = start("detect", "--facts", str(MACHINES / "notebook.json"), capture_output=False, stdout=writer, stderr=subprocess.PIPE)
     os.close(writer)
 
     assert (done.returncode, done.stderr) == (141, "")
@@ -222,7 +224,7 @@ def test_everything_closed_does_not_crash() -> None:
 @pytest.mark.parametrize("words", [["detect", "--facts", str(MACHINES / "notebook.json")], ["--version"], ["--help"], ["detect", "--help"]])
 def test_a_full_disk_behind_standard_output_is_said(words: list[str]) -> None:
     with open("/dev/full", "w") as full:
-        done = run(*words, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+        done = start(*words, capture_output=False, stdout=full, stderr=subprocess.PIPE)
 
     assert done.returncode == 3
     assert done.stderr == "error: the system refused: No space left on device\n"
@@ -291,6 +293,7 @@ def test_colours_on_a_terminal_only(env: dict[str, str], words: list[str], color
 
 
 def test_version_and_module_are_one() -> None:
+    assert start("--version").stdout == run("--version").stdout
     assert run("--version").stdout.startswith("cudnn-resolve ")
 
 
@@ -298,8 +301,8 @@ def test_this_machine_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)  # a checkout may have a ./.venv of another Python
     path = tmp_path / "here.json"
 
-    text = run("detect")
-    written = run("detect", "--format", "json", "-o", str(path))
+    text = start("detect")
+    written = start("detect", "--format", "json", "-o", str(path))
     again = run("detect", "--facts", str(path), "--format", "json")
 
     assert (text.returncode, written.returncode, again.returncode) == (0, 0, 0)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.apply_world import ROOT, lend_pip
+from tests.apply_world import lend_pip
 from tests.elf_writer import write_elf
 from tests.functional.test_apply_cli import Bench
 from tests.functional.test_overlap import locked
@@ -75,12 +73,8 @@ def test_what_was_broken_before_stops_nobody(bench: Bench) -> None:
 def test_check_tells_what_does_not_load(bench: Bench) -> None:
     locked(bench, torchvision={"torchvision/_C.so": extension("libcusparse.so.11", "libtorch.so")})
     assert bench("-q", "--force").returncode == 0
-    argv = [sys.executable, "-m", "cudnn_resolve"]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
 
-    found = subprocess.run(
-        [*argv, "check", "--python", str(bench.venv), "--format", "json"], env=environ, capture_output=True, text=True, check=False
-    )
+    found = bench("--format", "json", verb="check")
 
     (verdict,) = json.loads(found.stdout)["verdicts"]
     assert (found.returncode, verdict["status"]) == (1, "breaks")

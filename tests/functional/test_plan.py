@@ -1,16 +1,14 @@
-"""`plan` and `why` as users run them, in a process of their own; with good words and with bad ones."""
+"""`plan` and `why` as users run them; with good words and with bad ones, and in a process of their own where only that shows it."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
+import shlex
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,6 +17,7 @@ from cudnn_resolve.locking.proof import with_record
 from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.locking.write_pylock import write
 from tests.lock_maker import lock_with
+from tests.program import ROOT, Done, run
 
 MACHINES = Path(__file__).parents[1] / "machines"
 ARGV = [sys.executable, "-m", "cudnn_resolve"]
@@ -37,40 +36,28 @@ ELSEWHERE = (
 )
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Compiled tables for all tests of this file."""
-    return str(tmp_path_factory.mktemp("cache"))
-
-
 class Program:
     """Runs the program in a directory."""
 
-    def __init__(self, cwd: Path, cache: str) -> None:
+    def __init__(self, cwd: Path) -> None:
         self.cwd = cwd
-        self._cache = cache
 
-    def __call__(self, *words: str, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
-        settings: dict[str, Any] = {
-            "capture_output": True,
-            "stdin": subprocess.DEVNULL,
-            "text": True,
-            "timeout": 60,
-            **more,
-        }
-        environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "XDG_CACHE_HOME": self._cache, **(env or {})}
-        done: subprocess.CompletedProcess[str] = subprocess.run([*ARGV, *words], env=environ, cwd=self.cwd, check=False, **settings)
-        assert "Traceback" not in (done.stderr or "")
-        assert "internal error" not in (done.stderr or "")
-        return done
+    def __call__(self, *words: str, text: str = "", **env: str) -> Done:
+        return run(*words, environ={**os.environ, **env}, cwd=self.cwd, text=text)
+
+    def start(self, line: str) -> subprocess.CompletedProcess[str]:
+        """What becomes of a line of bash."""
+        environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+        argv = ["bash", "-c", line]
+        return subprocess.run(argv, env=environ, cwd=self.cwd, capture_output=True, text=True, check=False, timeout=60)
 
 
 @pytest.fixture
-def program(tmp_path: Path, cache: str) -> Program:
-    return Program(tmp_path, cache)
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
 
 
-def is_explained(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
+def is_explained(done: Done, code: int, *words: str) -> None:
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     assert done.stderr.startswith("error: ")
     assert [word for word in words if word not in done.stderr] == [], done.stderr
@@ -167,7 +154,7 @@ def test_a_requirements_file_with_a_byte_order_mark(program: Program) -> None:
 def test_a_requirements_file_of_a_monster(program: Program) -> None:
     (program.cwd / "r.txt").write_text("numpy" + " " * 1_000_000 + "<2\n", "utf-8")
 
-    assert program("plan", "-f", "torch==2.6.0", "-r", "r.txt", *ELSEWHERE, timeout=20).returncode in (0, 2)
+    assert program("plan", "-f", "torch==2.6.0", "-r", "r.txt", *ELSEWHERE).returncode in (0, 2)
 
 
 def test_files_that_name_one_another(program: Program) -> None:
@@ -237,9 +224,7 @@ def test_a_home_that_cannot_be_written(program: Program, tmp_path: Path) -> None
     home.mkdir()
     home.chmod(stat.S_IRUSR | stat.S_IXUSR)
     try:
-        done = program(
-            "plan", "-f", "torch==2.6.0", *ELSEWHERE, env={"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "TMPDIR": str(home)}
-        )
+        done = program("plan", "-f", "torch==2.6.0", *ELSEWHERE, HOME=str(home), XDG_CACHE_HOME=str(home / "cache"), TMPDIR=str(home))
     finally:
         home.chmod(stat.S_IRWXU)
 
@@ -261,14 +246,9 @@ def test_a_failure_leaves_the_old_file(program: Program) -> None:
     assert (program.cwd / "plan.sh").read_text("utf-8") == "old"
 
 
-def test_a_reader_that_has_seen_enough() -> None:
+def test_a_reader_that_has_seen_enough(program: Program) -> None:
     words = " ".join([*ARGV, "plan", "-f", "torch==2.6.0", *ELSEWHERE, "--format", "json"])
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    shell = shutil.which("bash")
-    assert shell
-    done = subprocess.run(
-        [shell, "-c", f"{words} | head -c 1; exit ${{PIPESTATUS[0]}}"], env=environ, capture_output=True, text=True, check=False, timeout=60
-    )
+    done = program.start(f"{words} | head -c 1; exit ${{PIPESTATUS[0]}}")
 
     assert done.stdout == "{"
     assert done.stderr == ""
@@ -276,9 +256,7 @@ def test_a_reader_that_has_seen_enough() -> None:
 
 
 def test_a_closed_standard_output(program: Program) -> None:
-    argv = ["bash", "-c", " ".join([*ARGV, "plan", "-f", "torch==2.6.0", *ELSEWHERE, ">&-"])]
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(argv, env=environ, cwd=program.cwd, capture_output=True, text=True, check=False, timeout=60)
+    done = program.start(" ".join([*ARGV, "plan", "-f", "torch==2.6.0", *ELSEWHERE, ">&-"]))
 
     assert done.returncode == 3
     assert "standard output is closed" in done.stderr
@@ -286,8 +264,7 @@ def test_a_closed_standard_output(program: Program) -> None:
 
 
 def test_a_full_disk(program: Program) -> None:
-    with Path("/dev/full").open("w") as full:
-        done = program("plan", "-f", "torch==2.6.0", *ELSEWHERE, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    done = program.start(" ".join([*ARGV, "plan", "-f", "torch==2.6.0", *ELSEWHERE, ">/dev/full"]))
 
     assert done.returncode == 3
     assert "error: " in done.stderr
@@ -300,10 +277,7 @@ def test_the_python_api_gives_what_the_command_prints(program: Program) -> None:
         "json.dump(cudnn_resolve.plan('torch==2.6.0', driver='550.54.15', gpu='T4', python_version='3.11', "
         "platform='linux_x86_64', glibc='2.35', offline=True).to_json(), sys.stdout)"
     )
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environ, cwd=program.cwd, capture_output=True, text=True, check=True, timeout=60
-    )
+    done = program.start(shlex.join([sys.executable, "-c", code]))
 
     assert json.loads(done.stdout) == shown
 
@@ -372,7 +346,7 @@ def test_a_plan_from_a_lock_names_what_it_would_change_or_why_it_does_not_fit(pr
 def test_the_output_of_nvidia_smi_is_a_machine(program: Program) -> None:
     output = (MACHINES.parent / "outputs" / "nvidia-smi-q.txt").read_text(encoding="utf-8")
     words = ("--offline", "--facts", "-", "--python-version", "3.10", "--os", "ubuntu22.04", "torch")
-    found = program("plan", *words, "--format", "json", stdin=None, input=output)
+    found = program("plan", *words, "--format", "json", text=output)
     assert found.returncode == 0, found.stderr
     answer = json.loads(found.stdout)
     assert (answer["facts"]["driver"]["version"], answer["facts"]["gpus"][0]["compute_capability"]) == ("450.66", "6.1")

@@ -13,40 +13,22 @@ from typing import Any
 import pytest
 
 from tests.functional.interpreters import make_environment
+from tests.program import ROOT, Done, run
 
 ELSEWHERE = ("--offline", "--driver", "550.54.15", "--gpu", "T4", "--python-version", "3.11", "--os", "ubuntu22.04")
 HERE = ("--offline", "--driver", "550.54.15", "--gpu", "T4")
 TORCH = ("torch==2.6.0",)
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Compiled tables for all tests of this file."""
-    return str(tmp_path_factory.mktemp("cache"))
-
-
 class Program:
     """Runs the program in a folder, without an active environment."""
 
-    def __init__(self, folder: Path, cache: str) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        kept = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "CONDA_PREFIX", "COLUMNS")}
-        self.environ = {**kept, "PYTHONPATH": str(Path(__file__).parents[2]), "XDG_CACHE_HOME": cache}
+        self.environ = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "CONDA_PREFIX", "COLUMNS")}
 
-    def __call__(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "cudnn_resolve", *words],
-            cwd=self.folder,
-            env={**self.environ, **environ},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert "Traceback" not in done.stderr
-        assert "internal error" not in done.stderr
-        return done
+    def __call__(self, *words: str, **environ: str) -> Done:
+        return run(*words, environ={**self.environ, **environ}, cwd=self.folder)
 
     def plan(self, *words: str, **environ: str) -> dict[str, Any]:
         """The plan as an object."""
@@ -57,8 +39,8 @@ class Program:
 
 
 @pytest.fixture
-def program(tmp_path: Path, cache: str) -> Program:
-    return Program(tmp_path, cache)
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
 
 
 def pins(plan: dict[str, Any]) -> dict[str, str]:
@@ -192,7 +174,7 @@ def test_the_environment_of_a_tool_is_not_the_target(program: Program) -> None:
     tool = program.folder / "tool"
     python = make_environment(".".join(map(str, sys.version_info[:2])), tool)  # it must load the libraries that run here
     (tool / "uv-receipt.toml").write_text("")
-    packages = os.pathsep.join([program.environ["PYTHONPATH"], *(path for path in sys.path if "site-packages" in path)])
+    packages = os.pathsep.join([str(ROOT), *(path for path in sys.path if "site-packages" in path)])
     environ = {**program.environ, "PYTHONPATH": packages, "PATH": str(tool / "bin")}
     argv = [python, "-m", "cudnn_resolve", "plan", *TORCH, *HERE]
 
