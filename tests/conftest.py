@@ -120,9 +120,23 @@ def index() -> Iterator[IndexServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def compiled_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copies of the shipped tables for all tests of all workers: a copy counts only for the very bytes of its table."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "tables"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def isolation(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home of its own for each test, which it gives; no settings of this machine's user, libraries or GPUs; sockets shut."""
+def isolation(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, compiled_tables: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """A home of its own for each test, which it gives; no settings of this machine's user, libraries or GPUs; sockets shut.
+
+    Only the copies of tables are common to all: else each test would read the TOML again.
+    """
     network = request.node.get_closest_marker("network") is not None
     home = tmp_path_factory.mktemp("home")
     # A test on a GPU is about this machine: its driver may be found by nothing but LD_LIBRARY_PATH.
@@ -133,6 +147,8 @@ def isolation(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
             monkeypatch.delenv(name)
     for name, folder in (("CACHE", ".cache"), ("STATE", ".local/state"), ("DATA", ".local/share")):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(home / folder))
+    (home / ".cache/cudnn-resolve").mkdir(parents=True)
+    (home / ".cache/cudnn-resolve/tables-v2").symlink_to(compiled_tables)
     for name, value in (("COLUMNS", "100"), ("LC_ALL", "C.UTF-8"), ("LANG", "C.UTF-8"), ("NO_COLOR", "1"), ("TERM", "dumb"), ("TZ", "UTC")):
         monkeypatch.setenv(name, value)
     if not network:
