@@ -6,6 +6,7 @@ keeps what leads to the driver and the libraries of this machine.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -16,16 +17,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.functional.interpreters import interpreters
+
 if TYPE_CHECKING:
     from tests.index_server import IndexServer
 
 # A machine with a card may have pytest and nothing else: the tests marked gpu need no more.
 with suppress(ImportError):
-    from hypothesis import settings
+    from hypothesis import HealthCheck, settings
 
-    settings.register_profile("developer", deadline=None)
-    settings.register_profile("ci", deadline=None, derandomize=True, database=None)
-    settings.load_profile("ci" if os.environ.get("CI") else "developer")
+    # Nothing is judged by a clock, which on a busy machine says little.
+    UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    SAME = settings(UNTIMED, derandomize=True, database=None) if os.environ.get("CI") else UNTIMED
+    settings.register_profile("quick", SAME, max_examples=20)
+    settings.register_profile("thorough", SAME, max_examples=100)
+    settings.load_profile("quick")  # --hypothesis-profile=thorough comes after this
 
 INDEX_PREFIXES = ("PIP_", "UV_")
 """What tells pip and uv where packages come from."""
@@ -69,9 +75,9 @@ def _is_local(address: object) -> bool:
     return not isinstance(host, str) or not host or host.startswith(("/", "\0", *LOOPBACK))
 
 
-def _guard(event: str, arguments: tuple[object, ...]) -> None:
-    """Refuse what leaves the machine: called by the interpreter for each audited event."""
-    if _Gate.open or not event.startswith("socket."):
+def _guard(event: str, arguments: tuple[object, ...], gate: type[_Gate] = _Gate) -> None:
+    """Refuse what leaves the machine: called by the interpreter for each audited event, even when this module is gone."""
+    if gate.open or not event.startswith("socket."):
         return
     if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
         address = arguments[1]
@@ -88,8 +94,14 @@ sys.addaudithook(_guard)
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than there are processors: many tests wait for children, files or time limits."""
-    return len(os.sched_getaffinity(0)) + 1
+    """One worker for each processor: another one would collect the tests and make the fixtures of a session once more."""
+    return len(os.sched_getaffinity(0))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Look for interpreters once, not in each worker."""
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        os.environ["TESTED_INTERPRETERS"] = json.dumps(interpreters())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 def test_home_is_empty_and_of_this_test(isolation: Path) -> None:
     assert Path.home() == isolation
-    assert list(isolation.iterdir()) == []
+    assert {path.name for path in isolation.rglob("*")} == {".cache", "cudnn-resolve", "tables-v2"}  # copies of tables, common to all
     assert all(value.startswith(str(isolation)) for name, value in os.environ.items() if name.startswith("XDG_"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,9 +16,12 @@ import pytest
 
 @cache
 def interpreters() -> dict[str, str]:
-    """`3.8` to the path of an interpreter that really is one, for every version from 3.6 on that is there."""
-    found: dict[str, str] = {}
-    for path in _candidates():
+    """`3.8` to the path of an interpreter that really is one, for every version from 3.6 on that is there.
+
+    What starts several workers has looked for all of them: tests/conftest.py.
+    """
+    found: dict[str, str] = json.loads(os.environ.get("TESTED_INTERPRETERS", "{}"))
+    for path in _candidates() if not found else ():
         code = "import sys; print('%d.%d' % sys.version_info[:2])"
         try:
             told = subprocess.run([path, "-I", "-c", code], capture_output=True, text=True, timeout=30, check=False)

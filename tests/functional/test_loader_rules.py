@@ -16,6 +16,7 @@ from cudnn_resolve.facts.model import Python
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.probe.loader import Loading, Process
 from cudnn_resolve.probe.python import TargetEnvironment
+from tests.examples import examples
 from tests.native.template import RPATH, RUNPATH, Template, templates
 
 DIRECTORIES = ("d0", "d1", "d2", "d3")
@@ -353,7 +354,7 @@ def worlds(draw: st.DrawFn) -> World:
     return World(libraries, tuple(opens), draw(tag), draw(path_list), draw(st.none() | path_list))
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(world=worlds())
 def test_any_world(world: World, tmp_path_factory: pytest.TempPathFactory, forms: tuple[Template, Template]) -> None:
     """Whatever the libraries say and need, the same ones come from the same places in the same order."""

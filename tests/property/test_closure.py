@@ -18,6 +18,7 @@ from cudnn_resolve.resolution.model import Failure, Resolution
 from cudnn_resolve.resolution.opened import opened
 from cudnn_resolve.resolution.solve import Solved, solve
 from cudnn_resolve.resolution.universe import Universe
+from tests.examples import examples
 from tests.fake_source import FakeSource, Published, index_of
 from tests.worlds.load import facts, request, world
 
@@ -32,7 +33,7 @@ releases = st.lists(requirements, max_size=2).map(lambda lines: Published(tuple(
 indexes = st.fixed_dictionaries({name: st.dictionaries(st.sampled_from(VERSIONS), releases, min_size=1) for name in NAMES})
 wishes = st.lists(requirements, min_size=1, max_size=3)
 Index = Mapping[str, Mapping[str, Published]]
-quick = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 
 
 def solved(index: Index, wanted: list[str], locked: Mapping[str, str] | None = None) -> dict[str, str] | None:

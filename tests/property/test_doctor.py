@@ -14,6 +14,7 @@ from cudnn_resolve.report.doctor import markdown, render
 from cudnn_resolve.report.document import DoctorDocument, document
 from cudnn_resolve.report.text import Style
 from cudnn_resolve.version import CudnnVersion, DriverVersion
+from tests.examples import examples
 from tests.written_logs import book, judged
 
 numbers = st.integers(0, 20)
@@ -29,7 +30,7 @@ def encoded(version: CudnnVersion) -> int:
     return major * 10000 + minor * 100 + patch if major >= 9 else major * 1000 + minor * 100 + patch
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(cudnn, cudnn)
 def test_an_older_cudnn_is_said_to_be_older(found: str, built: str) -> None:
     log = f"E cuda_dnn.cc:447] Loaded runtime CuDNN library: {found} but source was compiled with: {built}.  CuDNN library needs\n"
@@ -43,7 +44,7 @@ def test_an_older_cudnn_is_said_to_be_older(found: str, built: str) -> None:
     assert ("newer" if one < other else "older") in told[0].summary
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(7, 9), numbers, st.integers(7, 9), numbers)
 def test_numbers_that_are_encoded_are_decoded(major: int, minor: int, other_major: int, other: int) -> None:
     found, built = CudnnVersion(f"{major}.{min(minor, 9)}.2"), CudnnVersion(f"{other_major}.{min(other, 9)}.1")
@@ -54,7 +55,7 @@ def test_numbers_that_are_encoded_are_decoded(major: int, minor: int, other_majo
         assert f"cuDNN {found} is loaded, and JAX was built against {built}" in told[0].summary
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(capability, st.lists(capability, min_size=1, max_size=6, unique=True))
 def test_a_gpu_is_told_from_the_list_that_it_is_not_on(gpu: int, targets: list[int]) -> None:
     log = (
@@ -69,7 +70,7 @@ def test_a_gpu_is_told_from_the_list_that_it_is_not_on(gpu: int, targets: list[i
         assert told[0].cause == "gpu_arch_too_new_for_build"
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(driver, driver)
 def test_driver_versions_that_differ_are_told(kernel: str, library: str) -> None:
     log = f"E cuda_diagnostics.cc:313] kernel version {kernel} does not match DSO version {library} -- cannot find working devices\n"
@@ -81,7 +82,7 @@ def test_driver_versions_that_differ_are_told(kernel: str, library: str) -> None
         assert library in told[0].summary
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(5, 12), st.sampled_from(["", "_ops_infer", "_cnn_infer", "_ops", "_cnn", "_adv_train"]))
 def test_a_library_that_is_missing_is_named(major: int, part: str) -> None:
     name = f"libcudnn{part}.so.{major}"
@@ -90,7 +91,7 @@ def test_a_library_that_is_missing_is_named(major: int, part: str) -> None:
     assert name in told[0].summary
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.text(max_size=200), st.text(max_size=80))
 def test_any_text_is_rendered_without_harm(text: str, name: str) -> None:
     log = f"{text}\nOSError: libcudnn.so.8: cannot open shared object file {name}\n"
@@ -100,7 +101,7 @@ def test_any_text_is_rendered_without_harm(text: str, name: str) -> None:
     assert document(DoctorDocument, found)["schema"]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.binary(max_size=600))
 def test_any_bytes_are_read(raw: bytes) -> None:
     symptoms = book().symptoms()
@@ -118,7 +119,7 @@ def test_no_pattern_takes_long_for_lines_that_nearly_match() -> None:
                     compiled.search(filler + sample[:20])
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.sampled_from(sorted(KINDS)), st.text(max_size=60))
 def test_a_field_is_taken_or_refused(kind: str, text: str) -> None:
     found = re.search(KINDS[kind].pattern, text)

@@ -21,6 +21,7 @@ from cudnn_resolve.locking.model import Asked, Environment, Framework, Lock, Sta
 from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.resolution.model import AptPin, Override
+from tests.examples import examples
 from tests.fake_source import FakeSource, Published, index_of
 from tests.lock_maker import BOOK, answer, entry, lock_of, lock_with, pinned, pins
 
@@ -160,7 +161,7 @@ LOCKS = st.builds(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(LOCKS)
 def test_a_lock_is_read_back_as_it_was_written(lock: Lock) -> None:
     text = write(lock)
@@ -171,7 +172,7 @@ def test_a_lock_is_read_back_as_it_was_written(lock: Lock) -> None:
     Pylock.from_dict(tomllib.loads(text)).validate()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(LOCKS)
 def test_no_text_breaks_out_of_its_line(lock: Lock) -> None:
     text = write(lock)
@@ -186,7 +187,7 @@ def cut(text: str, at: int, much: int) -> str:
     return text[:at] + text[at + much :]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.text(max_size=200) | st.builds(cut, LOCKS.map(write), st.integers(0, 4000), st.integers(1, 60)))
 def test_a_damaged_lock_is_a_lock_or_an_input_error(text: str) -> None:
     try:
@@ -228,7 +229,7 @@ def releases(versions: tuple[str, ...]) -> st.SearchStrategy[dict[str, dict[str,
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(releases(("1.0", "2.0", "3.0")), releases(("1.5", "4.0")), st.sampled_from(["app", "app<3", "app\nweb", "web>=2"]))
 def test_resolving_again_from_a_lock_changes_nothing_whatever_appears(
     now: dict[str, dict[str, Published]], later: dict[str, dict[str, Published]], wanted: str

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cudnn_resolve.diagnosis.log_lines import Index, Line, Scanner, joined, plain
 from cudnn_resolve.diagnosis.match import Reader
+from tests.examples import examples
 from tests.written_logs import book, judged
 
 MISSING = "ImportError: libcudnn.so.8: cannot open shared object file: No such file or directory"
@@ -39,7 +40,7 @@ def test_another_major_in_a_line_of_one_shape_is_seen() -> None:
     assert numbers(log.encode()) == [1, 2, 3]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.binary(max_size=300), st.integers(1, 50))
 def test_how_a_log_is_cut_into_pieces_changes_nothing(raw: bytes, piece: int) -> None:
     log = raw + b"\n" + MISSING.encode() + b"\n" + raw

@@ -79,19 +79,16 @@ def test_hostile_bytes_do_no_harm(noise: bytes, at: int) -> None:
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not there")
-def test_what_nvcc_was_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [(), pytest.param(("-rdc=true",), marks=pytest.mark.kill)])  # nvcc takes seconds
+def test_what_nvcc_was_told(tmp_path: Path, more: tuple[str, ...]) -> None:
     source = tmp_path / "kernel.cu"
     source.write_text("__global__ void twice(float *a) { a[threadIdx.x] *= 2; }\n")
     wanted = {"sm_75", "sm_90a", "compute_120"}
     words = [f"-gencode=arch=compute_{name.partition('_')[2]},code={name}" for name in sorted(wanted)]
-    for more in ((), ("-rdc=true",)):
-        made = tmp_path / "kernel.so"
-        subprocess.run(
-            ["nvcc", "-shared", "-Xcompiler", "-fPIC", "-cudart", "none", *more, *words, "-o", str(made), str(source)],
-            check=True,
-            capture_output=True,
-        )
-        with made.open("rb") as stream:
-            found = read_binary(stream, "kernel.so")
-        assert {str(target) for target in found.code} == wanted
-        assert more or found.cuda is not None
+    made = tmp_path / "kernel.so"
+    argv = ["nvcc", "-shared", "-Xcompiler", "-fPIC", "-cudart", "none", *more, *words, "-o", str(made), str(source)]
+    subprocess.run(argv, check=True, capture_output=True)
+    with made.open("rb") as stream:
+        found = read_binary(stream, "kernel.so")
+    assert {str(target) for target in found.code} == wanted
+    assert more or found.cuda is not None

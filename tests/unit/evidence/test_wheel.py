@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from cudnn_resolve.evidence.binary import read_binary
 from cudnn_resolve.evidence.elf import ElfError
 from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel
+from tests.examples import examples
 
 SOURCE = 'const char *wanted = "libcudnn.so.9"; extern int other(void); int mine(void) { return other(); }\n'
 
@@ -116,7 +117,7 @@ def test_a_member_longer_than_the_directory_says(libraries: dict[str, bytes]) ->
     assert not found.binaries
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_a_flipped_byte_does_no_harm(libraries: dict[str, bytes], data: st.DataObject) -> None:
     content = bytearray(libraries["_C.so"])

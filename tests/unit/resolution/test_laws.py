@@ -17,6 +17,7 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.report.document import encode_plan
 from cudnn_resolve.version import Capability, CodeTarget, DriverVersion
+from tests.examples import examples
 from tests.worlds.load import changed, facts, gpu, plan, request, versions, world
 
 BOOK = world()
@@ -169,7 +170,7 @@ def status(book: Book, here: Here, *targets: str, extras: Sequence[str] = (), **
     return plan(book, described(here), request(book, *targets, extras=extras, **options))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(worlds, machines)
 def test_there_is_a_plan_exactly_where_brute_force_finds_one(made: dict[str, list[Made]], here: Here) -> None:
     book = changed(tables(made))
@@ -179,7 +180,7 @@ def test_there_is_a_plan_exactly_where_brute_force_finds_one(made: dict[str, lis
     assert status(book, here, "red", "blue", channel="pip").is_satisfiable == expected
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(worlds, machines)
 def test_the_newest_release_that_fits_is_chosen(made: dict[str, list[Made]], here: Here) -> None:
     fitting = [number for number, one in enumerate(made["red"], 1) if together([one], here)]
@@ -188,7 +189,7 @@ def test_the_newest_release_that_fits_is_chosen(made: dict[str, list[Made]], her
     assert (versions(found).get("red") if found.is_satisfiable else None) == (f"{max(fitting)}.0" if fitting else None)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(worlds, machines, st.sampled_from(["<2", ">=2", "==1.24.4", ">=3"]))
 def test_a_further_requirement_never_makes_a_plan_of_a_conflict(made: dict[str, list[Made]], here: Here, numpy: str) -> None:
     book = changed(tables(made))
@@ -199,7 +200,7 @@ def test_a_further_requirement_never_makes_a_plan_of_a_conflict(made: dict[str, 
     assert status(book, here, "red").is_satisfiable or not status(book, here, "red", "blue", channel="pip").is_satisfiable
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(worlds, machines, st.sets(st.sampled_from(["driver", "gpus", "python", "platform", "packages"]), min_size=1))
 def test_a_fact_that_is_left_out_excludes_nothing(made: dict[str, list[Made]], here: Here, left: set[str]) -> None:
     book = changed(tables(made))
@@ -212,7 +213,7 @@ def test_a_fact_that_is_left_out_excludes_nothing(made: dict[str, list[Made]], h
     assert less or not known
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(worlds, machines)
 def test_a_plan_that_is_carried_out_leaves_nothing_to_do(made: dict[str, list[Made]], here: Here) -> None:
     book = changed(tables(made))
@@ -247,7 +248,7 @@ def printed(found: Plan) -> str:
     return json.dumps(encode_plan(found, encode(found.facts)), sort_keys=True)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.sampled_from(REQUESTS), held, drivers, st.randoms(use_true_random=False))
 def test_the_same_question_has_the_same_answer(targets: tuple[str, ...], pip: dict[str, str], driver: str, order: random.Random) -> None:
     shuffled = list(pip.items())
@@ -259,7 +260,7 @@ def test_the_same_question_has_the_same_answer(targets: tuple[str, ...], pip: di
     assert len(answers) == 1
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.sampled_from(REQUESTS), held, drivers, st.sampled_from(["3.10", "3.11"]))
 def test_planning_again_on_what_came_out_is_stable(targets: tuple[str, ...], pip: dict[str, str], driver: str, python: str) -> None:
     parts: dict[str, Any] = {"driver": {"version": driver}, "python": {"version": python}}
@@ -276,7 +277,7 @@ def test_planning_again_on_what_came_out_is_stable(targets: tuple[str, ...], pip
     assert {step.kind for step in second.steps} <= {"preload"}  # facts do not tell whether it is there
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.sampled_from(REQUESTS), held, drivers)
 def test_actions_tell_what_becomes_of_what_is_installed(targets: tuple[str, ...], pip: dict[str, str], driver: str) -> None:
     found = plan(BOOK, facts(driver={"version": driver}, packages={"pip": pip}), request(BOOK, *targets))
