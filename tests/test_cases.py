@@ -22,9 +22,9 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.cli.main import main
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.matrix.book import Book
+from tests.program import run
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -122,24 +122,16 @@ class Case:
         self.expected = [(key, str(one)) for key, value in expect.items() for one in (value if isinstance(value, list) else [value])]
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compiled tables for all cases together."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
-def plan(cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[list[str]], Plan]:
+def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[list[str]], Plan]:
     """A function that answers the plan for the options, with its exit code held against its status."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.chdir(tmp_path)
 
     def answer(words: list[str]) -> Plan:
-        code = main(["plan", "--offline", "--format", "json", *words])
-        shown = capsys.readouterr()
-        assert not shown.err
-        found: Plan = json.loads(shown.out)
-        assert code == {"ok": 0, "unsatisfiable": 1}[found["status"]]
+        done = run("plan", "--offline", "--format", "json", *words)
+        assert not done.stderr
+        found: Plan = json.loads(done.stdout)
+        assert done.returncode == {"ok": 0, "unsatisfiable": 1}[found["status"]]
         return found
 
     return answer

@@ -32,16 +32,9 @@ FITS = [path for path in CASES if path.parent.name == "fits"]
 Said = dict[str, tuple[str, str | None, str, bool]]
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compiled tables for all cases together."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
-def question(cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Path], Question]:
+def question(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Path], Question]:
     """A function that asks what a case asks."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.chdir(tmp_path)
 
     def ask(path: Path) -> Question:

@@ -54,15 +54,8 @@ def work(world: ApplyWorld) -> Iterator[Work]:
     found.hold.release()
 
 
-@pytest.fixture(scope="session")
-def lock_cache(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Compiled tables for all projects together."""
-    return str(tmp_path_factory.mktemp("cache"))
-
-
 @pytest.fixture
-def project(tmp_path: Path, lock_cache: str, monkeypatch: pytest.MonkeyPatch) -> Project:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project with an index of small wheels, in which `lock` runs."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", lock_cache)
     return Project(tmp_path)

@@ -13,11 +13,10 @@ PLAN = ["plan", "--offline", "-f", "torch==2.6.0", "--device", "cpu", "--format"
 
 
 def test_a_plan_for_this_environment_keeps_them_and_one_for_another_machine_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lock_cache: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "constraint.txt").write_text("torch==2.7.0a0+nv25.1\n", "utf-8")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", lock_cache)
     monkeypatch.setenv("PIP_CONSTRAINT", "constraint.txt")
     assert main(PLAN) == 1
     conflict = json.loads(capsys.readouterr().out)["conflict"]

@@ -9,7 +9,8 @@ import pytest
 
 import cudnn_resolve
 from cudnn_resolve.cli.parser import Parser
-from tests.functional.test_cli import is_explained, run
+from tests.functional.test_cli import is_explained
+from tests.program import run
 
 MACHINES = Path(__file__).parents[1] / "machines"
 MISSING = "[rank0]: ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory\n"
@@ -51,7 +52,7 @@ def test_json_is_the_contract_and_what_the_library_gives(log: str) -> None:
 
 
 def test_standard_input_is_a_log() -> None:
-    done = run("doctor", "-", "--no-facts", "--format", "json", input=MISSING, stdin=None)
+    done = run("doctor", "-", "--no-facts", "--format", "json", text=MISSING)
     assert json.loads(done.stdout)["findings"][0]["cause"] == "cudnn_missing"
 
 
@@ -79,10 +80,10 @@ def test_facts_alone_are_judged(tmp_path: Path) -> None:
 
 def test_harmless_lines_end_with_exit_code_0() -> None:
     noise = "W tensorflow/compiler/tf2tensorrt/utils/py_utils.cc:38] TF-TRT Warning: Could not find TensorRT\n"
-    done = run("doctor", "-", "--no-facts", input=noise, stdin=None)
+    done = run("doctor", "-", "--no-facts", text=noise)
     assert done.returncode == 0
     assert "harmless" in done.stdout
-    assert run("doctor", "-", "--no-facts", input="epoch 1\n", stdin=None).stdout == "Nothing wrong was found in 1 line of the log.\n"
+    assert run("doctor", "-", "--no-facts", text="epoch 1\n").stdout == "Nothing wrong was found in 1 line of the log.\n"
 
 
 def test_a_warning_that_stands_alone_is_mentioned_and_beside_a_failure_it_is_the_cause(tmp_path: Path) -> None:

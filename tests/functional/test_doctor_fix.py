@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import venv
 import zipfile
@@ -15,7 +16,7 @@ from cudnn_resolve.cli import apply, doctor
 from cudnn_resolve.cli.options import Output
 from cudnn_resolve.diagnosis.model import Diagnosis, Finding, Remedy
 from tests.apply_world import lend_pip
-from tests.functional.test_cli import run
+from tests.program import Done, run
 from tests.small_wheels import tree, write_wheel
 
 JAX = """import jaxlib
@@ -72,9 +73,10 @@ class Shop:
     def python(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([self.venv / "bin" / "python", *words], capture_output=True, text=True, check=False)
 
-    def doctor(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def doctor(self, *words: str) -> Done:
         places = [f"--python={self.venv}", f"--index-url={self.index.as_uri()}", "--device=cpu"]
-        return run("doctor", *places, *words, env={"XDG_STATE_HOME": str(self.base / "state"), "PIP_CONFIG_FILE": "/dev/null"})
+        own = {"XDG_STATE_HOME": str(self.base / "state"), "PIP_CONFIG_FILE": "/dev/null"}
+        return run("doctor", *places, *words, environ={**os.environ, **own})
 
 
 @pytest.fixture

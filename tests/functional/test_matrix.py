@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
-def shared_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """One cache of compiled tables for all tests here, and a working directory without a project."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "matrix-cache"))
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A working directory without a project."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -231,14 +228,5 @@ def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert "cudnn-resolve matrix show torch 2.6" in shown
 
 
-def test_as_a_program() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "cudnn_resolve", "matrix", "show", "driver", "550"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "CUDA 12.4 and older" in done.stdout
+def test_a_driver_says_which_cuda_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "CUDA 12.4 and older" in text(capsys, "show", "driver", "550")

@@ -27,7 +27,6 @@ def overlay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "over" / "trap.toml").write_text("")
     (tmp_path / "pyproject.toml").write_text('[tool.cudnn-resolve]\nmatrix = ["over"]\n')
     (tmp_path / "log").write_text("nothing to see\n")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.apply_world import lend_pip
+from tests.program import ROOT, run
 from tests.small_wheels import write_wheel
 from tests.terminal import on_terminal
 
-ROOT = Path(__file__).resolve().parents[2]
 FACTS = ("--facts", str(ROOT / "tests/machines/workstation.json"))
 PLAN = ("-f", "torch==2.6.0", *FACTS, "--offline")
 VERBS = {
@@ -82,11 +82,9 @@ def test_apply_shows_its_plan_before_it_asks(tmp_path: Path, columns: int, answe
 
 @pytest.mark.parametrize("words", [("detect", *FACTS), ("plan", *PLAN), ("matrix", "show", "torch")])
 def test_nothing_is_cut_where_nobody_reads_columns(tmp_path: Path, words: tuple[str, ...]) -> None:
-    environ = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"PYTHONPATH": str(ROOT)}
+    environ = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
 
-    done = subprocess.run(
-        [sys.executable, "-m", "cudnn_resolve", *words], capture_output=True, text=True, check=False, env=environ, cwd=tmp_path
-    )
+    done = run(*words, environ=environ, cwd=tmp_path)
 
     assert done.stdout.strip()
     assert "…" not in done.stdout
