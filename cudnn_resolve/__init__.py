@@ -114,9 +114,9 @@ def plan(framework: Texts = (), *, lock: Path | None = None, **options: Unpack[P
 
     Every word means what the option of that name means, None that nothing is said: `packages`, `requirement`, `constraint`, `group`,
     `cuda`, `cudnn`, `python`, `facts`, `driver`, `gpu`, `python_version`, `platform`, `glibc`, `os`, `prefer`, `driver_policy`, `device`,
-    `pre`, `strict_pins`, `channel`, `allow_break`, `reinstall_package`, `matrix`, `index_url`, `extra_index_url`, `find_links`,
-    `index_strategy`, `exclude_newer`, `no_binary`, `only_binary`, `no_variant_indexes`, `offline`. `facts` is a facts file, or what
-    `detect` gave on the machine that is meant.
+    `pre`, `strict_pins`, `channel`, `allow_break`, `reinstall_package`, `env`, `kernel`, `matrix`, `index_url`, `extra_index_url`,
+    `find_links`, `index_strategy`, `exclude_newer`, `no_binary`, `only_binary`, `no_variant_indexes`, `offline`. `facts` is a facts file,
+    or what `detect` gave on the machine that is meant.
     """
     from cudnn_resolve import api
     from cudnn_resolve.operations.keywords import PlanWords, together
@@ -150,7 +150,8 @@ def apply(
 
     It does not ask. `status` is `done`, `nothing`, `reverted`, `broken`, `undone`, `interrupted`, `dry-run` or `unsatisfiable`; where
     nothing could be begun, an error is raised. `undo` is a number of `history()`, or True for the last one; it takes no targets. The words
-    are those of `plan` that speak of no other machine, and `installer`, `no_hashes`, `break_system_packages`, `no_validate`, `restart`.
+    are those of `plan` that speak of no other machine, `python_version` with `env`, and `installer`, `no_hashes`, `break_system_packages`,
+    `no_validate`, `restart`.
     """
     from cudnn_resolve import api
     from cudnn_resolve.cli.progress import Progress

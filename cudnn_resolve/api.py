@@ -64,10 +64,15 @@ def detect(request: MachineOptions) -> FactsResult:
 
 def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
     """The plan for the targets, or the one that leads to a lock."""
+    _refuse_targets(request)
+    request = _settled(request)
+    if request.env is not None:
+        from cudnn_resolve.operations import environment
+
+        return environment.plan(request, listener)
     from cudnn_resolve.operations.plan import plan as operation
 
-    _refuse_targets(request)
-    return operation(_settled(request), listener)
+    return operation(request, listener)
 
 
 def _refuse_targets(request: PlanRequest | ApplyRequest | WhyRequest) -> None:
@@ -109,15 +114,24 @@ def apply(request: ApplyRequest, interaction: Interaction | None = None) -> Appl
     from cudnn_resolve.operations import apply as operation
 
     _refuse_targets(request)
-    request = replace(request, words=request.again(), has_targets=request.names_targets)
-    return operation.apply(_here(request), interaction or operation.DEFAULT)
+    request = _here(replace(request, words=request.again(), has_targets=request.names_targets))
+    if request.env is not None:
+        from cudnn_resolve.operations import environment
+
+        return environment.apply(request, interaction or operation.DEFAULT)
+    return operation.apply(request, interaction or operation.DEFAULT)
 
 
 def undo(request: ApplyRequest, number: int | None = None, interaction: Interaction | None = None) -> ApplyResult:
     """Put back what an `apply` changed, the last one without a number."""
     from cudnn_resolve.operations import apply as operation
 
-    return operation.undo(_here(request), number, interaction or operation.DEFAULT)
+    request = _here(request)
+    if request.env is not None:
+        from cudnn_resolve.operations import environment
+
+        return environment.undo(request, number, interaction or operation.DEFAULT)
+    return operation.undo(request, number, interaction or operation.DEFAULT)
 
 
 def history(python: str | None = None) -> HistoryResult:
@@ -127,8 +141,12 @@ def history(python: str | None = None) -> HistoryResult:
     return operation(python or _python())
 
 
-def stopped(python: str | None = None) -> Stopped | None:
+def stopped(python: str | None = None, env: str | None = None) -> Stopped | None:
     """The `apply` that was stopped in the middle; None where the last one came to its end."""
+    if env is not None:
+        from cudnn_resolve.operations import environment
+
+        return environment.stopped(env)
     from cudnn_resolve.operations.apply import stopped as operation
 
     return operation(python or _python())
@@ -225,7 +243,7 @@ def undo_number(undo: Any, words: Mapping[str, Any]) -> int | None:
     if undo is not True and (not isinstance(undo, int) or undo < 1):
         raise UsageError(f"undo cannot be {undo!r:.80}: expected True or a number of history()", code="usage-argument")
     request = make(ApplyRequest, words)
-    nothing = ApplyRequest(python=request.python, dry_run=request.dry_run, force=request.force, restart=request.restart)
+    nothing = ApplyRequest(python=request.python, env=request.env, dry_run=request.dry_run, force=request.force, restart=request.restart)
     further = [one.name for one in fields(ApplyRequest) if getattr(request, one.name) != getattr(nothing, one.name)]
     if further:
         raise UsageError(f"undo takes no {further[0]}", code="usage-contradiction", hint="leave one of them out")

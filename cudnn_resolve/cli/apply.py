@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 _SPOKEN = ("yes", "dry_run", "force", "format", "output", "quiet", "verbose", "no_color", "restart")
 _MEANS = ("installer", "no_hashes", "break_system_packages", "no_validate")
 """Options of `--resume` that hold in the place of those that were given then."""
-_OTHERS = (*_SPOKEN, *_MEANS, "resume", "undo", "history", "lock", "packages", "python")
+_OTHERS = (*_SPOKEN, *_MEANS, "resume", "undo", "history", "lock", "packages", "python", "env")
 _HEADS = {"nothing": "nothing to undo", "broken": "not everything could be put back"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `apply`."""
     words = ("REQ | LOCK", "; or a pylock.toml to install from (default: ./pylock.toml)")
-    add_common_options(parser, words=words, elsewhere=False, takes=("allow_break", "reinstall_package"))
+    add_common_options(parser, words=words, elsewhere=False, takes=("env", "kernel", "allow_break", "reinstall_package"))
     group = parser.add_argument_group("how to carry it out")
     group.add_argument("-y", "--yes", action="store_true", help="do not ask")
     add_options(group, ApplyRequest, "dry_run", *_MEANS, "restart")
@@ -52,16 +52,16 @@ def run(args: argparse.Namespace) -> int:
     require_output(output)
     request = request_of(ApplyRequest, args)
     if args.history:
-        _print_history(args.python, output)
+        _print_history(args.env or args.python, output)
         return ExitCode.OK
     if args.undo is not None:
         undone = api.undo(request, _number(args.undo), _interaction(args, output))
-        return _finish(undone, output, args.python, head=_HEADS.get(undone.status))
+        return _finish(undone, output, args, head=_HEADS.get(undone.status))
     if args.resume:
         _refuse_further(args)
-        found = api.stopped(args.python)
+        found = api.stopped(args.python, args.env)
         if found is None:
-            return _nothing_to_resume(output, args.python)
+            return _nothing_to_resume(output, args)
         return again(found, args)
     done = api.apply(request, _interaction(args, output))
     if done.execution is None:
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             print_plan(done.plan, output)
         return ExitCode.NO
-    return _finish(done, output, args.python)
+    return _finish(done, output, args)
 
 
 def again(found: Stopped, args: argparse.Namespace) -> int:
@@ -85,7 +85,8 @@ def again(found: Stopped, args: argparse.Namespace) -> int:
         raise UsageError(
             "cannot resume: the journal records no command that can be given again", code="resume", hint="give the command again"
         )
-    same.python = found.python  # whatever the words say: the environment is the one whose journal this is
+    if same.env is None:
+        same.python = found.python  # whatever the words say: the environment is the one whose journal this is
     for name in _SPOKEN:
         setattr(same, name, getattr(args, name))
     same.output = output
@@ -121,7 +122,7 @@ def _refuse_contradictions(args: argparse.Namespace) -> None:
     if args.lock and len(asked) > 1:
         raise UsageError(f"a lock and {asked[1]} contradict each other", code="usage-contradiction", hint="the lock says what is installed")
     for option in ("facts", "machine", "python_version", "platform"):
-        if getattr(args, option):
+        if getattr(args, option) and not (args.env and option == "python_version"):
             name = "--" + option.replace("_", "-")
             raise UsageError(
                 f"{name} plans for another machine, and `apply` changes this one",
@@ -156,21 +157,21 @@ def _interaction(args: argparse.Namespace, output: Output) -> Interaction:
     return Interaction(reporter=Progress(quiet=output.quiet > 0), confirm=confirm, listener=Messages(output))
 
 
-def _finish(done: ApplyResult, output: Output, python: str | None, *, head: str | None = None) -> int:
+def _finish(done: ApplyResult, output: Output, args: argparse.Namespace, *, head: str | None = None) -> int:
     execution = done.execution
     assert execution is not None
     from cudnn_resolve.report.apply import render
 
-    show(done, output, lambda style, width: render(execution, style=style, width=width, head=head, python=python))
+    show(done, output, lambda style, width: render(execution, style=style, width=width, head=head, python=args.python, env=args.env))
     return 130 if execution.status == "interrupted" else int(execution.exit_code)
 
 
-def _nothing_to_resume(output: Output, python: str | None) -> int:
+def _nothing_to_resume(output: Output, args: argparse.Namespace) -> int:
     from cudnn_resolve.execution.model import Execution
     from cudnn_resolve.operations.apply import ApplyResult
 
     nothing = ApplyResult(execution=Execution(status="nothing"))
-    return _finish(nothing, output, python, head="nothing to resume: no apply was stopped in the middle")
+    return _finish(nothing, output, args, head="nothing to resume: no apply was stopped in the middle")
 
 
 def _print_history(python: str | None, output: Output) -> None:

@@ -143,7 +143,8 @@ def _tables(command: str) -> set[str]:
 
 
 def _is_plan(words: list[str]) -> bool:
-    return words[:2] == ["cudnn-resolve", "apply"] and "FRAMEWORK" not in words
+    apart = "--env" in words  # which leaves this environment as it is
+    return words[:2] == ["cudnn-resolve", "apply"] and "FRAMEWORK" not in words and not apart
 
 
 def _print(diagnosis: DoctorResult, output: Output) -> None:

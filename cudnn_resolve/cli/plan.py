@@ -22,7 +22,7 @@ FORMATS = ("text", "json", "sh", "requirements", "notebook", "dockerfile")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `plan`."""
     words = ("REQ | LOCK", "; or a pylock.toml: what it would change here")
-    add_common_options(parser, FORMATS, words=words, takes=("allow_break", "reinstall_package"))
+    add_common_options(parser, FORMATS, words=words, takes=("env", "kernel", "allow_break", "reinstall_package"))
     parser.epilog = "Exit code 0: there is a plan; 1: there is none, and the output says what would work; 2: the request cannot be read."
 
 

@@ -78,12 +78,17 @@ def ask_environment(host: Host, python: str) -> Environment:
         raise UsageError(f"{python} cannot be the target interpreter: its answer makes no sense", code="python-unusable") from None
     if prefix == "/" or not all(path.startswith("/") for path in (prefix, *scheme.values())):
         raise UsageError(f"{python} cannot be the target interpreter: its folders make no sense", code="python-unusable", context=prefix)
-    beside = (f"{scheme['scripts']}/uv", "uv", os.path.join(os.path.dirname(host.python), "uv"))  # its own, that of PATH, ours
     return Environment(
         python=python if os.path.isabs(python) else executable,  # tools are run from another folder
         version=version,
         prefix=prefix,
         scheme=scheme,
         pip=str(pip) if pip else None,
-        uv=next((found for one in beside if (found := which(host, one))), None),
+        uv=find_uv(host, scheme["scripts"]),
     )
+
+
+def find_uv(host: Host, scripts: str | None = None) -> str | None:
+    """The uv of an environment, that of PATH, or the one beside this program; None where there is none."""
+    beside = (*((f"{scripts}/uv",) if scripts else ()), "uv", os.path.join(os.path.dirname(host.python), "uv"))
+    return next((found for one in beside if (found := which(host, one))), None)

@@ -57,6 +57,8 @@ class Execution(Struct, frozen=True, kw_only=True):
     kept_bytes: int = 0
     """What the way back holds of the disk, beyond what the environment shares by links."""
     notes: tuple[str, ...] = ()
+    use: tuple[str, ...] = ()
+    """How an environment that was made is used."""
     restart: str | None = None
     """Why the notebook's kernel must be restarted; None where it need not be."""
     exit_code: ExitCode = ExitCode.OK

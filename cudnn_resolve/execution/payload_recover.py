@@ -379,6 +379,16 @@ def _is_marked(folders: "Sequence[str]", folder: str) -> bool:
     return False
 
 
+def _was_being_made(folder: str, prefix: str) -> bool:
+    """Return whether the environment itself is of the apply that did not come to its end: then it goes as a whole."""
+    try:
+        with open(os.path.join(os.path.dirname(folder), "creation.json"), "rb") as file:
+            told = json.loads(file.read().decode("utf-8"))
+        return bool(told["by"] is None and told["inode"] == os.lstat(prefix).st_ino)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 def _end(code: int, *lines: str) -> int:
     print("\n".join(lines))
     return code
@@ -434,6 +444,9 @@ def _finish(folder: str, before: str, records: "Sequence[Mapping[str, Any]]", le
         print("The files of {} are as they were; the packages of the system are not.".format(begin.get("prefix")))
         return _end(5, "`cudnn-resolve apply --undo` puts them back, or, as root:", *system)
     _append(folder, before, "reverted")
+    if _was_being_made(folder, str(begin.get("prefix"))):
+        shutil.rmtree(str(begin.get("prefix")), ignore_errors=True)
+        return _end(0, "{} was being made, and is gone".format(begin.get("prefix")))
     return _end(0, "{} is as it was before apply number {}".format(begin.get("prefix"), begin.get("id")))
 
 

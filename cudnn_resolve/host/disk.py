@@ -347,6 +347,14 @@ def device_of(path: str) -> int | None:
         return None
 
 
+def inode_of(path: str) -> int | None:
+    """The number by which its file system knows a folder, links not followed; None where nothing is."""
+    try:
+        return os.lstat(path).st_ino
+    except OSError:
+        return None
+
+
 def writable(path: str) -> bool:
     """True where this user may make files in the folder, or in the nearest one above it that exists."""
     path = _existing(path)

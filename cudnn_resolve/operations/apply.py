@@ -20,7 +20,7 @@ from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.operations import validate
 from cudnn_resolve.operations.gather import detect_facts, gather_book
 from cudnn_resolve.operations.listener import NOBODY, Listener
-from cudnn_resolve.operations.options import ApplyRequest
+from cudnn_resolve.operations.options import ApplyRequest, PlanRequest
 from cudnn_resolve.operations.plan import BREAKS, LockMisfitError, PlanResult, plan_of, plan_of_lock_file
 from cudnn_resolve.operations.results import Result, grown
 
@@ -98,7 +98,7 @@ def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyRes
         )
     if request.dry_run:
         return _dry(request, interaction, environment)
-    with _held(environment, request, interaction) as work:
+    with held(environment, request, interaction) as work:
         repaired = repair(work)
         if repaired is not None and repaired.status == "broken":
             return ApplyResult(execution=repaired)
@@ -112,7 +112,7 @@ def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyRes
             spoiled, notes = _damaged(plan, work)
             if spoiled:
                 plan, task = _plan(replace(request, reinstall_package=(*request.reinstall_package, *spoiled)), interaction)
-        done = _carry_out(plan, task, work, request, interaction) if task is not None else None
+        done = carry_through(plan, task, work, request, interaction) if task is not None else None
         done = replace(done, notes=(*notes, *done.notes)) if done is not None else None
         return ApplyResult(execution=done, plan=grown(PlanResult, plan))
 
@@ -179,7 +179,7 @@ def _dry(request: ApplyRequest, interaction: Interaction, environment: Environme
 def _plan(request: ApplyRequest, interaction: Interaction) -> tuple[Plan, Task | None]:
     from cudnn_resolve.execution.task import task_of
 
-    path = _lock_path(request)
+    path = lock_path(request)
     if path is not None:
         plan = plan_of_lock_file(path, request)
     else:
@@ -187,12 +187,12 @@ def _plan(request: ApplyRequest, interaction: Interaction) -> tuple[Plan, Task |
     return plan, task_of(plan, gather_book(request).framework_of) if plan.is_satisfiable else None
 
 
-def _lock_path(request: ApplyRequest) -> str | None:
+def lock_path(request: ApplyRequest | PlanRequest) -> str | None:
     """The lock to install: the one that was named, or where nothing was, the one that lies here; None for targets.
 
     A lock that lies here wins over frameworks of the project's settings, which it was made from.
     """
-    if request.lock is not None or request.has_targets:
+    if request.lock is not None or not isinstance(request, ApplyRequest) or request.has_targets:
         return request.lock
     if disk.is_regular(LOCK_NAME):
         return LOCK_NAME
@@ -205,7 +205,8 @@ def _lock_path(request: ApplyRequest) -> str | None:
     )
 
 
-def _carry_out(plan: Plan, task: Task, work: Work, request: ApplyRequest, interaction: Interaction) -> Execution:
+def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, interaction: Interaction) -> Execution:
+    """What became of a plan: asked about, carried out, and looked at."""
     from cudnn_resolve.execution.run import carry_out, is_done
 
     if is_done(task, work):
@@ -330,11 +331,14 @@ class Stopped(Struct, frozen=True, kw_only=True):
 
 def stopped(python: str | None = None) -> Stopped | None:
     """The `apply` that was stopped last; None where the last one came to its end."""
+    return stopped_of(Journals(_environment(python)))
+
+
+def stopped_of(journals: Journals) -> Stopped | None:
+    """The same of an environment's journals."""
     from cudnn_resolve.execution.journals import was_stopped
 
-    environment = _environment(python)
-    journals = Journals(environment)
-    applies, mark = journals.all(), read_mark(journals)
+    applies, mark, environment = journals.all(), read_mark(journals), journals.environment
     if mark is not None and mark.words and not (applies and mark.owns(applies[-1])):  # stopped before it had a journal
         return Stopped(words=mark.words, folder=mark.folder, python=environment.python)
     if not applies or not was_stopped(applies[-1]):
@@ -347,7 +351,7 @@ def undo(request: ApplyRequest, number: int | None, interaction: Interaction = D
     """What became of the undo, or where nothing is to be changed, what it would put back."""
     from cudnn_resolve.execution.recover import undo as put_back
 
-    with _held(_environment(request.python), request, interaction, mark=False) as work:
+    with held(_environment(request.python), request, interaction, mark=False) as work:
         return ApplyResult(execution=put_back(work, number, dry_run=request.dry_run))
 
 
@@ -373,7 +377,7 @@ def _environment(python: str | None) -> Environment:
 
 
 @contextmanager
-def _held(environment: Environment, request: ApplyRequest, interaction: Interaction, *, mark: bool = True) -> Iterator[Work]:
+def held(environment: Environment, request: ApplyRequest, interaction: Interaction, *, mark: bool = True) -> Iterator[Work]:
     """With what to work, while nobody else does; WorldError where somebody is at work."""
     from cudnn_resolve.execution.task import Work
 

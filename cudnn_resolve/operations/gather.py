@@ -38,8 +38,12 @@ class Question(Struct, frozen=True, kw_only=True):
     source: IndexClient
 
 
-def gather_question(options: Options, *, fresh: bool = False, verb: str = "plan", listener: Listener = NOBODY) -> Question:
+def gather_question(
+    options: Options, *, fresh: bool = False, verb: str = "plan", listener: Listener = NOBODY, facts: Facts | None = None
+) -> Question:
     """The question behind the options, asked by a command; `fresh`: for a new environment, whatever is installed in this one.
+
+    `facts` stand for those that the options describe.
 
     UsageError, InputError or WorldError where a part of it cannot be had.
     """
@@ -51,11 +55,11 @@ def gather_question(options: Options, *, fresh: bool = False, verb: str = "plan"
     book = gather_book(options)
     wishes = wishes_of(options)
     request_of(options, book, wishes)  # a wrong word is said at once, not after the seconds that a machine takes
-    facts = gather_facts(options, book)
+    facts = gather_facts(options, book) if facts is None else facts
     refuse_other_systems(facts)
     source = open_packages(options, wishes, facts, listener)
     direct, extras = direct_of(wishes, source)
-    if verb != "lock" and options.given is None and options.facts is None and not options.assumptions.elsewhere:
+    if verb != "lock" and options.given is None and not options.is_elsewhere:
         from cudnn_resolve.operations.constraint import configured
 
         extras = (*extras, *configured(source.settings.constraints, source.notes))

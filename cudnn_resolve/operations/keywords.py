@@ -87,6 +87,8 @@ class PlanWords(WhyWords, total=False):
 
     allow_break: Texts
     reinstall_package: Texts
+    env: Path | None
+    kernel: str | None
 
 
 class LockWords(_Resolving, _Elsewhere, total=False):
@@ -104,6 +106,9 @@ class ApplyWords(_Resolving, total=False):
     prefer: Literal["installed", "newest"] | None
     allow_break: Texts
     reinstall_package: Texts
+    env: Path | None
+    kernel: str | None
+    python_version: str | None
     installer: Literal["auto", "pip", "uv"]
     no_hashes: bool
     break_system_packages: bool

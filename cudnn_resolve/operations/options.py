@@ -7,6 +7,7 @@ settings may say it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
@@ -170,6 +171,12 @@ class Options(StatedOptions, frozen=True, kw_only=True):
         ),
     ] = ()
     """`plan` and `apply` alone take it."""
+    env: Annotated[
+        str | None,
+        _option("a new environment in this folder, with a Python that has an answer; one that was made so is brought up to date", "DIR"),
+    ] = None
+    """`plan` and `apply` alone take it, and `kernel`."""
+    kernel: Annotated[str | None, _option("with --env: a kernel of Jupyter for it, of this name", "NAME")] = None
     index_url: Annotated[str | None, _option("package index, as pip's", "URL")] = None
     """None = whatever the target's pip or uv configuration says."""
     extra_index_url: Annotated[_Texts, _option("a further index, as pip's; repeatable", "URL")] = ()
@@ -190,6 +197,12 @@ class Options(StatedOptions, frozen=True, kw_only=True):
         bool, _option("only the configured indexes, and none that the tables name for a variant such as torch+cu126")
     ] = False
     offline: Annotated[bool, _option("matrix and cache only; what stays open is listed as unpinned")] = False
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """True where it is about another machine: with `env`, `python_version` says which Python of this one is meant."""
+        stated = self.assumptions if self.env is None else replace(self.assumptions, python_version=None)
+        return self.facts is not None or stated.elsewhere
 
     @property
     def names_targets(self) -> bool:
@@ -353,9 +366,11 @@ def normalized(request: O) -> O:
         changed = {name: str(one.specifier) if one.text[:1].isdigit() else one.text for name, one in limits.items()}
     if said.get("exclude_newer") is not None:
         changed["exclude_newer"] = _time("--exclude-newer", said["exclude_newer"])
-    for name in ("python", "facts", "output"):
+    for name in ("python", "facts", "output", "env"):
         for text in said[name] if isinstance(said.get(name), tuple) else (said.get(name),):
             _path("-o" if name == "output" else f"--{name}", text)
+    if said.get("kernel") is not None:
+        _kernel(said["kernel"], said["env"])
     return replace(request, **changed)
 
 
@@ -380,6 +395,14 @@ def contradictions(request: MachineOptions) -> Iterator[tuple[str, str, str, str
 def _path(option: str, text: str | None) -> None:
     if text is not None and (not text or "\0" in text):
         raise UsageError(f"{option} names no file", code="usage-path", hint=f"give a path after {option}")
+
+
+def _kernel(name: str, env: str | None) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}", name, re.ASCII):
+        hint = "letters, digits, `.`, `-` and `_`, as Jupyter has it"
+        raise UsageError(f"--kernel {name!r:.80} is not a name of a kernel", code="option-kernel", hint=hint)
+    if env is None:
+        raise UsageError("--kernel is of an environment that --env makes", code="usage-contradiction", hint="add --env DIR")
 
 
 def _time(option: str, text: str) -> str:

@@ -59,22 +59,23 @@ def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
     """The plan for the targets, or the one that leads to a lock; a conflict is a plan, too."""
     if request.lock is not None:
         found = plan_of_lock_file(request.lock, request)
-        return grown(PlanResult, found, command=_command(found, request, None))
+        return grown(PlanResult, found, command=command_of(found, request, None))
     answer = answered(request, listener)
-    return grown(PlanResult, answer.plan, command=_command(answer.plan, request, answer.outcome.request))
+    return grown(PlanResult, answer.plan, command=command_of(answer.plan, request, answer.outcome.request))
 
 
-def _command(plan: Plan, request: PlanRequest, asked: Request | None) -> str | None:
+def command_of(plan: Plan, request: PlanRequest, asked: Request | None) -> str | None:
     """The command line that carries a plan out, or that writes the script of one for another machine."""
     from cudnn_resolve.resolution.proposal import command
 
     if not (plan.is_satisfiable and (plan.changes or plan.steps)) or request.given is not None:
         return None
-    elsewhere = request.facts is not None or request.assumptions.elsewhere
+    elsewhere = request.is_elsewhere
     if asked is not None:
         words = command(replace(asked, verb="plan")).partition(" plan")[2]
     else:
-        said = ((name, value) for name, value in (("--python", request.python), ("--facts", request.facts)) if value)
+        named = ("--python", request.python), ("--facts", request.facts), ("--env", request.env), ("--kernel", request.kernel)
+        said = ((name, value) for name, value in named if value)
         words = " " + shlex.join((request.lock or "", *(word for pair in said for word in pair)))
     return f"cudnn-resolve plan{words} --format sh -o setup.sh" if elsewhere else f"cudnn-resolve apply{words}"
 
@@ -92,12 +93,12 @@ class Answered(Struct, frozen=True, kw_only=True):
     outcome: Resolution | Conflict
 
 
-def answered(options: Options, listener: Listener = NOBODY, verb: str = "plan") -> Answered:
-    """The plan behind the options, with the question that it answers."""
+def answered(options: Options, listener: Listener = NOBODY, verb: str = "plan", facts: Facts | None = None) -> Answered:
+    """The plan behind the options, or for other `facts` than they describe, with the question that it answers."""
     from cudnn_resolve.planning.make import make_plan
     from cudnn_resolve.resolution.resolve import resolve
 
-    asked = gather_question(options, verb=verb, listener=listener)
+    asked = gather_question(options, verb=verb, listener=listener, facts=facts)
     outcome = resolve(asked.book, asked.machine, asked.request, asked.source, tell=listener.tell)
     plan = make_plan(asked.facts, outcome, asked.book, asked.source)
     return Answered(plan=plan, question=asked, outcome=outcome)

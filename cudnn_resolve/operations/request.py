@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 _ADDRESSES = frozenset({"--index-url", "--extra-index-url", "--find-links"})
 _PROPOSED = (
-    *("requirement", "constraint", "group", "facts", "python", "machine", "driver", "gpu", "python_version", "platform", "glibc", "os"),
+    *("requirement", "constraint", "group", "facts", "python", "env", "kernel"),
+    *("machine", "driver", "gpu", "python_version", "platform", "glibc", "os"),
     *("allow_break", "reinstall_package", "prefer", "matrix", "index_url", "extra_index_url", "find_links", "pre"),
     *("index_strategy", "exclude_newer", "no_binary", "only_binary", "offline"),
 )

@@ -27,7 +27,9 @@ _Text = Annotated[str, Meta(min_length=1, pattern=r"^[^\x00]*$")]
 O = TypeVar("O", bound=MachineOptions)  # noqa: E741 - the usual letter for options
 
 KEYS: Mapping[str, Declared] = {
-    one.key: one for one in declared(Options).values() if one.name not in ("packages", "given", "project_matrix", "reinstall_package")
+    one.key: one
+    for one in declared(Options).values()
+    if one.name not in ("packages", "given", "project_matrix", "reinstall_package", "env", "kernel")
 }
 """The options of commands that resolve, by their names as settings; what is asked for each time is none."""
 
@@ -175,6 +177,8 @@ def _left(request: MachineOptions, settings: Mapping[str, Any]) -> dict[str, Any
         dropped.update((*MACHINE, "python", "facts"))
     if says("python_version", "platform", "platforms"):
         dropped.update(("python", "facts"))
+    if says("env"):  # a new environment needs not have the Python of the project's
+        dropped.add("python")
     if says("packages"):  # who names what he wants names all of it
         dropped.add("framework")
     if getattr(request, "device", None) == "cpu":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.planning.model import AptRepository, Step
 
@@ -25,6 +27,17 @@ def steps(draft: Plan, machine: Machine, book: Book) -> tuple[Step, ...]:
         python = ".venv/bin/python"
         return (*_apt(machine, book, draft.apt), first, *_pip(python, draft), *_loader(draft.environment))
     return (*_apt(machine, book, draft.apt), *_pip(python, draft), *_loader(draft.environment))
+
+
+def with_environment(plan: Plan, base: str, prefix: str, why: str, *, kernel: str | None) -> Plan:
+    """The plan for a new environment, with the steps that make it; `base` is its interpreter, or the version of one that uv fetches."""
+    argv = (base, "-m", "venv", prefix) if "/" in base else ("uv", "venv", "--seed", "--python", base, prefix)
+    first = Step(id="venv", kind="venv", argv=argv, why=f"a new environment: {why}")
+    last: tuple[Step, ...] = ()
+    if kernel is not None:
+        words = ("-m", "ipykernel", "install", "--user", "--name", kernel)
+        last = (Step(id="kernel", kind="kernel", argv=(f"{prefix}/bin/python", *words), why="a kernel of Jupyter"),)
+    return replace(plan, steps=(first, *plan.steps, *last))
 
 
 def _apt(machine: Machine, book: Book, apt: tuple[AptAction, ...]) -> Iterator[Step]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, convert
@@ -87,6 +87,8 @@ LOCAL = ".venv"
 """The virtual environment of a project, in its folder."""
 _TOOLS = re.compile(r"/uv/tools/[^/]+/$|/pipx/(?:venvs|\.cache)/[^/]+/$|/\.cache/pipx/[^/]+/$")
 _UV_CACHE = re.compile(r"(.*)/(?:archive|environments|builds)-v\d+/")
+_MINOR = re.compile(r"python3\.(\d{1,2})", re.ASCII)
+_CONDAS = ("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba")
 _VERSION = re.compile(r"\d+(\.\d+)?")
 _HINT = "pass --python with the path of an interpreter or of a virtual environment"
 
@@ -140,6 +142,34 @@ def is_of_tool(host: Host, prefix: str) -> bool:
     made_by = any(is_file(host, f"{prefix}/{name}") for name in ("uv-receipt.toml", "pipx_metadata.json"))
     cache = _UV_CACHE.match(f"{prefix}/")  # UV_CACHE_DIR gives it any name
     return made_by or _TOOLS.search(f"{prefix}/") is not None or (cache is not None and is_file(host, f"{cache[1]}/CACHEDIR.TAG"))
+
+
+def interpreters(host: Host) -> Mapping[tuple[int, int], Sequence[str]]:
+    """The interpreters that are there, by their minor versions: of PATH, of pyenv, of the system, of uv, of conda, in this order.
+
+    None of them has been asked: one may not work.
+    """
+    home, environ = host.environ.get("HOME", ""), host.environ
+    managed = environ.get("UV_PYTHON_INSTALL_DIR") or f"{environ.get('XDG_DATA_HOME') or f'{home}/.local/share'}/uv/python"
+    condas = [environ.get("CONDA_EXE", "").removesuffix("/bin/conda"), environ.get("CONDA_PREFIX", "").partition("/envs/")[0]]
+    condas += [f"{home}/{name}" for name in _CONDAS] + ["/opt/conda"]
+    folders = [one for one in environ.get("PATH", "").split(":") if not one.endswith("/shims")]  # they name what may not be there
+    folders += _bins(host, f"{environ.get('PYENV_ROOT') or f'{home}/.pyenv'}/versions")
+    folders += ["/usr/local/bin", "/usr/bin", *_bins(host, managed)]
+    folders += [one for root in condas if root for one in (f"{root}/bin", *_bins(host, f"{root}/envs"))]
+    found: dict[tuple[int, int], list[str]] = {}
+    for folder in dict.fromkeys(one.rstrip("/") for one in folders if one.startswith("/")):
+        for name in host.list_dir(folder):
+            minor = _MINOR.fullmatch(name)
+            if minor is not None and not is_of_tool(host, _prefix(f"{folder}/{name}")):
+                found.setdefault((3, int(minor[1])), []).append(f"{folder}/{name}")
+    return found
+
+
+def _bins(host: Host, root: str) -> list[str]:
+    """The folders of programs of the Pythons below a folder, the newest first."""
+    names = sorted(host.list_dir(root), key=lambda name: [int(part) for part in re.findall(r"\d{1,9}", name)], reverse=True)
+    return [f"{root}/{name}/bin" for name in names]
 
 
 def ask_python(host: Host, path: str, how: str) -> TargetEnvironment:

@@ -33,17 +33,30 @@ _MOST_LEFT = 10
 _COLORS = {"done": "green", "undone": "green", "reverted": "yellow", "broken": "red", "interrupted": "yellow"}
 
 
-def render(done: Execution, *, style: Style | None = None, width: int = 100, head: str | None = None, python: str | None = None) -> str:
+def render(
+    done: Execution,
+    *,
+    style: Style | None = None,
+    width: int = 100,
+    head: str | None = None,
+    python: str | None = None,
+    env: str | None = None,
+) -> str:
     """The execution in a few lines.
 
-    `head` stands for the first one where what was asked for is not an `apply`; `python` is the interpreter that the user named.
+    `head` stands for the first one where what was asked for is not an `apply`; `python` and `env` are how the user named the environment.
     """
     paint = style or Style()
     said = head or ("interrupted, and everything is as it was" if _is_stopped(done) else _HEADS[done.status])
     lines = [paint(said, *dict.fromkeys(("bold", _COLORS.get(done.status, "bold"))))]
-    for text, first in _details(done, f" --python {shlex.quote(python)}" if python else ""):
+    for text, first in _details(done, _where(python, env)):
         lines.extend(wrap(clean(text), width=width, first=first, rest=" " * len(first)))
     return "\n".join(lines) + "\n"
+
+
+def _where(python: str | None, env: str | None) -> str:
+    said = (("--env", env),) if env else (("--python", python),)
+    return "".join(f" {name} {shlex.quote(value)}" for name, value in said if value)
 
 
 def _is_stopped(done: Execution) -> bool:
@@ -70,6 +83,7 @@ def _details(done: Execution, where: str) -> Iterator[tuple[str, str]]:
 
 
 def _next(done: Execution, where: str) -> Iterator[str]:
+    yield from done.use
     if done.restart is not None:
         yield done.restart
     if done.status == "done" and done.id is not None:

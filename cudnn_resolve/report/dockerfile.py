@@ -10,7 +10,7 @@ from cudnn_resolve.errors import InputError
 from cudnn_resolve.planning.preload import MODULE, preload_pth, preload_source
 from cudnn_resolve.report.pins import Group, groups, looks
 from cudnn_resolve.report.plan import machine_line
-from cudnn_resolve.report.script import python_minor, repository_commands
+from cudnn_resolve.report.script import new_folder, python_minor, repository_commands
 from cudnn_resolve.report.text import clean
 
 if TYPE_CHECKING:
@@ -65,11 +65,22 @@ def render(plan: Plan) -> str:
         *_required(plan),
     ]
     lines += setup
+    lines += _environment(plan)
     lines += _pip(plan)
     lines += _preload(plan)
+    lines += [f"RUN python3 {clean(shlex.join(one.argv[1:]))}" for one in plan.steps if one.kind == "kernel" and one.argv]
     lines += ["", "# is everything as planned", *_heredoc(f"{_FOLDER}/look.py", looks(plan).rstrip().split("\n"))]
     lines.append(f"RUN python3 -I {_FOLDER}/look.py")
     return "\n".join(lines) + "\n"
+
+
+def _environment(plan: Plan) -> list[str]:
+    """The new environment of `--env`, which is then the Python of all that follows."""
+    folder = new_folder(plan)
+    if folder is None or plan.facts.python.path != f"{folder}/bin/python":
+        return []
+    place = clean(shlex.quote(folder))
+    return [f"RUN python3 -m venv {place}", f'ENV VIRTUAL_ENV={place} PATH="{clean(folder)}/bin:$PATH"']
 
 
 def _required(plan: Plan) -> Iterator[str]:

@@ -252,6 +252,7 @@ class ApplyDocument(_Document, frozen=True, kw_only=True):
     differences: Texts | UnsetType = UNSET
     left: Texts | UnsetType = UNSET
     notes: Texts | UnsetType = UNSET
+    use: Texts | UnsetType = UNSET
     restart: str | UnsetType | None = UNSET
     error: Trouble | UnsetType | None = UNSET
     log: str | UnsetType | None = UNSET

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.planning.preload import MODULE, preload_pth, preload_source
 from cudnn_resolve.report.pins import groups, looks
 from cudnn_resolve.report.plan import machine_line
-from cudnn_resolve.report.script import python_minor, repository_commands
+from cudnn_resolve.report.script import new_folder, python_minor, repository_commands
 from cudnn_resolve.report.text import clean
 
 if TYPE_CHECKING:
@@ -17,11 +18,15 @@ if TYPE_CHECKING:
 
 def render(plan: Plan) -> str:
     """The notebook as nbformat 4.5 JSON."""
-    cells = [
-        _cell("markdown", "about", _about(plan)),
-        _cell("code", "setup", setup_cell(plan)),
-        _cell("code", "look", looks(plan) + "print('the environment is as planned')"),
-    ]
+    folder = new_folder(plan) if plan.facts.sources.get("python") == "--env" else None
+    look = looks(plan) + "print('the environment is as planned')\n"
+    cells = [_cell("markdown", "about", _about(plan))]
+    if folder is None:
+        cells += [_cell("code", "setup", setup_cell(plan)), _cell("code", "look", look)]
+    else:
+        made = _NEW.format(python=f"{folder}/bin/python", words=_making(plan), setup=setup_cell(plan))
+        inside = f"%%script {clean(shlex.quote(folder))}/bin/python -u\n"
+        cells += [_cell("code", "setup", made), _cell("code", "look", f"{inside}# cells that begin so run in the new environment\n{look}")]
     book = {
         "cells": cells,
         "metadata": {
@@ -32,6 +37,30 @@ def render(plan: Plan) -> str:
         "nbformat_minor": 5,
     }
     return json.dumps(book, indent=1, ensure_ascii=False) + "\n"
+
+
+def _making(plan: Plan) -> list[str]:
+    """The words that make the environment, by the uv that the cell installs or by an interpreter that is there."""
+    words = [clean(word) for step in plan.steps if step.kind == "venv" for word in step.argv or ()]
+    return [word for word in words if word != "--seed"]
+
+
+_NEW = """import os, subprocess, sys
+
+PYTHON = {python!r}
+SETUP = {setup!r}
+if not os.path.exists(PYTHON):
+    make = {words!r}
+    if make[0] == "uv":
+        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "uv"], check=True)
+        make = [sys.executable, "-m", "uv", "venv", "-q", "--seed", *make[2:]]
+    subprocess.run(make, check=True)
+done = subprocess.run([PYTHON, "-u", "-c", SETUP], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+print(done.stdout)
+if done.returncode:
+    raise SystemExit("failed: nothing of the kernel itself was changed")
+"""
+"""The cell that makes an environment and sets it up: the kernel's own Python stays as it is."""
 
 
 def _cell(kind: str, name: str, text: str) -> dict[str, Any]:

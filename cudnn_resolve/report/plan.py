@@ -27,6 +27,7 @@ _NAMED = 3
 """Packages of one kind of change that are named in a short plan."""
 _CHOSEN = {
     "--python": "as --python says",
+    "--env": "a new environment",
     "VIRTUAL_ENV": "the active virtual environment",
     "CONDA_PREFIX": "the active conda environment",
     ".venv": "the virtual environment of this folder",

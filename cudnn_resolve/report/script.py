@@ -47,13 +47,13 @@ def render(plan: Plan) -> str:
 
 
 def _body(plan: Plan) -> Iterator[str]:
-    python = plan.facts.python.path or "python3"
+    python = new_python(plan) or plan.facts.python.path or "python3"
     yield f"PYTHON=${{PYTHON:-{shlex.quote(clean(python))}}}"
     if plan.stack and plan.stack.driver_min:
         yield from _driver_check(plan.stack.driver_min)
     if any(step.needs_root for step in plan.steps):
         yield _SUDO
-    if any(step.kind == "pip" for step in plan.steps):
+    if any(step.kind == "pip" for step in plan.steps) and not _is_fetched(plan):
         yield from _python_check(plan)
     first = True
     for step in plan.steps:
@@ -90,6 +90,26 @@ def _python_check(plan: Plan) -> Iterator[str]:
         yield f'case "$found" in {minor}) ;; [0-9]*) echo "$PYTHON is Python $found; this plan is for {minor}" >&2; exit 1 ;; esac'
 
 
+def _new(plan: Plan) -> tuple[str, ...]:
+    """The words that make a new environment; empty where the plan is for one that is there."""
+    return next((step.argv for step in plan.steps if step.kind == "venv" and step.argv), ())
+
+
+def _is_fetched(plan: Plan) -> bool:
+    """True where uv brings the Python of a new environment."""
+    return _new(plan)[:1] == ("uv",)
+
+
+def new_python(plan: Plan) -> str | None:
+    """The interpreter that makes a new environment; None where uv brings it, or there is none to make."""
+    return None if _is_fetched(plan) else next(iter(_new(plan)), None)
+
+
+def new_folder(plan: Plan) -> str | None:
+    """The folder of a new environment; None where the plan is for one that is there."""
+    return next(iter(_new(plan)[-1:]), None)
+
+
 def python_minor(plan: Plan) -> str | None:
     """`3.11`: the Python that the plan is for; None where it is not known."""
     full = plan.facts.python.version or plan.python or ""
@@ -115,11 +135,16 @@ def _step(step: Step, plan: Plan) -> Iterator[str]:
     root = "$SUDO " if step.needs_root else ""
     if step.argv is not None:
         words = list(step.argv)
-        if step.kind.startswith("pip"):
-            yield f'"$PYTHON" {shlex.join(words[1:])}'
+        if step.kind.startswith("pip") or step.kind == "kernel":
+            yield f'"$PYTHON" {clean(shlex.join(words[1:]))}'
         elif step.kind == "venv":
-            yield f'"$PYTHON" {shlex.join(words[1:])}'
-            yield "PYTHON=.venv/bin/python"
+            made = f"{clean(shlex.quote(words[-1]))}/bin/python"
+            if _is_fetched(plan):
+                yield "command -v uv >/dev/null || python3 -m pip install uv"
+                yield f"[ -x {made} ] || {clean(shlex.join(words))}"
+            else:
+                yield f'"$PYTHON" {clean(shlex.join(words[1:]))}'
+            yield f"PYTHON={made}"
         else:
             yield f"{root}{shlex.join(words)}"
     elif step.kind == "preload":

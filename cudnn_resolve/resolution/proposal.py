@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 if TYPE_CHECKING:
     from cudnn_resolve.requirement.model import Request
     from cudnn_resolve.resolution.model import Resolution
@@ -12,25 +14,47 @@ if TYPE_CHECKING:
 _STATED = frozenset({"--facts", "--driver", "--gpu", "--python-version", "--platform", "--glibc", "--os"})
 
 
-def command(request: Request, targets: tuple[str, ...] | None = None, *, change: dict[str, str | None] | None = None) -> str:
+def command(
+    request: Request, targets: tuple[str, ...] | None = None, *, change: dict[str, str | None] | None = None, bare: bool = False
+) -> str:
     """The command line of a request, with other targets or with single options changed (None: left out).
 
-    A command that changes an environment is not proposed for a machine that is only stated: a plan is.
+    A command that changes an environment is not proposed for a machine that is only stated: a plan is. `bare`: targets without `-f`.
     """
     change = dict(change or {})
-    stated = any(name in _STATED and change.get(name, value) is not None for name, value in (*request.context, *change.items()))
-    words = ["cudnn-resolve", "plan" if request.verb == "apply" and stated else request.verb]
+    words = ["cudnn-resolve", "plan" if request.verb == "apply" and _is_stated(request, change) else request.verb]
     for number, target in enumerate(request.targets):
         text = targets[number] if targets is not None else target.text
         if target.origin is None or "--requirement" in change:
-            words += ["-f", text]
+            words += [text] if bare else ["-f", text]
+    if bare:  # words of their own stand together
+        words += [text for name, text in request.context if not name]
     options = _choices(request)
     options.update({name: value for name, value in change.items() if not any(name == one for one, _ in request.context)})
     pairs = [(name, value) for name, value in options.items() if value is not None]
-    pairs += [(name, change.get(name, value) or "") for name, value in request.context if change.get(name, value) is not None]
+    context = [(name, value) for name, value in request.context if name or not bare]
+    pairs += [(name, change.get(name, value) or "") for name, value in context if change.get(name, value) is not None]
     for name, value in pairs:
         words += [word for word in (name, value) if word]
     return shlex.join(words)
+
+
+def _is_stated(request: Request, change: dict[str, str | None]) -> bool:
+    """True where the command would be about a machine that is only stated; a new environment may have any Python of this one."""
+    said = {name for name, value in (*request.context, *change.items()) if change.get(name, value) is not None}
+    return bool(said & (_STATED - {"--python-version"} if "--env" in said else _STATED))
+
+
+def new_environment(request: Request, *, python_version: str | None = None, less: dict[str, str | None] | None = None) -> str | None:
+    """The command that makes an environment for a request; None where that is not possible: of a lock, and for a machine that is stated.
+
+    `python_version` is said where `apply` might choose another one.
+    """
+    env = next((value for name, value in request.context if name == "--env"), "DIR")
+    change = {**(less or {}), "--python": None, "--python-version": python_version, "--env": env}
+    if request.verb == "lock" or _is_stated(request, change):
+        return None
+    return command(replace(request, verb="apply"), change=change, bare=True)
 
 
 def _choices(request: Request) -> dict[str, str | None]:

@@ -18,7 +18,7 @@ from cudnn_resolve.resolution.key import CUDA_LIMIT, CUDNN_LIMIT, GLIBC, PYTHON,
 from cudnn_resolve.resolution.model import Relaxation
 from cudnn_resolve.resolution.opened import Budget
 from cudnn_resolve.resolution.other_driver import other_drivers
-from cudnn_resolve.resolution.proposal import command, result
+from cudnn_resolve.resolution.proposal import command, new_environment, result
 from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.resolution.way_out import Trials
 
@@ -172,19 +172,24 @@ def _pythons(trials: Trials) -> Iterator[Relaxation]:
     trials = replace(trials, request=replace(trials.request, budget=Budget(PYTHON_ROUNDS)))
     older = sorted((one for one in PYTHONS if one < here), reverse=True)
     newer = sorted(one for one in PYTHONS if one > here)
+    nearest = {}
     for candidates in (older, newer):
         for python in candidates:
-            text = f"{python[0]}.{python[1]}"
-            change = {"python": python, "python_full": text, "pip": {}, "requires": {}}
+            change = {"python": python, "python_full": f"{python[0]}.{python[1]}", "pip": {}, "requires": {}}
             found = None if trials.is_in_vain(change) else trials.elsewhere(**change)
             if found is not None:
-                yield Relaxation(
-                    change=f"Python {text} instead of {trials.machine.python_full}, in an environment of its own",
-                    result=result(found),
-                    command=command(trials.request, change={"--python-version": text, "--python": None}),
-                    distance=2 + (abs(python[1] - here[1]) > 1),
-                )
+                nearest[python] = found
                 break
+    for python, found in nearest.items():
+        text = f"{python[0]}.{python[1]}"
+        alone = len(nearest) == 1 and python < here  # then it is the newest that works, which `apply` takes by itself
+        yield Relaxation(
+            change=f"Python {text} instead of {trials.machine.python_full}, in an environment of its own",
+            result=result(found),
+            command=new_environment(trials.request, python_version=None if alone else text)
+            or command(trials.request, change={"--python-version": text, "--python": None}),
+            distance=2 + (abs(python[1] - here[1]) > 1),
+        )
 
 
 def _separate(trials: Trials) -> Iterator[Relaxation]:
@@ -214,7 +219,8 @@ def _apart(rest: Request, alone: Request, name: str) -> tuple[str, str]:
     alone = replace(alone, context=(*alone.context, *alone.settings))
     if rest.verb == "lock":
         return command(rest), command(alone, change={**less, "--output": f"pylock.{name}.toml"})
-    return command(replace(rest, verb="plan")), command(replace(alone, verb="plan"), change={**less, "--python": None})
+    apart = new_environment(alone, less=less) or command(replace(alone, verb="plan"), change={**less, "--python": None})
+    return command(replace(rest, verb="plan")), apart
 
 
 def _fresh(trials: Trials) -> Iterator[Relaxation]:
@@ -226,7 +232,7 @@ def _fresh(trials: Trials) -> Iterator[Relaxation]:
         yield Relaxation(
             change=f"{wish} in an environment of its own, and {' and '.join(there.values())} where it is",
             result=result(found),
-            command=_in_new_environment(trials.machine, trials.request),
+            command=new_environment(trials.request) or _in_new_environment(trials.machine, trials.request),
             distance=0,
         )
 

@@ -11,7 +11,7 @@ from cudnn_resolve.errors import UsageError
 from cudnn_resolve.requirement.extra import CPU
 from cudnn_resolve.resolution.attempt import PYTHONS, attempt
 from cudnn_resolve.resolution.marker import NO_TARGET
-from cudnn_resolve.resolution.model import Conflict, Relaxation, Resolution
+from cudnn_resolve.resolution.model import Conflict, Failure, Relaxation, Resolution
 from cudnn_resolve.resolution.opened import OpenRequest, opened
 from cudnn_resolve.resolution.unknown import refuse_unknown_extras
 
@@ -30,13 +30,26 @@ def resolve(
     Packages come from `source`, or without one from what the matrix knows; `tell` hears from a search that takes long.
     """
     request = _for_its_device(opened(request, source, tell))
-    refuse_unknown_extras(book, request)
-    found = attempt(book, machine, request)
+    found = _solved(book, machine, request)
     if isinstance(found, Resolution):
-        return with_what_remains(book, machine, request, found)
+        return found
     from cudnn_resolve.resolution.conflict import explain  # paid by those who get a "no"
 
     return explain(book, machine, request, found)
+
+
+def resolved(
+    book: Book, machine: Machine, request: Request, source: Source | None = None, *, tell: Callable[[str], None] | None = None
+) -> Resolution | None:
+    """The resolution; None without an explanation where there is none, for one machine of several that would do."""
+    found = _solved(book, machine, _for_its_device(opened(request, source, tell)))
+    return found if isinstance(found, Resolution) else None
+
+
+def _solved(book: Book, machine: Machine, request: OpenRequest) -> Resolution | Failure:
+    refuse_unknown_extras(book, request)
+    found = attempt(book, machine, request)
+    return with_what_remains(book, machine, request, found) if isinstance(found, Resolution) else found
 
 
 def _for_its_device(request: OpenRequest) -> OpenRequest:

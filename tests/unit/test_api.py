@@ -118,7 +118,7 @@ OUTPUT = {"help", "format", "quiet", "verbose", "no_color"}
             "apply",
             ApplyWords,
             {"framework", "lock", "dry_run", "undo"},
-            {"output", "yes", "resume", "history", "force", "facts", "machine", "python_version", "platform", "glibc", "os"},
+            {"output", "yes", "resume", "history", "force", "facts", "machine", "platform", "glibc", "os"},
         ),
     ],
 )

@@ -60,6 +60,7 @@ def test_json_has_every_field_and_can_be_printed() -> None:
         "differences": [],
         "left": ["x"],
         "notes": [],
+        "use": [],
         "restart": None,
         "error": {"code": "installer-failed", "message": TROUBLE.message, "context": None, "hint": "look"},
         "log": None,

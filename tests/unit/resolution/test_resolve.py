@@ -338,7 +338,7 @@ def test_two_environments_are_two_plans_or_two_locks() -> None:
     assert ways["lock"].endswith("lock -f south==2.0 --output pylock.south.toml")
     assert ways["lock"].startswith("cudnn-resolve lock -f north==3.0 --requirement r.txt && ")
     assert ways["apply"] == ways["plan"], "neither changes the one environment twice"
-    assert ways["plan"].endswith("cudnn-resolve plan -f south==2.0")
+    assert ways["plan"].endswith("cudnn-resolve apply south==2.0 --env DIR")
 
 
 def test_the_environment_apart_keeps_what_a_file_says_of_where_packages_come_from() -> None:
@@ -348,4 +348,4 @@ def test_the_environment_apart_keeps_what_a_file_says_of_where_packages_come_fro
     (way,) = (one.command for one in found.relaxations if " && " in one.command)
     first, _, second = way.partition(" && ")
     assert first.endswith("--requirement r.txt"), "the file says it itself"
-    assert second == "cudnn-resolve plan -f south==2.0 --find-links sub/wheels --pre"
+    assert second == "cudnn-resolve apply south==2.0 --env DIR --find-links sub/wheels --pre"

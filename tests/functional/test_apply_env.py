@@ -1,0 +1,290 @@
+"""`apply --env`: an environment that is there whole or not at all, made by uv or by Python itself, of small wheels."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.functional.test_apply_cli import Bench
+from tests.program import Done, run
+from tests.small_wheels import tree
+
+MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
+DRIVER = """
+import os, signal, sys
+from cudnn_resolve import api
+from cudnn_resolve.execution import creation
+from cudnn_resolve.operations.apply import Interaction
+from cudnn_resolve.operations.options import ApplyRequest
+
+where = sys.argv[1]
+
+def die(kind):
+    if kind == where:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def dying(name):
+    function = getattr(creation, name)
+    def wrapped(*words):
+        die(f"before {name}")
+        found = function(*words)
+        die(f"after {name}")
+        return found
+    setattr(creation, name, wrapped)
+
+for name in ("begin", "lay_out", "finish"):
+    dying(name)
+api.apply(ApplyRequest(lock="pylock.toml", env="made", kernel="small"), Interaction(watch=die))
+"""
+
+
+class Making(Bench):
+    """A folder in which `made` is to become an environment."""
+
+    def __init__(self, base: Path) -> None:
+        super().__init__(base)
+        self.made = base / "made"
+        self.kernel = base / "jupyter" / "kernels" / "small" / "kernel.json"
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {**super().environ, "JUPYTER_DATA_DIR": str(self.base / "jupyter"), "VIRTUAL_ENV": str(self.venv)}
+
+    def say(self, *words: str) -> Done:
+        """A command line without an environment of its own."""
+        return run(*words, environ=self.environ, cwd=self.base)
+
+    def env(self, *words: str) -> Done:
+        """`apply --env made`."""
+        return self.say("apply", "--env", "made", *words)
+
+    def killed(self, where: str) -> None:
+        done = self.start(sys.executable, "-c", DRIVER, where)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+
+    def says(self) -> str:
+        argv = [str(self.made / "bin" / "python"), "-c", "import demo; print(demo.VERSION)"]
+        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture
+def making(tmp_path: Path) -> Making:
+    made = Making(tmp_path)
+    made.lock(("demo", "1.0"), ("other", "2.0"))
+    return made
+
+
+def test_an_environment_is_made_brought_up_to_date_and_removed(making: Making) -> None:
+    first = making.env("--kernel", "small")
+    assert first.returncode == 0, first
+    assert f"source {making.made}/bin/activate" in first.stdout
+    assert making.says() == "1.0"
+    assert "cudnn-resolve apply --undo --env" in (making.made / "cudnn-resolve.txt").read_text()
+    kernel = json.loads(making.kernel.read_text())
+    assert kernel["argv"][:3] == [f"{making.made}/bin/python", "-m", "ipykernel_launcher"]
+    before = tree(making.made, compiled=False)
+
+    again = making.env("--kernel", "small")
+    assert (again.returncode, again.stdout.splitlines()[0]) == (0, "nothing to do: the environment is as planned")
+    assert tree(making.made, compiled=False) == before
+
+    making.lock(("demo", "1.1"), ("other", "2.0"))
+    assert making.env().returncode == 0
+    assert making.says() == "1.1"
+    assert making.env("--undo").returncode == 0
+    assert making.says() == "1.0"
+    assert making.env("--undo", "--dry-run").returncode == 0
+    assert making.says() == "1.0"
+
+    gone = making.env("--undo")
+    assert gone.returncode == 0, gone
+    assert "which it made, is gone" in gone.stdout
+    assert not making.made.exists()
+    assert not making.kernel.parent.exists()
+    assert "nothing to undo" in making.env("--undo").stdout
+
+
+def test_python_itself_makes_it_where_pip_is_wanted(making: Making) -> None:
+    done = making.env("--installer", "pip")
+
+    assert done.returncode == 0, done
+    assert making.says() == "1.0"
+    assert (making.made / "bin" / "pip").exists()
+    assert making.env("--undo").returncode == 0
+    assert not making.made.exists()
+
+
+@pytest.mark.parametrize("there", ["a file", "an environment"])
+def test_what_apply_did_not_make_is_refused(making: Making, there: str) -> None:
+    making.made.mkdir()
+    (making.made / ("pyvenv.cfg" if there == "an environment" else "notes.txt")).write_text("home = /usr/bin\n")
+
+    done = making.env()
+
+    assert done.returncode == 2, done
+    assert "did not make it" in done.stderr
+    assert len(list(making.made.iterdir())) == 1
+    assert making.env("--undo").returncode == 2
+    assert len(list(making.made.iterdir())) == 1
+
+
+def test_a_folder_that_says_that_it_is_half_made_is_not_removed(making: Making) -> None:
+    making.killed("after lay_out")
+    moved = making.base / "mine"
+    making.made.rename(moved)
+    making.made.mkdir()
+    (making.made / "notes.txt").write_text("mine")
+
+    assert making.env("--undo").returncode == 2
+    assert (making.made / "notes.txt").read_text() == "mine"
+
+
+def test_a_failure_leaves_nothing(making: Making) -> None:
+    making.lock(("demo", "1.0"), sha256="0" * 64)
+
+    done = making.env()
+
+    assert done.returncode == 3, done
+    assert not making.made.exists()
+
+
+def test_a_kernel_of_another_environment_stays(making: Making) -> None:
+    making.kernel.parent.mkdir(parents=True)
+    making.kernel.write_text('{"argv": ["/usr/bin/python3"]}')
+
+    done = making.env("--kernel", "small")
+
+    assert done.returncode == 2, done
+    assert not making.made.exists()
+    assert making.kernel.read_text() == '{"argv": ["/usr/bin/python3"]}'
+
+
+KILLS = (
+    *(("after begin", "again"), ("after lay_out", "undo"), ("begin", "resume"), ("fetched", "undo"), ("change", "again")),
+    *(("saved", "undo"), ("installed", "resume"), ("commit", "again"), ("before finish", "undo"), ("after finish", "undo")),
+)
+
+
+@pytest.mark.parametrize(("where", "then"), KILLS)
+def test_killed_it_is_there_whole_or_not_at_all(making: Making, where: str, then: str) -> None:
+    making.killed(where)
+
+    if then == "undo":
+        assert making.env("--undo").returncode == 0
+        assert not making.made.exists()
+        assert not making.kernel.exists()
+        return
+    done = making.env(*(("--resume",) if then == "resume" else ("--kernel", "small")))
+    assert done.returncode == 0, done
+    assert making.kernel.exists()
+    assert making.says() == "1.0"
+    assert making.env("--undo").returncode == 0
+    assert not making.made.exists()
+
+
+def test_the_way_back_without_the_program_removes_it(making: Making) -> None:
+    making.killed("saved")
+
+    (recover,) = making.base.glob("state/cudnn-resolve/environments/*/*/recover.py")
+    done = subprocess.run([sys.executable, str(recover)], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done
+    assert not making.made.exists()
+    assert making.env().returncode == 0
+
+
+def test_one_that_was_removed_by_hand_is_made_again(making: Making) -> None:
+    assert making.env().returncode == 0
+    making.made.rename(making.base / "away")
+
+    assert making.env().returncode == 0
+    assert making.says() == "1.0"
+    assert making.env("--undo").returncode == 0
+    assert not making.made.exists()
+
+
+def test_the_script_of_a_plan_makes_the_environment(making: Making) -> None:
+    assert making.say("plan", "pylock.toml", "--env", "made", "--format", "sh", "-o", "setup.sh").returncode == 0
+
+    done = making.start("bash", "setup.sh")
+
+    text = (making.base / "setup.sh").read_text()
+    assert f"-m venv {making.made}" in text
+    assert f"PYTHON={making.made}/bin/python" in text
+    assert done.returncode in (0, 1), done  # pip may not find the small wheels: the lock's own addresses are in no index
+    assert (making.made / "bin" / "python").exists()
+
+
+def test_the_function_makes_it_too(making: Making) -> None:
+    source = (
+        "import cudnn_resolve\n"
+        "done = cudnn_resolve.apply(lock='pylock.toml', env='made', kernel='small')\n"
+        "print(done.status, done.execution.use[1])\n"
+        "print(cudnn_resolve.apply(env='made', undo=True).status)\n"
+    )
+    done = making.start(sys.executable, "-c", source)
+
+    assert done.stdout.splitlines() == ["done in Jupyter, choose the kernel small", "undone"]
+    assert not making.made.exists()
+
+
+PLAN = ("plan", "tensorflow==2.15", "--env", "made", "--device", "cpu", "--offline", "--format")
+
+
+def planned(making: Making, form: str, *words: str) -> str:
+    done = making.say(*PLAN, form, *words)
+    assert done.returncode == 0, done
+    return done.stdout
+
+
+@pytest.fixture
+def elsewhere(making: Making) -> str:
+    """A machine of which only its Python is known: one without wheels of TensorFlow 2.15."""
+    path = making.base / "facts.json"
+    path.write_text(json.dumps({"platform": {"system": "linux", "arch": "x86_64", "glibc": "2.35"}, "python": {"version": "3.12.1"}}))
+    return str(path)
+
+
+def test_another_python_is_taken_where_the_own_one_cannot_do_it(making: Making, elsewhere: str) -> None:
+    plan = json.loads(planned(making, "json", "--facts", elsewhere))
+
+    first = plan["steps"][0]
+    assert first["argv"] == ["uv", "venv", "--seed", "--python", "3.11", str(making.made)]
+    assert "cannot be had with Python 3.12.1" in first["why"]
+    assert plan["facts"]["python"]["version"] == "3.11"
+
+
+def test_a_python_that_is_named_is_the_only_one(making: Making, elsewhere: str) -> None:
+    plan = json.loads(planned(making, "json", "--facts", elsewhere, "--python-version", "3.10"))
+
+    assert plan["facts"]["python"]["version"] == "3.10"
+    done = making.say(*PLAN, "json", "--facts", elsewhere, "--python-version", "3.12")
+    assert (done.returncode, json.loads(done.stdout)["status"]) == (1, "unsatisfiable")
+
+
+def test_the_notebook_makes_it_and_runs_its_cells_there(making: Making, elsewhere: str) -> None:
+    book = json.loads(planned(making, "notebook", "--facts", elsewhere))
+
+    setup, look = ("".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code")
+    compile(setup, "setup", "exec")
+    assert "'--python', '3.11'" in setup
+    assert look.startswith(f"%%script {making.made}/bin/python -u\n")
+
+
+def test_the_dockerfile_has_it_first_on_the_path(making: Making, elsewhere: str) -> None:
+    text = planned(making, "dockerfile", "--facts", elsewhere)
+
+    assert "FROM python:3.11-slim" in text
+    assert f"RUN python3 -m venv {making.made}\n" in text
+    assert f'PATH="{making.made}/bin:$PATH"' in text
+
+
+def test_a_kernel_needs_an_environment(making: Making) -> None:
+    done = making.say("apply", "--kernel", "small")
+
+    assert (done.returncode, "--env DIR" in done.stderr) == (2, True)
