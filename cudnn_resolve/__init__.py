@@ -75,6 +75,7 @@ __all__ = (
     "detect",
     "doctor",
     "history",
+    "load_ipython_extension",
     "lock",
     "matrix_check",
     "matrix_list",
@@ -266,3 +267,10 @@ def matrix_check(*, matrix: Paths = ()) -> MatrixCheckResult:
     from cudnn_resolve.operations import options
 
     return api.call(api.check_matrix, options.MatrixRequest, words)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Give a notebook `%cudnn` and `%%cudnn_run`: `%load_ext cudnn_resolve`."""
+    from cudnn_resolve.cli.magic import load
+
+    load(shell)

@@ -51,6 +51,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD)
     terminal.prepare_output()
+    return answer(words)
+
+
+def answer(words: list[str]) -> int:
+    """The exit code of a command line in a process that goes on, such as a notebook's kernel; prints, and never raises."""
     try:
         code = _run(words)
         if sys.stdout is not None:

@@ -18,7 +18,7 @@ from cudnn_resolve.errors import UsageError, WorldError
 from cudnn_resolve.execution.environment import Environment, ask_environment
 from cudnn_resolve.execution.journal import Journal
 from cudnn_resolve.execution.journals import Journals
-from cudnn_resolve.execution.loader import ACTIVATION
+from cudnn_resolve.execution.loader_settings import ACTIVATION
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.tool import Tooling, run_tool
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 import selectors
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from cudnn_resolve.host.port import CommandResult
 
@@ -22,6 +25,8 @@ _MARK = "CUDNN_RESOLVE_CHILD"
 """Variable by which what a program left behind is known, in whatever session it is by now."""
 _ROUNDS = 5
 """How often what a program left behind is looked for: it may start more while it is ended."""
+_ROUND_SECONDS = 0.5
+"""How often it is looked whether a program has ended whose streams others keep open."""
 _GRACE_SECONDS = 0.3
 """How long output is awaited from what a program left behind after it exited itself."""
 
@@ -66,6 +71,41 @@ def run_process(
     if status < 0:
         return CommandResult(signal=_signal_name(-status), stdout=output, stderr=errors)
     return CommandResult(returncode=status, stdout=output, stderr=errors)
+
+
+def run_cell(python: str, source: str, words: Sequence[str], out: Callable[[str], object], err: Callable[[str], object]) -> int:
+    """The exit code of a source that an interpreter runs; what it prints is shown as it comes. A KeyboardInterrupt goes to it first."""
+    with tempfile.TemporaryDirectory(prefix="cudnn-resolve-") as folder:
+        path = f"{folder}/cell.py"
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(source)
+        environ = {**os.environ, "PYTHONPATH": ":".join(filter(None, (os.getcwd(), os.environ.get("PYTHONPATH"))))}  # as in a kernel
+        argv = [python, "-u", path, *words]
+        with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ) as process:
+            while True:
+                try:
+                    _show(process, {process.stdout: out, process.stderr: err})
+                    return process.wait()
+                except KeyboardInterrupt:  # noqa: PERF203 - of the kernel alone: the program is asked to end, too, and shown to its end
+                    process.send_signal(signal.SIGINT)
+
+
+def _show(process: subprocess.Popen[bytes], streams: Mapping[Any, Callable[[str], object]]) -> None:
+    """Show what comes from a program until it has closed its streams."""
+    decoders = {stream: codecs.getincrementaldecoder("utf-8")("replace") for stream in streams}
+    with selectors.DefaultSelector() as selector:
+        for stream in streams:
+            selector.register(stream, selectors.EVENT_READ)
+        while selector.get_map():
+            for key, _ in selector.select(_ROUND_SECONDS):
+                raw = os.read(key.fd, 1 << 16)
+                text = decoders[key.fileobj].decode(raw, final=not raw)
+                if text:
+                    streams[key.fileobj](text)
+                if not raw:
+                    selector.unregister(key.fileobj)
+            if process.poll() is not None and not selector.select(0):  # what it left behind holds its streams
+                return
 
 
 class _Exchange:
