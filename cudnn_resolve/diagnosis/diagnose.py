@@ -11,7 +11,7 @@ from cudnn_resolve.diagnosis.context import context_of, contradictions, features
 from cudnn_resolve.diagnosis.derive import derive
 from cudnn_resolve.diagnosis.machine import inspect
 from cudnn_resolve.diagnosis.match import Reader
-from cudnn_resolve.diagnosis.model import SEVERITIES, Case, Diagnosis, Evidence, Finding, Suspect
+from cudnn_resolve.diagnosis.model import EMPTY, SEVERITIES, Case, Diagnosis, Evidence, Finding, Match, Suspect
 from cudnn_resolve.diagnosis.remedy import Remedies
 from cudnn_resolve.diagnosis.weigh import FINDING, evidence_of, fill, is_active, outlived, rank, summary_of, suspects
 from cudnn_resolve.errors import MatrixError
@@ -25,6 +25,10 @@ _PAIR = "framework_pkg_mismatch"
 _SURE = 0.9
 """From here on nothing is said to be undecided."""
 _FRAMES = "context-traceback"
+_DIED, _ERROR_LINE, _GOOD_END, _WENT_ON = "context-died", "context-error-line", "context-good-end", "context-went-on"
+_AT_THE_END = 3
+"""A line that merely speaks of an error ends the run where no more lines than these follow it."""
+_UNKNOWN = 0.5
 
 
 def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Request | None = None) -> Diagnosis:
@@ -53,7 +57,11 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
     return Diagnosis(
         findings=tuple(remedies.all(findings)),
         lines=reader.lines if reader is not None else 0,
-        note="there is no NVIDIA driver here, and no framework that wants one" if bare else None,
+        note=EMPTY
+        if reader is not None and not reader.lines
+        else "there is no NVIDIA driver here, and no framework that wants one"
+        if bare
+        else None,
     )
 
 
@@ -69,15 +77,23 @@ def diagnose_facts(facts: Facts, book: Book) -> list[Finding]:
 
 def _ranked(case: Case, reader: Reader | None) -> list[Suspect]:
     causes = case.book.causes()
-    found = derive(suspects(case.matches, case.features), case)
+    died = _died(reader, case) if reader is not None else None
+    has_failed = died is not None and _is_plain(died)
+    found = derive(suspects(case.matches, case.features, has_failed=has_failed), case)
     nameless = sorted(found.keys() - causes.keys())
     if nameless:  # of an overlay that was never checked
         raise MatrixError(
             f"a row of the tables names the cause {nameless[0][:80]!r}, which no row describes",
             hint="`cudnn-resolve matrix check`, with the same --matrix, says which row it is",
         )
-    ranked = rank(found, causes)
+    ranked = [_unless_failed(one, has_failed=has_failed) for one in rank(found, causes)]
     return outlived(ranked, reader.latest, case.features, causes) if reader is not None else ranked
+
+
+def _unless_failed(suspect: Suspect, *, has_failed: bool) -> Suspect:
+    """A suspect; one of general words alone is only mentioned where nothing shows that something failed."""
+    is_general = suspect.summary is None and bool(suspect.matches) and all(one.symptom.last for one in suspect.matches)
+    return replace(suspect, severity="info") if is_general and not has_failed else suspect
 
 
 def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> list[Finding]:
@@ -97,9 +113,44 @@ def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> list[Findi
             )
         )
     findings = _open(findings, causes, has_facts=case.facts is not None)
-    if all(one.severity == "info" for one in findings):
-        findings += _harmless(reader, case)
-    return findings
+    if any(one.severity != "info" for one in findings):
+        return findings
+    died = _died(reader, case)
+    if died is None:
+        return findings + _harmless(reader, case)
+    if not findings:
+        findings = [_unrecognised(died, reader.lines, causes["unrecognised"])]
+    # Little speaks for the cause; whether something failed at all is another question.
+    severity = "warning" if _is_plain(died) else "info"
+    return [replace(findings[0], severity=severity), *findings[1:]]
+
+
+def _died(reader: Reader, case: Case) -> Match | None:
+    """The line at which a run died, where the log shows that it did: not one that is known to be noise, nor one that was outlived."""
+    noise = {one.line for one in case.matches if one.symptom.role == "harmless" and is_active(one, case.features)}
+    over = max((one.line for name in (_GOOD_END, _WENT_ON) for one in reader.latest.get(name, ())), default=0)
+    ends = [one for one in reader.latest.get(_DIED, ()) if one.line not in noise and one.line > over]
+    if not ends and not noise:
+        ends = [one for one in reader.latest.get(_ERROR_LINE, ()) if one.line > max(over, reader.lines - _AT_THE_END)]
+    named = [one for one in ends if "last" in one.fields]
+    return max(named or ends, key=lambda one: one.line, default=None)
+
+
+def _is_plain(died: Match) -> bool:
+    """True where a line leaves no doubt that it ended the run."""
+    return died.symptom.id == _DIED or "said" in died.fields
+
+
+def _unrecognised(died: Match, lines: int, cause: Cause) -> Finding:
+    """That something failed and it is not known why, with the line at which it did."""
+    none = "no library that cannot be opened, no cuDNN, CUDA or driver of another version, no GPU that is not seen, and no lack of memory"
+    return Finding(
+        cause=cause.id,
+        severity=cause.severity,
+        summary=f"not recognised: the log shows a failure (line {died.line}), and in its {lines} lines {none} is named",
+        evidence=(Evidence(source="log", line=died.line, text=died.text),),
+        confidence=_UNKNOWN,
+    )
 
 
 def _open(findings: list[Finding], causes: Mapping[str, Cause], *, has_facts: bool) -> list[Finding]:

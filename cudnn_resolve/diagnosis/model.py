@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 from typing import Literal
 
 SEVERITIES = ("error", "warning", "info")
+EMPTY = "the log is empty"
 
 
 class Evidence(Struct, frozen=True, kw_only=True):

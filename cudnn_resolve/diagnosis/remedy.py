@@ -22,6 +22,12 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.library import Library
 from cudnn_resolve.version import CudnnVersion
 
+_SITE = re.compile(r"(?:^|[\s\"'(=])(/[^\s\"':<>~]{1,200})/lib(?:64)?/python3\.\d{1,2}/site-packages/")
+"""The packages of an environment, whose interpreter is then known; not those of the system's own."""
+_MADE_FOR = re.compile(
+    r"(?:\+cu|-cu|cuda[- ]?(?:version:? ?)?|cublas(?:Lt)?(?:64_|\.so\.)|cudart64_|libcudart\.so\.)(1[1-3])(?!\d{3})", re.IGNORECASE
+)
+"""The CUDA that a library or a build in a log is of."""
 _PLAN = "cudnn-resolve apply -f "
 """Begins a command that can be tried as a plan."""
 
@@ -38,7 +44,8 @@ class Remedies:
         self.pip = (or_none(case.facts.packages.pip) or {}) if case.facts is not None else {}
         # A log of another machine says nothing of what is installed here.
         self.frameworks = tuple(one for one in case.context.frameworks if is_here or self.pip.get(one[0]) != one[1])
-        self.python = shlex.quote((case.facts.python.path if case.facts is not None else None) or "python")
+        told = case.facts.python.path if case.facts is not None else self._interpreter()
+        self.python = shlex.quote(told or "python")
 
     def all(self, findings: Iterable[Finding]) -> list[Finding]:
         """The findings, each with what to do; a plan is made for the first one, which is the one to mend."""
@@ -52,6 +59,12 @@ class Remedies:
             tried = tried and one.severity == "info"
         return out
 
+    def _interpreter(self) -> str | None:
+        """The interpreter whose packages the tracebacks of the log name last."""
+        frames = sorted(self.case.frames, key=lambda one: one.line)
+        found = [said[1] for one in frames if (said := _SITE.search(one.text)) and not said[1].startswith("/usr")]
+        return f"{found[-1]}/bin/python" if found else None
+
     def _adapted(self, remedy: Remedy, *, tried: bool, brings: frozenset[str] = frozenset()) -> Iterator[Remedy]:
         """A remedy for this environment and this user; tried as a plan where it is one."""
         facts, wishes = self.facts, self.case.wishes
@@ -62,6 +75,8 @@ class Remedies:
         else:
             root = self.case.facts is not None and self.case.facts.root  # containers have no `sudo`
             command = remedy.command.replace("sudo ", "") if root else remedy.command
+            if self.case.facts is None and self.python != "python" and command.startswith(("cudnn-resolve apply ", "cudnn-resolve plan ")):
+                command += f" --python {self.python}"
             yield replace(remedy, command=repeated(command, wishes))
 
     def _of(self, finding: Finding, *, tried: bool) -> Iterator[Remedy]:
@@ -79,6 +94,8 @@ class Remedies:
             if text is None or (row.command is not None and command is None):
                 continue
             if command is not None and not is_known(command):
+                if self._is_of_another(matches):
+                    continue
                 vague.append(Remedy(text=f"{text} (FRAMEWORK: the one that the program uses)", command=command))
                 continue
             brings: frozenset[str] = frozenset()
@@ -123,9 +140,14 @@ class Remedies:
     def _of_traceback(self, matches: Sequence[Match]) -> str | None:
         """The framework whose files the traceback before a finding names last."""
         line = max((match.line for match in matches), default=0)
-        frames = sorted((one for one in self.case.frames if one.line <= line), key=lambda one: one.line)
+        frames = sorted((one for one in self.case.frames if one.line <= line), key=lambda one: one.line) or self.case.frames
         named = [value for one in frames for value in self._clues("traceback", one)]
         return named[-1] if named else None
+
+    def _is_of_another(self, matches: Sequence[Match]) -> bool:
+        """True where the traceback is of a framework that the tables do not know: no plan would concern it."""
+        named = self._of_traceback(matches)
+        return named is not None and self.book.framework_of(named) is None and _framework(named, self.book) is None
 
     def _values(self, finding: Finding, matches: Sequence[Match]) -> dict[str, str]:
         """The fields of commands and texts, as far as they are known."""
@@ -173,6 +195,7 @@ class Remedies:
         values = {}
         beside = {_suffix(name) for name in self.pip if self.book.component(name) is not None} | self._built_for()
         libraries = list(missing(matches))
+        beside = beside or {f"cu{major}" for one in matches for major in _MADE_FOR.findall(one.text)}
         wheels = dict.fromkeys(wheel for one in libraries if (wheel := _wheel(one, beside, self.book)) and one.family != "cudnn")
         if wheels:
             values["wheel"] = shlex.join(wheels)
@@ -218,6 +241,8 @@ class Remedies:
 
         `free`: in any version, else in the one that is told.
         """
+        if self._is_of_another(matches):
+            return []
         frameworks = self.frameworks
         told = {framework: version for name, version in reversed(frameworks) if (framework := self.book.framework_of(name))}
         named = [*(one.symptom.framework for one in matches), self._of_traceback(matches)]

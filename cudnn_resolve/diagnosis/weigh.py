@@ -29,13 +29,23 @@ def is_active(match: Match, features: frozenset[str]) -> bool:
     return all(one in features for one in symptom.needs) and not any(one in features for one in symptom.unless)
 
 
-def suspects(matches: Iterable[Match], features: frozenset[str]) -> Suspects:
-    """The causes that symptoms speak for, by name."""
+def suspects(matches: Iterable[Match], features: frozenset[str], *, has_failed: bool = True) -> Suspects:
+    """The causes that symptoms speak for, by name; general words count where no other does and something failed."""
+    spoken = [one for one in matches if is_active(one, features)]
+    known = [one for one in spoken if not one.symptom.last]
+    found = _suspects(known)
+    if any(one.weight >= FINDING for one in found.values()) or (not has_failed and any(one.symptom.role == "harmless" for one in known)):
+        return found
+    lines = {one.line for one in known if one.symptom.role != "context"}
+    return _suspects([one for one in spoken if not one.symptom.last or one.line not in lines])
+
+
+def _suspects(matches: Iterable[Match]) -> Suspects:
     speaking: dict[str, list[Match]] = {}
     against: dict[str, int] = {}
     for match in matches:
         symptom = match.symptom
-        if symptom.cause is None or symptom.role in ("context", "harmless") or not is_active(match, features):
+        if symptom.cause is None or symptom.role in ("context", "harmless"):
             continue
         if symptom.role == "excludes":
             against[symptom.cause] = against.get(symptom.cause, 0) + symptom.weight

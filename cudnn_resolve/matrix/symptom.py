@@ -41,6 +41,8 @@ class Symptom(Row, frozen=True, kw_only=True):
     """Lines that the message goes over."""
     mild: bool = False
     """True for a warning after which a program goes on: where it is the only line of a log, nothing has failed yet."""
+    last: bool = False
+    """True for general words, which only count where no other symptom speaks."""
     summary: Text | None = None
     """The cause in one sentence, with the fields in braces."""
     framework: Identifier | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cudnn_resolve.diagnosis.model import Diagnosis, Finding
+from cudnn_resolve.diagnosis.model import EMPTY, Diagnosis, Finding
 from cudnn_resolve.report.anonymize import level
 from cudnn_resolve.report.text import Style, clean, wrap
 
@@ -15,9 +15,16 @@ _COLORS = {"error": "red", "warning": "yellow", "info": "dim"}
 def render(diagnosis: Diagnosis, *, style: Style, width: int) -> str:
     """The findings for a reader at a terminal."""
     if not diagnosis.findings:
-        return f"Nothing wrong was found{_where(diagnosis)}.\n"
+        return f"{_nothing(diagnosis)}\n"
     blocks = ["\n".join(_text(one, style, width)) for one in diagnosis.findings]
     return "\n\n".join(blocks) + "\n"
+
+
+def _nothing(diagnosis: Diagnosis) -> str:
+    """That nothing was found, or that there was nothing to look at."""
+    if diagnosis.note == EMPTY:
+        return "The log is empty: there is nothing to judge. Errors mostly go to standard error; `PROGRAM 2>&1 | tee LOG` keeps both."
+    return f"Nothing wrong was found{_where(diagnosis)}."
 
 
 def _where(diagnosis: Diagnosis) -> str:
@@ -46,7 +53,8 @@ def _text(finding: Finding, style: Style, width: int) -> list[str]:
 def markdown(diagnosis: Diagnosis) -> str:
     """The findings for an issue or a chat: secrets, user names and home directories are left out."""
     if not diagnosis.findings:
-        return f"**cudnn-resolve doctor**: nothing wrong was found{_where(diagnosis)}.\n"
+        said = _nothing(diagnosis)
+        return f"**cudnn-resolve doctor**: {said[:1].lower()}{said[1:]}\n"
     parts = ["### cudnn-resolve doctor", *("\n".join(_markdown(one)) for one in diagnosis.findings)]
     return "\n\n".join(parts) + "\n"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve.cli.main import main
-from tests.written_logs import judged
+from tests.written_logs import judged, loud
 
 JAX = "Found {} version {}, but JAX was built against version {}, which is newer.\n"
 
@@ -80,7 +80,7 @@ def test_a_list_that_may_mean_either_leaves_it_open() -> None:
 
 
 def test_a_symbol_that_no_start_of_cuda_misses_says_nothing() -> None:
-    assert not judged("CUDA failure 500: named symbol not found in my_kernel\n").findings
+    assert not loud(judged("CUDA failure 500: named symbol not found in my_kernel\n"))
 
 
 def test_a_row_of_an_overlay_that_names_no_cause_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
