@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -73,6 +73,17 @@ def diagnose_facts(facts: Facts, book: Book) -> list[Finding]:
     machine = inspect(facts, book)
     rooms = (machine_driver, machine_cudnn, machine_wheel, machine_package, machine_pair)
     return [finding for room in rooms for check in room.CHECKS for finding in check(machine)]
+
+
+def diagnose_installed(facts: Facts, book: Book, *, pairs_only: bool = False) -> Iterator[Finding]:
+    """What is wrong with the copies of cuDNN, with files of packages, and with packages beside one another; no mere notes.
+
+    `pairs_only`: of a list of packages, which has no files and loads nothing.
+    """
+    machine = inspect(facts, book)
+    rooms = (machine_pair,) if pairs_only else (machine_cudnn, machine_package, machine_pair)
+    for check in (check for room in rooms for check in room.CHECKS):
+        yield from (finding for finding in check(machine) if finding.severity != "info")
 
 
 def _ranked(case: Case, reader: Reader | None) -> list[Suspect]:

@@ -111,4 +111,25 @@ def _cuda_of(version: str) -> str | None:
     return found[1][:-1] if found[1] else "0"
 
 
-CHECKS: Checks = (_torch_pairs, _jax_pairs)
+_OF_TENSORFLOW = ("tf-keras", "tensorflow-text")
+"""Packages that are made for one minor release of TensorFlow and follow its numbers."""
+
+
+def _tensorflow_pairs(machine: Inspection) -> Iterator[Finding]:
+    """Packages made for another minor release of TensorFlow, and Keras 2 where TensorFlow takes Keras 3 alone."""
+    tensorflow = machine.pip.get("tensorflow")
+    if tensorflow is None:
+        return
+    for name in _OF_TENSORFLOW:
+        version = machine.pip.get(name)
+        if version is not None and _release(version)[:2] != _release(tensorflow)[:2]:
+            minor = ".".join(map(str, _release(version)[:2]))
+            said = f"{name} {version} is made for TensorFlow {minor}, and tensorflow {tensorflow} is installed"
+            yield finding(_CAUSE, "error", 0.9, said, *machine.pip_facts(name, "tensorflow"))
+    keras = machine.pip.get("keras")
+    if keras is not None and _release(tensorflow)[:2] >= (2, 16) and _release(keras)[:1] < (3,):
+        said = f"tensorflow {tensorflow} takes Keras 3, and keras {keras} is installed: tf.keras cannot be imported"
+        yield finding(_CAUSE, "error", 0.9, said, *machine.pip_facts("keras", "tensorflow"))
+
+
+CHECKS: Checks = (_torch_pairs, _jax_pairs, _tensorflow_pairs)

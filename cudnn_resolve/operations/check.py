@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.operations.options import CheckRequest, StatedOptions
 
-NOT_JUDGED = ("what the frameworks load (`doctor`)", "their work on a GPU (`validate`)")
+NOT_JUDGED = ("their work on a GPU (`validate`)",)
 _SHOWN = 3
 """Files that are named of each kind of damage."""
 
@@ -79,7 +79,7 @@ def _on_packages(request: CheckRequest, book: Book) -> Iterator[Verdict]:
         refuse_other_systems(facts)
         where = machine_name(facts, one.facts)
         if not request.what:
-            yield verdict_on(subject_of_facts(facts, one.facts), book, machine_of(facts, book), where)
+            yield verdict_on(subject_of_facts(facts, one.facts), book, machine_of(facts, book), where, facts)
         python = facts.python
         fresh = replace(fresh_environment(facts), python=replace(python, path=None, prefix=None, externally_managed=None))
         machine = machine_of(fresh, book)
@@ -118,7 +118,8 @@ def _on_environment(request: CheckRequest, book: Book) -> Verdict:
     links = tuple(link_findings(host, environment.packages, environment.python, book))
     damages = [*_unfinished(environment), *damage_findings(report.damages, book), *(one for _, one in links), *_unlisted(report)]
     damaged = {one.package for one in report.damages if one.kind != "foreign"} | {name for name, one in links if one.severity == "error"}
-    found = verdict_on(subject_of_facts(facts, environment.prefix), book, machine_of(facts, book), machine_name(facts, None))
+    apart = replace(facts, problems=tuple(one for one in facts.problems if not one.what.startswith("packages.pip.")))  # told by `damages`
+    found = verdict_on(subject_of_facts(facts, environment.prefix), book, machine_of(facts, book), machine_name(facts, None), apart)
     findings = (*damages, *found.findings)
     is_torn = any(one.severity == "error" for one in damages)
     unread = (f"{report.unread} large files written after their package",) if report.unread else ()
@@ -128,7 +129,7 @@ def _on_environment(request: CheckRequest, book: Book) -> Verdict:
         status="breaks" if is_torn else found.status,
         frameworks=tuple(replace(one, status="breaks") if one.name in damaged else one for one in found.frameworks),
         findings=tuple(sorted(findings, key=lambda one: ("error", "warning", "info").index(one.severity))),
-        judged=(judged, "whether every library finds what it needs", *found.judged),
+        judged=(judged, "whether every library finds what it needs", "the cuDNN that each framework loads", *found.judged),
         not_judged=(*found.not_judged[:-1], *NOT_JUDGED, *unread),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.model import CheckedFramework, Evidence, Finding, Remedy, Verdict
+from cudnn_resolve.diagnosis.model import SEVERITIES, CheckedFramework, Evidence, Finding, Remedy, Verdict
 
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
@@ -117,24 +118,75 @@ def subject_of_facts(facts: Facts, name: str | None) -> Subject:
     )
 
 
-def verdict_on(subject: Subject, book: Book, machine: Machine, where: str) -> Verdict:
-    """The verdict on the packages, for the machine that `where` names."""
+def verdict_on(subject: Subject, book: Book, machine: Machine, where: str, facts: Facts | None = None) -> Verdict:
+    """The verdict on the packages, for the machine that `where` names; `facts` are of the environment where they are installed."""
     from cudnn_resolve.resolution.verdict import judge
 
     found = judge(book, machine, subject.packages, subject.requires, live=subject.kind == LIVE, partial=subject.partial)
     found = replace(found, faults=(*_without_file(subject, found, machine), *found.faults))
-    findings = tuple(_finding(one, subject) for one in found.faults)
+    found, seen = _with_seen(found, tuple(_seen(subject, book, machine, facts)))
+    findings = sorted((*(_finding(one, subject) for one in found.faults), *seen), key=lambda one: SEVERITIES.index(one.severity))
     unknown = (*_unknown(machine, found), *subject.gaps)
     return Verdict(
         what=subject.name if subject.kind in (*subject.name.split("/"), LIVE) else f"{subject.name} ({subject.kind})",
         machine=where,
-        status=_status(found.faults, known=not unknown and bool(found.frameworks)),
-        frameworks=tuple(_checked(one, found.faults, known=not unknown) for one in found.frameworks),
-        findings=findings,
+        status="breaks"
+        if any(one.severity == "error" for one in seen)
+        else _status(found.faults, known=not unknown and bool(found.frameworks)),
+        frameworks=tuple(_checked(one, found, seen, known=not unknown) for one in found.frameworks),
+        findings=tuple(findings),
         remedy=tuple(_mends(subject, book, machine, found)),
         judged=(f"{len(subject.packages)} packages: {_JUDGED}",),
         not_judged=(*unknown, *subject.notes, "what is in the files (`validate` on a GPU proves it)"),
     )
+
+
+def _seen(subject: Subject, book: Book, machine: Machine, facts: Facts | None) -> Iterator[Finding]:
+    """What is wrong with an environment besides what its packages need: what it loads, its files; and packages beside one another."""
+    from cudnn_resolve.diagnosis.diagnose import diagnose_installed
+    from cudnn_resolve.facts.model import Facts, Packages, Platform, Python
+
+    if facts is None:
+        facts = Facts(
+            platform=Platform(system="linux", arch=machine.arch),
+            python=Python(version=machine.python_full),
+            packages=Packages(pip=subject.packages, requires=subject.requires),
+        )
+        for one in diagnose_installed(facts, book, pairs_only=True):
+            names = _names(one)
+            line = next((subject.lines[name] for name in names if name in subject.lines), None)
+            first, *rest = one.evidence
+            yield one if line is None else replace(one, evidence=(replace(first, source=f"{subject.name}:{line}", line=line), *rest))
+    else:
+        yield from diagnose_installed(facts, book)
+
+
+def _names(one: Finding) -> tuple[str, ...]:
+    """The packages that a finding of a diagnosis speaks of: each piece of its evidence begins with one, or is of one."""
+    return tuple(
+        evidence.source.removeprefix("packages.pip.") if evidence.source.startswith("packages.pip.") else evidence.text.partition(" ")[0]
+        for evidence in one.evidence
+    )
+
+
+def _with_seen(found: Judgement, seen: tuple[Finding, ...]) -> tuple[Judgement, tuple[Finding, ...]]:
+    """The faults and what was seen besides, each told once: as a fault, but for one that only says that a framework is without its GPU."""
+    faults = list(found.faults)
+    kept = []
+    for one in seen:
+        names = set(_names(one))
+        hollow = [
+            fault for fault in faults if fault.kind == "cpu" and one.cause == "framework_pkg_mismatch" and names & set(fault.frameworks)
+        ]
+        same = [fault for fault in faults if fault.severity != "info" and fault.package in names and _cause(fault) == one.cause]
+        if any(SEVERITIES.index(fault.severity) <= SEVERITIES.index(one.severity) for fault in same):
+            continue
+        faults = [fault for fault in faults if fault not in same]
+        if hollow and not any(fault.kind == "companion" and fault.package in names for fault in faults):
+            faults = [fault for fault in faults if fault not in hollow]
+            one = replace(one, severity=min((one.severity, *(fault.severity for fault in hollow)), key=SEVERITIES.index))  # noqa: PLW2901
+        kept.append(one)
+    return replace(found, faults=tuple(faults)), tuple(kept)
 
 
 def _without_file(subject: Subject, found: Judgement, machine: Machine) -> Iterator[Fault]:
@@ -178,8 +230,15 @@ def _status(faults: Iterable[Fault], *, known: bool) -> Literal["runs", "breaks"
     return "runs" if known and not open_ones else "unknown"
 
 
-def _checked(one: Judged, faults: Iterable[Fault], *, known: bool) -> CheckedFramework:
-    status = _status((fault for fault in faults if one.package in fault.frameworks), known=known)
+def _checked(one: Judged, found: Judgement, seen: Iterable[Finding], *, known: bool) -> CheckedFramework:
+    """The verdict on one framework; what is wrong with libraries of no framework's own is wrong for each that loads them."""
+    names = {each.package for each in found.frameworks}
+    loads = one.build is not None and one.build.delivery != "bundled"
+    errors = [set(fault.frameworks) for fault in found.faults if fault.severity == "error" and fault.kind in ("library", "files")]
+    errors += [set(_names(finding)) for finding in seen if finding.severity == "error"]
+    is_hit = any(one.package in about if about & names else loads for about in errors)
+    status = _status((fault for fault in found.faults if one.package in fault.frameworks), known=known)
+    status = "breaks" if is_hit else status
     return CheckedFramework(name=one.package, version=one.version, status=status)
 
 
@@ -200,9 +259,9 @@ def _finding(fault: Fault, subject: Subject) -> Finding:
 
 def _cause(fault: Fault) -> str:
     if fault.kind == "machine":
-        if "driver" in fault.text:
-            return "driver_too_old"
-        return "gpu_arch_too_new_for_build"
+        return _machine_cause(fault)
+    if fault.kind == "files" and "cudnn" in fault.package:
+        return "cudnn_sublibrary_mix"
     if fault.kind == "library":
         return (
             "cudnn_too_old_for_framework"
@@ -214,6 +273,19 @@ def _cause(fault: Fault) -> str:
     if fault.kind == "bound":
         return {"numpy": "numpy_abi", "protobuf": "protobuf_abi"}.get(fault.package, "framework_pkg_mismatch")
     return "cudnn_missing" if fault.kind == "missing" and "cudnn" in fault.package else _CAUSES[fault.kind]
+
+
+_TARGETS = re.compile(r"needs? one of (.{1,2000}); here is .{1,200}\(compute capability (\d{1,2})\.(\d)\)")
+
+
+def _machine_cause(fault: Fault) -> str:
+    """Whether the driver or the GPU does not serve, and on which side of the build the GPU is."""
+    if "driver" in fault.text:
+        return "ptx_too_new" if "has only PTX" in fault.because else "driver_too_old"
+    targets = _TARGETS.search(fault.text)
+    lowest = min((int(number) for number in re.findall(r"_(\d{2,3})", targets[1])), default=0) if targets else 0
+    is_old = " still knows" in fault.text or (targets is not None and int(targets[2] + targets[3]) < lowest)
+    return "gpu_arch_too_old_for_build" if is_old else "gpu_arch_too_new_for_build"
 
 
 def _mends(subject: Subject, book: Book, machine: Machine, found: Judgement) -> Iterator[Remedy]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -49,7 +49,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
     faults: tuple[Fault, ...]
 
 
-def merged(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+def merged(faults: Iterable[Fault], frameworks: Iterable[str] = ()) -> tuple[Fault, ...]:
     """Errors first; what several needs say of one package and framework once, and what is missing in one line for each framework."""
     found: dict[tuple[object, ...], Fault] = {}
     missing: dict[tuple[str, ...], list[Fault]] = {}
@@ -79,4 +79,42 @@ def merged(faults: Iterable[Fault]) -> tuple[Fault, ...]:
         found[first.frameworks, names] = (
             first if not more else replace(first, text=f"{first.text.partition(' needs ')[0]} needs {names}{NOT_THERE}")
         )
-    return tuple(sorted(found.values(), key=lambda one: ("error", "warning", "info").index(one.severity)))
+    return tuple(
+        sorted(_alike(tuple(found.values()), frozenset(frameworks)), key=lambda one: ("error", "warning", "info").index(one.severity))
+    )
+
+
+def _alike(found: tuple[Fault, ...], frameworks: frozenset[str]) -> Iterator[Fault]:
+    """What several say alike in one line, and of the GPU what a framework says first: libraries and further words only repeat it."""
+    alike: dict[tuple[str, str], list[Fault]] = {}
+
+    def alone(one: Fault) -> bool:
+        return one.kind not in ("machine", "wheel") and (one.kind != "library" or bool(frameworks & set(one.frameworks)))
+
+    for one in found:
+        alike.setdefault((one.kind, "" if alone(one) else one.text.partition(" needs ")[2]), []).append(one)
+    wrong = {one.package for one in found if one.kind == "library" and one.severity == "error"}
+    no_gpu: set[str] = set()
+    for one in found:
+        about_gpu = one.kind == "machine" and "driver" not in one.text
+        need = one.text.partition(" needs ")[2]
+        group = [one] if alone(one) or not need else alike[one.kind, need]
+        if one is not group[0] or (one.kind == "library" and one.severity == "warning" and one.package in wrong):
+            continue
+        names = tuple(dict.fromkeys(name for each in group for name in each.frameworks))
+        if about_gpu and no_gpu and not (frameworks & set(names)) - no_gpu:
+            continue
+        if about_gpu:
+            no_gpu |= frameworks & set(names)
+        yield one if len(group) == 1 else _together(group, need, names)
+
+
+def _together(group: list[Fault], need: str, names: tuple[str, ...]) -> Fault:
+    """One fault for several that need the same."""
+    who = [each.text.partition(" needs ")[0] for each in group]
+    shown = f"{', '.join(who[:-1])} and {who[-1]}" if len(who) <= _NAMED else f"{who[0]} and {len(who) - 1} more"
+    because = "; ".join(dict.fromkeys(each.because for each in group))
+    return replace(group[0], text=f"{shown} need {need}", because=because, frameworks=names)
+
+
+_NAMED = 6

@@ -7,7 +7,7 @@ not met is told, not the first one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
@@ -86,7 +86,7 @@ class _Set:
         faults += self._companions()
         faults += self._slots()
         faults += self._advisories()
-        return Judgement(frameworks=frameworks, faults=merged(faults))
+        return Judgement(frameworks=frameworks, faults=merged(faults, (one.package for one in frameworks)))
 
     def _frameworks(self) -> Iterator[Judged]:
         for name in self.book.frameworks():
@@ -256,8 +256,10 @@ class _Set:
             if not (part or own):
                 return None
             text = f"{one.package} {one.version} needs {need.text}{NOT_THERE}"
-            if not need.binding or name.startswith("tensorrt") or self._has_of_system(one):
+            if not need.binding or name.startswith("tensorrt"):
                 return None
+            if self._has_of_system(one):
+                return self._of_system(text, need, name, one) if part else None
             if self.partial:
                 return self._elsewhere(one, "its CUDA libraries" if part else name)
             return Fault(kind="missing", severity="error", text=text, because=need.because, package=name, frameworks=(one.package,))
@@ -268,7 +270,15 @@ class _Set:
             fault = self._unmet(need, one, "library", f"there is {name} {version}", name)
             return replace(fault, severity="warning") if self._only_older(name, version, one) else fault
         text = f"{one.package} {one.version} declares {need.text}; there is {name} {version}"
-        return Fault(kind="declared", severity="info", text=text, because=need.because, package=name, frameworks=(one.package,))
+        severity: Literal["warning", "info"] = "warning" if _is_far(parse_requirement(need.text), version) else "info"
+        return Fault(kind="declared", severity=severity, text=text, because=need.because, package=name, frameworks=(one.package,))
+
+    def _of_system(self, text: str, need: Need, name: str, one: Judged) -> Fault | None:
+        """A wheel that is missing among others of its CUDA, where the system has one, too: which is loaded is not known."""
+        if one.build is None or not self._brings_libraries(one.build):
+            return None
+        text = f"{text}; the CUDA of the system may serve in its place"
+        return Fault(kind="missing", severity="warning", text=text, because=need.because, package=name, frameworks=(one.package,))
 
     def _only_older(self, name: str, version: str, one: Judged) -> bool:
         """True for a CUDA library of the major that a build was made with, and of an older minor.
@@ -365,6 +375,10 @@ class _Set:
                 linker = isinstance(need.key, PipKey) and "nvjitlink" in need.key.name
                 if linker or self.universe.fact(need.key) is not None or isinstance(need.key, SlotKey):
                     fault = self._fault(need, one)
+                    cuda = self.book.cuda_of(name, version)
+                    if fault is not None and linker and cuda is not None:
+                        text = f"{name} {version} needs {fault.package} of CUDA {cuda.line} or newer; there is {fault.package} "
+                        fault = replace(fault, text=text + self.packages[fault.package])
                     if fault is not None:
                         yield fault
 
@@ -437,6 +451,18 @@ class _Set:
                 if version is not None and SpecifierSet(advisory.versions).contains(version, prereleases=True):
                     said = f"{name} {text}: {advisory.summary}"
                     yield Fault(kind="advisory", severity="warning", text=said, because=f"advisory {advisory.id}", package=name)
+
+
+def _is_far(declared: Requirement | None, version: str) -> bool:
+    """True for a version older than what is declared, or of another minor than the one that is pinned."""
+    found = parse_version(version)
+    for one in declared.specifier if declared is not None else ():
+        wanted = parse_version(one.version.removesuffix(".*"))
+        if found is None or wanted is None:
+            continue
+        if (one.operator in (">=", "~=", ">") and found < wanted) or (one.operator == "==" and found.release[:2] != wanted.release[:2]):
+            return True
+    return False
 
 
 def _kind_of(key: Key) -> Kind:
