@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Plans frameworks with companions, and installs a drawn number of the plans for real.
 
-usage: plan_companions.py [--plans N] [--install N] [--seed N] [--folder DIR] [--program PATH]
+usage: plan_companions.py [--plans N] [--install N] [--seed N] [--results FILE] [--folder DIR] [--program PATH]
 
 A combination is a release of a framework, one to three packages that people install beside it, a Python, a GPU and a driver, drawn from the
 lists below, the same for each seed. For each, the real command line makes a plan from the configured index. Told of each: how long it
 took, whether there is an answer, and what is doubtful in it, such as a source archive.
 
 Of the plans with an answer some are installed by `uv pip sync`, one after the other, and removed again. The link check and the real loader
-must agree that every library resolves, and the framework and its companions must import on this machine without a GPU. Exit code 1
-where there is a fault.
+must agree that every library resolves, and the framework and its companions must import on this machine without a GPU. What is done
+stands in the file of results, one line of JSON for each plan and each environment: what stands there is not done again. Exit code 1 where
+there is a fault.
 """
 
 from __future__ import annotations
@@ -193,13 +194,13 @@ def doubts(told: dict[str, Any]) -> Iterator[str]:
         yield f"NVIDIA's wheels are of CUDA {' and '.join(sorted(majors))}"
 
 
-def install(one: Combination, told: dict[str, Any], home: Path) -> Iterator[str]:
+def install(one: Combination, pinned: dict[str, str], home: Path) -> Iterator[str]:
     """What is wrong with the environment of a plan."""
     uv = shutil.which("uv") or str(Path(sys.executable).parent / "uv")
     environment = home / "environment"
     shutil.rmtree(environment, ignore_errors=True)
     pins = home / "pins.txt"
-    pins.write_text("\n".join(f"{item['name']}=={item['version']}" for item in told["pip"] if item["action"] != "remove") + "\n")
+    pins.write_text("".join(f"{name}=={version}\n" for name, version in pinned.items()))
     python = str(environment / "bin/python")
     places = {**os.environ, "UV_CACHE_DIR": str(home / "cache")}  # of its own, so that nothing is left on the disk
     subprocess.run([uv, "venv", "-q", "--python", interpreter(one.python), str(environment)], check=True, capture_output=True)
@@ -233,42 +234,85 @@ def install(one: Combination, told: dict[str, Any], home: Path) -> Iterator[str]
         shutil.rmtree(home / "cache", ignore_errors=True)
 
 
+class Results:
+    """What was found of combinations, in memory and in a file."""
+
+    def __init__(self, path: Path | None) -> None:
+        """What an earlier run left in the file."""
+        self.path = path
+        self.known: dict[str, dict[str, Any]] = {}
+        if path is not None and path.exists():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                self._take(json.loads(line))
+
+    def add(self, one: Combination, **found: Any) -> dict[str, Any]:
+        """Note what was found, and return all that is known of the combination."""
+        line = {"combination": str(one), **found}
+        self._take(line)
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(line) + "\n")
+        return self.known[str(one)]
+
+    def _take(self, line: dict[str, Any]) -> None:
+        self.known.setdefault(line["combination"], {}).update(line)
+
+
+def planned(results: Results, program: str, one: Combination, home: Path) -> dict[str, Any]:
+    """The entry of a combination; a plan is made and told of where there is none."""
+    entry = results.known.get(str(one), {})
+    if "status" in entry:
+        return entry
+    told, seconds = plan(program, one, home)
+    found = {item["name"]: item["version"] for item in told.get("pip", ()) if item["action"] != "remove"}
+    conflict = str((told.get("conflict") or {}).get("message", told.get("why", "")))[:300]
+    doubtful = list(doubts(told))
+    entry = results.add(one, status=told["status"], seconds=round(seconds, 1), pins=found, conflict=conflict, doubts=doubtful)
+    named = " ".join(f"{name} {found.get(name, '-')}" for name in (one.framework.partition("==")[0], *one.companions))
+    print(f"{told['status']:13} {seconds:6.1f} s  {one}: {named if found else conflict}", flush=True)
+    for doubt in doubtful:
+        print(f"    {doubt}", flush=True)
+    return entry
+
+
 def main() -> int:
     """1 where a plan is slow, or an installed one is faulty."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plans", type=int, default=300)
     parser.add_argument("--install", type=int, default=0)
     parser.add_argument("--seed", type=int, default=13)
+    parser.add_argument("--results", type=Path, help="what is done; a further run goes on from there")
     parser.add_argument("--folder", help="where to work; one environment takes up to 15 GB for a while")
     parser.add_argument("--program", default=str(Path(sys.executable).parent / "cudnn-resolve"))
     args = parser.parse_args()
-    counted: Counter[str] = Counter()
-    faults = 0
+    results = Results(args.results)
+    combinations = draw(args.plans, args.seed)
+    random.Random(args.seed).shuffle(combinations)  # noqa: S311 - as above
+    installed: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         home = Path(folder)
-        answered = []
-        for one in draw(args.plans, args.seed):
-            told, seconds = plan(args.program, one, home)
-            counted[told["status"]] += 1
-            found = {item["name"]: item["version"] for item in told.get("pip", ())}
-            named = " ".join(f"{name} {found.get(name, '-')}" for name in (one.framework.partition("==")[0], *one.companions))
-            print(f"{told['status']:13} {seconds:6.1f} s  {one}: {named if found else told.get('why', '')}", flush=True)
-            for doubt in doubts(told):
-                print(f"    {doubt}", flush=True)
-            faults += told["status"] in ("slow", "failed")
-            if told["status"] == "ok":
-                answered.append((one, told))
-            elif told.get("conflict"):
-                print(f"    {str(told['conflict']['message'])[:240]}", flush=True)
-        drawn = random.Random(args.seed).sample(answered, min(args.install, len(answered)))  # noqa: S311 - as above
-        for one, told in drawn:
-            wrong = list(install(one, told, home))
-            real = [text for text in wrong if not text.startswith("note: ")]
-            counted["installed, faulty" if real else "installed, right"] += 1
-            faults += bool(real)
-            print(f"installed {one}: {'faulty' if real else 'right'}", *(f"    {text}" for text in wrong), sep="\n", flush=True)
-    print(f"{sum(counted[status] for status in ('ok', 'unsatisfiable', 'slow', 'failed'))} plans:", dict(counted), f"{faults} faults")
-    return int(faults > 0)
+        for one in combinations:
+            entry = planned(results, args.program, one, home)
+            if entry["status"] != "ok" or len(installed) >= args.install:
+                continue
+            if "wrong" not in entry:
+                entry = results.add(one, wrong=list(install(one, entry["pins"], home)))
+                print(
+                    f"installed {one}: {'faulty' if _faults(entry) else 'right'}",
+                    *(f"    {text}" for text in entry["wrong"]),
+                    sep="\n",
+                    flush=True,
+                )
+            installed.append(entry)
+    entries = [results.known[str(one)] for one in combinations]
+    counted = Counter(entry["status"] for entry in entries)
+    faulty = sum(_faults(entry) for entry in installed)
+    print(f"{len(entries)} plans: {dict(counted)}; {len(installed)} installed: {faulty} faulty")
+    return int(faulty + counted["slow"] + counted["failed"] > 0)
+
+
+def _faults(entry: dict[str, Any]) -> bool:
+    return any(not text.startswith("note: ") for text in entry["wrong"])
 
 
 if __name__ == "__main__":
