@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Hold the verdicts of `check` against a table of pairs of frameworks, each locked by uv as it would do by itself.
 
-    scripts/check_joint.py joint.csv [--draw N] [--seed S] [--locks DIR]
+    scripts/check_joint.py joint.csv [--draw N] [--seed S] [--locks DIR] [--kept]
 
 The table says for each pair whether what uv makes of it runs (`ok...`) or breaks when loaded (`resolves-but-...`). N pairs of either
 kind are drawn; uv locks them (kept in DIR, so that a second run asks no index), and `check` judges each for a machine that serves all.
-Printed are the misses (breaks, and was not flagged) and the false alarms, by name; exit code 1 where more than 1 % are wrong.
+Printed are the misses (breaks, and was not flagged), the false alarms, and the pairs that are flagged for another reason than the table
+gives, by name; exit code 1 where more than 1 % are wrong.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import argparse
 import csv
 import random
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -31,8 +34,9 @@ def main() -> int:
     """Draw, lock, judge and count."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", type=Path)
-    parser.add_argument("--draw", type=int, default=150, metavar="N", help="pairs of either kind")
+    parser.add_argument("--draw", type=int, default=150, metavar="N", help="pairs of either kind; 0 for the whole table")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kept", action="store_true", help="judge the pairs whose lock is kept, and ask no index")
     parser.add_argument("--locks", type=Path, default=Path(tempfile.gettempdir()) / "check-joint", metavar="DIR")
     args = parser.parse_args()
     args.locks.mkdir(parents=True, exist_ok=True)
@@ -40,9 +44,10 @@ def main() -> int:
     right = [row for row in rows if row["verdict"].startswith("ok") and "index" not in row["combo"]]
     wrong = [row for row in rows if row["verdict"].startswith("resolves-but") and "index" not in row["combo"]]
     chance = random.Random(args.seed)  # noqa: S311 - a sample
-    drawn = [*chance.sample(right, min(args.draw, len(right))), *chance.sample(wrong, min(args.draw, len(wrong)))]
+    drawn = [row for rows in (right, wrong) for row in chance.sample(rows, min(args.draw or len(rows), len(rows)))]
+    chance.shuffle(drawn)
     with ThreadPoolExecutor(2) as pool:
-        locks = list(pool.map(lambda row: _locked(row, args.locks), drawn))
+        locks = list(pool.map(lambda row: _locked(row, args.locks, kept=args.kept), drawn))
     return _report([(row, _judged(row, lock)) for row, lock in zip(drawn, locks, strict=True) if lock is not None], len(drawn))
 
 
@@ -51,12 +56,25 @@ def _python_of(row: dict[str, str]) -> str:
     return found[1] if found else row["pythons_common"].split()[-1]
 
 
-def _locked(row: dict[str, str], folder: Path) -> Path | None:
+def _locked(row: dict[str, str], folder: Path, *, kept: bool) -> Path | None:
     """What uv makes of a pair; None where it finds nothing, or the index no longer has it."""
     python = _python_of(row)
     path = folder / (re.sub(r"[^\w.=-]+", "_", f"{row['pip_specs']}-{python}") + ".txt")
+    if kept and not path.exists():
+        return None
     if not path.exists():
-        words = ["uv", "pip", "compile", "-q", "--no-annotate", "--python-version", python, "--python-platform", _PLATFORM, "-"]
+        words = [
+            shutil.which("uv") or str(Path(sys.executable).parent / "uv"),
+            "pip",
+            "compile",
+            "-q",
+            "--no-annotate",
+            "--python-version",
+            python,
+            "--python-platform",
+            _PLATFORM,
+            "-",
+        ]
         made = subprocess.run(words, input="\n".join(row["pip_specs"].split()), capture_output=True, text=True, check=False)
         if made.returncode != 0:
             return None
@@ -64,24 +82,49 @@ def _locked(row: dict[str, str], folder: Path) -> Path | None:
     return path
 
 
-def _judged(row: dict[str, str], lock: Path) -> tuple[str, str]:
+def _judged(row: dict[str, str], lock: Path) -> tuple[str, list[str]]:
+    """The verdict, and what it says, errors first."""
     found = cudnn_resolve.check(lock, python_version=_python_of(row), driver="610.43.02", gpu="A100", os="ubuntu22.04").verdicts[0]
-    errors = [one.summary for one in found.findings if one.severity == "error"]
-    return found.status, "; ".join(errors)
+    return found.status, [one.summary for one in found.findings if one.severity != "info"]
 
 
-def _report(judged: Iterable[tuple[dict[str, str], tuple[str, str]]], drawn: int) -> int:
-    counted = {"breaks": [0, 0], "right": [0, 0]}
-    for row, (status, errors) in judged:
+def _reasons(row: dict[str, str], said: list[str]) -> dict[str, bool]:
+    """Reasons that the table gives, and whether the verdict gives them, too.
+
+    Packages that own the same files must be named together; of several such pairs one is enough, for one collision breaks what all of them
+    break. Mixed majors are told where a text says that a framework needs another CUDA or cuDNN, or a library of it.
+    """
+    text, reason = "\n".join(said), row["reason"]
+    found = {}
+    if pairs := re.findall(r"(nvidia-[\w-]+?)\+(nvidia-[\w-]+)", reason):
+        found["files"] = any(all(name in one for name in pair) for pair in pairs for one in said)
+    if "cuDNN majors" in reason or "needs cuDNN" in reason:
+        found["cuDNN"] = bool(re.search(r"cudnn", text, re.IGNORECASE))
+    if "CUDA majors" in reason:
+        found["CUDA"] = bool(re.search(r"CUDA|libcu(?!dnn)|nvidia-(?!cudnn)\w+-cu\d\d", text))
+    return found
+
+
+def _report(judged: Iterable[tuple[dict[str, str], tuple[str, list[str]]]], drawn: int) -> int:
+    counted: Counter[str] = Counter()
+    for row, (status, said) in judged:
         kind = "breaks" if row["verdict"].startswith("resolves-but") else "right"
-        counted[kind][0] += 1
+        counted[kind] += 1
+        pair = f"{row['pip_specs']} (Python {_python_of(row)}): {row['verdict']} {row['reason']}; said: {status} {'; '.join(said)}"
         if (status == "breaks") != (kind == "breaks"):
-            counted[kind][1] += 1
-            name = "missed" if kind == "breaks" else "false alarm"
-            print(f"{name}: {row['pip_specs']} (Python {_python_of(row)}): {row['verdict']} {row['reason']}; said: {status} {errors}")
-    (broken, missed), (right, alarms) = counted["breaks"], counted["right"]
-    print(f"{drawn} pairs drawn; {broken} that break: {missed} missed; {right} that are right: {alarms} false alarms")
-    return 1 if missed * 100 > broken or alarms * 100 > right else 0
+            counted[name := "missed" if kind == "breaks" else "false alarm"] += 1
+            print(f"{name}: {pair}")
+        elif kind == "breaks":
+            told = _reasons(row, said)
+            name = "all reasons" if all(told.values()) else "some reasons" if any(told.values()) else "another reason"
+            counted[name] += 1
+            counted.update(f"{reason} not told" for reason, is_told in told.items() if not is_told)
+            if name == "another reason":
+                print(f"{name}: {pair}")
+    print(f"{drawn} pairs drawn; {counted['breaks']} that break: {counted['missed']} missed; {counted['right']} right:", end=" ")
+    print(f"{counted['false alarm']} false alarms; reasons as in the table: {dict(sorted(counted.items()))}")
+    wrong = counted["missed"] + counted["another reason"]
+    return 1 if wrong * 100 > counted["breaks"] or counted["false alarm"] * 100 > counted["right"] else 0
 
 
 if __name__ == "__main__":
