@@ -7,7 +7,8 @@
 
 Of each release one wheel for each architecture is read, that of the newest Python, whole and as a stream, by `cudnn_resolve.evidence`. What
 was read is kept in a cache outside the repository, so that an interrupted run goes on where it was, and a second one reads pages and
-new wheels only. The index is pip's, or --index-url.
+new wheels only. With --new, releases up to the newest of a table stay as the table says, cache or no cache. The index is pip's, or
+--index-url.
 
 Exit: 0 done, or with --check nothing to change; 1 with --check something to change; 2 something could not be read: the tables of
 those packages stay as they are.
@@ -30,9 +31,9 @@ from harvest_index import TIMEOUT_S, Index, IndexFailure, RemoteFile, configured
 from harvest_marker import ARCHITECTURES
 from harvest_table import Release, Span, Wheel, releases
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
-from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel
-from cudnn_resolve.matrix.library import library_of
+from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel, summary
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -42,17 +43,6 @@ else:
 HERE = os.path.dirname(os.path.abspath(__file__))
 OUT = os.path.join(os.path.dirname(HERE), "matrices", "evidence")
 LIST = os.path.join(HERE, "harvest_evidence.toml")
-FRAMEWORKS = {
-    "libtorch_cuda.so": "torch",
-    "libtorch_cpu.so": "torch",
-    "libtorch.so": "torch",
-    "libc10.so": "torch",
-    "libtensorflow_framework.so.2": "tensorflow",
-    "libtensorflow_framework.so.1": "tensorflow",
-    "libtensorflow_cc.so.2": "tensorflow",
-}
-"""Libraries of frameworks that an extension links to."""
-FAMILIES = ("cuda", "cudnn", "cupti", "tensorrt")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,13 +56,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in group["packages"]:
             if options.package and name not in options.package:
                 continue
+            path = os.path.join(options.out, f"{name}.toml")
             try:
-                rows = list(_rows(index, name, group, options.cache))
+                rows = list(_rows(index, name, group, options.cache, _kept(path) if options.new else []))
             except IndexFailure as error:
                 print(f"harvest: {name}: {error}", file=sys.stderr)
                 failures += 1
                 continue
-            changes += _settle(name, rows, os.path.join(options.out, f"{name}.toml"), write=not options.check)
+            changes += _settle(name, rows, path, write=not options.check)
     print(f"{changes} tables {'to change' if options.check else 'written'}, {failures} packages not read")
     return 2 if failures else int(options.check and changes > 0)
 
@@ -82,6 +73,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="harvest_evidence", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--package", action="append", metavar="NAME", type=canonicalize_name, help="only this package; may be repeated")
     parser.add_argument("--check", action="store_true", help="say what would change, write nothing")
+    parser.add_argument("--new", action="store_true", help="read only releases that are newer than those of the table")
     parser.add_argument("--index-url", metavar="URL", help="simple API to ask (that of pip)")
     cache = os.path.join(home, "cudnn-resolve-harvest")
     parser.add_argument("--cache", metavar="DIR", default=cache, help="what was read before (%(default)s)")
@@ -90,10 +82,27 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _rows(index: Index, name: str, group: dict[str, Any], cache: str) -> Iterator[dict[str, Any]]:
-    """One entry for each release and architecture of which a wheel could be read, oldest first."""
+def _kept(path: str) -> list[dict[str, Any]]:
+    """The entries of a table, in the order of their releases; none where there is no table."""
+    try:
+        with open(path, "rb") as stream:
+            rows = tomllib.load(stream)["wheel"]
+    except FileNotFoundError:
+        return []
+    nothing: dict[str, Any] = {"cuda": None, "needs": [], "frameworks": [], "same_line": False, "code": []}
+    every = [
+        {**nothing, **row, "version": one, "arch": arch} for row in rows for one in row["version"] for arch in row.get("arch", ["any"])
+    ]
+    return sorted(every, key=lambda one: (Version(one["version"]), one["arch"] not in ARCHITECTURES[:1]))
+
+
+def _rows(index: Index, name: str, group: dict[str, Any], cache: str, kept: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """One entry for each release and architecture of which a wheel could be read, oldest first; those that are `kept` are not read."""
+    yield from kept
     found = releases(name, index.files(name), Span())
-    for release in found[-group.get("newest", len(found)) :]:
+    if kept:
+        found = [one for one in found if one.version > Version(kept[-1]["version"])]
+    for release in found[-group.get("newest", len(found)) :] if found else ():
         for arch in ARCHITECTURES:
             wheel = _spokesman(release, arch)
             if wheel is None:
@@ -144,15 +153,7 @@ def _read(file: RemoteFile, largest: int) -> dict[str, Any] | None:
         print(f"  {file.name}: {'; '.join(found.unread)}", file=sys.stderr)
         return None
     print(f"  {file.name}: {len(found.binaries)} libraries", file=sys.stderr)
-    libraries = [(name, library_of(name)) for name in found.needed]
-    return {
-        "binaries": len(found.binaries),
-        "cuda": str(found.cuda) if found.cuda else None,
-        "needs": [name for name, library in libraries if library is not None and library.family in FAMILIES],
-        "frameworks": sorted({FRAMEWORKS[name] for name in found.needed if name in FRAMEWORKS}),
-        "same_line": found.same_line,
-        "code": [str(target) for target in found.code],
-    }
+    return summary(found)
 
 
 def _settle(name: str, rows: list[dict[str, Any]], path: str, *, write: bool) -> bool:
@@ -165,6 +166,8 @@ def _settle(name: str, rows: list[dict[str, Any]], path: str, *, write: bool) ->
         before = ""
     if _without_day(before) == _without_day(text) or not rows:
         return False
+    new = [version for version in dict.fromkeys(one["version"] for one in rows) if json.dumps(version) not in before]
+    print(f"{name}: " + (f"{len(new)} new ({', '.join(new[-5:])})" if new else "changed"))
     if write:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w", encoding="utf-8") as stream:

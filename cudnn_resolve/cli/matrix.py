@@ -16,7 +16,8 @@ _EXAMPLES = """\
   cudnn-resolve matrix show torch 2.6
   cudnn-resolve matrix show cudnn 9.3
   cudnn-resolve matrix show gpu 'RTX 4090'
-  cudnn-resolve matrix check --matrix ./matrices"""
+  cudnn-resolve matrix check --matrix ./matrices
+  cudnn-resolve matrix check --live"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,13 +27,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("list", "show", "check"), help="what there is, one of it, or whether the tables are sound")
     parser.add_argument("name", nargs="?", metavar="NAME", help="show: a framework, or `cudnn`, `cuda`, `driver` or `gpu`")
     parser.add_argument("which", nargs="?", metavar="WHICH", help="show: a version (`2.15`, `>=2.4,<2.6`), a driver, or a GPU")
-    add_options(parser, MatrixRequest, "matrix")
+    add_options(parser, MatrixRequest, "matrix", "live", "sample", "index_url")
     add_output_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print what was asked for; 1 where `check` finds a fault."""
     output = output_of(args)
+    sample = str(args.sample)
+    if not (sample.isascii() and sample.isdigit() and len(sample) < 5):
+        raise UsageError(f"--sample {sample!r} is no number of rows", code="option-sample", hint="such as --sample 40")
+    args.sample = int(sample)
     request = request_of(MatrixRequest, args)
     if request.action != "show" and request.name is not None:
         hint = f"matrix show {request.name}"
@@ -53,7 +58,9 @@ def _check(request: MatrixRequest, output: Output) -> int:
     if output.format == "json":
         print_json(found.to_json(), output)
     else:
-        from cudnn_resolve.report.matrix import render_faults
+        from cudnn_resolve.report.matrix import render_faults, render_live
 
         emit(render_faults(found.faults, ", ".join(found.tables)), output)
-    return ExitCode.NO if found.faults else ExitCode.OK
+        if found.live is not None:
+            emit(render_live(found.live), output)
+    return ExitCode.NO if found.status == "faulty" else ExitCode.OK

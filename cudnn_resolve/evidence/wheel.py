@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import IO, TypeVar
+from typing import IO, Any, TypeVar
 
 from cudnn_resolve.evidence.binary import MAGIC, read_binary
 from cudnn_resolve.evidence.elf import Elf, ElfError, read_elf
 from cudnn_resolve.evidence.links import LIBRARY
 from cudnn_resolve.evidence.model import Binary, Evidence
+from cudnn_resolve.matrix.library import library_of
 from cudnn_resolve.version import CudaVersion
 
 _T = TypeVar("_T")
@@ -27,6 +28,17 @@ _STATED = re.compile(r"""\bcuda(?:_version)?["']?\s*[:=]\s*["']?(\d{1,2}\.\d{1,2
 _COMPARES = re.compile(r"(?:^|/)(?:_extension/(?:utils|__init__)|extension|_extension)\.py$")
 """Modules in which an extension of PyTorch compares its CUDA with that of PyTorch."""
 _SAME_LINE = re.compile(r"\bt_minor\s*!=\s*tv_minor\b|\bta_version\s*!=\s*t_version\b")
+_FRAMEWORKS = {
+    "libtorch_cuda.so": "torch",
+    "libtorch_cpu.so": "torch",
+    "libtorch.so": "torch",
+    "libc10.so": "torch",
+    "libtensorflow_framework.so.2": "tensorflow",
+    "libtensorflow_framework.so.1": "tensorflow",
+    "libtensorflow_cc.so.2": "tensorflow",
+}
+"""Libraries of frameworks that an extension links to."""
+_FAMILIES = ("cuda", "cudnn", "cupti", "tensorrt")
 _LONGEST_TEXT = 256 << 10
 _MOST_MEMBERS = 200_000
 _LARGEST_LIBRARY = 8 << 30
@@ -75,6 +87,19 @@ def read_wheel(stream: IO[bytes], scratch: Callable[[], IO[bytes]]) -> Evidence:
     except _DAMAGE as error:
         raise WheelDamage(f"it is damaged ({type(error).__name__})") from None
     return Evidence(binaries=tuple(binaries), cuda=stated or _compiled(binaries), same_line=same_line, unread=tuple(unread))
+
+
+def summary(found: Evidence) -> dict[str, Any]:
+    """What a table says of a wheel, by its columns."""
+    libraries = [(name, library_of(name)) for name in found.needed]
+    return {
+        "binaries": len(found.binaries),
+        "cuda": str(found.cuda) if found.cuda else None,
+        "needs": [name for name, library in libraries if library is not None and library.family in _FAMILIES],
+        "frameworks": sorted({_FRAMEWORKS[name] for name in found.needed if name in _FRAMEWORKS}),
+        "same_line": found.same_line,
+        "code": [str(target) for target in found.code],
+    }
 
 
 def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:

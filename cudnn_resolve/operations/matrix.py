@@ -16,6 +16,7 @@ from cudnn_resolve.operations.results import Result
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.digest import Digest, Entry
+    from cudnn_resolve.operations.live import LiveReport
 
 SCHEMA = "cudnn-resolve/matrix/1"
 Stack = Literal["cudnn", "cuda", "driver", "gpu", "machine"]
@@ -141,17 +142,20 @@ class MatrixCheckResult(Struct, Result, frozen=True, kw_only=True):
     faults: tuple[Fault, ...]
     tables: tuple[str, ...]
     """The folders that were looked through."""
+    live: LiveReport | None = None
+    """The comparison with the index, where it was asked for and the tables are sound."""
 
     @property
     def status(self) -> Literal["ok", "faulty"]:
-        """`faulty` where there is a fault."""
-        return "faulty" if self.faults else "ok"
+        """`faulty` where there is a fault, or a row that is not as the index says."""
+        return "faulty" if self.faults or (self.live is not None and self.live.faults) else "ok"
 
     def to_json(self) -> dict[str, Any]:
         """The object that `matrix check --format json` prints."""
         from cudnn_resolve.report.json import plain as builtins
 
-        return {"schema": SCHEMA, "status": self.status, "faults": builtins(self.faults)}
+        live = {} if self.live is None else {"live": builtins(self.live)}
+        return {"schema": SCHEMA, "status": self.status, "faults": builtins(self.faults), **live}
 
 
 V_co = TypeVar("V_co", bound=_MatrixResult, covariant=True)

@@ -339,6 +339,9 @@ class MatrixRequest(Struct, frozen=True, kw_only=True):
     name: str | None = None
     which: str | None = None
     matrix: Annotated[_Texts, _option("further or changed rows for the tables; repeatable", "DIR")] = ()
+    live: Annotated[bool, _option("check: hold a sample of rows against the package index, too")] = False
+    sample: Annotated[int, _option("check --live: how many rows", "N")] = 40
+    index_url: Annotated[str | None, _option("check --live: package index, as pip's", "URL")] = None
 
 
 def said(request: Struct, names: Iterable[str]) -> Iterator[tuple[str, str]]:

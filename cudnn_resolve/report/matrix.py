@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.position import Fault
     from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.matrix.table import BuildOutline
+    from cudnn_resolve.operations.live import LiveReport
 
     _Built = TypeVar("_Built", Build, BuildOutline, Build | BuildOutline)
 
@@ -276,3 +277,10 @@ def render_faults(faults: Sequence[Fault], tables: str) -> str:
     lines = [clean(str(fault)) for fault in faults]
     count = "1 fault" if len(lines) == 1 else f"{len(lines)} faults"
     return "\n".join((*lines, count)) + "\n"
+
+
+def render_live(found: LiveReport) -> str:
+    """The rows that are not as the index says, and what could not be compared."""
+    lines = [*(clean(str(fault)) for fault in found.faults), *(clean(f"not compared: {text}") for text in found.unread)]
+    count = f"{len(found.faults)} of them differ" if found.faults else "each is as the index says"
+    return "\n".join((*lines, f"{found.rows} rows compared with the index: {count}")) + "\n"
