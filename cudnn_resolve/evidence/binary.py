@@ -15,7 +15,8 @@ MAGIC = b"\x7fELF"
 _BLOCK = 1 << 20
 _OVERLAP = 128
 _MOST_READ_ONLY = 1 << 30
-_MOST_SECTIONS = 4096
+_MOST_SECTIONS = 65_535
+"""As many as the header itself can say. A library that was linked with one section for each function, such as MXNet's, has 5,000."""
 _OPENED = re.compile(rb"lib(?:cu[a-zA-Z]|nv|tensorrt|cudnn)[\w-]{0,60}\.so(?:\.\d{1,3}){0,3}(?=\0)")
 """Names of CUDA's libraries as they stand in read-only data, ended by a zero."""
 

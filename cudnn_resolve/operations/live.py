@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import IndexUnavailableError, WorldError
 from cudnn_resolve.matrix.place import Fault, Placed
+from cudnn_resolve.operations.matrix import LiveReport
 
 if TYPE_CHECKING:
     from cudnn_resolve.index.client import IndexClient
@@ -29,16 +30,6 @@ if TYPE_CHECKING:
 LARGEST_WHEEL_BYTES = 48 << 20
 """Wheels beyond are not read again."""
 _ARCHITECTURES = ("x86_64", "aarch64")
-
-
-class LiveReport(Struct, frozen=True, kw_only=True):
-    """What the comparison with an index found."""
-
-    rows: int
-    """That were compared."""
-    faults: tuple[Fault, ...]
-    unread: tuple[str, ...]
-    """What could not be compared, and why."""
 
 
 class _Drawn(Struct, frozen=True, kw_only=True):

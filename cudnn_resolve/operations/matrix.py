@@ -16,7 +16,6 @@ from cudnn_resolve.operations.results import Result
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.digest import Digest, Entry
-    from cudnn_resolve.operations.live import LiveReport
 
 SCHEMA = "cudnn-resolve/matrix/1"
 Stack = Literal["cudnn", "cuda", "driver", "gpu", "machine"]
@@ -134,6 +133,16 @@ class MatrixStackResult(_MatrixResult, frozen=True, kw_only=True):
     places: _Rows | UnsetType = UNSET
     cards: _Rows | UnsetType = UNSET
     peaks: _Rows | UnsetType = UNSET
+
+
+class LiveReport(Struct, frozen=True, kw_only=True):
+    """What the comparison with an index found."""
+
+    rows: int
+    """That were compared."""
+    faults: tuple[Fault, ...]
+    unread: tuple[str, ...]
+    """What could not be compared, and why."""
 
 
 class MatrixCheckResult(Struct, Result, frozen=True, kw_only=True):

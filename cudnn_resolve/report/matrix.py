@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.position import Fault
     from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.matrix.table import BuildOutline
-    from cudnn_resolve.operations.live import LiveReport
+    from cudnn_resolve.operations.matrix import LiveReport
 
     _Built = TypeVar("_Built", Build, BuildOutline, Build | BuildOutline)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import struct
 import subprocess
 import zipfile
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from cudnn_resolve.evidence.binary import read_binary
 from cudnn_resolve.evidence.elf import ElfError
 from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel
+from tests.elf_writer import write_elf
 from tests.examples import examples
 
 SOURCE = 'const char *wanted = "libcudnn.so.9"; extern int other(void); int mine(void) { return other(); }\n'
@@ -139,3 +141,22 @@ def test_memory_is_bounded_by_a_block(libraries: dict[str, bytes]) -> None:
 
     read_binary(Counted(libraries["_C.so"] + bytes(32 << 20)), "a.so")
     assert Counted.largest <= 1 << 20
+
+
+def with_sections(count: int) -> bytes:
+    """A library with a table of so many empty sections."""
+    library = bytearray(write_elf(needed=("libcudart.so.12",)))
+    table = len(library) + 8
+    struct.pack_into("<Q", library, 0x28, table)
+    struct.pack_into("<HHH", library, 0x3A, 64, count if count < 0xFF00 else 0, 1)
+    library += bytes(8)
+    first = struct.pack("<IIQQQQIIQQ", 0, 0, 0, 0, 0, count, 0, 0, 0, 0)
+    names = struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, table - 8, 8, 0, 0, 0, 0)
+    return bytes(library) + first + names + bytes(64) * (min(count, 0xFF00) - 2)
+
+
+def test_a_library_with_thousands_of_sections() -> None:
+    """MXNet has a section for each function; a table beyond what a header can say is refused before it is walked through."""
+    assert read_binary(io.BytesIO(with_sections(5000)), "libmxnet.so").needed == ("libcudart.so.12",)
+    with pytest.raises(ElfError, match="more sections"):
+        read_binary(io.BytesIO(with_sections(1 << 20)), "libmxnet.so")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cudnn_resolve.host.tables import DirectoryTables
 from cudnn_resolve.index.client import IndexClient
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.operations.live import LiveReport, compare
+from cudnn_resolve.operations.live import compare
+from cudnn_resolve.operations.matrix import LiveReport
 from tests.elf_writer import write_elf
 from tests.index_server import IndexServer, status
 
@@ -58,7 +60,7 @@ def test_a_row_that_is_as_the_index_says(tmp_path: Path, index: IndexServer) -> 
         ({"requires": ["numpy>=2"], "tag": TAG, "requires_python": ">=3.11"}, "Requires-Python is >=3.8 in the row, >=3.11 on the index"),
     ],
 )
-def test_what_the_index_says_otherwise(tmp_path: Path, index: IndexServer, served: dict[str, str], said: str) -> None:
+def test_what_the_index_says_otherwise(tmp_path: Path, index: IndexServer, served: dict[str, Any], said: str) -> None:
     index.add_wheel("demo", "1.0", **{"requires_python": ">=3.8", **served})
     found = report(tmp_path, index, wheel=TABLE)
     assert any(
