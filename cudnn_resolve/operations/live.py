@@ -19,7 +19,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import IndexUnavailableError, WorldError
-from cudnn_resolve.matrix.place import Fault, Placed
+from cudnn_resolve.matrix.position import Fault, Placed
 from cudnn_resolve.operations.matrix import LiveReport
 
 if TYPE_CHECKING:
