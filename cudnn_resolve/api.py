@@ -214,8 +214,7 @@ def _book(request: MatrixRequest) -> Book:
 
 def check_matrix(request: MatrixRequest) -> MatrixCheckResult:
     """Every fault of the tables, and where it is asked for what a sample of rows says otherwise than the index."""
-    from datetime import datetime, timezone
-
+    from cudnn_resolve.host.clock import today
     from cudnn_resolve.host.tables import check_tables, open_book
     from cudnn_resolve.operations.live import compare, open_client
     from cudnn_resolve.operations.matrix import MatrixCheckResult
@@ -224,8 +223,7 @@ def check_matrix(request: MatrixRequest) -> MatrixCheckResult:
     faults, live = check_tables(named, of_project), None
     if request.live and not faults:
         with open_client(request.index_url) as client:
-            today = datetime.now(timezone.utc).date().isoformat()
-            live = compare(open_book(named, of_project), client, max(1, request.sample), today)
+            live = compare(open_book(named, of_project), client, max(1, request.sample), today())
     return MatrixCheckResult(faults=faults, tables=("matrices", *of_project, *named), live=live)
 
 

@@ -62,5 +62,5 @@ def _check(request: MatrixRequest, output: Output) -> int:
 
         emit(render_faults(found.faults, ", ".join(found.tables)), output)
         if found.live is not None:
-            emit(render_live(found.live), output)
+            emit(render_live(found.live.rows, found.live.faults, found.live.unread), output)
     return ExitCode.NO if found.status == "faulty" else ExitCode.OK

@@ -12,7 +12,8 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.evidence.elf import Elf, ElfError, read_elf
 from cudnn_resolve.evidence.links import LIBRARY, Placed, Site
-from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel_links
+from cudnn_resolve.evidence.model import Evidence
+from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel, read_wheel_links
 from cudnn_resolve.facts.ldconfig import parse_cache
 from cudnn_resolve.host.archive import Archive, bad_wheel
 from cudnn_resolve.host.port import Host
@@ -161,3 +162,9 @@ def _required(text: str) -> Iterator[str]:
                 yield canonicalize_name(Requirement(line.partition(":")[2].strip()).name)
             except InvalidRequirement:
                 continue
+
+
+def wheel_evidence(path: str) -> Evidence:
+    """What the files of a wheel on this machine ask for and hold; WheelDamage where it cannot be read."""
+    with open(path, "rb") as stream:
+        return read_wheel(stream, TemporaryFile)

@@ -156,6 +156,15 @@ class IndexClient:
         downloads = Downloads(self._session())
         return self._all([(file.filename, lambda file=file: downloads.fetch(file, folder, told)) for file in files], _DOWNLOADS)  # type: ignore[misc]
 
+    def passing(self, file: File, read: Callable[[str], T]) -> T:
+        """What `read` makes of the path of a file, which is downloaded for it and thrown away."""
+        from cudnn_resolve.index.download import Downloads
+
+        try:
+            return Downloads(self._session()).passing(file, read)
+        except FetchError as error:
+            raise _unavailable(error, file.filename[:200]) from None
+
     def completed(self, files: Sequence[File]) -> list[File]:
         """The files with what their index does not say of them, as `requirement.source.Source.completed`."""
         tasks = [(f"the size of {file.filename[:100]}", lambda file=file: self._statements.completed(file)) for file in files]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -105,6 +106,11 @@ def read_settings(
         patience=Patience(read=timeout, answer=max(30.0, 2 * timeout)),
         notes=tuple(notes),
     )
+
+
+def own_settings(options: Options, environ: Mapping[str, str]) -> Settings:
+    """The settings of the interpreter that runs this program."""
+    return read_settings(options, environ, prefix=sys.prefix, import_path=sys.path)
 
 
 def _constraints(pip: Mapping[str, Value], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:

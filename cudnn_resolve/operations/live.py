@@ -6,10 +6,7 @@ read again where it is small. An index goes on: a release that was withdrawn sin
 
 from __future__ import annotations
 
-import os
 import random
-import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -45,10 +42,9 @@ def open_client(index_url: str | None) -> IndexClient:
     """The index that is named, or that this interpreter's pip or uv is configured for; what it says is never taken from a cache."""
     from cudnn_resolve.host.settings import environment
     from cudnn_resolve.index.client import IndexClient
-    from cudnn_resolve.index.config import Options, read_settings
+    from cudnn_resolve.index.config import Options, own_settings
 
-    settings = read_settings(Options(index_url=index_url), environment(), prefix=sys.prefix, import_path=sys.path)
-    return IndexClient(settings)
+    return IndexClient(own_settings(Options(index_url=index_url), environment()))
 
 
 def compare(book: Book, client: IndexClient, count: int, seed: str) -> LiveReport:
@@ -210,7 +206,8 @@ def _parsed(line: str) -> Requirement | None:
 
 
 def _evidence(one: _Drawn, offer: Offer, client: IndexClient) -> Iterator[str]:
-    from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel, summary
+    from cudnn_resolve.evidence.wheel import WheelDamage, summary
+    from cudnn_resolve.host.libraries import wheel_evidence
 
     row = one.placed.row
     arch = row.arch[0] if row.arch else _ARCHITECTURES[0]
@@ -223,13 +220,10 @@ def _evidence(one: _Drawn, offer: Offer, client: IndexClient) -> Iterator[str]:
         raise _Unread(
             f"its wheel has {(file.size or 0) >> 20} MB and is not read again" if file.size else "the size of its wheel is not known"
         )
-    with tempfile.TemporaryDirectory() as folder:
-        (path,) = client.fetch([file], folder)
-        try:
-            with open(os.path.join(folder, path), "rb") as stream:
-                found: dict[str, Any] = summary(read_wheel(stream, tempfile.TemporaryFile))
-        except WheelDamage as error:
-            raise _Unread(str(error)) from None
+    try:
+        found: dict[str, Any] = client.passing(file, lambda path: summary(wheel_evidence(path)))
+    except WheelDamage as error:
+        raise _Unread(str(error)) from None
     for key in ("cuda", "needs", "frameworks", "same_line", "code"):
         kept = getattr(row, key)
         plain: Any = [str(part) for part in kept] if isinstance(kept, tuple) else str(kept) if key == "cuda" and kept else kept

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.position import Fault
     from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.matrix.table import BuildOutline
-    from cudnn_resolve.operations.matrix import LiveReport
 
     _Built = TypeVar("_Built", Build, BuildOutline, Build | BuildOutline)
 
@@ -279,8 +278,8 @@ def render_faults(faults: Sequence[Fault], tables: str) -> str:
     return "\n".join((*lines, count)) + "\n"
 
 
-def render_live(found: LiveReport) -> str:
+def render_live(rows: int, faults: Sequence[Fault], unread: Sequence[str]) -> str:
     """The rows that are not as the index says, and what could not be compared."""
-    lines = [*(clean(str(fault)) for fault in found.faults), *(clean(f"not compared: {text}") for text in found.unread)]
-    count = f"{len(found.faults)} of them differ" if found.faults else "each is as the index says"
-    return "\n".join((*lines, f"{found.rows} rows compared with the index: {count}")) + "\n"
+    lines = [*(clean(str(fault)) for fault in faults), *(clean(f"not compared: {text}") for text in unread)]
+    count = f"{len(faults)} of them differ" if faults else "each is as the index says"
+    return "\n".join((*lines, f"{rows} rows compared with the index: {count}")) + "\n"
