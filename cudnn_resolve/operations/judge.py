@@ -318,12 +318,32 @@ def _mends(subject: Subject, book: Book, machine: Machine, found: Judgement) -> 
         yield Remedy(text="these versions cannot share an environment: see what would work instead", command=f"cudnn-resolve plan {words}")
         return
     wanted = {pin.name: pin.version for pin in answer.pip if pin.version is not None}
-    changes = [
-        (name, version) for name, version in wanted.items() if book.component(name) is not None and subject.packages.get(name) != version
-    ]
-    if changes:
-        yield from _edits(subject, changes)
+    faulty = {one.package for one in found.faults if one.severity == "error"}
+    changes = {
+        name: version
+        for name, version in wanted.items()
+        if subject.packages.get(name) != version and (book.component(name) is not None or name in faulty)
+    }
+    yield from _edits(subject, list(_smallest(subject, book, machine, changes).items()))
     yield Remedy(text="lock these frameworks on libraries that serve them all", command=f"cudnn-resolve lock {words}")
+
+
+def _smallest(subject: Subject, book: Book, machine: Machine, changes: Mapping[str, str]) -> Mapping[str, str]:
+    """The fewest of the changes with which nothing breaks any more, judged again; none where all of them do not mend it."""
+    from cudnn_resolve.resolution.verdict import judge
+
+    def mends(some: Mapping[str, str]) -> bool:
+        packages = {**subject.packages, **some}
+        found = judge(book, machine, packages, subject.requires, live=subject.kind == LIVE, partial=subject.partial)
+        return all(one.severity != "error" for one in found.faults)
+
+    if not changes or not mends(changes):
+        return {}
+    for name in list(changes):
+        fewer = {other: version for other, version in changes.items() if other != name}
+        if fewer and mends(fewer):
+            changes = fewer
+    return changes
 
 
 _ROUNDS = 2000

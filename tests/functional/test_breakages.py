@@ -219,3 +219,25 @@ def test_nothing_broken() -> None:
     found = verdict(lambda _: None)
     assert found.status == "runs"
     assert not [one for one in found.findings if one.severity != "info"]
+
+
+@pytest.mark.parametrize(
+    ("name", "mend"),
+    [
+        ("older cuDNN", "pip install --no-deps nvidia-cudnn-cu12==9.3.0.75"),
+        ("older NCCL", "pip install --no-deps nvidia-nccl-cu12==2.21.5"),
+        ("torchvision of another CUDA", None),
+    ],
+)
+def test_the_smallest_change_mends_it(name: str, mend: str | None) -> None:
+    change = BROKEN[name][0]
+    commands = [one.command for one in verdict(change).remedy if (one.command or "").startswith("pip install")]
+    assert commands == ([mend] if mend is not None else [])
+    if mend is None:
+        return
+
+    def mended(facts: dict[str, Any]) -> None:
+        change(facts)
+        facts["packages"]["pip"].update(pin.split("==") for pin in mend.split()[3:])
+
+    assert verdict(mended).status == "runs"
