@@ -236,7 +236,7 @@ def _smi_xml(text: str) -> Told:
 
     try:
         log = None if "<!ENTITY" in text else ET.fromstring(text[text.index("<") :])  # noqa: S314 - without entities nothing grows
-    except ET.ParseError as error:
+    except (ET.ParseError, ValueError, LookupError) as error:
         raise InputError(f"the output of nvidia-smi -q -x cannot be read: {error}", code="facts-invalid") from None
     if log is None:
         raise InputError("the output of nvidia-smi -q -x cannot be read: it declares entities", code="facts-invalid")

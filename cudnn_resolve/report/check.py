@@ -115,7 +115,7 @@ def github(verdicts: Iterable[Verdict]) -> str:
             at = [f"file={_property(file)}", f"line={line}"] if line is not None else []
             lines.append(f"::{levels[row.severity]} {','.join([*at, f'title={_property(row.cause)}'])}::{_data(_said(one, row))}")
         if one.status != "breaks":
-            lines.append(f"::notice::{_data(f'{one.what} on {one.machine}: {_WORDS[one.status]}')}")
+            lines.append(f"::notice::{_data(clean(f'{one.what} on {one.machine}: {_WORDS[one.status]}'))}")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -137,7 +137,7 @@ def _data(text: str) -> str:
 
 
 def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return _data(clean(text)).replace(":", "%3A").replace(",", "%2C")
 
 
 def sarif(verdicts: Iterable[Verdict], version: str) -> str:

@@ -172,12 +172,13 @@ def test_one_lock_on_several_machines(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["text", "json", "markdown", "sarif", "github", "junit"])
 def test_a_file_whose_name_is_no_text(tmp_path: Path, form: str) -> None:
-    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\n::error::x.txt")
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\x1b[31m\n::error::x.txt")
     Path(path).write_text("torch==2.6.0\n")
     done = check(path, *T4, "--format", form)
     assert (done.returncode, done.stderr) == (0, "")
     assert not [line for line in done.stdout.splitlines() if line.startswith("::error")]
-    assert form != "sarif" or "%FF%0A%3A%3Aerror%3A%3Ax.txt" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert form != "sarif" or "%FF%1B%5B31m%0A%3A%3Aerror%3A%3Ax.txt" in done.stdout
 
 
 def test_what_somebody_wants_is_not_what_is_missing() -> None:
