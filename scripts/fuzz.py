@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Feed one door of the program with valid inputs that were mutated, until the time is up.
 
-usage: fuzz.py {lock,facts,requirements,matrix,logs,cli} [--minutes N] [--count N] [--seed S]
+usage: fuzz.py {lock,facts,outputs,requirements,lists,matrix,logs,cli} [--minutes N] [--count N] [--seed S]
 
 Inputs are trees, lines or words that the program accepts, with one to three places changed, so that most pass the first check and reach
 what stands behind it. Each must end in an answer or in an error of the program's own (message and code): a traceback, ten seconds of
@@ -31,6 +31,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import tomli_w
 
@@ -48,10 +49,13 @@ from cudnn_resolve.diagnosis.diagnose import diagnose  # noqa: E402
 from cudnn_resolve.diagnosis.match import Reader  # noqa: E402
 from cudnn_resolve.errors import CudnnResolveError  # noqa: E402
 from cudnn_resolve.facts.codec import decode, encode  # noqa: E402
+from cudnn_resolve.facts.output import told  # noqa: E402
 from cudnn_resolve.host.tables import open_book  # noqa: E402
 from cudnn_resolve.locking.read_pylock import read as read_lock  # noqa: E402
 from cudnn_resolve.locking.write_pylock import write as write_lock  # noqa: E402
+from cudnn_resolve.operations.judge import machine_name, subject_of_file, verdict_on  # noqa: E402
 from cudnn_resolve.planning.from_lock import plan_of_lock  # noqa: E402
+from cudnn_resolve.report import check as verdicts  # noqa: E402
 from cudnn_resolve.report.doctor import markdown, render  # noqa: E402
 from cudnn_resolve.report.document import DoctorDocument, document  # noqa: E402
 from cudnn_resolve.report.text import Style  # noqa: E402
@@ -64,6 +68,16 @@ BOOK = open_book()
 SAMPLES: list[str] = [str(sample) for symptom in BOOK.symptoms() for sample in symptom.sample]
 MACHINES = [json.loads(path.read_text("utf-8")) for path in sorted((HERE / "tests/machines").glob("*.json"))]
 LOCKS = [path.read_text("utf-8") for path in sorted((HERE / "tests/golden").glob("*.pylock.toml"))]
+OUTPUTS = [path.read_text("utf-8") for path in sorted((HERE / "tests/outputs").iterdir())]
+LISTS = [
+    *(path.read_text("utf-8") for path in sorted((HERE / "tests/lists").iterdir())),
+    *LOCKS,
+    "Package Version\n------- -------\ntorch 2.6.0\nnvidia-cudnn-cu12 9.1.0.70\n",
+    '[{"name": "torch", "version": "2.6.0"}, {"name": "tensorflow", "version": "2.18.0"}]',
+    '[{"name": "jax", "version": "0.5.2", "channel": "pypi"}, {"name": "python", "version": "3.11", "channel": "x", "build_string": "0"}]',
+    '[[package]]\nname = "torch"\nversion = "2.6.0"\nmarkers = "python_version > \'3\'"\n[metadata]\nlock-version = "2.1"\n',
+    '[metadata]\nlock_version = "4.5.0"\n[[package]]\nname = "torch"\nversion = "2.6.0"\ngroups = ["default"]\n',
+]
 TABLES = sorted(path for path in (HERE / "matrices").rglob("*.toml") if path.stat().st_size < 400_000)
 ODD: tuple[str, ...] = (
     "\0",
@@ -257,6 +271,43 @@ def fuzz_facts(chance: Chance) -> None:
         )
 
 
+def fuzz_outputs(chance: Chance) -> None:
+    """What another program says of a machine."""
+    text = chance.choice(OUTPUTS)
+    if text.startswith("{") and chance.random() < 0.7:
+        text = json.dumps(chance.changed(json.loads(text)))
+    else:
+        lines = text.split("\n")
+        for at in chance.choices(range(len(lines)), k=chance.choice((1, 2, 5))):
+            lines[at] = chance.mangled(lines[at])
+        text = "\n".join(lines)
+    told(text)
+    if chance.random() < 0.3:
+        out = run("detect", "--facts", written("said", text), "--format", kind := chance.choice(("text", "json")))
+        assert kind == "json" or "\x1b" not in out
+
+
+def fuzz_lists(chance: Chance) -> None:
+    """A lock or list of another program: judged for a machine, and the verdict in every form."""
+    text = chance.choice(LISTS)
+    if text.startswith(("{", "[{")) and chance.random() < 0.8:
+        text = json.dumps(chance.changed(json.loads(text)))
+    elif "\n[[package" not in f"\n{text}" or chance.random() < 0.2:
+        text = chance.mangled(text)
+    else:
+        text = tomli_w.dumps(_toml(chance.changed(tomllib.loads(text))))
+    facts = decode(json.dumps(chance.choice(MACHINES)))
+    machine = machine_of(facts, BOOK)
+    name = chance.choice(("-", "\udcff", chance.text().encode("utf-8", "replace").decode() or "x"))
+    found = (verdict_on(subject_of_file(name, text, BOOK, machine), BOOK, machine, machine_name(facts, None)),)
+    assert "\x1b" not in verdicts.render(found, style=Style(), width=80, verbose=1)
+    assert not re.search(r"\x1b|<(?!br>)|^(?![|#*\dN-]|$)", verdicts.markdown(found), re.MULTILINE)
+    for line in verdicts.github(found).removesuffix("\n").split("\n"):
+        assert re.fullmatch(r"::(?:error|warning|notice) ?(?:file=[^:,]*,line=\d+,)?(?:title=\w+)?::[^\r\n\x1b]*", line), line
+    json.loads(verdicts.sarif(found, "1.0").encode())
+    ET.fromstring(verdicts.junit(found).encode())  # noqa: S314 - our own
+
+
 def fuzz_requirements(chance: Chance) -> None:
     """A requirements file: read, and now and then planned with."""
     lines = [chance.mangled(line) if chance.random() < 0.3 else line for line in chance.choices(REQUIREMENTS, k=chance.randrange(8))]
@@ -403,7 +454,9 @@ def _shown(diagnosis: Any) -> None:
 TARGETS: dict[str, Callable[[Chance], None]] = {
     "lock": fuzz_lock,
     "facts": fuzz_facts,
+    "outputs": fuzz_outputs,
     "requirements": fuzz_requirements,
+    "lists": fuzz_lists,
     "matrix": fuzz_matrix,
     "logs": fuzz_logs,
     "cli": fuzz_cli,
