@@ -42,7 +42,10 @@ def read_direct(client: IndexClient, reference: str) -> Direct:
 def _remote(client: IndexClient, url: str, wanted: str | None) -> Direct:
     import tempfile
 
-    file_name = unquote(urlsplit(url).path.rpartition("/")[2])
+    try:
+        file_name = unquote(urlsplit(url).path.rpartition("/")[2])
+    except ValueError as error:
+        raise InputError(f"{shown(url)} is no address: {error}", code="reference-invalid") from None
     name, version = _name_and_version(file_name, url)
     if client.offline and wanted is None:
         raise IndexUnavailableError(f"{shown(url)} is needed to know its hash, and this is offline", code="offline")

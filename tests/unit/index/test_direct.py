@@ -76,10 +76,16 @@ def test_a_file_on_disk(client: IndexClient, tmp_path: Path, form: str) -> None:
     assert offer.files[0].url == path.as_uri()
 
 
-@pytest.mark.parametrize("reference", ["./demo.txt", "https://host.invalid/demo.exe", "file://elsewhere/demo-1.0.tar.gz", "demo-1.0.egg"])
+BAD_HOST = "https://me:s3cret@h]x.invalid/demo-1.0-py3-none-any.whl"
+
+
+@pytest.mark.parametrize(
+    "reference", ["./demo.txt", "https://host.invalid/demo.exe", "file://elsewhere/demo-1.0.tar.gz", "demo-1.0.egg", BAD_HOST]
+)
 def test_what_is_no_package(client: IndexClient, reference: str) -> None:
-    with pytest.raises(InputError):
+    with pytest.raises(InputError) as refused:
         read_direct(client, reference)
+    assert "s3cret" not in str(refused.value)
 
 
 def test_an_archive_whose_build_may_change_it(client: IndexClient, tmp_path: Path) -> None:
