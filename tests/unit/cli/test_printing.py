@@ -107,3 +107,10 @@ def test_the_width_is_what_the_user_says(columns: str, width: int, monkeypatch: 
 
     assert width_of(Output()) == width
     assert width_of(Output(output="f")) == UNBROKEN
+
+
+def test_a_message_gives_no_command_to_a_runner_of_github(capsys: pytest.CaptureFixture[str]) -> None:
+    say("bad:\n::error::x\n  ::set-output name=a::b\n::1 is an address, torch::cuda a name", Output())
+
+    said = capsys.readouterr().err
+    assert said == "bad:\n\\x3a:error::x\n  \\x3a:set-output name=a::b\n::1 is an address, torch::cuda a name\n"
