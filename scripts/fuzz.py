@@ -17,12 +17,10 @@ import gc
 import io
 import json
 import os
-import random
 import re
 import resource
 import shlex
 import signal
-import string
 import sys
 import tempfile
 import time
@@ -42,6 +40,8 @@ else:
 
 HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
+
+from fuzz_chance import BOOK, SAMPLES, WORDS, Chance  # noqa: E402
 
 from cudnn_resolve.cli.main import main  # noqa: E402
 from cudnn_resolve.cli.parser import Parser  # noqa: E402
@@ -64,8 +64,6 @@ from cudnn_resolve.requirement.machine import machine_of  # noqa: E402
 
 SECONDS = 10
 MOST_BYTES = 500 << 20
-BOOK = open_book()
-SAMPLES: list[str] = [str(sample) for symptom in BOOK.symptoms() for sample in symptom.sample]
 MACHINES = [json.loads(path.read_text("utf-8")) for path in sorted((HERE / "tests/machines").glob("*.json"))]
 LOCKS = [path.read_text("utf-8") for path in sorted((HERE / "tests/golden").glob("*.pylock.toml"))]
 OUTPUTS = [path.read_text("utf-8") for path in sorted((HERE / "tests/outputs").iterdir())]
@@ -79,63 +77,6 @@ LISTS = [
     '[metadata]\nlock_version = "4.5.0"\n[[package]]\nname = "torch"\nversion = "2.6.0"\ngroups = ["default"]\n',
 ]
 TABLES = sorted(path for path in (HERE / "matrices").rglob("*.toml") if path.stat().st_size < 400_000)
-ODD: tuple[str, ...] = (
-    "\0",
-    "\x1b[31m",
-    "\x1b]0;x\x07",
-    "\r\n",
-    "\u2028",
-    "\ud800",
-    "\udc80",
-    "é",
-    "中",
-    "🙂",
-    "{{",
-    "%s",
-    "$(id)",
-    *"{}%$`'\"\\|;#[]<>=!~@,/ \n\t\r",
-)
-WORDS: tuple[str, ...] = (
-    *ODD,
-    *(
-        "libcudnn.so.8",
-        "8904",
-        "(9, 1, 0)",
-        "sm_120",
-        "9" * 20,
-        "9" * 400,
-        "-1",
-        "0x",
-        "1e999",
-        "..",
-        "nan",
-        "a" * 5000,
-        "../" * 40 + "etc/passwd",
-    ),
-    *(
-        "1.0",
-        "2.6.0+cu124",
-        "2.0.dev0",
-        "1!2.0",
-        ">=1,<2",
-        "==1.*",
-        "===x",
-        "~=2.2",
-        "cp311",
-        "py3-none-any",
-        "linux_x86_64",
-        "manylinux_2_99_x86_64",
-    ),
-    *(
-        "torch",
-        "jax[cuda12]",
-        "nvidia-cudnn-cu12",
-        "https://user:secret@host.example/x-1.0-py3-none-any.whl",
-        "file:///dev/zero",
-        "git+https://x",
-    ),
-    *("python_version < '3.9'", "extra == 'x'", "platform_machine == 'x86_64' and " * 60 + "'1' == '1'", "2024-01-01", "0" * 64),
-)
 REQUIREMENTS = (
     *("torch==2.6.0", "numpy<2", "jax[cuda12]>=0.4", "transformers==4.36.2", "pandas; python_version >= '3.9'", "--pre", "-c limits.txt"),
     *("demo @ https://host.example/demo-1.0-py3-none-any.whl#sha256=" + "0" * 64, "./here", "-e .", "--hash=sha256:" + "a" * 64, "# words"),
@@ -152,67 +93,6 @@ MACHINE = ("--python-version", "3.11", "--driver", "550.54.15", "--gpu", "T4", "
 
 class TooLongError(BaseException):
     """An input that took too much time; nothing may catch it on the way."""
-
-
-class Chance(random.Random):
-    """What changes an input; made again from its seed."""
-
-    def text(self) -> str:
-        """A word of the trade, an odd character, a sample of a message, or letters."""
-        kind = self.random()
-        if kind < 0.6:
-            return self.choice(WORDS)
-        return self.choice(SAMPLES) if kind < 0.75 else "".join(self.choices(string.printable, k=self.randrange(60)))
-
-    def mangled(self, text: str) -> str:
-        """A text with a piece cut, doubled, replaced or pumped up."""
-        at, end = sorted((self.randrange(len(text) + 1), self.randrange(len(text) + 1)))
-        how = self.randrange(6)
-        if how == 0:
-            text = text[:at] + text[end:]
-        elif how == 1:
-            text = text[:at] + text[at:end] * self.choice((2, 3, 200)) + text[end:]
-        elif how == 2:
-            text = text[:at] + self.text() + text[end:]
-        elif how == 3:
-            text = "".join(self.choice("0123456789") if one.isdigit() else one for one in text)
-        elif how == 4:
-            text = text[:at] + self.choice(ODD) * self.choice((1, 50)) + text[at:]
-        else:
-            text = self.text()
-        return text[:60_000]
-
-    def changed(self, tree: Any) -> Any:
-        """The tree with one to three values, at any depth, removed, repeated, moved or replaced."""
-        for _ in range(self.choice((1, 1, 1, 1, 2, 3))):
-            self._change(tree)
-        return tree
-
-    def _change(self, tree: Any) -> None:
-        while True:
-            keys = list(tree) if isinstance(tree, dict) else list(range(len(tree)))
-            if not keys:
-                return
-            key = self.choice(keys)
-            if isinstance(tree[key], dict | list) and self.random() < 0.85:
-                tree = tree[key]
-                continue
-            break
-        how = self.random()
-        if how < 0.12:
-            del tree[key]
-        elif how < 0.2 and isinstance(tree, list):
-            tree.extend([tree[key]] * self.choice((1, 2, 300)))
-        elif how < 0.28:
-            tree[key] = tree[self.choice(keys)]
-        elif how < 0.32 and isinstance(tree, dict):
-            tree[self.text()] = tree.pop(key)
-        elif how < 0.75 and isinstance(tree[key], str):
-            tree[key] = self.mangled(tree[key])[:3000]
-        elif how < 0.85 and isinstance(tree[key], int | float):
-            tree[key] = self.choice((0, -1, 1, 10**6, 2**31, 2**63, 10**20, 0.5, not tree[key]))
-        else:
-            tree[key] = self.choice([None, True, -1, 10**20, 1.5, "", [], {}, [[]], {"a": []}, self.text()])
 
 
 def run(*words: str) -> str:
