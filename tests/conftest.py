@@ -6,6 +6,7 @@ keeps what leads to the driver and the libraries of this machine.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -102,6 +103,14 @@ def pytest_configure(config: pytest.Config) -> None:
     """Look for interpreters once, not in each worker."""
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         os.environ["TESTED_INTERPRETERS"] = json.dumps(interpreters())
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What was collected lives until the end: the garbage collector need not look at it again and again."""
+    del session
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,15 +10,19 @@ import gc
 import io
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
 from cudnn_resolve.cli.main import main
+from cudnn_resolve.host import tables
+from cudnn_resolve.matrix.book import Book
 
 ROOT = Path(__file__).resolve().parents[1]
+_open = tables.open_book
 
 
 class Done(NamedTuple):
@@ -29,11 +33,23 @@ class Done(NamedTuple):
     stderr: str
 
 
+@cache
+def shipped() -> Book:
+    """The book of the shipped tables, read once: its answers are of its rows alone, and hold whatever was asked before."""
+    return _open()
+
+
+def opened(matrix_dirs: Sequence[str] = (), project_dirs: Sequence[str] = ()) -> Book:
+    """What `tables.open_book` gives, the shipped tables alone being read once."""
+    return _open(matrix_dirs, project_dirs) if matrix_dirs or project_dirs else shipped()
+
+
 def run(*words: str, environ: Mapping[str, str] | None = None, cwd: Path | None = None, text: str = "") -> Done:
     """What the program does with these words in a folder, `environ` being all of its environment and `text` its standard input."""
     out, err = _stream(), _stream()
     with (
         mock.patch.multiple(sys, stdin=_stream(text), stdout=out, stderr=err),
+        mock.patch.object(tables, "open_book", opened),
         mock.patch.dict(os.environ, environ or {}, clear=environ is not None),
         _folder(cwd),
         _collector(),
@@ -74,7 +90,7 @@ def _collector() -> Iterator[None]:
     """The garbage collector as it was: a program that ends soon freezes what it made, which would grow here from test to test."""
     thresholds = gc.get_threshold()
     try:
-        yield
+        with mock.patch.object(gc, "freeze"):
+            yield
     finally:
-        gc.unfreeze()
         gc.set_threshold(*thresholds)

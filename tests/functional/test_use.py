@@ -248,8 +248,8 @@ def test_an_error_is_an_object_for_who_reads_objects(words: tuple[str, ...], cod
 
 
 def test_a_file_that_no_plan_is_written_to_is_spoken_of(program: Program) -> None:
-    script = program("plan", "torch==99", *ELSEWHERE, "--format", "sh", "-o", "plan.sh")
-    text = program("plan", "torch==99", *ELSEWHERE, "-o", "plan.txt")
+    script = program("plan", "ctranslate2==99", *ELSEWHERE, "--format", "sh", "-o", "plan.sh")
+    text = program("plan", "ctranslate2==99", *ELSEWHERE, "-o", "plan.txt")
 
     assert (script.returncode, text.returncode) == (1, 1)
     assert "there is no plan, and plan.sh is not written" in script.stderr
@@ -383,4 +383,4 @@ def test_a_path_that_is_no_utf8_stands_in_json_too(program: Program) -> None:
     facts = program.folder / os.fsdecode(b"\xff.json")
     facts.write_text((Path(__file__).parents[1] / "machines" / "notebook.json").read_text("utf-8"), "utf-8")
 
-    assert program.plan("torch==99", "--facts", str(facts), "--offline")["status"] == "unsatisfiable"
+    assert program.plan("ctranslate2==99", "--facts", str(facts), "--offline")["status"] == "unsatisfiable"

@@ -8,8 +8,8 @@ import pytest
 
 from cudnn_resolve.evidence.elf import Elf
 from cudnn_resolve.evidence.links import BrokenLink, Placed, Site, broken_links, explain
-from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.matrix.evidence import opened_names, wheel_with
+from tests.program import shipped
 
 ROOT = "/env/lib/python3.11/site-packages"
 SYSTEM = {
@@ -66,7 +66,7 @@ def test_a_library_that_nobody_brings_is_told_with_those_who_need_it() -> None:
     (found,) = broken_links(here)
 
     assert (found.package, found.name, found.users, found.severity) == ("torch", "libcudnn.so.9", ("torchvision",), "error")
-    assert explain(here, found, open_book(()))[0] == (
+    assert explain(here, found, shipped())[0] == (
         "torch: libtorch_cuda.so needs libcudnn.so.9 (torchvision needs it), which nothing brings: nvidia-cudnn-cu12 has it"
     )
 
@@ -130,11 +130,11 @@ def test_symbol_versions_that_the_system_lacks() -> None:
     here = site({"tool": {"tool/fast.so": new}})
     (found,) = broken_links(here)
     assert (found.name, found.version, found.found) == ("libstdc++.so.6", "GLIBCXX_3.4.32", "/lib/libstdc++.so.6")
-    assert "is too old" in explain(here, found, open_book(()))[0]
+    assert "is too old" in explain(here, found, shipped())[0]
 
 
 def test_libraries_that_are_opened_by_name() -> None:
-    book = open_book(())
+    book = shipped()
     packages = {
         "tensorflow": ("2.15.1", DECLARED["tensorflow"]),
         "nvidia-cublas-cu12": ("12.2.5.6", frozenset[str]()),
@@ -155,7 +155,7 @@ def test_loops_of_needs_end() -> None:
 
 
 def test_the_package_that_has_a_library_is_of_the_cuda_that_is_needed_beside_it() -> None:
-    book = open_book(())
+    book = shipped()
 
     assert wheel_with(book, "libcusolver.so.11", needed=("libcublas.so.11", "libcusolver.so.11")) == "nvidia-cusolver-cu11"
     assert wheel_with(book, "libcusolver.so.11", needed=("libcublas.so.12",)) == "nvidia-cusolver-cu12"
@@ -173,13 +173,13 @@ def test_an_nvjitlink_that_is_older_than_what_links_with_it() -> None:
     assert broken_links(here("__nvJitLinkComplete_12_4")) == ()
     (found,) = broken_links(here("__nvJitLinkComplete_12_1"))
     assert (found.name, found.version) == ("libnvJitLink.so.12", "__nvJitLinkComplete_12_4")
-    assert explain(here("__nvJitLinkComplete_12_1"), found, open_book(()))[0].endswith(
+    assert explain(here("__nvJitLinkComplete_12_1"), found, shipped())[0].endswith(
         "is too old for that: a newer nvidia-nvjitlink-cu12 has it"
     )
 
 
 def test_what_a_linked_package_declares_besides_is_not_missed() -> None:
-    book = open_book(())
+    book = shipped()
     declares = frozenset({"nvidia-cuda-nvrtc-cu12", "nvidia-cudnn-cu12", "nvidia-cublas-cu12", "nvidia-cuda-runtime-cu12"})
     packages = {"onnxruntime-gpu": ("1.22.0", declares), "nvidia-cuda-runtime-cu12": ("12.9.79", frozenset[str]())}
     assert "libnvrtc.so.12" not in opened_names(book, packages)["onnxruntime-gpu"]

@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.codec import encode
 from cudnn_resolve.facts.model import UNKNOWN, Facts
-from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.operations.gather import read_facts
+from tests.program import shipped
 
 OUTPUTS = Path(__file__).parents[2] / "outputs"
 
 
 def facts_of(name: str) -> Facts:
-    return read_facts(str(OUTPUTS / name), open_book())
+    return read_facts(str(OUTPUTS / name), shipped())
 
 
 def written(tmp_path: Path, text: str) -> Facts:
     path = tmp_path / "output.txt"
     path.write_text(text, encoding="utf-8", errors="replace")
-    return read_facts(str(path), open_book())
+    return read_facts(str(path), shipped())
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_as_windows_writes_it(name: str, tmp_path: Path) -> None:
     text = (OUTPUTS / name).read_text(encoding="utf-8").replace("\n", "\r\n")
     for codec in ("utf-16", "utf-8-sig"):
         (tmp_path / name).write_bytes(text.encode(codec))
-        assert read_facts(str(tmp_path / name), open_book()) == facts_of(name)
+        assert read_facts(str(tmp_path / name), shipped()) == facts_of(name)
 
 
 @pytest.mark.parametrize(

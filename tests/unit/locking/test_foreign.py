@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Facts, Platform, Python
-from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.locking.foreign import PackageList, read_list
 from cudnn_resolve.requirement.machine import machine_of
+from tests.program import shipped
 
 LISTS = Path(__file__).parents[2] / "lists"
 
 
 def listed(text: str, python: str = "3.11", arch: str = "x86_64") -> PackageList:
     facts = Facts(platform=Platform(system="linux", arch=arch), python=Python(version=python))
-    return read_list(text, "the file", machine_of(facts, open_book()))
+    return read_list(text, "the file", machine_of(facts, shipped()))
 
 
 def versions(text: str, python: str = "3.11", arch: str = "x86_64") -> dict[str, str]:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import pytest
 
 from cudnn_resolve.facts.model import Driver, Facts, Gpu, Packages, Platform, Python
-from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.resolution.fault import Judgement
 from cudnn_resolve.resolution.verdict import judge
+from tests.program import shipped
 
 CU124 = {
     "torch": "2.6.0", "nvidia-cublas-cu12": "12.4.5.8", "nvidia-cuda-cupti-cu12": "12.4.127", "nvidia-cuda-nvrtc-cu12": "12.4.127",
@@ -25,7 +25,7 @@ CU124 = {
 def judged(
     packages: Mapping[str, str], *, driver: str | None = "550.54.15", gpu: str | None = "7.5", python: str = "3.11", partial: bool = False
 ) -> Judgement:
-    book = open_book()
+    book = shipped()
     facts = Facts(
         platform=Platform(system="linux", arch="x86_64", distribution="ubuntu", release="22.04", glibc="2.35"),
         python=Python(version=python),
