@@ -173,8 +173,8 @@ def test_a_read_only_home_does_no_harm(tmp_path: Path, monkeypatch: pytest.Monke
     for env in ({"HOME": str(home), **places}, {"HOME": "/dev/null", **dict.fromkeys(places, "/dev/null/x")}):
         done = run("detect", "--facts", str(MACHINES / "notebook.json"), environ={**os.environ, **env})
         assert (done.returncode, done.stderr) == (0, "")
-        done = start("matrix", "list", env=env)  # reads the tables where it cannot keep copies of them
-        assert (done.returncode, done.stderr) == (0, "")
+        listed = start("matrix", "list", env=env)  # reads the tables where it cannot keep copies of them
+        assert (listed.returncode, listed.stderr) == (0, "")
 
 
 def test_a_working_directory_that_is_gone_does_no_harm(tmp_path: Path) -> None:
