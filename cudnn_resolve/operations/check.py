@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.host.installed_files import Damage, FilesReport
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.operations.options import CheckRequest, StatedOptions
+    from cudnn_resolve.requirement.machine import Machine
 
 NOT_JUDGED = ("their work on a GPU (`validate`)",)
 _SHOWN = 3
@@ -74,6 +75,7 @@ def _on_packages(request: CheckRequest, book: Book) -> Iterator[Verdict]:
     if [*request.what, *request.facts].count("-") > 1:
         raise UsageError("standard input can be one thing only", code="usage-contradiction", hint="name a file for the others")
     texts = {path: text_of(path) for path in request.what}
+    judged: list[tuple[Machine, dict[str, Verdict]]] = []  # a fleet has few kinds of machines
     for one in _machines(request):
         facts = gather_facts(one, book)
         refuse_other_systems(facts)
@@ -83,8 +85,11 @@ def _on_packages(request: CheckRequest, book: Book) -> Iterator[Verdict]:
         python = facts.python
         fresh = replace(fresh_environment(facts), python=replace(python, path=None, prefix=None, externally_managed=None))
         machine = machine_of(fresh, book)
-        for path in request.what:
-            yield verdict_on(subject_of_file(path, texts[path], book, machine), book, machine, where)
+        known = next((verdicts for other, verdicts in judged if other == machine), None)
+        if known is None:
+            known = {path: verdict_on(subject_of_file(path, texts[path], book, machine), book, machine, where) for path in request.what}
+            judged.append((machine, known))
+        yield from (replace(known[path], machine=where) for path in request.what)
 
 
 def _machines(request: CheckRequest) -> Iterator[StatedOptions]:

@@ -207,11 +207,12 @@ def installed_build(context: Context, framework: str, package: str, version: str
     parsed = parse_version(version)
     if own is not None or parsed is None or (parsed.local or "").startswith(OTHER_DEVICES):
         return own
+    names = (parsed.public, parsed.base_version)
     builds = [
         one
         for one in context.book.framework(framework).builds
         if one.package == package
-        and one.version in (parsed.public, parsed.base_version)
+        and one.version in names
         and one.cuda is not None
         and (not one.arch or context.machine.arch in one.arch)
         and _has_code(context, one)
