@@ -224,5 +224,5 @@ def test_machines_named_one_by_one(tmp_path: Path) -> None:
     done = check(lock, "--facts", image, "--facts", str(tmp_path / "smi.csv"))
     rows = [line.split() for line in done.stdout.partition("\n\n")[0].splitlines()]
     assert [row[0] for row in rows[-2:]] == ["colab-2025-03-13.json:", "smi.csv:"]
-    assert "need driver >= 525.60.13; here is driver 470.82.01" in done.stdout
+    assert "need driver >= 525.60.13; here is driver 470.82.01" in " ".join(done.stdout.split())
     assert check("--facts", image, "--facts", str(tmp_path / "gone.json")).returncode == 2
