@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
+from cudnn_resolve.requirement.extra import named_extras
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.bound import bound_needs
 from cudnn_resolve.resolution.candidate import (
@@ -22,7 +24,7 @@ from cudnn_resolve.resolution.candidate import (
 from cudnn_resolve.resolution.evidence import evidence_needs
 from cudnn_resolve.resolution.key import ARCH, CUDA, CUDA_LIMIT, CUDNN, CUDNN_LIMIT, GLIBC, INDEX, PYTHON, PipKey, SlotKey, pip_key
 from cudnn_resolve.resolution.pin import is_exact, is_version, requirement_need, within
-from cudnn_resolve.resolution.release import SDIST, Release, parse_version, specifier
+from cudnn_resolve.resolution.release import SDIST, Release, parse_requirement, parse_version, specifier
 from cudnn_resolve.resolution.tag import pythons_of
 from cudnn_resolve.version import CudaVersion
 
@@ -192,6 +194,29 @@ class PipPackages(Kind[PipKey, PipCandidate]):
         for requirement, extra in context.metadata.requirements(release, extras):
             if not extras or extra is not None:
                 yield requirement_need(context, requirement, by=release, extra=extra, who=who)
+        if not extras:
+            yield from _beside_framework(context, release, who)
+
+
+def _beside_framework(context: Context, release: Release, who: str) -> Iterator[Need]:
+    """What a companion imports beside its framework: the rest of the extra in which it names the framework.
+
+    TensorFlow Probability serves JAX, too, and requires neither; what its extra `tf` lists is imported wherever TensorFlow is.
+    """
+    name = context.book.companion_of(release.package)
+    if name is None or all(target.framework != name for target in context.request.targets):
+        return
+    packages = context.book.framework(name).packages
+    lines = [line for line in context.metadata.requires(release) if "extra" in line and ";" in line]
+    extras = {
+        extra
+        for line in lines
+        if (one := parse_requirement(line)) is not None and canonicalize_name(one.name) == packages[0]
+        for extra in named_extras(line)
+    }
+    for requirement, extra in context.metadata.requirements(release, tuple(sorted(extras))) if extras else ():
+        if extra is not None and canonicalize_name(requirement.name) not in packages:
+            yield requirement_need(context, requirement, by=release, extra=extra, who=who)
 
 
 def _first(found: Iterable[PipCandidate], versions: Sequence[str]) -> Iterator[PipCandidate]:

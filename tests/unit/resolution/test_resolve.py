@@ -190,6 +190,20 @@ def test_companions_move_along() -> None:
     assert not found.dropped
 
 
+def test_a_companion_brings_what_it_imports_beside_its_framework() -> None:
+    """Its extra for the framework says what; an extra for another framework, and for users, are left alone."""
+    said = (
+        'north>=3; extra == "on-north"',
+        'north-keras>=1; extra == "on-north"',
+        'south-keras; extra == "on-south"',
+        'shell; extra == "cli"',
+    )
+    files = {"north-vision": {"0.3": Published(said)}, "north-keras": {"1.5": Published(())}, "shell": {"1.0": Published(())}}
+    found = pins(chosen("north==3.0", driver={"version": "580.65.06"}, extras=("north-vision",), source=index_of(BOOK, files)))
+    assert found["north-keras"] == "1.5"
+    assert not {"south-keras", "shell"} & set(found)
+
+
 @pytest.mark.parametrize(("pre", "expected"), [(False, "0.3"), (True, "0.4rc1")])
 def test_a_companion_moves_to_a_pre_release_only_where_those_count(expected: str, *, pre: bool) -> None:
     vision = {"0.3": Published(("north==3.0",)), "0.4rc1": Published(("north==3.0",))}
