@@ -376,7 +376,7 @@ class _Set:
                 if linker or self.universe.fact(need.key) is not None or isinstance(need.key, SlotKey):
                     fault = self._fault(need, one)
                     cuda = self.book.cuda_of(name, version)
-                    if fault is not None and linker and cuda is not None:
+                    if fault is not None and linker and cuda is not None and fault.package in self.packages:
                         text = f"{name} {version} needs {fault.package} of CUDA {cuda.line} or newer; there is {fault.package} "
                         fault = replace(fault, text=text + self.packages[fault.package])
                     if fault is not None:

@@ -181,6 +181,13 @@ def test_a_file_whose_name_is_no_text(tmp_path: Path, form: str) -> None:
     assert form != "sarif" or "%FF%1B%5B31m%0A%3A%3Aerror%3A%3Ax.txt" in done.stdout
 
 
+def test_a_linker_that_the_list_does_not_name() -> None:
+    text = "torch==2.6.0\nnvidia-cublas-cu12==12.4.5.8\nnvidia-cusparse-cu12==12.3.1.170\nnvidia-cusolver-cu12==11.6.1.9\n"
+    done = check("-", *T4, text=text)
+    assert "internal error" not in done.stderr
+    assert "nvidia-nvjitlink-cu12" in done.stdout
+
+
 def test_what_somebody_wants_is_not_what_is_missing() -> None:
     done = check("-", *T4, text="torch==2.6.0\nnumpy==1.26.4\n")
     assert done.returncode == 0
