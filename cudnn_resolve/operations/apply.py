@@ -234,7 +234,8 @@ def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, int
     from cudnn_resolve.operations.notebook import imported, kernel_is_near, restart, restart_note
 
     changed = (*(one.name for one in task.install if one.installed), *task.remove)
-    modules = imported(work.host, dict.fromkeys((*task.frameworks, *(package_folder(name) for name in changed))))
+    names = dict.fromkeys((*task.frameworks, *(package_folder(name) for name in changed)))
+    modules = imported(work.host, names, work.environment.packages)
     with _downloads(request, plan) as download:
         done = carry_out(task, replace(work, verify=verify, download=download, members=download.members))
     if done.status != "done":

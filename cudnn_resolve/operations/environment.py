@@ -176,7 +176,7 @@ def _create(request: ApplyRequest, journals: Journals, kernel: str | None, inter
     with _held(journals) as handle:
         creation.begin(journals, request.words, kernel)
         done = _whole(found, request, journals, kernel, interaction, handle)
-    return ApplyResult(execution=replace(done, restart=None), plan=shown)
+    return ApplyResult(execution=done, plan=shown)
 
 
 def _whole(

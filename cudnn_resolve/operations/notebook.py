@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from cudnn_resolve.host import disk
 from cudnn_resolve.host.settings import modules
 from cudnn_resolve.planning.preload import IMPORT_NAMES
 from cudnn_resolve.probe.kernel import kernel_above
@@ -20,9 +21,19 @@ _ASKED = "restart the runtime: "
 _BY_ITSELF = " (--restart does it by itself)"
 
 
-def imported_here(frameworks: Iterable[str]) -> tuple[str, ...]:
-    """Those of the frameworks that this very process has imported: it keeps the old ones until it ends."""
-    return tuple(name for name in frameworks if IMPORT_NAMES.get(name, name) in modules())
+def imported_here(frameworks: Iterable[str], packages: Sequence[str] = ()) -> tuple[str, ...]:
+    """Those of the frameworks that this very process has imported: it keeps the old ones until it ends.
+
+    With `packages`, only what it has imported from these folders: another environment's are none of its own.
+    """
+    known = modules()
+    names = ((name, IMPORT_NAMES.get(name, name)) for name in frameworks)
+    return tuple(name for name, module in names if module in known and _lies_in(known[module], packages))
+
+
+def _lies_in(module: Any, packages: Sequence[str]) -> bool:
+    places = [str(place) for place in (getattr(module, "__file__", None), *getattr(module, "__path__", ())) if place]
+    return not packages or any(disk.real(place).startswith(f"{folder}/") for place in places for folder in packages)
 
 
 def in_notebook() -> bool:
@@ -32,23 +43,24 @@ def in_notebook() -> bool:
     return shell is not None and getattr(shell, "kernel", None) is not None
 
 
-def imported_by_kernel(host: Host, pid: int, frameworks: Iterable[str]) -> tuple[str, ...]:
-    """Those of the frameworks whose libraries the kernel has loaded."""
+def imported_by_kernel(host: Host, pid: int, frameworks: Iterable[str], packages: Sequence[str] = ()) -> tuple[str, ...]:
+    """Those of the frameworks whose libraries the kernel has loaded; with `packages`, from these folders."""
     maps = host.read_text(f"/proc/{pid}/maps", 16 << 20) or ""
-    return tuple(name for name in frameworks if f"-packages/{IMPORT_NAMES.get(name, name)}/" in maps)
+    folders = packages or ("-packages",)
+    return tuple(name for name in frameworks if any(f"{folder}/{IMPORT_NAMES.get(name, name)}/" in maps for folder in folders))
 
 
-def imported(host: Host, names: Iterable[str]) -> tuple[str, ...]:
+def imported(host: Host, names: Iterable[str], packages: Sequence[str] = ()) -> tuple[str, ...]:
     """Those of the modules that the kernel has imported, this process or the one whose cell started it; empty where there is none.
 
     To be asked before files move: what is mapped from a file that moved has the new path.
     """
     names = tuple(names)
-    here = imported_here(names)
+    here = imported_here(names, packages)
     if here:
         return here
     pid = kernel_above(host)
-    return imported_by_kernel(host, pid, names) if pid is not None else ()
+    return imported_by_kernel(host, pid, names, packages) if pid is not None else ()
 
 
 def kernel_is_near(host: Host) -> bool:

@@ -143,3 +143,24 @@ def test_the_notebook_of_a_plan_is_executed(kernel: Path, project: Path) -> None
     first, second = (json.loads(line) for line in done.stdout.splitlines())
     assert first == ["done: 1 package changed\n", "the environment is as planned\n"]
     assert second == ["nothing to do: the environment is as planned\n", "the environment is as planned\n"]
+
+
+def test_cells_run_in_another_environment_and_doctor_judges_the_last_error(kernel: Path, tmp_path: Path) -> None:
+    uv = str(Path(sys.executable).parent / "uv")
+    subprocess.run([uv, "venv", "-q", "--python", sys.executable, str(tmp_path / "other")], check=True)
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "IPYTHONDIR": str(tmp_path / "ipython"), "PATH": f"{kernel}/bin:{os.environ['PATH']}"}
+    cells = [
+        "%load_ext cudnn_resolve",
+        "%%cudnn_run other\nimport sys\nprint(sys.prefix)",
+        "raise ImportError('libcudnn.so.8: cannot open shared object file: No such file or directory')",
+        "%cudnn doctor --no-color",
+    ]
+    argv = [str(kernel / "bin/python"), "-c", DRIVER]
+    done = subprocess.run(
+        argv, input=json.dumps(cells), cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=300
+    )
+
+    assert done.returncode == 0, done.stderr
+    _, prefix, _, judged = json.loads(done.stdout)
+    assert prefix == f"{tmp_path}/other\n"
+    assert "libcudnn.so.8" in judged

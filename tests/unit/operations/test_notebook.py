@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from cudnn_resolve.execution.model import Execution
@@ -48,6 +50,7 @@ def test_what_the_kernel_has_imported_is_seen_in_its_maps() -> None:
 
     assert imported_by_kernel(host, 700, ("tensorflow", "torch")) == ("torch",)
     assert imported(host, ("tensorflow", "torch")) == ("torch",)
+    assert imported(host, ("torch",), ("/elsewhere/lib/python3.11/site-packages",)) == (), "it is the kernel's own, and stays"
     assert imported(machine("python3\0train.py", maps), ("torch",)) == ()
     assert "this kernel has imported torch already" in (restart_note(("torch",), notebook=True) or "")
     assert "runtime" not in (restart_note(("torch",), notebook=False) or "runtime"), "there is none"
@@ -67,3 +70,5 @@ def test_a_restart_is_said_where_there_is_one(monkeypatch: pytest.MonkeyPatch, *
 
 def test_what_this_process_has_imported() -> None:
     assert imported_here(("pytest", "torch")) == ("pytest",)
+    assert imported_here(("pytest",), (os.path.dirname(os.path.dirname(os.path.realpath(pytest.__file__))),)) == ("pytest",)
+    assert imported_here(("pytest",), ("/elsewhere/lib/python3.11/site-packages",)) == ()

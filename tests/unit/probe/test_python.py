@@ -9,7 +9,7 @@ from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldE
 from cudnn_resolve.facts.model import Problem
 from cudnn_resolve.host.port import CommandResult
 from cudnn_resolve.probe.child import MARK, answer_of
-from cudnn_resolve.probe.python import TargetEnvironment, ask_python, choose_python
+from cudnn_resolve.probe.python import TargetEnvironment, ask_python, choose_python, interpreters
 from tests.fake_host import FakeHost
 
 ANSWER: dict[str, Any] = {
@@ -222,3 +222,25 @@ def test_a_broken_active_environment_is_not_passed_over_silently() -> None:
 def test_no_interpreter_at_all_is_said() -> None:
     with pytest.raises(UsageError, match="no Python interpreter was found"):
         choose(None)
+
+
+def test_the_interpreters_that_are_there_by_their_minors() -> None:
+    places = (
+        *(
+            "/home/u/.pyenv/shims/python3.12",
+            "/home/u/.pyenv/versions/3.9.1/bin/python3.9",
+            "/home/u/.pyenv/versions/3.11.7/bin/python3.11",
+        ),
+        *("/home/u/.pyenv/versions/3.11.12/bin/python3.11", "/usr/bin/python3.11", "/usr/bin/python3", "/usr/bin/python3.11-config"),
+        *("/data/uv/python/cpython-3.13.1-linux-x86_64-gnu/bin/python3.13", "/opt/conda/envs/old/bin/python3.8"),
+        "/home/u/.local/share/uv/tools/black/bin/python3.10",
+    )
+    path = "/home/u/.pyenv/shims:/home/u/.local/share/uv/tools/black/bin:relative"
+    host = FakeHost(executables=places, environ={"HOME": "/home/u", "XDG_DATA_HOME": "/data", "PATH": path})
+
+    assert interpreters(host) == {
+        (3, 11): ["/home/u/.pyenv/versions/3.11.12/bin/python3.11", "/home/u/.pyenv/versions/3.11.7/bin/python3.11", "/usr/bin/python3.11"],
+        (3, 9): ["/home/u/.pyenv/versions/3.9.1/bin/python3.9"],
+        (3, 13): ["/data/uv/python/cpython-3.13.1-linux-x86_64-gnu/bin/python3.13"],
+        (3, 8): ["/opt/conda/envs/old/bin/python3.8"],
+    }

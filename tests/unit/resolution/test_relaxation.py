@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.resolution import attempt, relaxation
@@ -47,6 +48,22 @@ def ways_out(*targets: str, extras: tuple[str, ...] = (), python: str = "3.10.9"
     found = resolve(BOOK, machine_of(facts(python={"version": python}), BOOK), request(BOOK, *targets, extras=extras), source)
     assert isinstance(found, Conflict)
     return [one.change for one in found.relaxations]
+
+
+def commands(*targets: str, context: tuple[tuple[str, str], ...] = (), verb: str = "plan") -> list[str]:
+    asked = replace(request(BOOK, *targets), context=context, verb=verb)
+    found = resolve(BOOK, machine_of(facts(python={"version": "3.13.1"}), BOOK), asked, index_of(BOOK, {}))
+    assert isinstance(found, Conflict)
+    return [one.command for one in found.relaxations]
+
+
+def test_another_python_is_a_new_environment_where_the_machine_is_this_one() -> None:
+    assert commands("north==2.0") == ["cudnn-resolve apply north==2.0 --env DIR"]
+    assert commands("north==2.0", context=(("--env", "mine"), ("--pre", ""))) == ["cudnn-resolve apply north==2.0 --env mine --pre"]
+    assert commands("north==2.0", context=(("--driver", "580.65.06"),)) == [
+        "cudnn-resolve plan -f north==2.0 --python-version 3.11 --driver 580.65.06"
+    ]
+    assert commands("north==2.0", verb="lock") == ["cudnn-resolve lock -f north==2.0 --python-version 3.11"]
 
 
 @pytest.mark.parametrize(("steps", "ways"), [(0, 0), (20, 1), (4000, 2)])
