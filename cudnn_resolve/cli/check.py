@@ -14,6 +14,8 @@ from cudnn_resolve.operations.options import CheckRequest
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Verdict
+    from cudnn_resolve.operations.check import CheckResult
+    from cudnn_resolve.report.text import Style
 
 FORMATS = ("text", "json", "markdown", "sarif", "github", "junit")
 
@@ -25,10 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what",
         nargs="*",
         metavar="FILE",
-        help="a lock (pylock.toml, uv, poetry, pdm, Pipenv), a requirements file, the output of `pip freeze`, `pip list` or `conda list`; "
-        "- reads standard input (default: the active environment)",
+        help="a lock (pylock.toml, uv, poetry, pdm, Pipenv, conda-lock, pixi), a requirements file, environment.yml, a notebook, a "
+        "Dockerfile, the output of `pip freeze`, `pip list` or `conda list`; - reads standard input (default: the active environment)",
     )
-    add_options(group, CheckRequest, "python", "strict")
+    add_options(group, CheckRequest, "diff", "extra", "group", "no_default_groups", "python", "strict")
     machine = parser.add_argument_group("for which machine (default: this one)")
     add_options(machine, CheckRequest, "facts", "machine", "driver", "gpu", "python_version", "platform", "glibc", "os")
     add_options(parser, CheckRequest, "matrix")
@@ -49,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     from cudnn_resolve.report import check as report
 
     printers: dict[str, Callable[[tuple[Verdict, ...]], str]] = {
-        "markdown": report.markdown,
+        "markdown": lambda verdicts: report.markdown_diff(found.changes) + report.markdown(verdicts),
         "github": report.github,
         "junit": report.junit,
         "sarif": lambda verdicts: report.sarif(verdicts, __version__),
@@ -57,5 +59,13 @@ def run(args: argparse.Namespace) -> int:
     if output.format in printers:
         emit(printers[output.format](found.verdicts), output)
     else:
-        show(found, output, lambda style, width: report.render(found.verdicts, style=style, width=width, verbose=output.verbose))
+        show(found, output, lambda style, width: _text(found, style, width, output.verbose))
     return ExitCode.NO if found.is_broken else ExitCode.OK
+
+
+def _text(found: CheckResult, style: Style, width: int, verbose: int) -> str:
+    from cudnn_resolve.report import check as report
+
+    if found.changes:
+        return report.render_diff(found.changes, style=style, width=width)
+    return report.render(found.verdicts, style=style, width=width, verbose=verbose)

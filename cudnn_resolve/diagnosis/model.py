@@ -159,3 +159,36 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """What mends all that breaks together, the smallest change first."""
     judged: tuple[str, ...] = ()
     not_judged: tuple[str, ...] = ()
+
+
+class Moved(Struct, frozen=True, kw_only=True):
+    """One package that a change touches."""
+
+    name: str
+    before: str | None
+    """Its version; None where it was not there."""
+    after: str | None
+    """None where it is gone."""
+
+
+class Comparison(Struct, frozen=True, kw_only=True):
+    """What the change of a list does to one machine."""
+
+    before: Verdict
+    after: Verdict
+    moved: tuple[Moved, ...] = ()
+
+    @property
+    def appeared(self) -> tuple[Finding, ...]:
+        """Findings that the new list has and the old one has not."""
+        return _only(self.after, self.before)
+
+    @property
+    def gone(self) -> tuple[Finding, ...]:
+        """Findings that the old list had."""
+        return _only(self.before, self.after)
+
+
+def _only(one: Verdict, other: Verdict) -> tuple[Finding, ...]:
+    known = {(row.cause, row.severity, row.summary) for row in other.findings}
+    return tuple(row for row in one.findings if (row.cause, row.severity, row.summary) not in known)

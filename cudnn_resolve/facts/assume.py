@@ -175,8 +175,7 @@ def _with_os(facts: Facts, text: str) -> Facts:
     facts = _learnt(facts, "--os", "platform.distribution", "platform.release")
     if (old.distribution, old.release) == (distribution, release) and old.glibc is not None:
         return facts
-    name = "rhel" if distribution in _REBUILDS else distribution
-    glibc = _GLIBC_OF.get(f"{name}{release}") or _GLIBC_OF.get(f"{name}{release.partition('.')[0]}")
+    glibc = glibc_of(distribution, release)
     stated = facts.sources.get("platform.glibc") == "--platform"
     if stated:
         glibc = old.glibc
@@ -184,6 +183,12 @@ def _with_os(facts: Facts, text: str) -> Facts:
     if glibc is not None and not stated:
         facts = _learnt(facts, "--os", "platform.glibc")
     return replace(facts, platform=platform)
+
+
+def glibc_of(distribution: str, release: str) -> str | None:
+    """The C library that a release of a distribution was published with; None where that is not known."""
+    name = "rhel" if distribution in _REBUILDS else distribution
+    return _GLIBC_OF.get(f"{name}{release}") or _GLIBC_OF.get(f"{name}{release.partition('.')[0]}")
 
 
 def split_os(text: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy, Verdict
+from cudnn_resolve.diagnosis.model import Comparison, Evidence, Finding, Moved, Remedy, Verdict
 from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.operations.gather import gather_facts, refuse_other_systems
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.host.installed_files import Damage, FilesReport
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.operations.options import CheckRequest, StatedOptions
+    from cudnn_resolve.operations.subject import Subject
     from cudnn_resolve.requirement.machine import Machine
 
 NOT_JUDGED = ("their work on a GPU (`validate`)",)
@@ -37,6 +38,8 @@ class CheckResult(Struct, Result, frozen=True, kw_only=True):
     verdicts: tuple[Verdict, ...]
     strict: bool = False
     """True where what is not known counts as a no."""
+    changes: tuple[Comparison, ...] = ()
+    """With `diff`: what becomes of each machine; the verdicts are those on the new list."""
 
     @property
     def is_broken(self) -> bool:
@@ -45,9 +48,10 @@ class CheckResult(Struct, Result, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """The object that `check --format json` prints."""
-        from cudnn_resolve.report.document import VerdictDocument, VerdictsDocument, document, taken
+        from cudnn_resolve.report.document import VerdictDocument, VerdictsDocument, changed, document, taken
 
-        return document(VerdictsDocument, self, verdicts=tuple(taken(VerdictDocument, one) for one in self.verdicts))
+        changes = {"changes": tuple(map(changed, self.changes))} if self.changes else {}
+        return document(VerdictsDocument, self, verdicts=tuple(taken(VerdictDocument, one) for one in self.verdicts), **changes)
 
 
 def check(request: CheckRequest) -> CheckResult:
@@ -62,34 +66,68 @@ def check(request: CheckRequest) -> CheckResult:
             code="usage-contradiction",
             hint="name a lock, a requirements file or a list of packages: `cudnn-resolve check uv.lock ...`",
         )
+    if request.diff:
+        changes = tuple(_changes(request, book))
+        return CheckResult(verdicts=tuple(one.after for one in changes), strict=request.strict, changes=changes)
     verdicts = tuple(_on_packages(request, book)) if request.what or named else (_on_environment(request, book),)
     return CheckResult(verdicts=verdicts, strict=request.strict)
 
 
 def _on_packages(request: CheckRequest, book: Book) -> Iterator[Verdict]:
     """Verdicts on lists of packages, on the machine that is stated, or on this one."""
+    from cudnn_resolve.operations.judge import verdict_on
+
+    judged: list[tuple[Machine, tuple[Verdict, ...]]] = []  # a fleet has few kinds of machines
+    for subjects, machine, where, facts in _asked(request, book):
+        known = next((verdicts for other, verdicts in judged if other == machine), None)
+        if known is None or facts is not None or any(one.base is not None for one in subjects):
+            known = tuple(verdict_on(one, book, machine, where, facts) for one in subjects)
+            judged.append((machine, known))
+            yield from known
+        else:
+            yield from (replace(one, machine=where) for one in known)
+
+
+def _changes(request: CheckRequest, book: Book) -> Iterator[Comparison]:
+    """What the step from one list to another does to each machine."""
+    from cudnn_resolve.operations.judge import verdict_on
+
+    if len(request.what) != 2:
+        raise UsageError("--diff compares two files", code="usage-contradiction", hint="cudnn-resolve check --diff OLD NEW")
+    for (old, new), machine, where, _ in _asked(request, book):
+        names = sorted(old.packages.keys() | new.packages.keys())
+        rows = (Moved(name=name, before=old.packages.get(name), after=new.packages.get(name)) for name in names)
+        moved = tuple(one for one in rows if one.before != one.after)
+        yield Comparison(before=verdict_on(old, book, machine, where), after=verdict_on(new, book, machine, where), moved=moved)
+
+
+def _asked(request: CheckRequest, book: Book) -> Iterator[tuple[tuple[Subject, ...], Machine, str, Facts | None]]:
+    """Each machine with what is to be judged on it, what it is called, and its facts where its own environment is judged."""
     from cudnn_resolve.facts.assume import fresh_environment
-    from cudnn_resolve.operations.judge import machine_name, subject_of_facts, subject_of_file, text_of, verdict_on
+    from cudnn_resolve.locking.listing import Choice
+    from cudnn_resolve.operations.judge import machine_name
+    from cudnn_resolve.operations.subject import subject_of_facts, subject_of_file, text_of
     from cudnn_resolve.requirement.machine import machine_of
 
     if [*request.what, *request.facts].count("-") > 1:
         raise UsageError("standard input can be one thing only", code="usage-contradiction", hint="name a file for the others")
+    choice = Choice(extras=request.extra, groups=request.group, defaults=not request.no_default_groups)
     texts = {path: text_of(path) for path in request.what}
-    judged: list[tuple[Machine, dict[str, Verdict]]] = []  # a fleet has few kinds of machines
+    known: dict[tuple[object, ...], Subject] = {}
     for one in _machines(request):
         facts = gather_facts(one, book)
         refuse_other_systems(facts)
         where = machine_name(facts, one.facts)
         if not request.what:
-            yield verdict_on(subject_of_facts(facts, one.facts), book, machine_of(facts, book), where, facts)
-        python = facts.python
-        fresh = replace(fresh_environment(facts), python=replace(python, path=None, prefix=None, externally_managed=None))
+            yield (subject_of_facts(facts, one.facts),), machine_of(facts, book), where, facts
+            continue
+        fresh = replace(fresh_environment(facts), python=replace(facts.python, path=None, prefix=None, externally_managed=None))
         machine = machine_of(fresh, book)
-        known = next((verdicts for other, verdicts in judged if other == machine), None)
-        if known is None:
-            known = {path: verdict_on(subject_of_file(path, texts[path], book, machine), book, machine, where) for path in request.what}
-            judged.append((machine, known))
-        yield from (replace(known[path], machine=where) for path in request.what)
+        alike = machine.python_full, machine.free_threaded, machine.arch, machine.glibc  # what a list and an installer ask of a machine
+        for path in request.what:
+            if (path, alike) not in known:
+                known[path, alike] = subject_of_file(path, texts[path], book, machine, choice)
+        yield tuple(known[path, alike] for path in request.what), machine, where, None
 
 
 def _machines(request: CheckRequest) -> Iterator[StatedOptions]:
@@ -112,8 +150,9 @@ def _on_environment(request: CheckRequest, book: Book) -> Verdict:
     from cudnn_resolve.execution.environment import ask_environment
     from cudnn_resolve.host.installed_files import verify_files
     from cudnn_resolve.host.linux import LinuxHost
-    from cudnn_resolve.operations.judge import machine_name, subject_of_facts, verdict_on
+    from cudnn_resolve.operations.judge import machine_name, verdict_on
     from cudnn_resolve.operations.links import link_findings
+    from cudnn_resolve.operations.subject import subject_of_facts
     from cudnn_resolve.requirement.machine import machine_of
 
     host = LinuxHost()

@@ -8,14 +8,14 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.model import SEVERITIES, CheckedFramework, Evidence, Finding, Remedy, Verdict
+from cudnn_resolve.operations.subject import LIVE, Subject, placed
+from cudnn_resolve.resolution.fault import UNNAMED
 
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.locking.foreign import Listed
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.resolution.fault import Fault, Judged, Judgement
@@ -35,95 +35,16 @@ _CAUSES = {
 _JUDGED = "driver, GPU code, CUDA and cuDNN libraries, NumPy and other bounds, companions, files that packages share"
 
 
-LIVE = "environment"
-"""The kind of a set that is installed somewhere."""
-
-
-class Subject(Struct, frozen=True, kw_only=True):
-    """A set of packages, and where it comes from."""
-
-    name: str
-    """The file, or the environment."""
-    kind: str
-    packages: Mapping[str, str]
-    requires: Mapping[str, tuple[str, ...]]
-    lines: Mapping[str, int]
-    """Package to the line on which it is pinned."""
-    notes: tuple[str, ...] = ()
-    gaps: tuple[str, ...] = ()
-    """What could change the verdict and was not followed."""
-    partial: bool = False
-    """True where there may be more packages."""
-    unfit: tuple[str, ...] = ()
-    """Packages of which the lock holds no file for the machine."""
-
-
-def subject_of_file(path: str, text: str, book: Book, machine: Machine) -> Subject:
-    """The packages that a file lists for a machine; InputError where it is none.
-
-    A requirements file without any wheel of NVIDIA's names what somebody wants, and leaves the rest to the installer.
-    """
-    from cudnn_resolve.host.files import STDIN
-    from cudnn_resolve.locking.foreign import read_list
-
-    name = "standard input" if path == STDIN else path
-    found = read_list(text, name, machine)
-    return Subject(
-        name=name,
-        kind=found.kind,
-        packages={one.name: one.version for one in found.packages},
-        requires={},
-        lines={one.name: one.line for one in found.packages if one.line is not None},
-        notes=found.notes,
-        gaps=found.gaps,
-        partial=found.kind == "requirements file" and not any(book.component(one.name) for one in found.packages),
-        unfit=tuple(_unfit(found.packages, machine)),
-    )
-
-
-def _unfit(packages: Iterable[Listed], machine: Machine) -> Iterator[str]:
-    """Packages whose every file in a lock is a wheel for other machines."""
-    from cudnn_resolve.requirement.source import File
-    from cudnn_resolve.resolution.tag import Target, best_file
-
-    target = Target(machine.python, machine.free_threaded, machine.arch, machine.glibc)
-    for one in packages:
-        wheels = all(name.endswith(".whl") for name in one.files)
-        if one.files and wheels and best_file((File(name, "", {}) for name in one.files), target) is None:
-            yield one.name
-
-
-def text_of(path: str) -> str:
-    """The text of a file to be judged, `-` for standard input."""
-    from cudnn_resolve.host.files import read_bounded
-    from cudnn_resolve.locking.foreign import LIMIT_BYTES
-
-    return read_bounded(path, LIMIT_BYTES, "file to be judged")
-
-
-def subject_of_facts(facts: Facts, name: str | None) -> Subject:
-    """What is installed where the facts are from."""
-    from cudnn_resolve.facts.model import or_none
-
-    packages = or_none(facts.packages.pip) or {}
-    gaps = tuple(f"{one.what}: {one.why}" for one in facts.problems if one.what == "packages.pip")
-    return Subject(
-        name=name or "the environment",
-        kind=LIVE,
-        packages=packages,
-        requires=facts.packages.requires,
-        lines={},
-        gaps=gaps,
-        partial=bool(gaps),
-    )
-
-
 def verdict_on(subject: Subject, book: Book, machine: Machine, where: str, facts: Facts | None = None) -> Verdict:
     """The verdict on the packages, for the machine that `where` names; `facts` are of the environment where they are installed."""
     from cudnn_resolve.resolution.verdict import judge
 
+    here, machine = machine, placed(subject.base, machine)
+    if machine.python != here.python:
+        where = where.replace(f"Python {here.python_full}", f"Python {machine.python_full} of the file")
     found = judge(book, machine, subject.packages, subject.requires, live=subject.kind == LIVE, partial=subject.partial)
-    found = replace(found, faults=(*_without_file(subject, found, machine), *found.faults))
+    faults = (_likely(one, subject) for one in found.faults if not _is_brought(one, subject))
+    found = replace(found, faults=(*_of_list(subject, found, machine), *_without_file(subject, found, machine), *faults))
     found, seen = _with_seen(found, tuple(_seen(subject, book, machine, facts)))
     findings = sorted((*(_finding(one, subject) for one in found.faults), *seen), key=lambda one: SEVERITIES.index(one.severity))
     unknown = (*_unknown(machine, found), *subject.gaps)
@@ -189,6 +110,42 @@ def _with_seen(found: Judgement, seen: tuple[Finding, ...]) -> tuple[Judgement, 
     return replace(found, faults=tuple(faults)), tuple(kept)
 
 
+def _of_list(subject: Subject, found: Judgement, machine: Machine) -> Iterator[Fault]:
+    """What is wrong with a list as a whole: it is for other Pythons, or asks for what excludes each other."""
+    from packaging.specifiers import SpecifierSet
+
+    from cudnn_resolve.resolution.fault import Fault
+
+    frameworks = tuple(sorted({one.package for one in found.frameworks}))
+    python = machine.python_full
+    if subject.python is not None and python is not None:
+        last = python if python.count(".") > 1 else f"{python}.99"  # of `3.11` any release may be meant
+        if not any(SpecifierSet(subject.python).contains(one, prereleases=True) for one in (python, last)):
+            text = f"it is for Python {subject.python}, and here is {python}"
+            yield Fault(kind="wheel", severity="error", text=text, because="no installer takes it there", frameworks=frameworks)
+    if subject.clash is not None:
+        text = "pip and uv refuse to install it: what its packages declare excludes one another"
+        yield Fault(kind="declared", severity="error", text=text, because=subject.clash, frameworks=frameworks)
+
+
+def _is_brought(fault: Fault, subject: Subject) -> bool:
+    """True for what a list need not name: conda brings what its builds load, and of what no installer can do nothing else is told."""
+    if fault.because == UNNAMED and subject.clash is not None:
+        return True
+    return (
+        bool(fault.frameworks)
+        and subject.conda >= set(fault.frameworks)
+        and (fault.kind in ("missing", "library") or fault.because == UNNAMED)
+    )
+
+
+def _likely(fault: Fault, subject: Subject) -> Fault:
+    """The fault; of a build that is not the one of the tables, what is said of its GPU code is only likely."""
+    if fault.kind == "machine" and "driver" not in fault.text and subject.foreign & set(fault.frameworks):
+        return replace(fault, kind="unknown", severity="warning", text=f"{fault.text}; so it is for the wheel, this build may have more")
+    return fault
+
+
 def _without_file(subject: Subject, found: Judgement, machine: Machine) -> Iterator[Fault]:
     from cudnn_resolve.resolution.fault import Fault
 
@@ -245,7 +202,13 @@ def _checked(one: Judged, found: Judgement, seen: Iterable[Finding], *, known: b
 def _finding(fault: Fault, subject: Subject) -> Finding:
     about = next((name for name in (fault.package, *fault.frameworks) if name in subject.lines), "")
     line = subject.lines.get(about)
-    source = f"{subject.name}:{line}" if line is not None else f"packages.pip.{fault.package}" if fault.package else "machine"
+    source = (
+        f"{subject.files.get(about, subject.name)}:{line}"
+        if line is not None
+        else f"packages.pip.{fault.package}"
+        if fault.package
+        else "machine"
+    )
     version = subject.packages.get(fault.package)
     shown = f"{fault.package}=={version}" if version is not None else fault.package
     return Finding(

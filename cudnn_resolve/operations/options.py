@@ -308,6 +308,12 @@ class CheckRequest(StatedOptions, frozen=True, kw_only=True):
 
     what: tuple[str, ...] = ()
     """Files with packages, `-` for standard input; none: the environment."""
+    diff: Annotated[bool, _option("of two files, OLD and NEW: what the change does to each machine")] = False
+    extra: Annotated[_Texts, _option("an extra that is installed, too, from a lock of a project; repeatable", "NAME")] = ()
+    group: Annotated[
+        _Texts, _option("a group or category of a lock that is installed, too, or the environment of a pixi.lock; repeatable", "NAME")
+    ] = ()
+    no_default_groups: Annotated[bool, _option("without the groups for development that the tool installs by itself")] = False
     facts: Annotated[
         _Texts,
         _option(

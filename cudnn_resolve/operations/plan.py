@@ -137,7 +137,7 @@ def plan_of_lock_file(path: str, options: StatedOptions) -> Plan:
 def _what_breaks(path: str, facts: Facts, book: Book) -> Iterator[Warning]:
     """What `check` says against a lock that another tool made: of our own, the resolution has said it."""
     from cudnn_resolve.facts.assume import fresh_environment
-    from cudnn_resolve.operations.judge import subject_of_file, text_of
+    from cudnn_resolve.operations.subject import subject_of_file, text_of
     from cudnn_resolve.planning.model import Warning
     from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.resolution.verdict import judge

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from cudnn_resolve.diagnosis.model import Finding, Remedy, Verdict
+from cudnn_resolve.diagnosis.model import Comparison, Finding, Remedy, Verdict
 from cudnn_resolve.report.text import Page, Style, clean, wrap
 
 _HEADS = {"runs": ("runs", "green"), "breaks": ("breaks", "red"), "unknown": ("nothing wrong was found in what was judged", "yellow")}
@@ -78,6 +78,66 @@ def _remedies(remedies: Iterable[Remedy], width: int) -> Iterator[str]:
         yield from wrap(clean(remedy.text), width=width, first=f"  {number}. ", rest="     ")
         if remedy.command:
             yield f"     $ {clean(remedy.command)}"
+
+
+def render_diff(changes: Sequence[Comparison], *, style: Style, width: int) -> str:
+    """What a change of a list does to each machine."""
+    parts = []
+    for one in changes:
+        page = Page(style, width)
+        page.table(("", "before", "after"), _rows(one))
+        lines = [
+            *wrap(clean(f"{one.before.what} to {one.after.what}, on {one.after.machine}:"), width=width, rest="  "),
+            page.text().rstrip("\n"),
+        ]
+        for head, findings in (("new:", one.appeared), ("gone:", one.gone)):
+            for row in findings:
+                if row.severity != "info":
+                    lines += ["", style(head, "bold"), *_finding(row, style, width)]
+        if one.after.remedy:
+            lines += ["", style("What mends it", "bold"), *_remedies(one.after.remedy, width)]
+        lines += ["", *wrap(clean(_moved(one)), width=width, first="changed: ", rest="  ")]
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def _rows(one: Comparison) -> list[tuple[str, str, str]]:
+    """The verdict before and after, for the whole and for each framework."""
+    before = {row.name: f"{row.version}: {_WORDS[row.status]}" for row in one.before.frameworks}
+    after = {row.name: f"{row.version}: {_WORDS[row.status]}" for row in one.after.frameworks}
+    names = dict.fromkeys((*before, *after))
+    rows = [(name, before.get(name, "-"), after.get(name, "-")) for name in names]
+    return [("all", _WORDS[one.before.status], _WORDS[one.after.status]), *rows]
+
+
+def _moved(one: Comparison) -> str:
+    """The packages that a change touches, those first that are on both sides."""
+    rows = sorted(one.moved, key=lambda row: (row.before is None or row.after is None, row.name))
+    signs = [
+        f"{row.name} {row.before} -> {row.after}"
+        if row.before and row.after
+        else f"{'-' if row.before else '+'}{row.name} {row.before or row.after}"
+        for row in rows
+    ]
+    more = f" and {len(signs) - _MOVED} more" if len(signs) > _MOVED else ""
+    return (", ".join(signs[:_MOVED]) + more) or "nothing"
+
+
+_MOVED = 12
+"""Changed packages that are shown; the JSON holds all of them."""
+
+
+def markdown_diff(changes: Iterable[Comparison]) -> str:
+    """What a change of a list does to each machine, for a pull request; nothing where there is none."""
+    parts: list[str] = []
+    for one in changes:
+        before, after = _WORDS[one.before.status], _WORDS[one.after.status]
+        parts += [f"### `{_cell(one.before.what)}` to `{_cell(one.after.what)}` on {_cell(one.after.machine)}: {before} → **{after}**", ""]
+        parts += ["| | before | after |", "| --- | --- | --- |", *(f"| {' | '.join(map(_cell, row))} |" for row in _rows(one)), ""]
+        parts += [f"- new **{row.severity}**: {_cell(row.summary)}{_because(row)}" for row in one.appeared]
+        parts += [f"- gone {row.severity}: {_cell(row.summary)}" for row in one.gone]
+        parts += ["", f"Changed: {_cell(_moved(one))}", ""]
+    return "\n".join(parts)
 
 
 def markdown(verdicts: Iterable[Verdict]) -> str:

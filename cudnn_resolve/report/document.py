@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.model import CheckedFramework, Finding, Remedy
+from cudnn_resolve.diagnosis.model import CheckedFramework, Comparison, Finding, Moved, Remedy
 from cudnn_resolve.execution.model import Done, Status, Trouble
 from cudnn_resolve.locking.change import Change
 from cudnn_resolve.locking.model import Difference, Environment, Framework, because_of, files_of, marker_text, name_of, version_of
@@ -350,11 +350,41 @@ class VerdictDocument(_Document, frozen=True, kw_only=True):
     not_judged: Texts
 
 
+class ComparisonDocument(_Document, frozen=True, kw_only=True):
+    """What the step from one list to another does to a machine."""
+
+    machine: str | None
+    before: Literal["runs", "breaks", "unknown"]
+    after: Literal["runs", "breaks", "unknown"]
+    frameworks_before: tuple[CheckedFramework, ...]
+    frameworks_after: tuple[CheckedFramework, ...]
+    appeared: tuple[Finding, ...]
+    """Findings that the new list has and the old one has not."""
+    gone: tuple[Finding, ...]
+    packages: tuple[Moved, ...]
+
+
 class VerdictsDocument(_Document, frozen=True, kw_only=True):
     """`check --format json`: a verdict for each thing that was named."""
 
     schema: Literal["cudnn-resolve/check/1"] = "cudnn-resolve/check/1"
     verdicts: tuple[VerdictDocument, ...]
+    changes: tuple[ComparisonDocument, ...] | UnsetType = UNSET
+    """With `--diff`, for each machine; the verdicts are those on the new list."""
+
+
+def changed(one: Comparison) -> ComparisonDocument:
+    """What a change does to a machine, as a document has it."""
+    return ComparisonDocument(
+        machine=one.after.machine,
+        before=one.before.status,
+        after=one.after.status,
+        frameworks_before=one.before.frameworks,
+        frameworks_after=one.after.frameworks,
+        appeared=one.appeared,
+        gone=one.gone,
+        packages=one.moved,
+    )
 
 
 class ReasonDocument(_Document, frozen=True, kw_only=True):

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 NOT_THERE = ", which is not among the packages"
 """How the text of a fault ends that is about a missing package."""
+UNNAMED = "what it does not name is not known"
+"""Why nothing is said of what a list leaves out that need not name everything."""
 Kind = Literal["machine", "wheel", "missing", "library", "majors", "files", "companion", "bound", "declared", "cpu", "unknown", "advisory"]
 
 

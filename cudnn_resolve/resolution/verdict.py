@@ -18,7 +18,7 @@ from cudnn_resolve.resolution.candidate import LibrariesCandidate, PipCandidate
 from cudnn_resolve.resolution.channel import component_package, system_serves, wheels_serve
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.evidence import evidence_needs
-from cudnn_resolve.resolution.fault import NOT_THERE, Fault, Judged, Judgement, Kind, merged
+from cudnn_resolve.resolution.fault import NOT_THERE, UNNAMED, Fault, Judged, Judgement, Kind, merged
 from cudnn_resolve.resolution.installed import OTHER_DEVICES, installed_build
 from cudnn_resolve.resolution.key import CudaKey, CudnnKey, Key, LibrariesKey, PipKey, PlatformKey, PythonKey, SlotKey
 from cudnn_resolve.resolution.opened import OpenRequest
@@ -193,7 +193,7 @@ class _Set:
     def _elsewhere(self, one: Judged, names: str) -> Fault:
         """What a list does not name that need not name everything."""
         text = f"{one.package} {one.version} needs {names}, which the list does not name; it need not name everything"
-        return Fault(kind="unknown", severity="warning", text=text, because="what it does not name is not known", frameworks=(one.package,))
+        return Fault(kind="unknown", severity="warning", text=text, because=UNNAMED, frameworks=(one.package,))
 
     def _parts(self, one: Judged) -> Iterator[str]:
         """Packages with the GPU code of a framework that are not there: JAX's plugins."""

@@ -1,0 +1,242 @@
+"""What lines install, one after the other: requirements files, and the words of `pip install`. A later line overrides an earlier one."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion
+
+from cudnn_resolve.errors import InputError
+from cudnn_resolve.locking.listing import Listed, Loose, Reading
+from cudnn_resolve.masking import without_logins
+from cudnn_resolve.requirement.file import FILES, LONGEST, logical_lines
+
+_PIN = re.compile(r"={2,3}\s*[^*\s,;]+")
+_OPTIONS = re.compile(r"(?:^|\s)#|\s--[a-z]")
+_VARIANT = re.compile(r"/(cu\d{2,3}|cpu|xpu|rocm[\d.]*)(?=/|$)")
+_FILE = re.compile(r"(-r|--requirements?|-c|--constraints?)[=\s]\s*(\S.*)")
+_INDEX = re.compile(r"(?:-i|--index-url|--default-index|--index|--extra-index-url|-f|--find-links)[=\s]\s*(\S+)")
+_IDLE = re.compile(
+    r"--(?:pre|no-index|prefer-binary|require-hashes|(?:no-binary|only-binary|trusted-host|use-feature|config-settings)\b.*)(?:\s|$).*"
+)
+_VALUED = frozenset(
+    {"-r", "--requirement", "--requirements", "-c", "--constraint", "--constraints", "-i", "--index-url", "--extra-index-url", "-f"}
+    | {"--find-links", "--default-index", "--index", "-e", "--editable"}
+)
+"""Options of `pip install` with a value that decides what is installed."""
+_SKIPPED = frozenset(
+    {"-t", "--target", "--prefix", "--root", "--src", "--platform", "--python-version", "--python", "-p", "--implementation", "--abi"}
+    | {"--timeout", "--retries", "--trusted-host", "--cache-dir", "--progress-bar", "--no-binary", "--only-binary", "--log", "--proxy"}
+    | {"--cert", "--client-cert", "--root-user-action", "--upgrade-strategy", "--exists-action", "--use-feature", "--index-strategy"}
+    | {"--torch-backend", "--resolution", "--prerelease", "--exclude-newer", "--config-settings", "-C", "--no-build-isolation-package"}
+)
+"""Options with a value that does not."""
+
+
+class Line(NamedTuple):
+    """One requirement, and where it stands."""
+
+    text: str
+    line: int | None
+    file: str | None
+    is_limit: bool
+
+
+class Installs:
+    """What an environment holds while lines install into it."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+        self._pins: dict[str, Listed] = {}
+        self._nameless: list[str] = []
+
+    def put(self, row: Listed) -> None:
+        """Install a version in the place of another one."""
+        self.reading.loose.pop(row.name, None)
+        self._pins[row.name] = row
+
+    def loosen(self, loose: Loose) -> None:
+        """Leave the version to the installer."""
+        self._pins.pop(loose.name, None)
+        self.reading.loose[loose.name] = loose
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Take packages out."""
+        for name in map(canonicalize_name, names):
+            self._pins.pop(name, None)
+            self.reading.loose.pop(name, None)
+
+    def rows(self) -> Iterator[Listed]:
+        """What is there in the end; what a constraint pins is pinned."""
+        for text in self.reading.constraints:
+            requirement = Requirement(text)
+            version, loose = pinned(requirement), self.reading.loose.get(canonicalize_name(requirement.name))
+            if version is not None and loose is not None:
+                for row in self.reading.row(loose.name, version, line=loose.line, file=loose.file, variants=loose.variants):
+                    self.put(row)
+        if self._nameless:
+            self.reading.gap(f"of no known version, so not judged: {_few(self._nameless)}")
+        yield from self._pins.values()
+
+    def take(self, lines: Iterable[Line], *, upgrade: bool = False) -> None:
+        """Carry out one command: its requirements, the files that they name, and the indexes that count for all of them."""
+        addresses: list[str] = []
+        flat = list(self._flat(lines, addresses))
+        variants = tuple(dict.fromkeys(found[1] for found in map(_VARIANT.search, addresses) if found))
+        for address in addresses:
+            if not _VARIANT.search(address):
+                self.reading.note(f"packages come from {without_logins(address)[:80]}, too: judged by name and version")
+        mine: set[str] = set()
+        for one in flat:
+            self._requirement(one, variants, mine, upgrade=upgrade)
+
+    def _flat(self, lines: Iterable[Line], addresses: list[str]) -> Iterator[Line]:
+        """The requirements, those of the files that they name in their place; what says where packages come from goes to `addresses`."""
+        waiting = [iter(lines)]
+        seen: set[tuple[str, bool]] = set()
+        while waiting:
+            one = next(waiting[-1], None)
+            if one is None:
+                waiting.pop()
+                continue
+            found = _FILE.fullmatch(one.text)
+            if found is not None:
+                is_limit = one.is_limit or found[1].startswith(("-c", "--c"))
+                if len(seen) < FILES:
+                    waiting.append(iter(self._lines_of(found[2].strip(), one.file, seen, is_limit=is_limit)))
+            elif index := _INDEX.fullmatch(one.text):
+                addresses.append(index[1])
+            elif not _IDLE.fullmatch(one.text):
+                yield one
+
+    def _lines_of(self, name: str, base: str | None, seen: set[tuple[str, bool]], *, is_limit: bool) -> Sequence[Line]:
+        reading = self.reading
+        option = "-c" if is_limit else "-r"
+        if reading.open is None:
+            reading.gap(f"not followed: {option} {name[:60]}")
+            return ()
+        try:
+            path, text = reading.open(name, base or reading.where)
+        except InputError as error:
+            reading.gap(f"not followed: {option} {name[:60]} ({error.message[:120]})")
+            return ()
+        if (path, is_limit) in seen:
+            return ()
+        seen.add((path, is_limit))
+        return [Line(line[:LONGEST], number, path, is_limit) for number, line in logical_lines(text.replace("\r\n", "\n"))]
+
+    def line(self, text: str, number: int | None) -> None:
+        """Take one requirement as a command of its own."""
+        self.take([Line(text.strip(), number, None, is_limit=False)])
+
+    def _requirement(self, one: Line, variants: tuple[str, ...], mine: set[str], *, upgrade: bool) -> None:
+        reading, words = self.reading, _OPTIONS.split(one.text, maxsplit=1)[0].strip()
+        if words.startswith("-"):
+            reading.gap(f"not followed: {words[:60]}")
+            return
+        if not words:
+            return
+        try:
+            requirement = Requirement(words)
+        except (InvalidRequirement, ValueError, RecursionError):
+            self._archive(words, one, mine)
+            return
+        if requirement.marker is not None and not reading.holds(str(requirement.marker)):
+            return
+        version, name = pinned(requirement), canonicalize_name(requirement.name)
+        inside = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+        plain = f"{requirement.name}{inside}{requirement.specifier}"
+        if one.is_limit:
+            reading.constraints.setdefault(plain)
+        elif requirement.url is not None and version is None:
+            self._nameless.append(name)
+        elif version is None:
+            if upgrade or name not in self._pins or not requirement.specifier.contains(self._pins[name].version, prereleases=True):
+                self.loosen(Loose(name=name, text=plain, line=one.line, file=one.file, variants=variants))
+        else:
+            for row in reading.row(name, version, line=one.line, file=one.file, variants=variants, extras=inside):
+                self._pin(row, mine)
+
+    def _pin(self, row: Listed, mine: set[str]) -> None:
+        known = self._pins.get(row.name)
+        if known is not None and row.name in mine and known.version != row.version:
+            self.reading.gap(f"{row.name} is listed twice, as {known.version} and {row.version}: the first counts")
+            return
+        mine.add(row.name)
+        self.put(row)
+
+    def _archive(self, words: str, one: Line, mine: set[str]) -> None:
+        """A wheel that is named by its address alone."""
+        found = _wheel(words)
+        if found is None:
+            self.reading.gap(f"not followed: {words[:60]}" if re.match(r"[./~]|\w+[:+]", words) else f"no requirement: {words[:60]!r}")
+            return
+        for row in self.reading.row(*found, line=one.line, file=one.file):
+            self._pin(row, mine)
+
+    def pip(self, words: Sequence[str], number: int | None, file: str | None = None) -> None:
+        """Carry out the words after `pip`."""
+        command = next((word for word in words if not word.startswith("-")), "")
+        if command == "uninstall":
+            self.remove(word for word in words if not word.startswith("-") and word != command)
+        if command not in ("install", "add", "sync"):
+            return
+        rest = iter(words[words.index(command) + 1 :])
+        lines, upgrade = [], False
+        for word in rest:
+            if word in _VALUED:
+                lines.append(f"{word} {next(rest, '')}")
+            elif word in _SKIPPED:
+                next(rest, None)
+            elif word.startswith("-"):
+                upgrade = upgrade or word in ("-U", "--upgrade", "--force-reinstall")
+                lines += [word] if word.partition("=")[0] in _VALUED else []
+                lines += [f"{word[:2]} {word[2:]}"] if word[:2] in ("-r", "-c", "-i", "-f") and len(word) > 2 else []
+            else:
+                lines.append(f"-r {word}" if command == "sync" else word)
+        self.take([Line(line, number, file, is_limit=False) for line in lines], upgrade=upgrade)
+
+
+def _few(names: Sequence[str]) -> str:
+    shown = [name[:60] for name in names[:6]]
+    return ", ".join(shown) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
+def _wheel(address: str) -> tuple[str, str] | None:
+    """Name and version in an address of a wheel."""
+    try:
+        name, version, *_ = parse_wheel_filename(unquote(address.partition("#")[0].partition("?")[0].rpartition("/")[2]))
+    except (InvalidWheelFilename, InvalidVersion, ValueError):
+        return None
+    return name, str(version)
+
+
+def pinned(requirement: Requirement) -> str | None:
+    """The one version that a requirement admits: `==2.6.0`, or the wheel at its address."""
+    if requirement.url is not None:
+        found = _wheel(requirement.url)
+        return found[1] if found is not None else None
+    if _PIN.fullmatch(str(requirement.specifier)) is None:
+        return None
+    return str(requirement.specifier).lstrip("=").strip()
+
+
+def read_requirements(text: str, reading: Reading) -> Iterator[Listed]:
+    """A requirements file: what it pins, what it leaves open, and the files that it names."""
+    installs = Installs(reading)
+    installs.take(Line(line, number, None, is_limit=False) for number, line in logical_lines(text))
+    reading.partial = True
+    yield from installs.rows()
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a shell's line, operators apart; ValueError where its quotes do not close."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    return list(lexer)

@@ -1,0 +1,401 @@
+"""A set of packages that somebody has: what a file says of them and of the machine, and what an installer adds to them."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+from packaging.requirements import Requirement
+from packaging.version import InvalidVersion, Version
+
+from cudnn_resolve.errors import InputError
+from cudnn_resolve.locking.install_lines import pinned
+from cudnn_resolve.locking.listing import Base, Choice, Listed, Loose, PackageList
+
+if TYPE_CHECKING:
+    from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.locking.listing import Open
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.requirement.machine import Machine
+    from cudnn_resolve.requirement.model import Request, Target
+
+LIVE = "environment"
+"""The kind of a set that is installed somewhere."""
+_ALL = Choice()
+_ROUNDS = 2000
+
+
+class Subject(Struct, frozen=True, kw_only=True):
+    """A set of packages, and where it comes from."""
+
+    name: str
+    """The file, or the environment."""
+    kind: str
+    packages: Mapping[str, str]
+    requires: Mapping[str, tuple[str, ...]]
+    lines: Mapping[str, int]
+    """Package to the line on which it is pinned."""
+    files: Mapping[str, str] = {}
+    """Package to the file that names it, where that is another one."""
+    base: Base | None = None
+    """What the file says of the machine."""
+    python: str | None = None
+    """Pythons that it is for."""
+    added: Mapping[str, str] = {}
+    """Packages that it does not name, and that an installer brings."""
+    clash: str | None = None
+    """Why no installer finds what it asks for."""
+    conda: frozenset[str] = frozenset()
+    """Frameworks that are builds of conda, which brings what they load."""
+    foreign: frozenset[str] = frozenset()
+    """Those of them that are not made as the wheel is."""
+    notes: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
+    """What could change the verdict and was not followed."""
+    partial: bool = False
+    """True where there may be more packages."""
+    unfit: tuple[str, ...] = ()
+    """Packages of which the lock holds no file for the machine."""
+
+
+def subject_of_facts(facts: Facts, name: str | None) -> Subject:
+    """What is installed where the facts are from."""
+    from cudnn_resolve.facts.model import or_none
+
+    packages = or_none(facts.packages.pip) or {}
+    gaps = tuple(f"{one.what}: {one.why}" for one in facts.problems if one.what == "packages.pip")
+    return Subject(
+        name=name or "the environment",
+        kind=LIVE,
+        packages=packages,
+        requires=facts.packages.requires,
+        lines={},
+        gaps=gaps,
+        partial=bool(gaps),
+    )
+
+
+def text_of(path: str) -> str:
+    """The text of a file to be judged, `-` for standard input."""
+    from cudnn_resolve.host.files import read_bounded
+    from cudnn_resolve.locking.foreign import LIMIT_BYTES
+
+    return read_bounded(path, LIMIT_BYTES, "file to be judged")
+
+
+def subject_of_file(path: str, text: str, book: Book, machine: Machine, choice: Choice = _ALL) -> Subject:
+    """The packages that a file lists for a machine; InputError where it is none."""
+    from cudnn_resolve.host.files import STDIN
+    from cudnn_resolve.locking.foreign import read_list
+
+    name = "standard input" if path == STDIN else path
+    open_ = _files_beside("." if path == STDIN else os.path.dirname(path) or ".")
+    found = read_list(text, name, machine, choice, open_)
+    if found.base is not None and found.base.python is not None:  # markers are read for the Python that the file itself names
+        found = read_list(text, name, placed(found.base, machine), choice, open_)
+    wheels = _Wheels(book)
+    packages = {one.name: version for one in found.packages if (version := wheels.version(one)) is not None}
+    named: tuple[Listed | Loose, ...] = (*found.loose, *found.packages)
+    subject = Subject(
+        name=name,
+        kind=found.kind,
+        packages=packages,
+        requires={},
+        lines={one.name: one.line for one in named if one.line is not None},
+        files={one.name: one.file for one in named if one.file is not None},
+        base=wheels.base(found.base, packages),
+        python=found.python,
+        conda=frozenset(one.name for one in found.packages if one.channel is not None or one.cuda is not None),
+        foreign=frozenset(one.name for one in found.packages if one.channel is not None),
+        notes=found.notes,
+        gaps=(*found.gaps, *wheels.gaps),
+        partial=found.partial and not any(book.component(one.name) for one in found.packages),
+        unfit=tuple(_unfit(found.packages, machine)),
+    )
+    return _completed(subject, found, book, machine)
+
+
+def _files_beside(folder: str) -> Open:
+    """Reads files that a file names: of its own folder and of the current one, and of no other."""
+    from cudnn_resolve.host.files import absolute, read_bounded
+    from cudnn_resolve.operations.request import SIZE
+
+    allowed = [os.path.normpath(absolute(one, None)) for one in (folder, ".")]
+
+    def read(name: str, base: str | None) -> tuple[str, str]:
+        if "://" in name:
+            raise InputError("it is an address", code="list-outside")
+        path = os.path.normpath(os.path.join(os.path.dirname(base) if base and base != "standard input" else folder, name))
+        where = os.path.normpath(absolute(path, None))
+        if not any(os.path.commonpath((one, where)) == one for one in allowed):
+            raise InputError("it lies outside of the folder", code="list-outside")
+        return path, read_bounded(path, SIZE, "requirements file")
+
+    return read
+
+
+def _unfit(packages: Iterable[Listed], machine: Machine) -> Iterator[str]:
+    """Packages whose every file in a lock is a wheel for other machines."""
+    from cudnn_resolve.requirement.source import File
+    from cudnn_resolve.resolution.tag import Target, best_file
+
+    target = Target(machine.python, machine.free_threaded, machine.arch, machine.glibc)
+    for one in packages:
+        wheels = all(name.endswith(".whl") for name in one.files)
+        if one.files and wheels and best_file((File(name, "", {}) for name in one.files), target) is None:
+            yield one.name
+
+
+class _Wheels:
+    """Versions as the tables know them: a variant's index, a build of conda, an image that brings its CUDA."""
+
+    def __init__(self, book: Book) -> None:
+        self.book = book
+        self.gaps: list[str] = []
+
+    def version(self, one: Listed) -> str | None:
+        """The version of the wheel that is meant, or that a build of conda is judged as; None where there is none."""
+        if one.cuda == "cpu":
+            return f"{one.version}+cpu"
+        if one.cuda is None and one.channel is None:
+            known = [text for variant in one.variants if (text := f"{one.version}+{variant}") in self._known(one.name)]
+            return max(known, key=Version, default=one.version)
+        framework = self.book.framework_of(one.name)
+        rows = (
+            [row for row in self.book.framework(framework).builds if row.package == one.name and row.cuda is not None] if framework else []
+        )
+        rows = [row for row in rows if row.version == one.version]
+        major, _, minor = (one.cuda or "").partition(".")
+        near = [row for row in rows if row.cuda is not None and (not one.cuda or row.cuda.major == int(major))]
+        if framework is not None and not near:
+            built = (
+                f"built for CUDA {one.cuda}, and no wheel of that version and CUDA is in the tables" if one.cuda else "not in the tables"
+            )
+            self.gaps.append(f"{one.name} {one.version} is {built}: it is not judged")
+            return None
+        if framework is None:
+            return one.version
+        best = min(near, key=lambda row: (abs(row.cuda.minor - int(minor or 0)) if row.cuda and one.cuda else 0, row.index != "default"))
+        if one.channel is not None:
+            self.gaps.append(
+                f"{one.name} {one.version} is a build of {one.channel[:40]}: judged as the wheel {best.wheel_version}, GPU code apart"
+            )
+        return best.wheel_version
+
+    def _known(self, name: str) -> set[str]:
+        framework = self.book.framework_of(name)
+        rows = self.book.framework(framework).builds if framework is not None else ()
+        return {row.wheel_version for row in rows if row.package == name} | {row.version for row in self.book.extra_releases(name)}
+
+    def base(self, base: Base | None, packages: Mapping[str, str]) -> Base | None:
+        """The base with the versions of what it brings."""
+        if base is None:
+            return None
+        if base.of is not None and (framework := self.book.framework_of(base.of)) is not None:
+            rows = (
+                row for row in self.book.framework(framework).builds if row.wheel_version == packages.get(base.of) and row.cuda is not None
+            )
+            if (row := next(rows, None)) is not None:
+                return replace(base, cuda=str(row.cuda), cudnn=str(row.cudnn) if row.cudnn else None)
+        if base.cudnn is not None and base.cudnn.isdigit():
+            newest = max((one.version for one in self.book.cudnn_builds() if one.soname == int(base.cudnn)), default=None)
+            self.gaps.append(f"which cuDNN {base.cudnn} it is, is not told: judged with the newest, {newest}")
+            return replace(base, cudnn=str(newest) if newest is not None else None)
+        return base
+
+
+def placed(base: Base | None, machine: Machine) -> Machine:
+    """The machine with what the file itself says of it: the image, or the environment of conda."""
+    from cudnn_resolve.facts.assume import glibc_of, split_os
+    from cudnn_resolve.facts.model import CudnnCopy, Toolkit
+
+    if base is None:
+        return machine
+    if base.python is not None:
+        with suppress(InvalidVersion, ValueError):
+            major, minor = Version(base.python).release[:2]
+            machine = replace(machine, python=(major, minor), python_full=base.python, free_threaded=False)
+    if base.os is not None:
+        glibc = glibc_of(*split_os(base.os))
+        machine = replace(machine, os=base.os, glibc=(2, int(glibc.partition(".")[2])) if glibc else None)
+    own = base.source == "conda"  # in an environment of conda the system's libraries are still there, in an image they are not
+    toolkits = (Toolkit(version=base.cuda, source=base.source),) if base.cuda else ()
+    copies = (CudnnCopy(version=base.cudnn, source=base.source, complete=True),) if base.cudnn else ()
+    return replace(machine, toolkits=(*toolkits, *(machine.toolkits if own else ())), cudnn=(*copies, *(machine.cudnn if own else ())))
+
+
+# ---- what an installer adds
+
+
+def _completed(subject: Subject, found: PackageList, book: Book, machine: Machine) -> Subject:
+    """The set with what an installer brings for its frameworks: the versions that it chooses, and libraries by the wheels' own pins."""
+    loose = {one.name: one for one in found.loose}
+    mine = [one for one in found.packages if one.cuda is None and one.channel is None and _is_framework(one.name, book)]
+    open_ones = [one for one in found.loose if _is_framework(one.name, book)]
+    rest = sorted(loose.keys() - {one.name for one in open_ones})
+    gaps = (
+        (*subject.gaps, f"not pinned, so not judged: {', '.join(rest[:6])}" + (f" and {len(rest) - 6} more" if len(rest) > 6 else ""))
+        if rest
+        else subject.gaps
+    )
+    subject = replace(subject, gaps=gaps)
+    if not open_ones and not (subject.partial and mine):
+        if not subject.packages:
+            raise InputError(
+                f"{subject.name} pins no package, and asks for no framework ({subject.kind})",
+                code="list-empty",
+                context="; ".join(subject.gaps) or None,
+                hint="`cudnn-resolve plan -r FILE` resolves what is not pinned; `cudnn-resolve lock` pins it",
+            )
+        return subject
+    return _Installer(book, machine, subject, found).completed(mine, open_ones)
+
+
+def _is_framework(name: str, book: Book) -> bool:
+    framework = book.framework_of(name)
+    return framework is not None and name in book.distributions(framework)
+
+
+class _Installer:
+    """What pip or uv makes of a set of which not everything is said, as far as the tables know the packages."""
+
+    def __init__(self, book: Book, machine: Machine, subject: Subject, found: PackageList) -> None:
+        self.book = book
+        self.subject = subject
+        self.found = found
+        self.machine = replace(
+            machine, driver=None, driver_absent=False, native_cuda=None, gpus=(), pip={}, requires={}, toolkits=(), cudnn=(), compat=None
+        )
+        """The machine as an installer sees it: it asks for no driver and no GPU."""
+
+    def completed(self, mine: Iterable[Listed], open_ones: Iterable[Loose]) -> Subject:
+        """The set with what is added; what could not be found is said."""
+        targets: list[Requirement] = []
+        others: list[Requirement] = []
+        chosen = dict(self.subject.packages)
+        for one in mine:
+            asked = Requirement(f"{one.name}{one.extras}=={chosen.get(one.name, one.version)}")
+            (targets if self._brings(asked) else others).append(asked)
+        for loose in open_ones:
+            asked = self._variant(Requirement(loose.text), loose.variants)
+            if self._brings(asked):
+                targets.append(asked)
+            elif (version := self._newest(asked)) is not None:
+                chosen[loose.name] = version
+                others.append(Requirement(f"{asked.name}=={version}"))
+        subject = replace(self.subject, packages=chosen, added=dict(chosen.items() - self.subject.packages.items()))
+        return self._searched(subject, targets, others) if targets else subject
+
+    def _brings(self, asked: Requirement) -> bool:
+        """True where the libraries come along: with the wheel, or with the extra that is asked for."""
+        framework = self.book.framework_of(asked.name)
+        rows = self.book.framework(framework).builds if framework is not None else ()
+        extras = {
+            row.extra for row in rows if row.package == asked.name and row.cuda is not None and asked.specifier.contains(row.wheel_version)
+        }
+        return None in extras or any("cuda" in extra for extra in asked.extras)
+
+    def _variant(self, asked: Requirement, variants: Iterable[str]) -> Requirement:
+        """The requirement on the index of a variant: its newest release there."""
+        framework = self.book.framework_of(asked.name)
+        rows = self.book.framework(framework).builds if framework is not None else ()
+        ends = tuple(f"+{variant}" for variant in variants)
+        known = [row.wheel_version for row in rows if row.package == asked.name and row.wheel_version.endswith(ends)] if ends else []
+        best = max((Version(one) for one in known if asked.specifier.contains(one)), default=None)
+        return Requirement(f"{asked.name}=={best}") if best is not None else asked
+
+    def _newest(self, asked: Requirement) -> str | None:
+        """The release that an installer takes for a framework alone."""
+        from cudnn_resolve.resolution.attempt import attempt
+        from cudnn_resolve.resolution.model import Resolution
+
+        answer = attempt(self.book, self.machine, self._request([self._target(asked)], ()), rounds=_ROUNDS)
+        return answer.builds[0].wheel_version if isinstance(answer, Resolution) else None
+
+    def _target(self, asked: Requirement) -> Target:
+        from cudnn_resolve.requirement.model import Target
+
+        framework = self.book.framework_of(asked.name)
+        assert framework is not None
+        extras = tuple(sorted(asked.extras))
+        return Target(text=str(asked), framework=framework, specifier=asked.specifier, package=asked.name, extras=extras)
+
+    def _request(self, targets: Sequence[Target], limits: Iterable[str]) -> Request:
+        from cudnn_resolve.requirement.model import Extra, Request
+
+        return Request(
+            targets=tuple(targets),
+            extras=tuple(Extra(text=text, origin=self.subject.name, constraint=True) for text in limits),
+            channel="pip",
+            strict_pins=True,
+            variant_indexes=any("+" in one.text for one in targets),
+            prefer="newest",
+            verb="lock",
+        )
+
+    def _searched(self, subject: Subject, targets: Iterable[Requirement], others: Iterable[Requirement]) -> Subject:
+        """The set with the versions of one answer for all of them, or with why there is none."""
+        from cudnn_resolve.resolution.attempt import attempt
+        from cudnn_resolve.resolution.model import Resolution
+
+        targets = list(targets)
+        names = {one.name for one in targets}
+        pins = (Requirement(f"{name}=={version}") for name, version in subject.packages.items())
+        wanted = (*pins, *self._declared(others), *map(Requirement, self.found.constraints))
+        limits = [str(one) for one in wanted if one.name not in names and self._decides(one.name)]
+        answer = attempt(self.book, self.machine, self._request([self._target(one) for one in targets], limits), rounds=_ROUNDS)
+        shown = ", ".join(map(str, targets))
+        if not isinstance(answer, Resolution):
+            clash = min(self._contradictions(targets), key=lambda text: "cudnn" not in text, default=None)
+            gap = f"what an installer would choose for {shown} is not known"
+            return replace(subject, clash=clash) if clash is not None else replace(subject, gaps=(*subject.gaps, gap))
+        added = {
+            pin.name: pin.version
+            for pin in answer.pip
+            if pin.version is not None and pin.name not in subject.packages and (pin.name in names or self._decides(pin.name))
+        }
+        loose = {one.name for one in self.found.loose}
+        newest = [f"{name} {version}" for name, version in {**subject.added, **added}.items() if name in loose]
+        said = [f"not pinned, and judged as the newest that the tables know and the rest admits: {', '.join(newest)}"] if newest else []
+        if brought := len(added.keys() - loose):
+            said.append(f"what {shown} brings is taken from the tables: {brought} packages")
+        return replace(
+            subject,
+            packages={**subject.packages, **added},
+            added={**subject.added, **added},
+            notes=(*subject.notes, *said),
+            partial=False,
+        )
+
+    def _decides(self, name: str) -> bool:
+        return self.book.component(name) is not None or self.book.framework_of(name) is not None or self.book.slot(name) is not None
+
+    def _declared(self, others: Iterable[Requirement]) -> Iterator[Requirement]:
+        """What frameworks that bring no libraries require all the same."""
+        return (one for asked in others for one in self._requirements(asked))
+
+    def _requirements(self, asked: Requirement) -> Iterator[Requirement]:
+        """What the wheel of a pinned framework requires, with the extras that are asked for."""
+        from cudnn_resolve.resolution.context import Context
+        from cudnn_resolve.resolution.opened import OpenRequest
+
+        framework = self.book.framework_of(asked.name)
+        rows = self.book.framework(framework).builds if framework is not None else ()
+        row = next((one for one in rows if one.package == asked.name and asked.specifier.contains(one.wheel_version)), None)
+        if row is not None and str(asked.specifier).startswith("=="):
+            context = Context(self.book, self.machine, OpenRequest(targets=()))
+            yield from (one for one, extra in context.requirements_of(row) if extra is None or asked.extras)
+
+    def _contradictions(self, targets: Iterable[Requirement]) -> Iterator[str]:
+        """Packages of which two frameworks each require one version, and not the same."""
+        known: dict[str, tuple[str, Requirement]] = {}
+        for asked in targets:
+            for one in self._requirements(asked):
+                version = pinned(one)
+                who, other = known.setdefault(one.name, (str(asked), one)) if version is not None else ("", one)
+                if version is not None and pinned(other) != version:
+                    yield f"{who} requires {other.name}{other.specifier}, and {asked} {one.name}{one.specifier}"

@@ -1,0 +1,294 @@
+"""Lists of conda, environments, notebooks and images: what they install, and what they say of the machine."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from cudnn_resolve.errors import InputError
+from cudnn_resolve.facts.model import Facts, Platform, Python
+from cudnn_resolve.locking.foreign import read_list
+from cudnn_resolve.locking.listing import Base, Choice, PackageList
+from cudnn_resolve.requirement.machine import machine_of
+from tests.program import shipped
+
+
+def listed(text: str, arch: str = "x86_64", **how: Any) -> PackageList:
+    facts = Facts(platform=Platform(system="linux", arch=arch), python=Python(version="3.11.4"))
+    return read_list(text, "the file", machine_of(facts, shipped()), **how)
+
+
+def versions(found: PackageList) -> dict[str, str]:
+    return {one.name: one.version for one in found.packages}
+
+
+PYTORCH = "https://index.example/pytorch/linux-64/pytorch-2.5.1-py3.11_cuda12.4_cudnn9.1.0_0.tar.bz2"
+PYTHON = "https://index.example/conda-forge/linux-64/python-3.11.9-hb806964_0_cpython.conda"
+CUDA = "https://index.example/conda-forge/noarch/cuda-version-12.4-h3060b56_3.conda"
+
+CONDA_LOCK = f"""
+version: 1
+metadata:
+  platforms: [linux-64, osx-arm64]
+package:
+- {{name: python, version: 3.11.9, manager: conda, platform: linux-64, url: "{PYTHON}", category: main, optional: false}}
+- {{name: cuda-version, version: '12.4', manager: conda, platform: linux-64, url: "{CUDA}", category: main, optional: false}}
+- {{name: pytorch, version: 2.5.1, manager: conda, platform: linux-64, url: "{PYTORCH}", category: main, optional: false}}
+- {{name: pytorch, version: 2.4.0, manager: conda, platform: osx-arm64, url: "x", category: main, optional: false}}
+- {{name: requests, version: 2.32.0, manager: pip, platform: linux-64, url: "x/requests-2.32.0-py3-none-any.whl", category: main}}
+- {{name: sphinx, version: 8.0.2, manager: pip, platform: linux-64, url: "x/sphinx-8.0.2-py3-none-any.whl", category: docs, optional: true}}
+"""
+
+PIXI = f"""version: 6
+environments:
+  default:
+    channels: [{{url: https://index.example/conda-forge/}}]
+    packages:
+      linux-64:
+      - conda: {PYTHON}
+      - conda: {CUDA}
+      - conda: {PYTORCH}
+      - pypi: https://index.example/requests-2.32.0-py3-none-any.whl
+  test:
+    packages:
+      linux-64:
+      - conda: {PYTHON}
+      - pypi: https://index.example/pytest-8.0.0-py3-none-any.whl
+packages:
+- conda: {PYTHON}
+- conda: {CUDA}
+- conda: {PYTORCH}
+- pypi: https://index.example/requests-2.32.0-py3-none-any.whl
+  name: requests
+  version: 2.32.0
+- pypi: https://index.example/pytest-8.0.0-py3-none-any.whl
+  name: pytest
+  version: 8.0.0
+"""
+
+PIXI_4 = f"""version: 4
+environments:
+  default:
+    packages:
+      linux-64:
+      - conda: {PYTORCH}
+      - pypi: https://index.example/requests-2.32.0-py3-none-any.whl
+packages:
+- kind: conda
+  name: pytorch
+  version: 2.5.1
+  url: {PYTORCH}
+- kind: pypi
+  name: requests
+  version: 2.32.0
+  url: https://index.example/requests-2.32.0-py3-none-any.whl
+"""
+
+EXPLICIT = f"# platform: linux-64\n@EXPLICIT\n{PYTHON}#0123\n{CUDA}\n{PYTORCH}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "expected"),
+    [
+        (CONDA_LOCK, "conda-lock.yml", {"torch": "2.5.1", "requests": "2.32.0"}),
+        (PIXI, "pixi.lock", {"torch": "2.5.1", "requests": "2.32.0"}),
+        (EXPLICIT, "conda list --explicit", {"torch": "2.5.1"}),
+    ],
+)
+def test_locks_of_conda(text: str, kind: str, expected: dict[str, str]) -> None:
+    found = listed(text)
+    assert (found.kind, versions(found)) == (kind, expected)
+    assert found.base == Base(python="3.11.9", cuda="12.4", cudnn="9.1.0")
+    torch = next(one for one in found.packages if one.name == "torch")
+    assert (torch.cuda, torch.channel) == ("12.4", None)
+
+
+def test_an_older_lock_of_pixi() -> None:
+    assert versions(listed(PIXI_4)) == {"torch": "2.5.1", "requests": "2.32.0"}
+
+
+def test_parts_of_a_lock_of_conda() -> None:
+    assert "sphinx" in versions(listed(CONDA_LOCK, choice=Choice(groups=("docs",))))
+    assert versions(listed(PIXI, choice=Choice(groups=("test",)))) == {"pytest": "8.0.0"}
+    with pytest.raises(InputError, match="has no environment 'gpu'"):
+        listed(PIXI, choice=Choice(groups=("gpu",)))
+    for text in (CONDA_LOCK, PIXI):
+        with pytest.raises(InputError, match="is not for linux-aarch64"):
+            listed(text, arch="aarch64")
+
+
+def test_a_build_for_the_cpu_and_one_of_another_maker() -> None:
+    rows = [
+        {"name": "pytorch", "version": "2.6.0", "build_string": "cpu_generic_py311_1", "channel": "conda-forge"},
+        {"name": "jaxlib", "version": "0.5.2", "build_string": "cuda126py311h5d5da5d_0", "channel": "conda-forge"},
+        {"name": "numpy", "version": "2.1.0", "build_string": "py311h71ddf71_1", "channel": "conda-forge"},
+    ]
+    found = listed(json.dumps(rows))
+    assert {one.name: (one.cuda, one.channel) for one in found.packages} == {
+        "torch": ("cpu", "conda-forge"),
+        "jaxlib": ("12.6", "conda-forge"),
+        "numpy": (None, None),
+    }
+
+
+ENVIRONMENT = """name: x
+channels: [pytorch, conda-forge]
+dependencies:
+  - python=3.10
+  - pytorch=2.5.1  # the newest there
+  - pytorch::pytorch-cuda=12.4
+  - numpy>=1.26
+  - cudnn=9.1.0.70=h1_0
+  - pip
+  - pip:
+    - tensorflow==2.18.0
+    - jax[cuda12]>=0.5
+"""
+
+
+def test_an_environment_of_conda() -> None:
+    found = listed(ENVIRONMENT)
+    assert versions(found) == {"torch": "2.5.1", "tensorflow": "2.18.0"}
+    assert {one.name: one.text for one in found.loose} == {"numpy": "numpy>=1.26", "jax": "jax[cuda12]>=0.5"}
+    assert found.base == Base(python="3.10", cuda="12.4", cudnn="9.1.0.70")
+    assert {one.name: one.line for one in found.packages} == {"torch": 5, "tensorflow": 11}
+    assert "conda chooses the version of numpy: judged as the wheel that an installer would choose" in found.gaps
+
+
+def notebook(*cells: str) -> str:
+    return json.dumps({"nbformat": 4, "metadata": {}, "cells": [{"cell_type": "code", "source": cell} for cell in cells]})
+
+
+def test_a_later_line_of_a_notebook_overrides_an_earlier_one() -> None:
+    found = listed(
+        notebook(
+            "!pip install -q torch==2.0.1 numpy==1.26.4\nimport torch",
+            "%pip install 'torch==2.6.0' --index-url https://index.example/whl/cu118 && echo done",
+            "%%bash\npython3 -m pip uninstall -y numpy\n!uv pip install x==1",
+            "!uv pip install tensorflow>=2.15 jax[cuda12]==0.5.2",
+            "pip install keras==3.8.0",
+            "# !pip install never==1.0",
+        )
+    )
+    assert versions(found) == {"torch": "2.6.0", "keras": "3.8.0", "jax": "0.5.2"}
+    assert next(one for one in found.packages if one.name == "torch").variants == ("cu118",)
+    assert [one.text for one in found.loose] == ["tensorflow"]
+
+
+DOCKERFILE = """# syntax=docker/dockerfile:1
+ARG CUDA=12.4.1
+FROM nvidia/cuda:${CUDA}-cudnn-runtime-ubuntu22.04 AS base
+ENV PIP_NO_CACHE_DIR=1
+RUN --mount=type=cache,target=/cache apt-get update \\
+    # the interpreter
+    && apt-get install -y python3-pip
+RUN pip3 install torch==2.3.0 numpy==1.26.4
+FROM python:3.12 AS other
+RUN pip install torch==1.0.0
+FROM base
+COPY --from=other /x /x
+RUN <<EOF
+pip install torch==2.6.0
+EOF
+RUN ["pip", "install", "tensorflow==2.18.0"]
+RUN wget https://index.example/cudnn.deb
+"""
+
+
+def test_a_dockerfile() -> None:
+    found = listed(DOCKERFILE)
+    assert found.kind == "Dockerfile"
+    assert versions(found) == {"torch": "2.6.0", "numpy": "1.26.4", "tensorflow": "2.18.0"}
+    assert found.base == Base(os="ubuntu22.04", python="3.10", cuda="12.4.1", cudnn="9.1.0.70", source="apt")
+    assert {one.name: one.line for one in found.packages} == {"torch": 14, "numpy": 8, "tensorflow": 16}
+    assert found.gaps == ("not followed: COPY --from=other", "not followed: wget https://index.example/cudnn.deb")
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ("nvcr.example/nvidia/cuda:11.8.0-cudnn8-devel-rockylinux8", Base(os="rocky8", cuda="11.8.0", cudnn="8.9.6.50", source="apt")),
+        ("nvidia/cuda:12.9.1-base-ubuntu24.04", Base(os="ubuntu24.04", python="3.12", source="apt")),
+        ("python:3.11-slim-bookworm", Base(os="debian12", python="3.11", source="apt")),
+        ("ubuntu:22.04", Base(os="ubuntu22.04", python="3.10", source="apt")),
+        ("tensorflow/tensorflow:2.15.0-gpu", Base(of="tensorflow", source="apt")),
+        ("pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime", None),
+        ("continuumio/miniconda3", None),
+    ],
+)
+def test_images(image: str, expected: Base | None) -> None:
+    found = listed(f"FROM {image}\nRUN pip install keras==3.8.0\n")
+    assert found.base == expected
+    assert not found.gaps
+
+
+def test_an_image_that_nobody_knows() -> None:
+    assert listed("FROM example/gpu:1\nRUN pip install torch==2.6.0\n").gaps == (
+        "what the image example/gpu:1 holds is not known: `cudnn-resolve check` inside it says",
+    )
+
+
+def test_apt_and_conda_lines_of_a_dockerfile() -> None:
+    found = listed(
+        "FROM ubuntu:22.04\n"
+        "RUN apt-get install -y cuda-toolkit-12-4 libcudnn9-cuda-12=9.1.0.70-1 python3.11 && uv sync\n"
+        "RUN conda install -y -c pytorch pytorch==2.5.1 pytorch-cuda=12.4\n"
+        "RUN conda env create -f environment.yml\n"
+    )
+    assert found.base is not None
+    assert (found.base.cuda, found.base.cudnn, found.base.python) == ("12.4", "9.1.0.70", "3.11")
+    assert versions(found) == {"torch": "2.5.1"}
+    assert found.gaps == (
+        "`uv sync` installs what uv.lock holds: check that file, too",
+        "not followed: conda env create -f environment.yml: check that file, too",
+    )
+
+
+def files(**texts: str) -> Any:
+    def read(name: str, base: str | None) -> tuple[str, str]:  # noqa: ARG001
+        if name not in texts:
+            raise InputError("there is none", code="input-missing")
+        return name, texts[name]
+
+    return read
+
+
+def test_files_that_a_requirements_file_names() -> None:
+    found = listed(
+        "-r base\n--constraint=limits\ntorch\nnumpy\n-r gone\n",
+        open_=files(base="-r base\ntensorflow==2.18.0 \\\n  --hash=sha256:00\n", limits="torch==2.6.0\nnumpy<2\n"),
+    )
+    assert {one.name: (one.version, one.file, one.line) for one in found.packages} == {
+        "tensorflow": ("2.18.0", "base", 2),
+        "torch": ("2.6.0", None, 3),
+    }
+    assert [one.text for one in found.loose] == ["numpy"]
+    assert found.constraints == ("torch==2.6.0", "numpy<2")
+    assert found.gaps == ("not followed: -r gone (there is none)",)
+
+
+ALIASES = "a: &a [x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b, *b, *b, *b, *b]\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{ALIASES}dependencies: \n- *c\n- <<: *a\n",
+        f"dependencies:\n- {'[' * 5000}\n",
+        f"version: 6\nenvironments: {'{a: ' * 3000}\n",
+        "version: 6\nenvironments:\n  default: 5\npackages: 7\n",
+        "package:\n- name: [x]\n  platform: linux-64\n  manager: conda\n",
+        "version: 99\nenvironments: {}\n",
+        "FROM\n",
+        "FROM ubuntu:22.04\nRUN <<EOF\n",
+        'FROM a AS b\nFROM b AS b\nFROM b\nRUN pip install "torch\n',
+        '{"nbformat": 4, "cells": [{"cell_type": "code", "source": {"a": 1}}, 5]}',
+        "dependencies:\n- pytorch=2.5.1=(((\n- '=='\n- pip: {a: b}\n",
+    ],
+)
+def test_hostile_files_do_no_harm(text: str) -> None:
+    with suppress(InputError):
+        listed(text)
