@@ -96,7 +96,8 @@ def subject_of_file(path: str, text: str, book: Book, machine: Machine, choice: 
     open_ = _files_beside("." if path == STDIN else os.path.dirname(path) or ".")
     found = read_list(text, name, machine, choice, open_)
     if found.base is not None and found.base.python is not None:  # markers are read for the Python that the file itself names
-        found = read_list(text, name, placed(found.base, machine), choice, open_)
+        machine = placed(found.base, machine)
+        found = read_list(text, name, machine, choice, open_)
     wheels = _Wheels(book)
     packages = {one.name: version for one in found.packages if (version := wheels.version(one)) is not None}
     named: tuple[Listed | Loose, ...] = (*found.loose, *found.packages)

@@ -291,3 +291,13 @@ def test_the_difference_of_two_lists(tmp_path: Path) -> None:
     assert not change["appeared"]
     assert "- new **error**: torch 2.0.1" in check("--diff", str(old), str(new), *T4, "--format", "markdown").stdout
     assert check("--diff", str(old), *T4).returncode == 2
+
+
+def test_wheels_are_for_the_python_of_the_file(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    python = "https://index.example/conda-forge/linux-64/python-3.13.1-h1_0.conda"
+    wheel = "https://index.example/torch-2.6.0-cp313-cp313-manylinux1_x86_64.whl"
+    chosen = f"version: 6\nenvironments:\n  default:\n    packages:\n      linux-64:\n      - conda: {python}\n      - pypi: {wheel}\n"
+    lock = f"{chosen}packages:\n- conda: {python}\n- pypi: {wheel}\n  name: torch\n  version: 2.6.0\n"
+    (tmp_path / "pixi.lock").write_text(lock, "utf-8")
+    assert "has no wheel" not in check(str(tmp_path / "pixi.lock"), *T4).stdout
