@@ -133,7 +133,7 @@ def test_what_apply_does_not_mend_is_said(shop: Shop) -> None:
     done = shop.doctor("--fix", "-y")
 
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "still wrong: files of nvidia-cudnn-cu12 are not those that it installed" in done.stderr
+    assert "still wrong: nvidia-cudnn-cu12: overwritten by nvidia-cudnn-cu13" in done.stderr
     assert "cudnn-resolve apply --reinstall-package nvidia-cudnn-cu12" in done.stderr
 
 
