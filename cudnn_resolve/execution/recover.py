@@ -121,21 +121,27 @@ def _refuse_changed(past: PastApply, work: Work) -> None:
         )
 
 
-def _refuse_unfinished_of_others(work: Work) -> None:
-    """WorldError where somebody else, or another state folder, left the environment half changed."""
-    path = mark_path(work.environment)
+def unfinished_of_others(environment: Environment) -> WorldError | None:
+    """The error that somebody else, or another state folder, left the environment half changed; None where nobody did."""
+    path = mark_path(environment)
     text = disk.content(path, 1 << 12)
     if text is None:
-        return  # and nothing is to be removed, which a disk that cannot be written would refuse
-    if not work.force:
-        command = _WAY_BACK.search(text.decode("utf-8", "replace"))
-        raise WorldError(
-            "an apply that this user's journals do not know left the environment half changed",
-            code="unfinished",
-            context=path,
-            hint=(f"`{command[0]}` puts it back; " if command else "") + "with --force the environment is taken as it is",
-        )
-    disk.remove(path)
+        return None
+    command = _WAY_BACK.search(text.decode("utf-8", "replace"))
+    return WorldError(
+        "an apply that this user's journals do not know left the environment half changed",
+        code="unfinished",
+        context=path,
+        hint=(f"`{command[0]}` puts it back; " if command else "") + "with --force the environment is taken as it is",
+    )
+
+
+def _refuse_unfinished_of_others(work: Work) -> None:
+    found = unfinished_of_others(work.environment)
+    if found is not None:  # else nothing is to be removed, which a disk that cannot be written would refuse
+        if not work.force:
+            raise found
+        disk.remove(mark_path(work.environment))
 
 
 def repair(work: Work) -> Execution | None:

@@ -336,13 +336,16 @@ def stopped(python: str | None = None) -> Stopped | None:
 
 
 def stopped_of(journals: Journals) -> Stopped | None:
-    """The same of an environment's journals."""
+    """The same of an environment's journals; WorldError where the environment is half changed and none of them says by what."""
     from cudnn_resolve.execution.journals import was_stopped
+    from cudnn_resolve.execution.recover import interrupted, unfinished_of_others
 
     applies, mark, environment = journals.all(), read_mark(journals), journals.environment
     if mark is not None and mark.words and not (applies and mark.owns(applies[-1])):  # stopped before it had a journal
         return Stopped(words=mark.words, folder=mark.folder, python=environment.python)
     if not applies or not was_stopped(applies[-1]):
+        if interrupted(journals) is None and (unknown := unfinished_of_others(environment)) is not None:
+            raise unknown
         return None
     begin = applies[-1].begin
     return Stopped(words=tuple(begin.get("words", ())), folder=begin.get("folder", "."), python=environment.python)
