@@ -39,8 +39,12 @@ _CUDNN_OF_BUILD = re.compile(r"cudnn(\d+(?:\.\d+){1,3})")
 _ARCHIVE = re.compile(r"(?P<name>[\w.+-]{1,120})-(?P<version>[\w.!+]{1,80})-(?P<build>[\w.+]{1,120})\.(?:conda|tar\.bz2)")
 _PLATFORMS = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}
 _SPEC = re.compile(
-    r"(?:(?P<channel>[\w./:-]+)::)?(?P<name>[\w.-]+)(?:\[[^\]]*\])?\s*(?P<version>(?:[=<>!~]+\s*)?[^\s=]+)?(?:[\s=]+(?P<build>\S+))?"
+    r"(?:(?P<channel>[\w./:-]{1,200})::)?(?P<name>[\w.-]+)(?![\w.-])(?:\[[^\]]*\])?\s*"
+    r"(?P<version>(?:[=<>!~]{1,3}\s*)?[^\s=]+)?(?:[\s=]+(?P<build>\S+))?"
 )
+_LONGEST_SPEC = 500
+_DEEPEST = 100
+"""Levels of lists and tables; real files have fewer than ten."""
 _PIN = re.compile(r"={0,2}\s*(\d[\w.!+]*)")
 
 
@@ -64,29 +68,56 @@ def yaml_of(text: str, where: str) -> dict[str, Any]:
             hint="pip install pyyaml, or install `cudnn-resolve[yaml]`",
         ) from None
     try:
-        found = yaml.load(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))  # noqa: S506 - it makes texts, lists and tables only
+        loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+        _refuse_harmful(yaml.parse(text, Loader=loader))
+        found = yaml.load(text, Loader=loader)  # noqa: S506 - it makes texts, lists and tables only
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"{where} is not YAML: {' '.join(str(error).split())[:200]}", code="list-form") from None
+        raise InputError(f"{where} is not YAML that can be read: {' '.join(str(error).split())[:200]}", code="list-form") from None
     return table(found)
+
+
+def _refuse_harmful(events: Iterable[Any]) -> None:
+    """Refuse, with ValueError, what no lock needs and what harms a reader of it: endless depth, and trees that are shared.
+
+    The events come one after the other, whatever the depth; what builds trees of them calls itself for each level, in C without a limit.
+    """
+    depth, trees = 0, set[str]()
+    for event in events:
+        kind = type(event).__name__
+        if kind in ("SequenceStartEvent", "MappingStartEvent"):
+            depth += 1
+            if depth > _DEEPEST:
+                raise ValueError(f"it nests more than {_DEEPEST} lists and tables")
+            if event.anchor is not None:
+                trees.add(event.anchor)
+        elif kind in ("SequenceEndEvent", "MappingEndEvent"):
+            depth -= 1
+        elif kind == "AliasEvent" and event.anchor in trees:
+            raise ValueError(f"the alias *{event.anchor:.40} repeats a whole list or table, which is not followed")
+
+
+def _text(value: Any) -> str:
+    """The text; an empty one where it is none."""
+    return value if isinstance(value, str) else ""
 
 
 def read_conda_lock(text: str, reading: Reading) -> Iterator[Listed]:
     """What `conda-lock install` installs on the platform: its categories main and dev, and those that are named."""
     found = yaml_of(text, reading.where)
     rows = _of_platform(dicts(found.get("package")), (one.get("platform") for one in dicts(found.get("package"))), reading)
-    known = {str(one.get("category", "main")) for one in rows}
+    known = {_text(one.get("category", "main")) for one in rows}
     chosen = {"main", *reading.chosen((*reading.choice.groups, *reading.choice.extras), known, "category")}
     chosen |= {"dev"} if reading.choice.defaults else set()
     builds = []
     for one in rows:
-        if str(one.get("category", "main")) not in chosen:
+        if _text(one.get("category", "main")) not in chosen:
             continue
         if one.get("manager") == "pip":
             yield from reading.row(one.get("name"), one.get("version"), texts([_end(one.get("url"))]))
         else:
-            url = str(one.get("url", ""))
+            url = _text(one.get("url"))
             builds.append(
-                Build(name=str(one.get("name")), version=str(one.get("version")), build=_archive(url).build, channel=_channel(url))
+                Build(name=_text(one.get("name")), version=_text(one.get("version")), build=_archive(url).build, channel=_channel(url))
             )
     if left := sorted(known - chosen):
         reading.note(f"categories that are left out: {', '.join(left)}")
@@ -105,9 +136,9 @@ def _of_platform(rows: list[dict[str, Any]], platforms: Iterable[Any], reading: 
 def read_pixi(text: str, reading: Reading) -> Iterator[Listed]:
     """What `pixi install` installs on the platform: the environment `default`, or the one that is named."""
     found = yaml_of(text, reading.where)
-    version = found.get("version")
+    version = _text(found.get("version"))
     if version not in ("4", "5", "6"):
-        raise InputError(f"{reading.where} is a pixi.lock of version {version!s:.20}, which is not read", code="list-form", hint=_LIST_HINT)
+        raise InputError(f"{reading.where} is a pixi.lock of version {version:.20}, which is not read", code="list-form", hint=_LIST_HINT)
     environments = table(found.get("environments"))
     named = [*reading.choice.groups, *reading.choice.extras]
     if len(named) > 1:
@@ -121,22 +152,22 @@ def read_pixi(text: str, reading: Reading) -> Iterator[Listed]:
     wanted = _PLATFORMS.get(reading.arch, f"linux-{reading.arch}")
     if packages and wanted not in packages:
         raise InputError(f"{reading.where} is not for {wanted}: it is for {', '.join(list(packages)[:8])}", code="list-platform")
-    places = {str(one.get("conda") or one.get("pypi") or one.get("url") or one.get("path")): one for one in dicts(found.get("packages"))}
+    places = {_text(one.get("conda") or one.get("pypi") or one.get("url") or one.get("path")): one for one in dicts(found.get("packages"))}
     builds = []
     for one in dicts(packages.get(wanted)):
-        place = str(one.get("conda") or one.get("pypi"))
+        place = _text(one.get("conda") or one.get("pypi"))
         more = places.get(place, {})
         if "conda" in one:
             archive = _archive(place)
-            version = more.get("version") or archive.version
+            version = _text(more.get("version")) or archive.version
             builds.append(
-                Build(name=str(more.get("name") or archive.name), version=str(version), build=archive.build, channel=_channel(place))
+                Build(name=_text(more.get("name")) or archive.name, version=version, build=archive.build, channel=_channel(place))
             )
             if not version:
                 reading.gap(f"{place[:80]} is built from source: its version is not known")
         else:
             if not isinstance(more.get("version"), str):
-                reading.gap(f"{more.get('name', place)!s:.60} has no version in the lock: it comes from a folder or a repository")
+                reading.gap(f"{_text(more.get('name', place)):.60} has no version in the lock: it comes from a folder or a repository")
             yield from reading.row(more.get("name"), more.get("version"), texts([_end(place)]))
     yield from judged(builds, reading)
 
@@ -171,7 +202,7 @@ def read_specs(specs: Iterable[str], installs: Installs, lines: Mapping[str, int
     open_ones: list[tuple[str, Build, str]] = []
     places: dict[str | None, int | None] = {}
     for text in specs:
-        parsed = _SPEC.fullmatch(text.strip())
+        parsed = _SPEC.fullmatch(text.strip()) if len(text) <= _LONGEST_SPEC else None
         if parsed is None:
             installs.reading.gap(f"no spec of conda: {text[:60]!r}")
             continue

@@ -87,7 +87,7 @@ _TEXTS = (
     ("pip list", re.compile(r"^Package +Version[^\n]*\n-{3,} +-{3,}", re.MULTILINE)),
     ("conda list", re.compile(r"^# packages in environment at |^# +Name +Version +Build", re.MULTILINE)),
     ("conda list --explicit", re.compile(r"^@EXPLICIT\b", re.MULTILINE)),
-    ("pixi.lock", re.compile(r"\A(?:#[^\n]*\n|\s)*version: *\d+\s*\n(?:[^\n]*\n)*?environments:", re.ASCII)),
+    ("pixi.lock", re.compile(r"\A(?:#[^\n]*\n|\s)*version: *\d+[ \t]*\n(?s:.*?)^environments:", re.ASCII | re.MULTILINE)),
     ("conda-lock.yml", re.compile(r"^package:(?:\s|$)", re.MULTILINE)),
     ("environment.yml", re.compile(r"^dependencies:(?:\s|$)", re.MULTILINE)),
     ("Dockerfile", re.compile(r"^[ \t]*FROM[ \t]+\S+", re.MULTILINE | re.IGNORECASE)),

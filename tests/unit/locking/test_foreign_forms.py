@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from contextlib import suppress
 from typing import Any
 
@@ -13,7 +15,7 @@ from cudnn_resolve.facts.model import Facts, Platform, Python
 from cudnn_resolve.locking.foreign import read_list
 from cudnn_resolve.locking.listing import Base, Choice, PackageList
 from cudnn_resolve.requirement.machine import machine_of
-from tests.program import shipped
+from tests.program import ROOT, shipped
 
 
 def listed(text: str, arch: str = "x86_64", **how: Any) -> PackageList:
@@ -292,3 +294,48 @@ ALIASES = "a: &a [x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a,
 def test_hostile_files_do_no_harm(text: str) -> None:
     with suppress(InputError):
         listed(text)
+
+
+SHARED = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 100))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"dependencies: {'[' * 50_000}", "nests more than 100"),
+        (f"dependencies: {'[' * 1_000_000}", "nests more than 100"),
+        (f"package:\n{'- ' * 50_000}", "nests more than 100"),
+        (f"{SHARED}package:\n- {{platform: linux-64, category: *a99, name: *a99}}\n", "alias *a0 repeats a whole list"),
+    ],
+    ids=["deep", "deeper", "blocks", "aliases"],
+)
+def test_yaml_that_would_end_the_process_or_never_end_is_refused(text: str, said: str) -> None:
+    pytest.importorskip("yaml")
+    program = (
+        "import sys; from cudnn_resolve.locking.conda import yaml_of; from cudnn_resolve.errors import InputError\n"
+        "try: yaml_of(sys.stdin.read(), 'the file')\n"
+        "except InputError as error: print(error.message)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], input=text, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, said in done.stdout) == (0, True), done
+
+
+def test_an_alias_of_a_text_is_followed() -> None:
+    pytest.importorskip("yaml")
+    assert [one.name for one in listed("version: &v '2'\ndependencies:\n- pip: [&t torch, *t]\n").loose] == ["torch"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["version: 1" + "\n" * 60_000, "dependencies:\n- " + "a" * 60_000 + " b c d\n- pytorch\n"],
+    ids=["blank lines", "a long spec"],
+)
+def test_long_lists_are_read_at_once(text: str) -> None:
+    pytest.importorskip("yaml")
+    program = (
+        "import sys; from tests.unit.locking.test_foreign_forms import listed; from contextlib import suppress\n"
+        "from cudnn_resolve.errors import InputError\n"
+        "with suppress(InputError): listed(sys.stdin.read())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], input=text, capture_output=True, text=True, timeout=30, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
