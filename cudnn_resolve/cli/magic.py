@@ -38,7 +38,7 @@ def cudnn(line: str) -> None:
 
     `%cudnn doctor` judges the last error of this kernel, where there was one; a log or `--no-facts` speak of others.
     """
-    words = shlex.split(line)
+    words = _words(line)
     text = _last_error() if words[:1] == ["doctor"] and all(word.startswith("-") and word not in _OF_LOG for word in words[1:]) else None
     if text is None:
         code = answer(words or ["help"])
@@ -60,7 +60,7 @@ def cudnn_run(line: str, cell: str) -> None:
     from cudnn_resolve.host.process import run_cell
     from cudnn_resolve.probe.python import choose_python
 
-    words = shlex.split(line)
+    words = _words(line)
     try:
         if not words:
             raise UsageError("no environment is named", code="usage-argument", hint="the folder of one: `%%cudnn_run tf215`")
@@ -71,6 +71,13 @@ def cudnn_run(line: str, cell: str) -> None:
     code = run_cell(python, cell, words[1:], sys.stdout.write, sys.stderr.write)
     if code:
         raise CellError(f"the cell ended with {f'signal {-code}' if code < 0 else f'exit code {code}'} in {words[0]}")
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise CellError(f"nothing was run: {error} in {line.strip()}") from None
 
 
 def _last_error() -> str | None:

@@ -1,7 +1,8 @@
 """A new environment: from an empty folder to the end of the first `apply` in it. Until then, and by its undo, it goes as a whole.
 
-That it is being made is written down with its journals, and holds for this very folder only (its inode): no file in a folder can say
-that the folder is ours to remove.
+That it is being made is written down with its journals, and holds for this very folder only: its inode, which the next folder may get,
+and a word in it that nobody else knows. What goes is what an environment consists of; other files in the folder stay, and so does a
+folder that was there before.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
 
 from msgspec import DecodeError, Struct
 from msgspec.json import decode, encode
@@ -19,6 +21,7 @@ from cudnn_resolve.execution.environment import Environment, ask_environment
 from cudnn_resolve.execution.journal import Journal
 from cudnn_resolve.execution.journals import Journals
 from cudnn_resolve.execution.loader_settings import ACTIVATION
+from cudnn_resolve.execution.payload_recover import GUIDE, LAYOUT
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.tool import Tooling, run_tool
 
@@ -28,8 +31,6 @@ if TYPE_CHECKING:
     from cudnn_resolve.host.port import Host
 
 State = Literal["absent", "unfinished", "made"]
-GUIDE = "cudnn-resolve.txt"
-"""File in the environment that says how to use it."""
 _RECORD = "creation.json"
 _RECORD_BYTES = 1 << 20
 _MARK = "cudnn-resolve = made"
@@ -45,10 +46,16 @@ class Creation(Struct, frozen=True, kw_only=True):
     folder: str
     """Where that was given."""
     at: str
-    kernel: str | None = None
-    """The folder of its Jupyter kernel."""
+    token: str
+    """What the guide in the folder holds for as long as it is being made."""
+    folders: tuple[str, ...] = ()
+    """The folders that were made for it, the innermost first; it goes with them."""
+    kernels: tuple[str, ...] = ()
+    """The folders of its Jupyter kernels."""
     by: int | None = None
     """The number of the `apply` that made it; None until that came to its end."""
+    is_leaving: bool = False
+    """True from the beginning of the undo of that `apply`."""
 
 
 def journals_at(prefix: str) -> Journals:
@@ -58,23 +65,36 @@ def journals_at(prefix: str) -> Journals:
 
 def creation_of(journals: Journals) -> Creation | None:
     """What was written down of the folder that is there now; None where it is another one, or nothing was."""
+    found = _recorded(journals)
+    if found is None:
+        return None
+    prefix = journals.environment.prefix
+    if found.inode != disk.inode_of(prefix) or (found.by is None and found.token not in _guide_in(prefix)):
+        return None
+    return found
+
+
+def _recorded(journals: Journals) -> Creation | None:
     disk.refuse_foreign(journals.folder)
     try:
-        found = decode(disk.content(f"{journals.folder}/{_RECORD}", _RECORD_BYTES) or b"", type=Creation)
+        return decode(disk.content(f"{journals.folder}/{_RECORD}", _RECORD_BYTES) or b"", type=Creation)
     except DecodeError:
         return None
-    return found if found.inode == disk.inode_of(journals.environment.prefix) else None
+
+
+def _guide_in(prefix: str) -> str:
+    return (disk.content(f"{prefix}/{GUIDE}", _RECORD_BYTES) or b"").decode("utf-8", "replace")
 
 
 def state_of(journals: Journals) -> State:
     """Whether the environment is there; UsageError where something else is."""
     prefix = journals.environment.prefix
     found = creation_of(journals)
-    if found is not None and found.by is None:
-        applies = journals.all()
-        if not applies or applies[-1].state != "committed":  # those of a former environment were dropped
+    if found is not None and (found.by is None or found.is_leaving):
+        committed = [one.id for one in journals.all() if one.state == "committed"]  # those of a former environment were dropped
+        if not committed or (found.by is not None and found.by not in committed):
             return "unfinished"
-        finish(journals, applies[-1].id)
+        finish(journals, found.by or min(committed))
     config = (disk.content(f"{prefix}/pyvenv.cfg", 1 << 16) or b"").decode("utf-8", "replace")
     if _MARK in config.splitlines():
         return "made"
@@ -84,14 +104,26 @@ def state_of(journals: Journals) -> State:
     raise UsageError(f"{prefix} is there, and `apply --env` did not make it", code="env-foreign", context="--env", hint=hint)
 
 
-def begin(journals: Journals, words: Sequence[str], kernel: str | None) -> None:
+def begin(journals: Journals, words: Sequence[str], kernel: str | None, folders: Sequence[str]) -> None:
     """Write down that the empty folder becomes an environment; what journals say of a former one there counts no more."""
     for past in journals.all():
         if past.state not in ("reverted", "dropped"):
             Journal.resume(past).add("dropped", why="repair" if past.is_open or past.state == "begun" else "gone")
-    inode = disk.inode_of(journals.environment.prefix)
+    prefix = journals.environment.prefix
+    inode = disk.inode_of(prefix)
     assert inode is not None
-    _write(journals, Creation(inode=inode, words=tuple(words), folder=disk.folder_here(), at=clock.moment(), kernel=kernel))
+    token, kernels = uuid4().hex, (kernel,) if kernel is not None else ()
+    here, now = disk.folder_here(), clock.moment()
+    made = Creation(inode=inode, words=tuple(words), folder=here, at=now, token=token, folders=tuple(folders), kernels=kernels)
+    _write(journals, made)
+    write_guide(journals, "An apply of cudnn-resolve is making an environment of this folder.\n")
+
+
+def write_guide(journals: Journals, text: str) -> None:
+    """Write how the environment is used into its folder, with the word that says whose it is."""
+    found = _recorded(journals)
+    token = f"\n({found.token})\n" if found is not None else ""
+    disk.write_whole(f"{journals.environment.prefix}/{GUIDE}", (text + token).encode())
 
 
 def lay_out(journals: Journals, base: str, uv: str | None, host: Host, share: tuple[int, ...]) -> Environment:
@@ -128,33 +160,54 @@ def _source_settings(path: str) -> None:
         disk.write_whole(path, text + f"\nif [ -r {script} ]; then . {script}; fi\n".encode())
 
 
-def finish(journals: Journals, by: int | None) -> None:
-    """Write down which `apply` made the environment; None where it is no longer to be kept."""
+def finish(journals: Journals, by: int) -> None:
+    """Write down which `apply` made the environment, and that it is to be kept."""
     found = creation_of(journals)
     if found is not None:
-        _write(journals, replace(found, by=by))
+        _write(journals, replace(found, by=by, is_leaving=False))
+
+
+def leave(journals: Journals) -> None:
+    """Write down that the environment is to go, once what its first `apply` did is undone."""
+    found = creation_of(journals)
+    if found is not None:
+        _write(journals, replace(found, is_leaving=True))
 
 
 def with_kernel(journals: Journals, kernel: str) -> None:
     """Write down that an environment which is there has a kernel."""
     found = creation_of(journals)
-    if found is not None:
-        _write(journals, replace(found, kernel=kernel))
+    if found is not None and kernel not in found.kernels:
+        _write(journals, replace(found, kernels=(*found.kernels, kernel)))
 
 
-def discard(journals: Journals) -> None:
-    """Remove an environment that was never finished, or is undone, and its kernel; may be repeated after a kill."""
+def discard(journals: Journals, *, keep_folder: bool = False) -> tuple[str, ...]:
+    """Remove an environment that was never finished, or is undone, and its kernels; may be repeated after a kill.
+
+    Returns the names of what others put into its folder, which stays then.
+    """
     found = creation_of(journals)
     if found is None:
-        return
-    if found.kernel is not None and is_kernel_of(found.kernel, journals.environment.prefix):
-        disk.remove_tree(found.kernel)
+        return ()
+    prefix = journals.environment.prefix
+    for kernel in found.kernels:
+        if is_kernel_of(kernel, prefix):
+            disk.remove(f"{kernel}/kernel.json")
+            disk.remove_empty(kernel)
     for past in journals.all():
         if past.is_open or past.state == "begun":
             Journal.resume(past).add("dropped", why="repair")  # what was fetched is kept, as of any that is stopped
     journals.unmark()
-    disk.remove_tree(journals.environment.prefix)
+    for name in LAYOUT:
+        if disk.kind(path := f"{prefix}/{name}") == "folder":
+            disk.remove_tree(path)
+        else:
+            disk.remove(path)
+    left = disk.names_in(prefix)
+    for folder in () if keep_folder else found.folders:
+        disk.remove_empty(folder)
     disk.remove(f"{journals.folder}/{_RECORD}")
+    return tuple(sorted(left))
 
 
 def _write(journals: Journals, creation: Creation) -> None:

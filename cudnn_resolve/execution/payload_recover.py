@@ -30,6 +30,13 @@ JOURNAL = "journal.jsonl"
 UNFINISHED = ".cudnn-resolve-new"
 MARK = ".cudnn-resolve-unfinished"
 """File beside the packages of an environment while it is neither the old nor the new one, for other users and other state folders."""
+GUIDE = "cudnn-resolve.txt"
+"""File in an environment that an apply made: how it is used."""
+LAYOUT = (
+    *("bin", "include", "lib", "lib64", "share", "etc", "man", "pyvenv.cfg", "CACHEDIR.TAG", ".gitignore", ".lock"),
+    *(GUIDE + UNFINISHED, GUIDE),  # the last to go: it says whose the folder is
+)
+"""What such an environment consists of: what uv, venv and wheels make beside one another. Other files in its folder are somebody's."""
 _STATES = {
     "change": "changing",
     "commit": "committed",
@@ -384,9 +391,37 @@ def _was_being_made(folder: str, prefix: str) -> bool:
     try:
         with open(os.path.join(os.path.dirname(folder), "creation.json"), "rb") as file:
             told = json.loads(file.read().decode("utf-8"))
-        return bool(told["by"] is None and told["inode"] == os.lstat(prefix).st_ino)
+        with open(os.path.join(prefix, GUIDE), "rb") as file:
+            is_that = told["inode"] == os.lstat(prefix).st_ino and str(told["token"]).encode() in file.read(1 << 20)
+        if told["by"] is not None:
+            return bool(is_that and told["is_leaving"] and str(told["by"]) == os.path.basename(folder).lstrip("0"))
+        return bool(is_that and not _any_committed(os.path.dirname(folder)))
     except (OSError, ValueError, KeyError, TypeError):
         return False
+
+
+def _any_committed(folder: str) -> bool:
+    """Return whether an apply in the environment of these journals came to its end."""
+    for name in _names_in(folder):
+        with contextlib.suppress(OSError), open(os.path.join(folder, name, JOURNAL), "rb") as file:
+            if state_of(read_records(file.read())[0]) == "committed":
+                return True
+    return False
+
+
+def _clear(prefix: str) -> "list[str]":
+    """Remove what an environment consists of, and its folder where nothing else is in it; return what is."""
+    for name in LAYOUT:
+        path = os.path.join(prefix, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+    left = sorted(_names_in(prefix))
+    with contextlib.suppress(OSError):
+        os.rmdir(prefix)
+    return left
 
 
 def _end(code: int, *lines: str) -> int:
@@ -445,8 +480,9 @@ def _finish(folder: str, before: str, records: "Sequence[Mapping[str, Any]]", le
         return _end(5, "`cudnn-resolve apply --undo` puts them back, or, as root:", *system)
     _append(folder, before, "reverted")
     if _was_being_made(folder, str(begin.get("prefix"))):
-        shutil.rmtree(str(begin.get("prefix")), ignore_errors=True)
-        return _end(0, "{} was being made, and is gone".format(begin.get("prefix")))
+        remains = _clear(str(begin.get("prefix")))
+        said = ["what others put there stays: " + ", ".join(remains[:5])] if remains else []
+        return _end(0, "{} was being made, and is gone".format(begin.get("prefix")), *said)
     return _end(0, "{} is as it was before apply number {}".format(begin.get("prefix"), begin.get("id")))
 
 

@@ -91,7 +91,7 @@ def assume(facts: Facts, stated: Assumptions, card: Callable[[str], Gpu]) -> Fac
         platform = replace(facts.platform, glibc=_glibc_of(stated.glibc))
         facts = _learnt(replace(facts, platform=platform), "--glibc", "platform.glibc")
     if stated.python_version is not None:
-        facts = _learnt(replace(facts, python=_python_of(stated.python_version)), "--python-version", "python.version")
+        facts = _learnt(replace(facts, python=python_of(stated.python_version)), "--python-version", "python.version")
     if stated.driver is not None:
         facts = _learnt(replace(_forget(facts, "driver"), driver=Driver(version=_driver_of(stated.driver))), "--driver", "driver.version")
     if stated.gpus:
@@ -232,7 +232,8 @@ def _glibc_of(text: str) -> str:
     return text
 
 
-def _python_of(text: str) -> Python:
+def python_of(text: str) -> Python:
+    """The Python of that version; UsageError for words that are none."""
     found = _PYTHON.fullmatch(text.strip())
     if found is None:
         raise UsageError(f"--python-version {text!r} is not a Python version", code="option-python-version", hint="such as 3.11 or 3.11.13")

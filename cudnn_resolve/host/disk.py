@@ -67,6 +67,15 @@ def make_folder(path: str, mode: int = 0o777) -> None:
         os.makedirs(path, mode, exist_ok=True)
 
 
+def missing_folders(path: str) -> tuple[str, ...]:
+    """The folder, and those above it, that are not there; the innermost first."""
+    out = []
+    while path and not os.path.lexists(path):
+        out.append(path)
+        path = os.path.dirname(path)
+    return tuple(out)
+
+
 def move(source: str, target: str) -> None:
     """Move `source` to `target`, replacing what is there; across file systems it is copied, then removed.
 

@@ -77,9 +77,11 @@ def run_cell(python: str, source: str, words: Sequence[str], out: Callable[[str]
     """The exit code of a source that an interpreter runs; what it prints is shown as it comes. A KeyboardInterrupt goes to it first."""
     with tempfile.TemporaryDirectory(prefix="cudnn-resolve-") as folder:
         path = f"{folder}/cell.py"
-        with open(path, "w", encoding="utf-8") as file:
+        with open(path, "w", encoding="utf-8", errors="surrogatepass") as file:
             file.write(source)
-        environ = {**os.environ, "PYTHONPATH": ":".join(filter(None, (os.getcwd(), os.environ.get("PYTHONPATH"))))}  # as in a kernel
+        # As in a kernel, but for what is of the kernel's own environment: its packages, and the way its pictures are drawn.
+        environ = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "MPLBACKEND")}
+        environ["PYTHONPATH"] = os.getcwd()
         argv = [python, "-u", path, *words]
         with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ) as process:
             while True:

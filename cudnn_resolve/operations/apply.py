@@ -344,7 +344,7 @@ def stopped_of(journals: Journals) -> Stopped | None:
     if mark is not None and mark.words and not (applies and mark.owns(applies[-1])):  # stopped before it had a journal
         return Stopped(words=mark.words, folder=mark.folder, python=environment.python)
     if not applies or not was_stopped(applies[-1]):
-        if interrupted(journals) is None and (unknown := unfinished_of_others(environment)) is not None:
+        if environment.scheme and interrupted(journals) is None and (unknown := unfinished_of_others(environment)) is not None:
             raise unknown
         return None
     begin = applies[-1].begin

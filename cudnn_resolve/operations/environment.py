@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from shlex import quote
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
@@ -13,7 +14,7 @@ from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldE
 from cudnn_resolve.execution import creation
 from cudnn_resolve.execution.environment import find_uv
 from cudnn_resolve.execution.model import Execution, Trouble
-from cudnn_resolve.facts.assume import fresh_environment
+from cudnn_resolve.facts.assume import fresh_environment, python_of
 from cudnn_resolve.facts.model import Python
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.hold import hold
@@ -105,33 +106,38 @@ def undo(request: ApplyRequest, number: int | None, interaction: Interaction = D
     if state == "absent":
         return ApplyResult(execution=Execution(status="nothing"))
     if state == "unfinished":
+        left: Sequence[str] = ()
         if not request.dry_run:
             with _held(journals):
-                creation.discard(journals)
-        return _gone(Execution(status="dry-run" if request.dry_run else "undone"), prefix)
+                left = creation.discard(journals)
+        return _gone(Execution(status="dry-run" if request.dry_run else "undone"), prefix, left)
     found = creation.creation_of(journals)
     committed = [one.id for one in journals.all() if one.state == "committed"]
     whole = found is not None and found.by is not None and found.by == (number or max(committed, default=0))
     if whole and not request.dry_run:
-        creation.finish(journals, None)  # from here on it is to go, also after a kill
+        creation.leave(journals)  # from here on it is to go, also after a kill
     done: ApplyResult | None = None
+    left = ()
     try:
         done = changing.undo(_inside(request, journals), number, interaction)
     finally:
         if whole and not request.dry_run:
             assert found is not None
+            assert found.by is not None
             if done is not None and done.status in ("undone", "broken"):
-                with undisturbed():
-                    creation.discard(journals)
+                with undisturbed(), _held(journals):
+                    left = creation.discard(journals)
             else:
                 creation.finish(journals, found.by)
     if whole and done.execution is not None:
-        return _gone(done.execution, prefix)
+        return _gone(done.execution, prefix, left)
     return done
 
 
-def _gone(done: Execution, prefix: str) -> ApplyResult:
-    said = f"{prefix}, which it made, {'would be' if done.status == 'dry-run' else 'is'} gone as a whole"
+def _gone(done: Execution, prefix: str, left: Sequence[str]) -> ApplyResult:
+    said = f"{prefix}, which it made, {'would be' if done.status == 'dry-run' else 'is'} gone"
+    if left:
+        said += f", but for what others put there: {', '.join(left[:5])}{' and more' if len(left) > 5 else ''}"
     return ApplyResult(execution=replace(done, notes=(*done.notes, said)))
 
 
@@ -169,14 +175,33 @@ def _create(request: ApplyRequest, journals: Journals, kernel: str | None, inter
         return ApplyResult(execution=Execution(status="declined", exit_code=ExitCode.NO), plan=shown)
     if request.dry_run:
         return ApplyResult(execution=Execution(status="dry-run"), plan=shown)
-    if creation.state_of(journals) == "unfinished":  # what was stopped is made from the beginning
-        with _held(journals):
-            creation.discard(journals)
+    folders = disk.missing_folders(prefix)
     disk.make_folder(prefix)
-    with _held(journals) as handle:
-        creation.begin(journals, request.words, kernel)
-        done = _whole(found, request, journals, kernel, interaction, handle)
+    try:
+        with _held(journals) as handle:
+            folders = (*folders, *_cleared(journals))
+            creation.begin(journals, request.words, kernel, folders)
+            done = _whole(found, request, journals, kernel, interaction, handle)
+    except CudnnResolveError:
+        for folder in folders:
+            disk.remove_empty(folder)
+        raise
     return ApplyResult(execution=done, plan=shown)
+
+
+def _cleared(journals: Journals) -> tuple[str, ...]:
+    """Take away what was stopped before: it is made from the beginning. The folders that were made for it then.
+
+    WorldError where others made an environment there meanwhile, UsageError where they put something else there.
+    """
+    before = creation.creation_of(journals)
+    if creation.state_of(journals) == "unfinished" and before is not None:
+        creation.discard(journals, keep_folder=True)
+    if creation.state_of(journals) == "made":
+        raise WorldError(
+            f"another apply made {journals.environment.prefix} meanwhile", code="busy", hint="run the command again: it changes that one"
+        )
+    return before.folders if before is not None else ()
 
 
 def _whole(
@@ -190,7 +215,7 @@ def _whole(
             if done.status == "done":
                 if kernel is not None:
                     _register(found.plan, kernel, prefix)
-                disk.write_whole(f"{prefix}/{creation.GUIDE}", _guide(found.plan, prefix, request.kernel).encode())
+                creation.write_guide(journals, _guide(found.plan, prefix, request.kernel))
     except InterruptError as error:
         done = Execution(status="interrupted", trouble=Trouble(message=f"interrupted ({error})", code="interrupted"))
     except BaseException:
@@ -199,6 +224,7 @@ def _whole(
         raise
     with undisturbed():
         if done.status == "done":
+            assert done.id is not None
             creation.finish(journals, done.id)
         else:
             creation.discard(journals)
@@ -312,8 +338,7 @@ def _bases(options: ApplyRequest | PlanRequest, facts: Facts) -> Iterator[Base]:
         return
     minors = sorted(PYTHONS, reverse=True)
     if options.python_version is not None:
-        first, _, rest = options.python_version.partition(".")
-        minors = [(int(first), int(rest.partition(".")[0]))]
+        minors = [_minor(python_of(options.python_version))]
     there: set[tuple[int, int]] = {_minor(here)} if options.python_version is None else set()
     if not options.is_elsewhere:
         host = LinuxHost()
@@ -380,7 +405,7 @@ def _register(plan: Plan, folder: str, prefix: str) -> None:
 
 def _use(prefix: str, kernel: str | None) -> tuple[str, ...]:
     """How to use the environment."""
-    lines = (f"use it: `source {prefix}/bin/activate`, or start programs with {prefix}/bin/python",)
+    lines = (f"use it: `source {quote(f'{prefix}/bin/activate')}`, or start programs with {prefix}/bin/python",)
     return (*lines, f"in Jupyter, choose the kernel {kernel}") if kernel else lines
 
 
@@ -388,4 +413,4 @@ def _guide(plan: Plan, prefix: str, kernel: str | None) -> str:
     """The text of the file in the environment that says how to use it."""
     lines = [f"{', '.join(plan.targets)}: an environment that cudnn-resolve made", "", *_use(prefix, kernel)]
     lines += ["", "What the frameworks load is built in: no LD_LIBRARY_PATH needs to be set.", ""]
-    return "\n".join([*lines, f"Remove it whole: `cudnn-resolve apply --undo --env {prefix}`", ""])
+    return "\n".join([*lines, f"Remove it whole: `cudnn-resolve apply --undo --env={quote(prefix)}`", ""])

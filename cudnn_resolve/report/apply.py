@@ -88,7 +88,8 @@ def _next(done: Execution, where: str) -> Iterator[str]:
         yield done.restart
     if done.status == "done" and done.id is not None:
         kept = f" (it holds {mib(done.kept_bytes)}; `cudnn-resolve clean --all` frees that)" if done.kept_bytes > _TOLD_BYTES else ""
-        yield f"`cudnn-resolve apply --undo {done.id}{where}` puts back what was there before{kept}"
+        does = "takes this apply back" if " --env" in where else "puts back what was there before"
+        yield f"`cudnn-resolve apply --undo {done.id}{where}` {does}{kept}"
     if done.status == "broken":
         yield f"`cudnn-resolve apply --undo{where}` tries again to put everything back"
     if done.id is not None and (done.status == "interrupted" or _is_stopped(done)):

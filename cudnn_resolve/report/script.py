@@ -138,7 +138,10 @@ def _step(step: Step, plan: Plan) -> Iterator[str]:
         if step.kind.startswith("pip") or step.kind == "kernel":
             yield f'"$PYTHON" {clean(shlex.join(words[1:]))}'
         elif step.kind == "venv":
-            made = f"{clean(shlex.quote(words[-1]))}/bin/python"
+            folder = clean(shlex.quote(words[-1]))
+            made = f"{folder}/bin/python"
+            full = f"{{ echo {folder} is there and is not empty >&2; exit 1; }}"
+            yield f'[ -x {made} ] || [ -z "$(ls -A {folder} 2>/dev/null)" ] || {full}'
             if _is_fetched(plan):
                 yield "command -v uv >/dev/null || python3 -m pip install uv"
                 yield f"[ -x {made} ] || {clean(shlex.join(words))}"

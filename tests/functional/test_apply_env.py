@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cudnn_resolve.execution import creation
 from tests.functional.test_apply_cli import Bench
 from tests.program import Done, run
 from tests.small_wheels import tree
@@ -151,6 +152,94 @@ def test_a_failure_leaves_nothing(making: Making) -> None:
 
     assert done.returncode == 3, done
     assert not making.made.exists()
+
+
+def test_what_others_put_into_its_folder_stays(making: Making) -> None:
+    making.made.mkdir()
+    assert making.env().returncode == 0
+    (making.made / "thesis.tex").write_text("mine")
+    (making.made / "src").mkdir()
+
+    gone = making.env("--undo")
+
+    assert "but for what others put there: src, thesis.tex" in " ".join(gone.stdout.split())
+    assert sorted(one.name for one in making.made.iterdir()) == ["src", "thesis.tex"]
+    assert making.env().returncode == 2
+
+
+def test_a_folder_that_was_there_stays_and_those_that_were_made_go(making: Making) -> None:
+    (making.base / "there").mkdir()
+    for name in ("there", "new/inner"):
+        assert making.say("apply", "--env", name).returncode == 0
+        assert making.say("apply", "--undo", "--env", name).returncode == 0
+
+    assert list((making.base / "there").iterdir()) == []
+    assert not (making.base / "new").exists()
+
+
+def test_a_folder_with_the_number_of_the_one_that_was_being_made_is_another(making: Making) -> None:
+    making.killed("after begin")
+    (making.made / "cudnn-resolve.txt").unlink()  # the folder has its number, as a new one may, and not its word
+    (making.made / "lib").mkdir()
+
+    assert making.env("--undo").returncode == 2
+    assert (making.made / "lib").exists()
+
+
+def test_an_undo_that_was_stopped_before_it_began_leaves_the_environment(making: Making) -> None:
+    assert making.env().returncode == 0
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in making.environ.items():
+            patched.setenv(name, value)
+        journals = creation.journals_at(str(making.made))
+        creation.leave(journals)
+
+    (making.made / "thesis.tex").write_text("mine")
+    assert "nothing to do" in making.env().stdout
+    assert (making.made / "thesis.tex").exists()
+
+
+def test_two_at_once_do_not_take_each_others_environment(making: Making) -> None:
+    script = (
+        "from pathlib import Path\n"
+        "import subprocess, sys\n"
+        "from cudnn_resolve import api\n"
+        "from cudnn_resolve.operations.apply import Interaction\n"
+        "from cudnn_resolve.operations.options import ApplyRequest\n"
+        "def other(plan):\n"
+        "    subprocess.run([sys.executable, '-m', 'cudnn_resolve', 'apply', '--env', 'made', '-y'], check=True, capture_output=True)\n"
+        "    Path('made/thesis.tex').write_text('mine')\n"
+        "    return True\n"
+        "try:\n"
+        "    api.apply(ApplyRequest(lock='pylock.toml', env='made'), Interaction(confirm=other))\n"
+        "except Exception as error:\n"
+        "    print(error)\n"
+    )
+
+    done = making.start(sys.executable, "-c", script)
+
+    assert "meanwhile" in done.stdout, done
+    assert making.says() == "1.0"
+    assert (making.made / "thesis.tex").exists()
+
+
+def test_every_kernel_goes_with_its_environment(making: Making) -> None:
+    assert making.env("--kernel", "small").returncode == 0
+    assert making.env("--kernel", "second").returncode == 0
+    (making.kernel.parent / "logo.png").write_bytes(b"mine")
+
+    assert making.env("--undo").returncode == 0
+
+    left = sorted(str(one.relative_to(making.kernel.parents[1])) for one in making.kernel.parents[1].rglob("*"))
+    assert left == ["small", "small/logo.png"]
+
+
+@pytest.mark.parametrize("words", [("--python-version", "3"), ("--python-version", "abc"), ("--resume",)])
+def test_words_that_mean_nothing_here_are_answered(making: Making, words: tuple[str, ...]) -> None:
+    done = making.env(*words)
+
+    assert "internal error" not in done.stderr, done
+    assert done.returncode == (0 if words == ("--resume",) else 2), done
 
 
 def test_a_kernel_of_another_environment_stays(making: Making) -> None:
