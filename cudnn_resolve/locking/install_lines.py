@@ -37,6 +37,11 @@ _SKIPPED = frozenset(
     | {"--torch-backend", "--resolution", "--prerelease", "--exclude-newer", "--config-settings", "-C", "--no-build-isolation-package"}
 )
 """Options with a value that does not."""
+_GLOBAL = frozenset({"--keyring-provider", "--use-deprecated", "--directory", "--project", "--config-file", "--color"})
+"""Further ones, before the command."""
+_NO_INSTALL = frozenset(
+    {"", "uninstall", "config", "cache", "list", "freeze", "show", "check", "download", "wheel", "debug", "hash", "inspect", "index"}
+)
 
 
 class Line(NamedTuple):
@@ -180,14 +185,16 @@ class Installs:
         for row in self.reading.row(*found, line=one.line, file=one.file):
             self._pin(row, mine)
 
-    def pip(self, words: Sequence[str], number: int | None, file: str | None = None) -> None:
-        """Carry out the words after `pip`."""
-        command = next((word for word in words if not word.startswith("-")), "")
+    def pip(self, words: Sequence[str], number: int | None, file: str | None = None) -> bool:
+        """Carry out the words after `pip`; False where the command is not known."""
+        at = 0
+        while at < len(words) and words[at].startswith("-"):
+            at += 2 if words[at] in _SKIPPED or words[at] in _GLOBAL else 1
+        command, rest = words[at] if at < len(words) else "", iter(words[at + 1 :])
         if command == "uninstall":
-            self.remove(word for word in words if not word.startswith("-") and word != command)
+            self.remove(word for word in rest if not word.startswith("-"))
         if command not in ("install", "add", "sync"):
-            return
-        rest = iter(words[words.index(command) + 1 :])
+            return command in _NO_INSTALL
         lines, upgrade = [], False
         for word in rest:
             if word in _VALUED:
@@ -201,6 +208,7 @@ class Installs:
             else:
                 lines.append(f"-r {word}" if command == "sync" else word)
         self.take([Line(line, number, file, is_limit=False) for line in lines], upgrade=upgrade)
+        return True
 
 
 def _few(names: Sequence[str]) -> str:
@@ -235,8 +243,13 @@ def read_requirements(text: str, reading: Reading) -> Iterator[Listed]:
     yield from installs.rows()
 
 
+_UNTIL_COMMENT = re.compile(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|(?P<comment>(?:^|(?<=[\s;&|()]))#[^\n]*)|[^\\'\"#]+|.", re.DOTALL)
+
+
 def words_of(text: str) -> list[str]:
-    """The words of a shell's line, operators apart; ValueError where its quotes do not close."""
+    """The words of a shell's line, operators apart and without its comment; ValueError where its quotes do not close."""
+    if "#" in text:
+        text = _UNTIL_COMMENT.sub(lambda found: "" if found["comment"] else found[0], text)
     lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
     lexer.whitespace_split, lexer.commenters = True, ""
     return list(lexer)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -24,79 +25,169 @@ _FETCHING = frozenset(
 _LOCKS = {"uv": "uv.lock", "poetry": "poetry.lock", "pdm": "pdm.lock", "pipenv": "Pipfile.lock"}
 _BEFORE = re.compile(r"\w+=.*|--\w+=.*")
 """What stands before a program: variables, and options of RUN."""
-_ENDS = frozenset({"&&", "||", ";", "|", "&", "(", ")", ";;"})
+_WORDS_BEFORE = frozenset({"if", "elif", "while", "until", "then", "do", "else", "{", "!", "-E"})
+_WRAPPERS = {
+    "sudo": {"-u", "-g", "-h", "-p", "-C", "-T", "--user", "--group"}, "env": {"-u", "-C", "--unset", "--chdir"}, "time": {"-f", "-o"},
+    "nice": {"-n"}, "nohup": set(), "exec": {"-a"}, "command": set(),
+}  # fmt: skip
+"""Programs that run another one, and their options with a value."""
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "su"})
+_DEEPEST = 3
+"""Shells in shells that are followed."""
+_LONGEST_LINE = 100_000
+_LONGEST_DOCKERFILE = 1_000_000
+"""Characters with the values of variables in their places."""
+_WORTH = re.compile(r"pip|uv|conda|mamba|poetry|pdm|apt", re.IGNORECASE)
+"""What a line has in it that this module could follow."""
+_ENDS = re.compile(r"[();|&]+")
+_REDIRECTS = re.compile(r"[();|&<>]*[<>][();|&<>]*")
+_INSTALLER = re.compile(r"(?<!\w)(?:pip[\d.]*|uv|conda|mamba|micromamba|poetry|pdm|pipenv)(?![\w/])", re.IGNORECASE)
+_INSTALLING = re.compile(r"(?<![\w/.-])(?:install|add|sync)(?![\w/.-])")
+_NO_INSTALL = frozenset({"config", "list", "search", "clean", "init", "activate", "deactivate", "info", "remove", "uninstall"})
+"""Commands of conda that install nothing."""
 
 
-def run_line(text: str, installs: Installs, line: int | None) -> None:
-    """Carry out what one line of a shell installs."""
+def run_line(text: str, installs: Installs, line: int | None, depth: int = 0) -> None:
+    """Carry out what one line of a shell installs; what could install and is not understood is a gap."""
+    reading = installs.reading
+    if len(text) > _LONGEST_LINE:
+        reading.gap(f"not followed: a line of {len(text)} characters")
+        return
+    if not (_WORTH.search(text) or _ABOUT.search(text)):  # splitting takes a while
+        return
     try:
         words = words_of(text)
     except ValueError:
-        if _ABOUT.search(text):
-            installs.reading.gap(f"not understood: {text.strip()[:60]}")
+        if _ABOUT.search(text) or _could_install(text):
+            reading.gap(f"not understood: {text.strip()[:60]}")
         return
     command: list[str] = []
+    others: list[str] = []
     for word in (*words, ";"):
-        if word in _ENDS:
-            _run(command, installs, line)
+        if _ENDS.fullmatch(word):
+            others += () if _run(command, installs, line, depth) else command
             command = []
         else:
             command.append(word)
+    if _could_install(" ".join(others)):  # `$(which pip) install numpy`: no command alone says it
+        reading.gap(f"not followed: {text.strip()[:80]}")
 
 
-def _run(words: list[str], installs: Installs, line: int | None) -> None:
-    for at, word in enumerate(words):  # what is redirected is no argument: `torch>=2` without quotes writes the file `=2`
-        if word in (">", ">>", "<", ">&"):
-            words = words[:at] + words[at + 2 :]
-            break
+def _could_install(text: str) -> bool:
+    """True where a text names an installer, and after it a command that installs."""
+    found = _INSTALLER.search(text)
+    return found is not None and _INSTALLING.search(text, found.end()) is not None
+
+
+def _run(words: list[str], installs: Installs, line: int | None, depth: int) -> bool:
+    """Carry out one command; False where nothing is known of it."""
+    words = _arguments(words)
     program, rest = _program(words)
+    if _carried_out(program, rest, installs, line, depth):
+        return True
+    text = " ".join(words)
+    if _could_install(text) or (program in _FETCHING and _ABOUT.search(" ".join(rest))):
+        installs.reading.gap(f"not followed: {text[:80]}")
+        return True
+    return False
+
+
+def _carried_out(program: str, rest: list[str], installs: Installs, line: int | None, depth: int) -> bool:
     if program == "pip" or (program == "uv" and rest[:1] == ["add"]):
-        _pip(rest, installs, line)
-    elif program in ("conda", "mamba", "micromamba"):
-        _conda(rest, installs, line)
-    elif program in ("apt", "apt-get"):
+        return _pip(rest, installs, line)
+    if program in ("conda", "mamba", "micromamba"):
+        return _conda(rest, installs, line, depth)
+    if program in ("apt", "apt-get"):
         _apt(rest, installs.reading)
-    elif program in _LOCKS and rest[:1] in (["sync"], ["install"]):
+        return True
+    if program in _LOCKS and rest[:1] in (["sync"], ["install"]):
         installs.reading.gap(f"`{program} {rest[0]}` installs what {_LOCKS[program]} holds: check that file, too")
-    elif program in _FETCHING and _ABOUT.search(" ".join(rest)):
-        installs.reading.gap(f"not followed: {' '.join(words)[:80]}")
+        return True
+    if program in _LOCKS and rest[:1] in (["python"], ["tool"], ["self"]):  # what they bring is in no environment of the project
+        return True
+    at = next((at for at, word in enumerate(rest) if re.fullmatch(r"-[a-z]*c", word)), len(rest))
+    if program in _SHELLS and at + 1 < len(rest) and depth < _DEEPEST:
+        run_line(rest[at + 1], installs, line, depth + 1)
+        return True
+    return False
+
+
+def _arguments(words: list[str]) -> list[str]:
+    """The words without what is redirected: `torch>=2` without quotes writes the file `=2`, and `2>&1` names no package."""
+    kept: list[str] = []
+    left = iter(words)
+    for word in left:
+        if not _REDIRECTS.fullmatch(word):
+            kept.append(word)
+            continue
+        if kept and re.fullmatch(r"\d", kept[-1]):
+            kept.pop()
+        if "(" in word or "(" in next(left, ""):  # the output of another command
+            break
+    return kept
 
 
 def _program(words: list[str]) -> tuple[str, list[str]]:
     """The program that a command runs, `pip` however it is called, and its arguments."""
-    while words and (_BEFORE.fullmatch(words[0]) or words[0] in ("sudo", "-E", "env", "time", "exec", "command")):
-        words = words[1:]
+    words = _unwrapped(words)
     if not words:
         return "", []
-    found = _PROGRAM.fullmatch(words[0])
-    program, rest = (found[1] if found else words[0].rpartition("/")[2]), words[1:]
-    if program in ("python", "{sys.executable}") and rest[:1] == ["-m"] and len(rest) > 1:
-        program, rest = rest[1], rest[2:]
+    first = words[0]
+    found = _PROGRAM.fullmatch(first)
+    program, rest = (found[1] if found else first.rpartition("/")[2]), words[1:]
+    if program in ("python", "{sys.executable}"):
+        at = next((at for at, word in enumerate(rest) if not re.fullmatch(r"-[BEIOSsuv]+", word)), 0)
+        if rest[at : at + 1] == ["-m"] and len(rest) > at + 1:
+            program, rest = rest[at + 1], rest[at + 2 :]
     if program == "uv" and rest[:1] == ["pip"]:
         program, rest = "pip", rest[1:]
     return program, rest
 
 
-def _pip(words: Sequence[str], installs: Installs, line: int | None) -> None:
+def _unwrapped(words: list[str]) -> list[str]:
+    """A command without what stands before its program: keywords of the shell, variables, programs that run it."""
+    at = 0
+    while at < len(words):
+        options = _WRAPPERS.get(words[at])
+        if options is not None:
+            at += 1
+            while at < len(words) and words[at].startswith("-"):
+                at += 2 if words[at] in options else 1
+        elif words[at] in _WORDS_BEFORE or _BEFORE.fullmatch(words[at]):
+            at += 1
+        else:
+            break
+    return words[at:]
+
+
+def _pip(words: Sequence[str], installs: Installs, line: int | None) -> bool:
     unknown = next((word for word in words if re.search(r"\$\w|\$\{|\{\w+\}", word)), None)
     if unknown is not None:
         installs.reading.gap(f"not understood: {unknown[:60]}")
-    installs.pip([word for word in words if word != unknown], line)
+    return installs.pip([word for word in words if word != unknown], line)
 
 
-def _conda(words: Sequence[str], installs: Installs, line: int | None) -> None:
-    command, rest = next(((word, words[at + 1 :]) for at, word in enumerate(words) if not word.startswith("-")), ("", ()))
+def _conda(words: list[str], installs: Installs, line: int | None, depth: int) -> bool:
+    command, rest = next(((word, words[at + 1 :]) for at, word in enumerate(words) if not word.startswith("-")), ("", []))
+    if command == "run" and depth < _DEEPEST:
+        at = 0
+        while at < len(rest) and rest[at].startswith("-"):
+            at += 2 if rest[at] in ("-n", "--name", "-p", "--prefix", "--cwd") else 1
+        return _run(rest[at:], installs, line, depth + 1)
     if command == "env" or (command in ("create", "install", "update") and {"-f", "--file"} & set(rest)):
         installs.reading.gap(f"not followed: conda {' '.join(words)[:60]}: check that file, too")
-    elif command in ("install", "create", "update"):
-        specs, channels, words_left = [], [], iter(rest)
-        for word in words_left:
-            if word in ("-c", "--channel", "-n", "--name", "-p", "--prefix"):
-                value = next(words_left, "")
-                channels += [value] if word in ("-c", "--channel") else []
-            elif not word.startswith("-"):
-                specs.append(word)
-        read_specs(specs, installs, dict.fromkeys(specs, line) if line is not None else {}, channels)
+        return True
+    if command not in ("install", "create", "update"):
+        return command in _NO_INSTALL
+    specs, channels, words_left = [], [], iter(rest)
+    for word in words_left:
+        if word in ("-c", "--channel", "-n", "--name", "-p", "--prefix"):
+            value = next(words_left, "")
+            channels += [value] if word in ("-c", "--channel") else []
+        elif not word.startswith("-"):
+            specs.append(word)
+    read_specs(specs, installs, dict.fromkeys(specs, line) if line is not None else {}, channels)
+    return True
 
 
 _APT_CUDA = re.compile(r"cuda-(?:toolkit|runtime|libraries|libraries-dev|cudart|minimal-build)-(\d{1,2})-(\d)(?:=.*)?")
@@ -121,6 +212,9 @@ def _apt(words: Sequence[str], reading: Reading) -> None:
 # ---- notebooks
 
 _MAGIC = re.compile(r"\s*(?:!{1,2}|%)\s*(\S.*)|\s*((?:pip|conda|mamba)\s+(?:install|uninstall)\s.*)")
+_CALL = re.compile(r"[\"']pip3?[\"']\s*,\s*[\"']install[\"']")
+_SAID = re.compile(r"\s*(?:#.*|raise\b.*|print\(\s*f?(?:\"[^\"']*\"|'[^\"']*')\s*\)\s*)")
+"""A line of Python that names an installer and runs none."""
 _SHELL_CELL = re.compile(r"%%(?:bash|sh|script\s+(?:ba)?sh|shell|capture)\b")
 
 
@@ -138,6 +232,10 @@ def read_notebook(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
             magic = None if in_shell else _MAGIC.fullmatch(line)
             if in_shell or magic is not None:
                 run_line(line if magic is None else magic[1] or magic[2], installs, None)
+            elif _could_install(line) and not _SAID.fullmatch(line):
+                reading.gap(f"not followed: {line.strip()[:80]}")
+        if found_call := _CALL.search(text):
+            reading.gap(f"not followed: {' '.join(found_call[0].split())[:80]}")
     reading.partial = True
     reading.note("a notebook runs on what its machine has already: `check --facts` judges that")
     yield from installs.rows()
@@ -163,7 +261,7 @@ class _Stage(NamedTuple):
 
 def read_dockerfile(text: str, reading: Reading) -> Iterator[Listed]:
     """What the last stage of a Dockerfile holds: its image, where that is known, and what its lines install."""
-    stages, names = _stages(text)
+    stages, names = _stages(text, reading)
     if reading.open is not None:
         reading.open = _beside(reading.open)
     chain, image = [len(stages) - 1], stages[-1].image
@@ -191,13 +289,18 @@ def _beside(open_: Any) -> Any:
     return read
 
 
-def _stages(text: str) -> tuple[list[_Stage], dict[str, int]]:
+def _stages(text: str, reading: Reading) -> tuple[list[_Stage], dict[str, int]]:
     """The stages, and their numbers by name; variables have their default values."""
+    left = _LONGEST_DOCKERFILE
     stages: list[_Stage] = []
     names: dict[str, int] = {}
     known: dict[str, str] = {}
     for step in _steps(text):
-        rest = _expanded(step.rest, known)
+        rest = _expanded(step.rest, known, min(left, _LONGEST_LINE))
+        if rest is None:
+            reading.gap(f"not followed: line {step.line} ({step.name[:20]} and more than {min(left, _LONGEST_LINE)} characters)")
+            continue
+        left -= len(rest)
         if step.name == "FROM":
             words = [word for word in rest.split() if not word.startswith("--")]
             if len(words) == 3 and words[1].upper() == "AS":
@@ -222,9 +325,17 @@ def _set(text: str, known: dict[str, str], *, keep: bool) -> None:
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?::-([^}]*))?\}|([A-Za-z_]\w*))")
 
 
-def _expanded(text: str, known: dict[str, str]) -> str:
-    """The text with the variables that are known, once: what is in them is not looked into again."""
-    return _VARIABLE.sub(lambda found: known.get(found[1] or found[3], found[2] or found[0])[:1000], text)
+def _expanded(text: str, known: dict[str, str], longest: int) -> str | None:
+    """The text with the variables that are known, once: what is in them is not looked into again; None where it gets too long."""
+    parts: list[str] = []
+    size, at = len(text), 0
+    for found in _VARIABLE.finditer(text) if size <= longest else ():
+        value = known.get(found[1] or found[3], found[2] or found[0])[:1000]
+        parts += text[at : found.start()], value
+        size, at = size + len(value) - len(found[0]), found.end()
+        if size > longest:
+            break
+    return "".join((*parts, text[at:])) if size <= longest else None
 
 
 def _steps(text: str) -> Iterator[_Step]:
@@ -240,14 +351,26 @@ def _steps(text: str) -> Iterator[_Step]:
             held = next((one.strip() for _, one in lines if one.strip() and not one.strip().startswith("#")), "")
         words = " ".join((*parts, held)).split(maxsplit=1)
         name, rest = words[0].upper(), words[1] if len(words) > 1 else ""
-        document = re.search(r"<<-?\s*[\"']?(\w+)[\"']?", rest) if name == "RUN" else None
-        if document is None:
-            yield _Step(number, name, rest)
-            continue
-        for at, one in lines:
-            if one.strip() == document[1]:
-                break
-            yield _Step(at, name, one)
+        document = re.search(r"<<-?\s*[\"']?(\w+)[\"']?", rest) if name in ("RUN", "COPY", "ADD") else None
+        yield _Step(number, name, rest)
+        if document is not None:
+            yield from (step for step in _document(lines, document[1]) if name == "RUN")
+
+
+def _document(lines: Iterator[tuple[int, str]], end: str) -> Iterator[_Step]:
+    """The lines of a here-document, continuations joined."""
+    held: list[str] = []
+    first = 0
+    for number, line in lines:
+        if line.strip() == end:
+            break
+        first = first if held else number
+        held.append(line.removesuffix("\\"))
+        if not line.endswith("\\"):
+            yield _Step(first, "RUN", " ".join(held))
+            held = []
+    if held:
+        yield _Step(first, "RUN", " ".join(held))
 
 
 def _carry_out(step: _Step, installs: Installs) -> None:
@@ -255,7 +378,7 @@ def _carry_out(step: _Step, installs: Installs) -> None:
         text = re.sub(r"^(?:--\S+\s+)+", "", step.rest)
         if text.startswith("["):
             try:
-                text = " ".join(texts(json.loads(text)))
+                text = shlex.join(texts(json.loads(text)))
             except (ValueError, RecursionError):
                 installs.reading.gap(f"not understood: RUN {text[:60]}")
                 return

@@ -249,6 +249,93 @@ def test_apt_and_conda_lines_of_a_dockerfile() -> None:
     )
 
 
+NUMPY = {"numpy": "2.4.0"}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("RUN <<EOF\npip install \\\n  numpy==2.4.0\nEOF", NUMPY),
+        ("RUN if true; then pip install numpy==2.4.0; else pip install numpy==2.4.0; fi", NUMPY),
+        ("RUN if ! pip install numpy==2.4.0; then exit 1; fi", NUMPY),
+        ("RUN conda run --no-capture-output -n base pip install numpy==2.4.0", NUMPY),
+        ("RUN micromamba run -n base python -m pip install numpy==2.4.0", NUMPY),
+        ("RUN pip --cache-dir /x install numpy==2.4.0", NUMPY),
+        ("RUN sudo -H -u someone pip install numpy==2.4.0", NUMPY),
+        ("RUN time -p env -u X Y=1 pip install numpy==2.4.0", NUMPY),
+        ('RUN su x -c "pip install numpy==2.4.0"', NUMPY),
+        ('RUN ["bash", "-lc", "cd /x && pip install numpy==2.4.0"]', NUMPY),
+        ("RUN python3 -I -m pip install numpy==2.4.0", NUMPY),
+        ("RUN (pip install numpy==2.4.0); pip cache purge", NUMPY),
+        ('RUN echo "#!/bin/sh" > /x && pip install numpy==2.4.0', NUMPY),
+        ("RUN pip install -q numpy==2.4.0 2>&1 | tee log # not numpy==1.0", NUMPY),
+        ("RUN pip install numpy==2.4.0 &>> log", NUMPY),
+        ("COPY <<EOF /x\nRUN pip install numpy==1.0\nEOF\nRUN pip install numpy==2.4.0", NUMPY),
+    ],
+)
+def test_what_a_line_of_an_image_installs(line: str, expected: dict[str, str]) -> None:
+    found = listed(f"FROM ubuntu:22.04\nRUN pip install keras==3.8.0\n{line}\n")
+    assert versions(found) == {"keras": "3.8.0", **expected}
+    assert (found.gaps, found.loose) == ((), ())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "poetry add numpy@2.4.0",
+        "sudo --unknown x pip install numpy==2.4.0",
+        "retry 5 pip install numpy==2.4.0",
+        "$(which pip) install numpy==2.4.0",
+        "apt-get update && `which pip` install numpy==2.4.0",
+        'pip install "numpy==2.4.0',
+        "conda -n base install numpy=2.4.0",
+        'sh -c \'sh -c "sh -c \\"sh -c pip\\ install\\ numpy==2.4.0\\""\'',
+        " ".join(["conda run"] * 3000) + " pip install numpy==2.4.0",
+        "python -c \"import os; os.system('pip install numpy==2.4.0')\"",
+    ],
+)
+def test_what_could_install_and_is_not_understood_is_said(line: str) -> None:
+    found = listed(f"FROM ubuntu:22.04\nRUN pip install keras==3.8.0\nRUN {line}\n")
+    assert versions(found) == {"keras": "3.8.0"}
+    assert len(found.gaps) == 1
+    assert found.gaps[0].startswith("not ")
+    assert len(found.gaps[0]) < 120
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "curl -LsSf https://index.example/uv/install.sh | sh",
+        "conda config --add channels conda-forge && conda clean -y --all",
+        "pip --version && apt-get install -y python3-pip && uv python install 3.11",
+        "which pip && make -j4",
+    ],
+)
+def test_what_installs_no_package_of_python_is_no_gap(line: str) -> None:
+    assert not listed(f"FROM ubuntu:22.04\nRUN pip install keras==3.8.0\nRUN {line}\n").gaps
+
+
+def test_python_that_installs_is_said() -> None:
+    for cell in (
+        'import os\nos.system("pip install numpy==2.4.0")',
+        'run([\n    sys.executable, "-m", "pip",\n    "install", "numpy"])',
+        "x = !pip install numpy==2.4.0",
+    ):
+        assert len(listed(notebook("!pip install keras==3.8.0", cell)).gaps) == 1
+    for cell in ("# pip install numpy", "print('run pip install numpy')", 'raise ImportError("pip install numpy")', "import pip"):
+        assert not listed(notebook("!pip install keras==3.8.0", cell)).gaps
+
+
+def test_lines_of_an_image_that_grow_without_end() -> None:
+    start = f"FROM ubuntu:22.04\nARG X={'y' * 1000}\nRUN pip install keras==3.8.0\n"
+    for more in ("RUN echo " + "$X" * 10_000, ("RUN echo " + "$X" * 90 + "\n") * 300, "RUN echo " + "y" * 200_000):
+        found = listed(start + more)
+        assert versions(found) == {"keras": "3.8.0"}
+        assert found.gaps
+        assert "characters" in found.gaps[0]
+    assert "characters" in listed(notebook("!pip install keras==3.8.0", "!echo " + "y" * 200_000)).gaps[0]
+
+
 def files(**texts: str) -> Any:
     def read(name: str, base: str | None) -> tuple[str, str]:  # noqa: ARG001
         if name not in texts:
