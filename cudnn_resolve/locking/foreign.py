@@ -73,13 +73,15 @@ def _recognised(text: str, where: str) -> tuple[str, Any]:
     start = text.lstrip("\ufeff \t\r\n")
     if re.match(r"\{|\[\s*[\]{]", start):
         kind = _json_kind(found := _json(start, where))
-        if kind is not None:
-            return kind, found
-    if re.match(r"(?:[^\S\n]*(?:#[^\n]*)?\n)*(?:\[\[?[\w.-]+\]\]?|[\w-]+\s*=\s*[\[{\"'\d])", text):
+        if kind is None:
+            raise _no_form(where, "JSON", "known are Pipfile.lock, a notebook, `pip list --format json` and `conda list --json`")
+        return kind, found
+    if re.match(r"(?:[^\S\n]*(?:#[^\n]*)?\n)*(?:\[\[?[\w.-]+\]\]?[ \t]*(?:#.*)?(?:\n|\Z)|[\w-]+\s*=\s*[\[{\"'\d])", text):
         found = parse_toml(text, where)
         kind = _toml_kind(found)
-        if kind is not None:
-            return kind, found
+        if kind is None:
+            raise _no_form(where, "TOML", "`cudnn-resolve plan -r FILE` resolves what a pyproject.toml asks for")
+        return kind, found
     return next((kind for kind, sign in _TEXTS if sign.search(text)), "requirements file"), text
 
 
@@ -92,6 +94,10 @@ _TEXTS = (
     ("environment.yml", re.compile(r"^dependencies:(?:\s|$)", re.MULTILINE)),
     ("Dockerfile", re.compile(r"^[ \t]*FROM[ \t]+\S+", re.MULTILINE | re.IGNORECASE)),
 )
+
+
+def _no_form(where: str, what: str, hint: str) -> InputError:
+    return InputError(f"{where} is {what} of no known form", code="list-form", hint=hint)
 
 
 def _json(text: str, where: str) -> Any:
@@ -163,7 +169,7 @@ def _pip_list(text: str, reading: Reading) -> Iterator[Listed]:
             break
     for line in lines:
         words = line.split()
-        if len(words) > 1:
+        if len(words) > 1 and not words[0].startswith("[") and not words[0].endswith(":"):  # `[notice] A new release`, `WARNING: x`
             yield from reading.row(words[0], words[1])
 
 

@@ -13,7 +13,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.locking.listing import Listed, Loose, Reading
+from cudnn_resolve.locking.listing import LONGEST_NAME, Listed, Loose, Reading
 from cudnn_resolve.masking import without_logins
 from cudnn_resolve.requirement.file import FILES, LONGEST, logical_lines
 
@@ -115,6 +115,8 @@ class Installs:
                 is_limit = one.is_limit or found[1].startswith(("-c", "--c"))
                 if len(seen) < FILES:
                     waiting.append(iter(self._lines_of(found[2].strip(), one.file, seen, is_limit=is_limit)))
+                else:
+                    self.reading.gap(f"not followed: more than {FILES} files that name one another")
             elif index := _INDEX.fullmatch(one.text):
                 addresses.append(index[1])
             elif not _IDLE.fullmatch(one.text):
@@ -148,7 +150,7 @@ class Installs:
         if not words:
             return
         try:
-            requirement = Requirement(words)
+            requirement = _parsed(words)
         except (InvalidRequirement, ValueError, RecursionError):
             self._archive(words, one, mine)
             return
@@ -209,6 +211,13 @@ class Installs:
                 lines.append(f"-r {word}" if command == "sync" else word)
         self.take([Line(line, number, file, is_limit=False) for line in lines], upgrade=upgrade)
         return True
+
+
+def _parsed(words: str) -> Requirement:
+    requirement = Requirement(words)
+    if len(requirement.name) > LONGEST_NAME:
+        raise InvalidRequirement("the name is too long for a package")
+    return requirement
 
 
 def _few(names: Sequence[str]) -> str:

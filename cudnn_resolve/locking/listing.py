@@ -97,6 +97,8 @@ class Choice(Struct, frozen=True, kw_only=True):
 Open = Callable[[str, "str | None"], "tuple[str, str]"]
 """Gives a file's own path and its text, its name being relative to the file of the second argument."""
 _GAPS = 6
+LONGEST_NAME = 200
+"""Characters of a name; with more it would fill a message and is no package's."""
 
 
 class Reading:
@@ -152,6 +154,9 @@ class Reading:
     def row(self, name: Any, version: Any, files: Iterable[Any] = (), **more: Any) -> Iterator[Listed]:
         """A row, where name and version are some."""
         if not isinstance(name, str) or not isinstance(version, str) or not name:
+            return
+        if len(name) > LONGEST_NAME:
+            self.gap(f"no name of a package: {name[:60]}…")
             return
         try:
             Version(version)

@@ -324,7 +324,11 @@ def _edits(subject: Subject, changes: list[tuple[str, str]]) -> Iterator[Remedy]
         )
     elif subject.kind == "requirements file":
         places = ", ".join(str(subject.lines[name]) for name, _ in changes if name in subject.lines)
-        where = f"lines {places} of {os.path.basename(subject.name)}" if places else os.path.basename(subject.name)
+        where = (
+            f"line{'s' if ', ' in places else ''} {places} of {os.path.basename(subject.name)}"
+            if places
+            else os.path.basename(subject.name)
+        )
         yield Remedy(text=f"in {where}: {shown}; install with `uv pip sync` or `pip install --no-deps -r`")
     else:
         yield Remedy(text=f"install {shown} in their place", command=f"pip install --no-deps {shlex.join(pins)}")

@@ -180,11 +180,34 @@ def test_an_architecture_without_the_package() -> None:
         ("", "names no package"),
         ("dependencies:\n  - ffmpeg\n", "names no package"),
         ('{"a"', "not JSON"),
+        ('{"a": 1}', "is JSON of no known form"),
+        ('[project]  # ours\nname = "a"\n', "is TOML of no known form"),
+        ("x = 1\n", "is TOML of no known form"),
     ],
 )
 def test_refused(text: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         listed(text)
+
+
+def test_what_pip_says_around_its_list() -> None:
+    found = listed(
+        "[notice] A new release of pip is available: 24.0 -> 25.0\nPackage Version\n------- -------\ntorch   2.6.0\n"
+        "WARNING: a cache is off\n[notice] To update, run: pip\n"
+    )
+    assert (found.kind, [one.name for one in found.packages], found.gaps) == ("pip list", ["torch"], ())
+
+
+def test_a_name_without_end_and_files_without_end() -> None:
+    for line in ("b" * 5000, "b" * 5000 + "==1", "b" * 5000 + "<3"):
+        found = listed(f"torch==2.6.0\n{line}\n")
+        assert (len(found.packages), found.loose, len(found.gaps)) == (1, (), 1)
+        assert len(found.gaps[0]) < 100
+
+    def chain(name: str, base: str | None) -> tuple[str, str]:  # noqa: ARG001
+        return name, f"-r {name}x\n"
+
+    assert listed("torch==2.6.0\n-r a\n", open_=chain).gaps == ("not followed: more than 200 files that name one another",)
 
 
 SAMPLES = (
