@@ -16,7 +16,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from cudnn_resolve.errors import InputError, WorldError
-from cudnn_resolve.locking.install_lines import Installs
+from cudnn_resolve.locking.install_lines import Installs, Line
 from cudnn_resolve.locking.listing import Listed, Loose, Reading, dicts, table, texts
 
 _FRAMEWORKS = {
@@ -182,8 +182,8 @@ def read_environment(text: str, reading: Reading) -> Iterator[Listed]:
     specs, lines = found.get("dependencies"), _spec_lines(text)
     read_specs(texts(specs), installs, lines, texts(found.get("channels")))
     for one in dicts(specs):
-        for requirement in texts(one.get("pip")):
-            installs.line(requirement, lines.get(requirement))
+        asked = texts(one.get("pip"))  # conda hands them to pip as one requirements file
+        installs.take(Line(text.strip(), lines.get(text), None, is_limit=False) for text in asked)
     reading.partial = True
     yield from installs.rows()
 

@@ -57,6 +57,7 @@ def read_list(text: str, where: str, machine: Machine, choice: Choice = _ALL, op
         packages=tuple(packages.values()),
         loose=tuple(reading.loose.values()),
         constraints=tuple(reading.constraints),
+        clash=reading.clash,
         base=reading.base,
         python=reading.python,
         partial=reading.partial,

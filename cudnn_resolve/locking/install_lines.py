@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -53,6 +53,17 @@ class Line(NamedTuple):
     is_limit: bool
 
 
+class _Command(NamedTuple):
+    """What counts for all requirements of one command."""
+
+    variants: tuple[str, ...]
+    limits: Mapping[str, Sequence[Requirement]]
+    """Its constraints, by the names of the packages."""
+    mine: set[str]
+    """Packages that it pinned so far."""
+    upgrade: bool
+
+
 class Installs:
     """What an environment holds while lines install into it."""
 
@@ -78,13 +89,7 @@ class Installs:
             self.reading.loose.pop(name, None)
 
     def rows(self) -> Iterator[Listed]:
-        """What is there in the end; what a constraint pins is pinned."""
-        for text in self.reading.constraints:
-            requirement = Requirement(text)
-            version, loose = pinned(requirement), self.reading.loose.get(canonicalize_name(requirement.name))
-            if version is not None and loose is not None:
-                for row in self.reading.row(loose.name, version, line=loose.line, file=loose.file, variants=loose.variants):
-                    self.put(row)
+        """What is there in the end."""
         if self._nameless:
             self.reading.gap(f"of no known version, so not judged: {_few(self._nameless)}")
         yield from self._pins.values()
@@ -97,9 +102,10 @@ class Installs:
         for address in addresses:
             if not _VARIANT.search(address):
                 self.reading.note(f"packages come from {without_logins(address)[:80]}, too: judged by name and version")
-        mine: set[str] = set()
+        command = _Command(variants, self._limits(one for one in flat if one.is_limit), set(), upgrade)
         for one in flat:
-            self._requirement(one, variants, mine, upgrade=upgrade)
+            if not one.is_limit:
+                self._requirement(one, command)
 
     def _flat(self, lines: Iterable[Line], addresses: list[str]) -> Iterator[Line]:
         """The requirements, those of the files that they name in their place; what says where packages come from goes to `addresses`."""
@@ -142,33 +148,77 @@ class Installs:
         """Take one requirement as a command of its own."""
         self.take([Line(text.strip(), number, None, is_limit=False)])
 
-    def _requirement(self, one: Line, variants: tuple[str, ...], mine: set[str], *, upgrade: bool) -> None:
-        reading, words = self.reading, _OPTIONS.split(one.text, maxsplit=1)[0].strip()
+    def _words(self, one: Line) -> str:
+        """What is asked for in a line, without its comment and options; nothing where that is not followed."""
+        words = _OPTIONS.split(one.text, maxsplit=1)[0].strip()
         if words.startswith("-"):
-            reading.gap(f"not followed: {words[:60]}")
-            return
+            self.reading.gap(f"not followed: {words[:60]}")
+            return ""
+        return words
+
+    def _limits(self, lines: Iterable[Line]) -> dict[str, list[Requirement]]:
+        """The constraints that hold on the machine."""
+        found: dict[str, list[Requirement]] = {}
+        for one in lines:
+            words = self._words(one)
+            try:
+                requirement = Requirement(words) if words else None
+            except (InvalidRequirement, ValueError, RecursionError):
+                requirement = None
+            version = pinned(requirement) if requirement is not None else None
+            if requirement is None or (requirement.url is not None and version is None):
+                if words:
+                    self.reading.gap(f"not followed: -c {words[:60]}")
+            elif requirement.marker is None or self.reading.holds(str(requirement.marker)):
+                name = canonicalize_name(requirement.name)
+                limit = Requirement(f"{name}=={version}" if requirement.url is not None else f"{name}{requirement.specifier}")
+                self.reading.constraints.setdefault(str(limit))
+                found.setdefault(name, []).append(limit)
+        return found
+
+    def _requirement(self, one: Line, command: _Command) -> None:
+        reading, words = self.reading, self._words(one)
         if not words:
             return
         try:
             requirement = _parsed(words)
         except (InvalidRequirement, ValueError, RecursionError):
-            self._archive(words, one, mine)
+            self._archive(words, one, command.mine)
             return
         if requirement.marker is not None and not reading.holds(str(requirement.marker)):
             return
         version, name = pinned(requirement), canonicalize_name(requirement.name)
-        inside = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
-        plain = f"{requirement.name}{inside}{requirement.specifier}"
-        if one.is_limit:
-            reading.constraints.setdefault(plain)
-        elif requirement.url is not None and version is None:
+        if requirement.url is not None and version is None:
             self._nameless.append(name)
-        elif version is None:
-            if upgrade or name not in self._pins or not requirement.specifier.contains(self._pins[name].version, prereleases=True):
-                self.loosen(Loose(name=name, text=plain, line=one.line, file=one.file, variants=variants))
+            return
+        inside = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+        limits = command.limits.get(name, ())
+        version = self._limited(requirement, version, limits)
+        if version is None:
+            specifier = requirement.specifier
+            for limit in limits:
+                specifier &= limit.specifier
+            if command.upgrade or name not in self._pins or not specifier.contains(self._pins[name].version, prereleases=True):
+                text = f"{requirement.name}{inside}{specifier}"
+                self.loosen(Loose(name=name, text=text, line=one.line, file=one.file, variants=command.variants))
         else:
-            for row in reading.row(name, version, line=one.line, file=one.file, variants=variants, extras=inside):
-                self._pin(row, mine)
+            for row in reading.row(name, version, line=one.line, file=one.file, variants=command.variants, extras=inside):
+                self._pin(row, command.mine)
+
+    def _limited(self, requirement: Requirement, version: str | None, limits: Sequence[Requirement]) -> str | None:
+        """The version that is asked for, or the one that a constraint pins; where they exclude each other, that is a clash."""
+        for limit in limits:
+            fixed = pinned(limit)
+            if fixed is not None:
+                is_admitted = requirement.url is None and _admits(requirement, fixed)
+                if version is None and not is_admitted:
+                    self.reading.refuse(f"{requirement.name}{requirement.specifier} is excluded by the constraint {limit}")
+                if version is None or is_admitted:
+                    version = fixed  # of `2.6.0` and a constraint to `2.6.0+cu118` the latter is meant
+        against = next((limit for limit in limits if version is not None and not _admits(limit, version)), None)
+        if against is not None:
+            self.reading.refuse(f"{requirement.name}=={version} is excluded by the constraint {against}")
+        return version
 
     def _pin(self, row: Listed, mine: set[str]) -> None:
         known = self._pins.get(row.name)
@@ -218,6 +268,14 @@ def _parsed(words: str) -> Requirement:
     if len(requirement.name) > LONGEST_NAME:
         raise InvalidRequirement("the name is too long for a package")
     return requirement
+
+
+def _admits(requirement: Requirement, version: str) -> bool:
+    """Whether a requirement admits a version; one that cannot be read is told elsewhere."""
+    try:
+        return requirement.specifier.contains(version, prereleases=True)
+    except (InvalidVersion, ValueError):
+        return True
 
 
 def _few(names: Sequence[str]) -> str:

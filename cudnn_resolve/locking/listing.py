@@ -74,6 +74,8 @@ class PackageList(Struct, frozen=True, kw_only=True):
     """What is asked for without a version: an installer would choose."""
     constraints: tuple[str, ...] = ()
     """Limits on what an installer chooses, as PEP 508 has them."""
+    clash: str | None = None
+    """Why no installer takes the list."""
     base: Base | None = None
     python: str | None = None
     """Pythons that the list is for, as a specifier."""
@@ -116,6 +118,7 @@ class Reading:
         self.loose: dict[str, Loose] = {}
         self.constraints: dict[str, None] = {}
         self.partial = False
+        self.clash: str | None = None
         self.notes: dict[str, None] = {}
         self._gaps: dict[str, None] = {}
 
@@ -136,6 +139,10 @@ class Reading:
         """Note what could change a verdict; of many the first are kept."""
         if len(self._gaps) < _GAPS:
             self._gaps.setdefault(text)
+
+    def refuse(self, text: str) -> None:
+        """Note why no installer takes the list; of several reasons the first is kept."""
+        self.clash = self.clash or text[:300]
 
     @property
     def gaps(self) -> tuple[str, ...]:

@@ -124,7 +124,7 @@ def _of_list(subject: Subject, found: Judgement, machine: Machine) -> Iterator[F
             text = f"it is for Python {subject.python}, and here is {python}"
             yield Fault(kind="wheel", severity="error", text=text, because="no installer takes it there", frameworks=frameworks)
     if subject.clash is not None:
-        text = "pip and uv refuse to install it: what its packages declare excludes one another"
+        text = "pip and uv refuse to install it: its requirements exclude one another"
         yield Fault(kind="declared", severity="error", text=text, because=subject.clash, frameworks=frameworks)
 
 

@@ -110,6 +110,7 @@ def subject_of_file(path: str, text: str, book: Book, machine: Machine, choice: 
         files={one.name: one.file for one in named if one.file is not None},
         base=wheels.base(found.base, packages),
         python=found.python,
+        clash=found.clash,
         conda=frozenset(one.name for one in found.packages if one.channel is not None or one.cuda is not None),
         foreign=frozenset(one.name for one in found.packages if one.channel is not None),
         notes=found.notes,
@@ -353,7 +354,7 @@ class _Installer:
         if not isinstance(answer, Resolution):
             clash = min(self._contradictions(targets), key=lambda text: "cudnn" not in text, default=None)
             gap = f"what an installer would choose for {shown} is not known"
-            return replace(subject, clash=clash) if clash is not None else replace(subject, gaps=(*subject.gaps, gap))
+            return replace(subject, clash=subject.clash or clash) if clash is not None else replace(subject, gaps=(*subject.gaps, gap))
         added = {
             pin.name: pin.version
             for pin in answer.pip

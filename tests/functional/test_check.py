@@ -301,3 +301,15 @@ def test_wheels_are_for_the_python_of_the_file(tmp_path: Path) -> None:
     lock = f"{chosen}packages:\n- conda: {python}\n- pypi: {wheel}\n  name: torch\n  version: 2.6.0\n"
     (tmp_path / "pixi.lock").write_text(lock, "utf-8")
     assert "has no wheel" not in check(str(tmp_path / "pixi.lock"), *T4).stdout
+
+
+def test_constraints_count_for_frameworks(tmp_path: Path) -> None:
+    (tmp_path / "limits.txt").write_text("torch<2.3\n", "utf-8")
+    (tmp_path / "loose.txt").write_text("torch\n-c limits.txt\n", "utf-8")
+    done = check(str(tmp_path / "loose.txt"), *T4)
+    assert (done.returncode, "torch 2.2.2  runs" in done.stdout) == (0, True), done.stdout
+    (tmp_path / "pinned.txt").write_text("torch==2.5.0\n-c limits.txt\n", "utf-8")
+    done = check(str(tmp_path / "pinned.txt"), *T4)
+    assert done.returncode == 1
+    assert "pip and uv refuse to install it" in done.stdout
+    assert "torch==2.5.0 is excluded by the constraint torch<2.3" in " ".join(done.stdout.split())

@@ -354,9 +354,38 @@ def test_files_that_a_requirements_file_names() -> None:
         "tensorflow": ("2.18.0", "base", 2),
         "torch": ("2.6.0", None, 3),
     }
-    assert [one.text for one in found.loose] == ["numpy"]
+    assert [one.text for one in found.loose] == ["numpy<2"]
     assert found.constraints == ("torch==2.6.0", "numpy<2")
     assert found.gaps == ("not followed: -r gone (there is none)",)
+
+
+@pytest.mark.parametrize(
+    ("text", "limits", "expected"),
+    [
+        ("torch\n", "torch<2.3\n", (["torch<2.3"], {}, None)),
+        ("Torch>=2\n", "torch<2.3\ntorch!=2.2.0\n", (["Torch!=2.2.0,<2.3,>=2"], {}, None)),
+        ("torch==2.6.0\n", "torch==2.6.0+cu118\n", ([], {"torch": "2.6.0+cu118"}, None)),
+        ("torch==2.6.0+cu118\n", "torch==2.6.0\n", ([], {"torch": "2.6.0+cu118"}, None)),
+        ("torch==2.5.0\n", "torch==2.6.0\n", ([], {"torch": "2.5.0"}, "torch==2.5.0 is excluded by the constraint torch==2.6.0")),
+        ("torch>=2.7\n", "torch==2.6.0\n", ([], {"torch": "2.6.0"}, "torch>=2.7 is excluded by the constraint torch==2.6.0")),
+        ("torch==2.5.0\n", "torch==2.6.0; python_version<'3.9'\n", ([], {"torch": "2.5.0"}, None)),
+    ],
+)
+def test_constraints(text: str, limits: str, expected: tuple[list[str], dict[str, str], str | None]) -> None:
+    found = listed(f"{text}-c limits\n", open_=files(limits=limits))
+    (loose, pins, clash) = expected
+    assert ([one.text for one in found.loose], versions(found), found.clash) == (loose, pins, clash)
+
+
+def test_a_constraint_counts_for_its_command_alone() -> None:
+    cells = ("!pip install numpy -c limits", "!pip install torch==2.5.0")
+    assert listed(notebook(*cells), open_=files(limits="torch==2.6.0\n")).clash is None
+
+
+def test_requirements_of_pip_in_an_environment_of_conda_are_one_command() -> None:
+    pytest.importorskip("yaml")
+    text = "dependencies:\n- python=3.11\n- pip:\n  - torch==2.5.0\n  - -c limits\n"
+    assert listed(text, open_=files(limits="torch<2.5\n")).clash == "torch==2.5.0 is excluded by the constraint torch<2.5"
 
 
 ALIASES = "a: &a [x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b, *b, *b, *b, *b]\n"
