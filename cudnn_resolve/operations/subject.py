@@ -262,6 +262,11 @@ def _is_framework(name: str, book: Book) -> bool:
     return framework is not None and name in book.distributions(framework)
 
 
+def _is_whole(subject: Subject) -> bool:
+    """True where the file tells the CUDA of its own image, and nothing of it was left unread that could bring another one."""
+    return subject.base is not None and subject.base.source == "apt" and subject.base.cuda is not None and not subject.gaps
+
+
 class _Installer:
     """What pip or uv makes of a set of which not everything is said, as far as the tables know the packages."""
 
@@ -290,7 +295,9 @@ class _Installer:
                 chosen[loose.name] = version
                 others.append(Requirement(f"{asked.name}=={version}"))
         subject = replace(self.subject, packages=chosen, added=dict(chosen.items() - self.subject.packages.items()))
-        return self._searched(subject, targets, others) if targets else subject
+        if targets:
+            return self._searched(subject, targets, others)
+        return replace(subject, partial=subject.partial and not _is_whole(subject))
 
     def _brings(self, asked: Requirement) -> bool:
         """True where the libraries come along: with the wheel, or with the extra that is asked for."""

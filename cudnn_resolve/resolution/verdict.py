@@ -211,10 +211,12 @@ class _Set:
         toolkits = self.here.machine.toolkits
         what = "cannot be imported" if linked else "finds no GPU and computes on the CPU"
         extra = f": the extra {build.extra} brings them" if build.extra else ""
+        copies = [copy.version for copy in self.here.machine.cudnn if copy.version and copy.source != "pip"] if build.cudnn else []
+        there = f"; there is cuDNN {', '.join(copies)}" if copies else ""
         return Fault(
             kind="missing",
             severity="error" if toolkits or linked else "warning",
-            text=f"{one.package} {one.version} {what} unless the machine has {wanted}: no wheel of the set brings them",
+            text=f"{one.package} {one.version} {what} unless the machine has {wanted}: no wheel of the set brings them{there}",
             because=f"built with {wanted}{extra}",
             package=component_package(self.book, "cudnn", build.cuda.major if build.cuda else 12) or "",
             frameworks=(one.package,),

@@ -313,3 +313,15 @@ def test_constraints_count_for_frameworks(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "pip and uv refuse to install it" in done.stdout
     assert "torch==2.5.0 is excluded by the constraint torch<2.3" in " ".join(done.stdout.split())
+
+
+def test_an_image_whose_cudnn_is_too_old(tmp_path: Path) -> None:
+    image = "FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04\n"
+    (tmp_path / "Dockerfile").write_text(f"{image}RUN pip install tensorflow==2.18.0\n", "utf-8")
+    done = check(str(tmp_path / "Dockerfile"), *T4)
+    assert done.returncode == 1
+    assert "there is cuDNN 9.1.0.70" in " ".join(done.stdout.split())
+    (tmp_path / "Dockerfile").write_text(f"{image}RUN pip install tensorflow==2.18.0\nRUN wget https://example.org/cudnn.deb\n", "utf-8")
+    assert check(str(tmp_path / "Dockerfile"), *T4).returncode == 0
+    (tmp_path / "Dockerfile").write_text(f"{image}RUN pip install tensorflow[and-cuda]==2.18.0\n", "utf-8")
+    assert check(str(tmp_path / "Dockerfile"), *T4).returncode == 0
