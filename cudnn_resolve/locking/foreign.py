@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,26 @@ def read_list(text: str, where: str, machine: Machine, choice: Choice = _ALL, op
 
 
 # ---- recognition
+
+
+def kind_of(text: str) -> str | None:
+    """What wrote a text; None for requirements, and where nobody knows."""
+    try:
+        kind, _ = _recognised(text.replace("\r\n", "\n"), "")
+    except InputError:
+        return None
+    return kind if kind != "requirements file" else None
+
+
+def not_a_pylock(text: str, where: str) -> InputError | None:
+    """The refusal of a file that another tool wrote, where a `pylock.toml` is wanted; None where it is not known as one."""
+    kind = kind_of(text)
+    if kind is None or kind == "pylock.toml":
+        return None
+    more = "`uv export --format pylock.toml -o pylock.toml`" if kind == "uv.lock" else "`cudnn-resolve lock`"
+    hint = f"`cudnn-resolve check {shlex.quote(where)}` judges it; {more} makes a lock that plan and apply take"
+    what = f"of the form of `{kind}`" if " " in kind else f"a{'n' if kind[0] in 'aeio' else ''} {kind}"
+    return InputError(f"{where} is {what}, and a pylock.toml is wanted", code="lock-form", hint=hint)
 
 
 def _recognised(text: str, where: str) -> tuple[str, Any]:

@@ -31,8 +31,13 @@ def read(text: str, where: str = "pylock.toml") -> Lock:
     InputError with the dotted path of the fault where it is none, or where it holds what no lock should. Credentials in addresses are
     left out, and `notes` says so. WorldError where the installed packaging does not know locks.
     """
-    raw = parse_toml(text, where)
-    validated(raw, where)
+    try:
+        raw = parse_toml(text, where)
+        validated(raw, where)
+    except InputError as error:
+        from cudnn_resolve.locking.foreign import not_a_pylock
+
+        raise not_a_pylock(text, where) or error from None
     if len(raw["packages"]) > PACKAGES:
         raise InputError(f"the lock has more than {PACKAGES} packages", code="lock-invalid", context=f"{where}: packages")
     cleaner = _Cleaner(where)

@@ -201,7 +201,24 @@ def _refuse_contradictions(request: LockRequest) -> None:
         raise UsageError("--no-facts and --facts or --python contradict each other", code="usage-contradiction")
     if request.check and request.output == "-":
         raise UsageError("--check reads the lock from a file", code="usage-contradiction", hint=f"name it: -o FILE, default {FILE}")
+    for word in request.packages:
+        if word.endswith((".lock", ".toml")):
+            _refuse_lock(word)
     require()
+
+
+def _refuse_lock(word: str) -> None:
+    """InputError or UsageError where a requirement is the name of a lock."""
+    from cudnn_resolve.host import disk
+    from cudnn_resolve.locking.foreign import kind_of, not_a_pylock
+
+    text = _read_text(word) if disk.is_regular(word) else None
+    if text is None:
+        return
+    if refusal := not_a_pylock(text, word):
+        raise refusal
+    if kind_of(text) is not None:
+        raise UsageError(f"{word} is a lock, and no requirement", code="usage-contradiction", hint=f"name it after -o: -o {word}")
 
 
 def _read_text(path: str) -> str | None:

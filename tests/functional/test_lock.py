@@ -242,6 +242,20 @@ def test_wrong_words_are_said_to_be_wrong(project: Project, words: tuple[str, ..
     assert not project.file.exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('version = 1\n[[package]]\nname = "a"\n', "uv.lock is a uv.lock, and a pylock.toml is wanted"),
+        ('lock-version = "1.0"\ncreated-by = "x"\npackages = []\n', "uv.lock is a lock, and no requirement"),
+    ],
+)
+def test_a_lock_among_the_requirements_is_called_so(project: Project, text: str, said: str) -> None:
+    (project.file.parent / "uv.lock").write_text(text)
+    for words in (("--check", "uv.lock"), ("uv.lock",)):
+        done = project(*words)
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
 def test_a_lock_of_another_program_is_renewed_with_its_pins(project: Project) -> None:
     made_wheel(project.wheels, "numpy", "2.0.2")
     digest = "0" * 64

@@ -205,6 +205,25 @@ def test_an_old_packaging_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatc
     assert "pip install -U packaging" in (caught.value.hint or "")
 
 
+@pytest.mark.parametrize(
+    ("text", "said", "hint"),
+    [
+        ('version = 1\n\n[[package]]\nname = "torch"\nversion = "2.6.0"\n', "x is a uv.lock, and a pylock.toml is wanted", "uv export"),
+        (
+            '[[package]]\nname = "a"\n[metadata]\nlock-version = "2.0"\n',
+            "x is a poetry.lock, and",
+            "check x` judges it; `cudnn-resolve lock`",
+        ),
+        ('{"_meta": {}, "default": {}}', "x is a Pipfile.lock, and", "check x` judges it"),
+        ("dependencies:\n- python\n", "x is an environment.yml, and", "check x` judges it"),
+    ],
+)
+def test_a_lock_of_another_tool_is_called_so(text: str, said: str, hint: str) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        read(text, "x")
+    assert hint in (caught.value.hint or "")
+
+
 def test_a_lock_of_a_newer_form_is_read_and_says_so() -> None:
     lock = read('lock-version = "1.1"\ncreated-by = "x"\npackages = []\n')
 
