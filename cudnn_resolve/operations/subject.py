@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ LIVE = "environment"
 """The kind of a set that is installed somewhere."""
 _ALL = Choice()
 _ROUNDS = 2000
+_VARIANT = re.compile(r"\+(?:cu\d{2,3}|cpu)$")
 
 
 class Subject(Struct, frozen=True, kw_only=True):
@@ -165,6 +167,9 @@ class _Wheels:
             return f"{one.version}+cpu"
         if one.cuda is None and one.channel is None:
             known = [text for variant in one.variants if (text := f"{one.version}+{variant}") in self._known(one.name)]
+            if one.variants and not known and "+" not in one.version and _has_variants(self._known(one.name)):
+                where = ", ".join(one.variants)
+                self.gaps.append(f"{one.name} {one.version} on the index of {where} is not known: judged as the plain wheel")
             return max(known, key=Version, default=one.version)
         framework = self.book.framework_of(one.name)
         rows = (
@@ -208,6 +213,11 @@ class _Wheels:
             self.gaps.append(f"which cuDNN {base.cudnn} it is, is not told: judged with the newest, {newest}")
             return replace(base, cudnn=str(newest) if newest is not None else None)
         return base
+
+
+def _has_variants(versions: Iterable[str]) -> bool:
+    """True for a package of which there are wheels on indexes of variants, `2.6.0+cu118`."""
+    return any(_VARIANT.search(text) for text in versions)
 
 
 def placed(base: Base | None, machine: Machine) -> Machine:
@@ -283,18 +293,25 @@ class _Installer:
         """The set with what is added; what could not be found is said."""
         targets: list[Requirement] = []
         others: list[Requirement] = []
+        gaps: list[str] = []
         chosen = dict(self.subject.packages)
         for one in mine:
             asked = Requirement(f"{one.name}{one.extras}=={chosen.get(one.name, one.version)}")
             (targets if self._brings(asked) else others).append(asked)
         for loose in open_ones:
             asked = self._variant(Requirement(loose.text), loose.variants)
+            if pinned(asked) is None and loose.variants and _has_variants(self._rows(asked.name)):
+                gaps.append(f"{loose.text:.80} on the index of {', '.join(loose.variants)} is not known: judged as the plain wheel")
             if self._brings(asked):
                 targets.append(asked)
-            elif (version := self._newest(asked)) is not None:
+            elif (version := self._newest(asked) or pinned(asked)) is not None:
                 chosen[loose.name] = version
                 others.append(Requirement(f"{asked.name}=={version}"))
-        subject = replace(self.subject, packages=chosen, added=dict(chosen.items() - self.subject.packages.items()))
+            else:
+                gaps.append(f"what an installer would choose for {loose.text:.80} is not known")
+        subject = replace(
+            self.subject, packages=chosen, added=dict(chosen.items() - self.subject.packages.items()), gaps=(*self.subject.gaps, *gaps)
+        )
         if targets:
             return self._searched(subject, targets, others)
         return replace(subject, partial=subject.partial and not _is_whole(subject))
@@ -310,12 +327,15 @@ class _Installer:
 
     def _variant(self, asked: Requirement, variants: Iterable[str]) -> Requirement:
         """The requirement on the index of a variant: its newest release there."""
-        framework = self.book.framework_of(asked.name)
-        rows = self.book.framework(framework).builds if framework is not None else ()
         ends = tuple(f"+{variant}" for variant in variants)
-        known = [row.wheel_version for row in rows if row.package == asked.name and row.wheel_version.endswith(ends)] if ends else []
+        known = [text for text in self._rows(asked.name) if text.endswith(ends)] if ends else []
         best = max((Version(one) for one in known if asked.specifier.contains(one)), default=None)
         return Requirement(f"{asked.name}=={best}") if best is not None else asked
+
+    def _rows(self, name: str) -> list[str]:
+        """The versions of a framework's wheels that the tables know."""
+        framework = self.book.framework_of(name)
+        return [row.wheel_version for row in self.book.framework(framework).builds if row.package == name] if framework is not None else []
 
     def _newest(self, asked: Requirement) -> str | None:
         """The release that an installer takes for a framework alone."""

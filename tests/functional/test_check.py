@@ -325,3 +325,21 @@ def test_an_image_whose_cudnn_is_too_old(tmp_path: Path) -> None:
     assert check(str(tmp_path / "Dockerfile"), *T4).returncode == 0
     (tmp_path / "Dockerfile").write_text(f"{image}RUN pip install tensorflow[and-cuda]==2.18.0\n", "utf-8")
     assert check(str(tmp_path / "Dockerfile"), *T4).returncode == 0
+
+
+def test_a_loose_requirement_on_an_index_of_a_variant() -> None:
+    done = check("-", *T4, text="--index-url https://example.org/whl/cpu\ntorch>=2.6,<2.7\n")
+    assert done.returncode == 1
+    assert "torch 2.6.0+cpu computes on the CPU alone" in done.stdout
+
+
+@pytest.mark.parametrize(("asked", "shown"), [("torch==2.6.0", "torch 2.6.0"), ("torch>=2.6", "torch>=2.6")])
+def test_an_index_of_an_unknown_variant_is_no_yes(asked: str, shown: str) -> None:
+    done = check("-", *T4, "--strict", text=f"--index-url https://example.org/whl/cu199\n{asked}\n")
+    assert done.returncode == 1
+    assert f"{shown} on the index of cu199 is not known" in " ".join(done.stdout.split())
+
+
+def test_an_index_of_a_variant_says_nothing_of_a_framework_without_variants() -> None:
+    done = check("-", *T4, text="--extra-index-url https://example.org/whl/cu118\ntensorflow[and-cuda]==2.18.0\n")
+    assert "on the index of" not in done.stdout
