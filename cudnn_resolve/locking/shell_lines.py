@@ -35,8 +35,8 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "su"})
 _DEEPEST = 3
 """Shells in shells that are followed."""
 _LONGEST_LINE = 100_000
-_LONGEST_DOCKERFILE = 1_000_000
-"""Characters with the values of variables in their places."""
+_LONGEST_TEXT = 400_000
+"""Characters of all lines of a file, with the values of variables in their places."""
 _WORTH = re.compile(r"pip|uv|conda|mamba|poetry|pdm|apt", re.IGNORECASE)
 """What a line has in it that this module could follow."""
 _ENDS = re.compile(r"[();|&]+")
@@ -221,6 +221,7 @@ _SHELL_CELL = re.compile(r"%%(?:bash|sh|script\s+(?:ba)?sh|shell|capture)\b")
 def read_notebook(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
     """What the cells of a notebook install, in their order."""
     installs = Installs(reading)
+    left = _LONGEST_TEXT
     for cell in dicts(found.get("cells")) or [one for sheet in dicts(found.get("worksheets")) for one in dicts(sheet.get("cells"))]:
         if cell.get("cell_type") != "code":
             continue
@@ -231,10 +232,15 @@ def read_notebook(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
         for line in lines[1:] if in_shell else lines:
             magic = None if in_shell else _MAGIC.fullmatch(line)
             if in_shell or magic is not None:
-                run_line(line if magic is None else magic[1] or magic[2], installs, None)
+                command = line if magic is None else magic[1] or magic[2]
+                left -= len(command)
+                if left >= 0:
+                    run_line(command, installs, None)
+                else:
+                    reading.gap(f"not followed: lines of a shell after {_LONGEST_TEXT} characters of them")
             elif _could_install(line) and not _SAID.fullmatch(line):
                 reading.gap(f"not followed: {line.strip()[:80]}")
-        if found_call := _CALL.search(text):
+        if (found_call := _CALL.search(text)) and "\n" in found_call[0]:
             reading.gap(f"not followed: {' '.join(found_call[0].split())[:80]}")
     reading.partial = True
     reading.note("a notebook runs on what its machine has already: `check --facts` judges that")
@@ -291,7 +297,7 @@ def _beside(open_: Any) -> Any:
 
 def _stages(text: str, reading: Reading) -> tuple[list[_Stage], dict[str, int]]:
     """The stages, and their numbers by name; variables have their default values."""
-    left = _LONGEST_DOCKERFILE
+    left = _LONGEST_TEXT
     stages: list[_Stage] = []
     names: dict[str, int] = {}
     known: dict[str, str] = {}

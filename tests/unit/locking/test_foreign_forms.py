@@ -333,6 +333,7 @@ def test_lines_of_an_image_that_grow_without_end() -> None:
         assert versions(found) == {"keras": "3.8.0"}
         assert found.gaps
         assert "characters" in found.gaps[0]
+    assert "characters" in listed(notebook("!pip install keras==3.8.0", "!echo aptitude\n" * 50_000)).gaps[0]
     assert "characters" in listed(notebook("!pip install keras==3.8.0", "!echo " + "y" * 200_000)).gaps[0]
 
 
