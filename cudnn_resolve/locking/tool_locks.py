@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from packaging.markers import Marker
@@ -71,15 +71,16 @@ def _lock_marker_holds(marker: Any, environment: dict[str, Any]) -> bool:
 
 
 def read_uv(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
-    """What `uv sync` installs: from the project on, its dependencies, its group `dev`, and the extras and groups that are named."""
+    """What `uv sync` installs: from the project on, its dependencies, its default groups, and the extras and groups that are named."""
     packages: dict[str, list[dict[str, Any]]] = {}
     for one in dicts(found["package"]):
         packages.setdefault(canonicalize_name(str(one.get("name"))), []).append(one)
     reading.for_python(found.get("requires-python"))
     roots = _uv_roots(packages, reading)
     extras = reading.chosen(reading.choice.extras, (name for one in roots for name in table(one.get("optional-dependencies"))), "extra")
-    groups = reading.chosen(reading.choice.groups, (name for one in roots for name in table(one.get("dev-dependencies"))), "group")
-    groups |= {"dev"} if reading.choice.defaults else set()
+    known = {name for one in roots for name in table(one.get("dev-dependencies"))}
+    groups = reading.chosen(reading.choice.groups, known, "group")
+    groups |= _uv_defaults(known, reading) if reading.choice.defaults else set()
     names = [str(one.get("name")) for one in roots]
     chosen = [f"{kind}-{len(name)}-{name}-{part}" for name in names for kind, of in (("extra", extras), ("group", groups)) for part in of]
     waiting: list[tuple[dict[str, Any], frozenset[str]]] = [(one, extras) for one in roots]
@@ -102,9 +103,21 @@ def read_uv(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
                     waiting += [(each, frozenset(texts(needed.get("extra")))) for each in fork]
     if waiting:
         reading.gap("the lock is too entangled to be followed to its end")
-    left = sorted({name for one in roots for name in table(one.get("optional-dependencies"))} - extras)
-    if left:
-        reading.note(f"extras of the project are left out, as `uv sync` leaves them out: {', '.join(left[:12])}")
+    _uv_left(sorted({name for one in roots for name in table(one.get("optional-dependencies"))} - extras), sorted(known - groups), reading)
+
+
+def _uv_left(extras: Sequence[str], groups: Sequence[str], reading: Reading) -> None:
+    """Note what of the project is not installed."""
+    if extras:
+        reading.note(f"extras of the project are left out, as `uv sync` leaves them out: {', '.join(extras[:12])}")
+    if groups:
+        reading.note(f"groups of the project are left out: {', '.join(groups[:12])}")
+
+
+def _uv_defaults(known: Iterable[str], reading: Reading) -> set[str]:
+    """The groups that `uv sync` takes unasked: what the project says, else `dev`."""
+    asked = table(table(_project(reading).get("tool")).get("uv")).get("default-groups", ["dev"])
+    return set(known) if asked == "all" else {canonicalize_name(name) for name in texts(asked)}
 
 
 def _uv_roots(packages: Mapping[str, list[dict[str, Any]]], reading: Reading) -> list[dict[str, Any]]:

@@ -456,3 +456,42 @@ def test_long_lists_are_read_at_once(text: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], input=text, capture_output=True, text=True, timeout=30, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
+
+
+UV = """
+version = 1
+[[package]]
+name = "app"
+version = "0"
+source = { virtual = "." }
+[package.dev-dependencies]
+dev = [{ name = "pytest" }]
+gpu = [{ name = "torch" }]
+[[package]]
+name = "pytest"
+version = "8.0.0"
+[[package]]
+name = "torch"
+version = "2.6.0"
+"""
+
+
+@pytest.mark.parametrize(
+    ("project", "expected", "left"),
+    [
+        ("", {"pytest"}, ("groups of the project are left out: gpu",)),
+        ("[tool.uv]\ndefault-groups = ['GPU']\n", {"torch"}, ("groups of the project are left out: dev",)),
+        ("[tool.uv]\ndefault-groups = 'all'\n", {"pytest", "torch"}, ()),
+        ("[tool.uv]\ndefault-groups = [['gpu'], 5]\n", set(), ("groups of the project are left out: dev, gpu",)),
+        ("[tool]\nuv = 5\n", {"pytest"}, ("groups of the project are left out: gpu",)),
+    ],
+)
+def test_default_groups_of_uv(project: str, expected: set[str], left: tuple[str, ...]) -> None:
+    beside = files(**{"pyproject.toml": project})
+    text = f"{UV}[[package]]\nname = 'numpy'\nversion = '2.0.0'\n"
+    text = text.replace("[package.dev-dependencies]", "dependencies = [{ name = 'numpy' }]\n[package.dev-dependencies]")
+    found = listed(text, open_=beside)
+    assert set(versions(found)) - {"numpy"} == expected
+    assert found.notes == left
+    without = listed(text, open_=beside, choice=Choice(defaults=False))
+    assert set(versions(without)) == {"numpy"}
