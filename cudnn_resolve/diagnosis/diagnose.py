@@ -26,6 +26,9 @@ _SURE = 0.9
 """From here on nothing is said to be undecided."""
 _FRAMES = "context-traceback"
 _DIED, _ERROR_LINE, _GOOD_END, _WENT_ON = "context-died", "context-error-line", "context-good-end", "context-went-on"
+_CARRIED_ON = "context-carried-on"
+_SPOKEN_OF = (("cudnn", "cuDNN"), ("cuda", "CUDA"), ("cuinit", "CUDA"), ("driver", "driver"), ("gpu", "GPU"), ("memory", "memory"))
+"""Words of a failure, and what is then not said to be unnamed."""
 _AT_THE_END = 3
 """A line that merely speaks of an error ends the run where no more lines than these follow it."""
 _UNKNOWN = 0.5
@@ -89,7 +92,7 @@ def diagnose_installed(facts: Facts, book: Book, *, pairs_only: bool = False) ->
 def _ranked(case: Case, reader: Reader | None) -> list[Suspect]:
     causes = case.book.causes()
     died = _died(reader, case) if reader is not None else None
-    has_failed = died is not None and _is_plain(died)
+    has_failed = died is not None and reader is not None and _is_plain(died, reader)
     found = derive(suspects(case.matches, case.features, has_failed=has_failed), case)
     nameless = sorted(found.keys() - causes.keys())
     if nameless:  # of an overlay that was never checked
@@ -132,7 +135,7 @@ def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> list[Findi
     if not findings:
         findings = [_unrecognised(died, reader.lines, causes["unrecognised"])]
     # Little speaks for the cause; whether something failed at all is another question.
-    severity = "warning" if _is_plain(died) else "info"
+    severity = "warning" if _is_plain(died, reader) else "info"
     return [replace(findings[0], severity=severity), *findings[1:]]
 
 
@@ -141,24 +144,32 @@ def _died(reader: Reader, case: Case) -> Match | None:
     noise = {one.line for one in case.matches if one.symptom.role == "harmless" and is_active(one, case.features)}
     over = max((one.line for name in (_GOOD_END, _WENT_ON) for one in reader.latest.get(name, ())), default=0)
     ends = [one for one in reader.latest.get(_DIED, ()) if one.line not in noise and one.line > over]
-    if not ends and not noise:
-        ends = [one for one in reader.latest.get(_ERROR_LINE, ()) if one.line > max(over, reader.lines - _AT_THE_END)]
+    if not ends:
+        last = [one for one in reader.latest.get(_ERROR_LINE, ()) if one.line > max(over, reader.lines - _AT_THE_END)]
+        # Beside noise, words that merely speak of an error may belong to it.
+        ends = [one for one in last if one.line not in noise and (not noise or "said" in one.fields)]
     named = [one for one in ends if "last" in one.fields]
     return max(named or ends, key=lambda one: one.line, default=None)
 
 
-def _is_plain(died: Match) -> bool:
-    """True where a line leaves no doubt that it ended the run."""
-    return died.symptom.id == _DIED or "said" in died.fields
+def _is_plain(died: Match, reader: Reader) -> bool:
+    """True where a line leaves no doubt that it ended the run; words of an error after which the program went on do not."""
+    after = [one for one in reader.latest.get(_CARRIED_ON, ()) if one.line > died.line]
+    if died.symptom.id == _DIED:
+        return "last" in died.fields or not any("again" in one.fields for one in after)
+    return "said" in died.fields and not after
 
 
 def _unrecognised(died: Match, lines: int, cause: Cause) -> Finding:
     """That something failed and it is not known why, with the line at which it did."""
     none = "no library that cannot be opened, no cuDNN, CUDA or driver of another version, no GPU that is not seen, and no lack of memory"
+    low = died.text.casefold()
+    spoken = " and ".join(dict.fromkeys(name for word, name in _SPOKEN_OF if word in low))
+    why = f"it speaks of {spoken} in words that no row of the tables knows" if spoken else f"in its {lines} lines {none} is named"
     return Finding(
         cause=cause.id,
         severity=cause.severity,
-        summary=f"not recognised: the log shows a failure (line {died.line}), and in its {lines} lines {none} is named",
+        summary=f"not recognised: the log shows a failure (line {died.line}), and {why}",
         evidence=(Evidence(source="log", line=died.line, text=died.text),),
         confidence=_UNKNOWN,
     )

@@ -160,7 +160,8 @@ class Remedies:
         if built is not None:
             values["built"], values["next"] = f"{built.major}.{built.minor}", str(built.major + 1)
         values["numpy_before"] = next((value for match in matches for value in self._clues("numpy_before", match)), "2")
-        values |= self._library_values(matches)
+        # What a message states is not overwritten by what is worked out.
+        values = self._library_values(matches) | values
         if "needs" in values:
             values.setdefault("package", values["needs"])
         values.pop("extension", None)
@@ -202,7 +203,7 @@ class Remedies:
         declared = _declared(self.case.facts, libraries, self.book) if self.case.facts is not None else []
         if declared:
             values["declared"] = shlex.join(declared)
-        values["nvcc"] = "nvidia-cuda-nvcc" if self._is_cuda_13(matches, beside) else "nvidia-cuda-nvcc-cu12"
+        values["nvcc_wheel"] = "nvidia-cuda-nvcc" if self._is_cuda_13(matches, beside) else "nvidia-cuda-nvcc-cu12"
         majors = [one.major for one in libraries if one.family == "cudnn" and one.major is not None]
         built = [one.fields["built"].major for one in matches if isinstance(one.fields.get("built"), CudnnVersion)]
         wanted = (majors or built)[:1]

@@ -1,0 +1,80 @@
+"""How a run ended: what died is not passed over, and what was outlived is no warning."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.written_logs import judged, loud
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "epoch 1\nError: 0.0312\nSaved model to out.pt\n",
+        "step 4\nerror: 1.2%\nSaved model to out.pt\n",
+        "ERROR: could not upload artifacts\nResults saved to runs/1\n",
+        "error: mirror timed out, Retrying (1/5)\nall 3 jobs done\n",
+        "worker 3 exited with code 1, restarting\nINFO: GET /health 200\n",
+    ],
+)
+def test_an_error_that_was_outlived_is_no_warning(log: str) -> None:
+    assert not loud(judged(log))
+
+
+@pytest.mark.parametrize("log", ["ERROR: could not upload\nstep 4\n", "ValueError: x\nall done\n", "make: *** [all] Error 2\nDone\n"])
+def test_an_error_that_was_not_is_one(log: str) -> None:
+    assert loud(judged(log))
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "epoch 1\nKilled\n",
+        "epoch 1\nrun.sh: line 3: 12345 Killed                  python train.py\n",
+        "the container ended with exit code 137\n",
+        "rank 0 failed (exitcode: -9) local_rank: 0\n",
+        "memory.events: oom_kill 1\n",
+        "Out of memory: Killed process 4242 (python) total-vm:12345kB\n",
+    ],
+)
+def test_a_kill_is_a_lack_of_memory_of_the_machine(log: str) -> None:
+    found = judged(log).findings[0]
+    assert found.cause == "out_of_memory"
+    assert "memory of the machine" in found.summary
+    assert not any(remedy.command == "nvidia-smi" for remedy in found.remedy)
+
+
+@pytest.mark.parametrize("log", ["python: can't open file 'train.py': [Errno 2]\n", "npm ERR! code 1\n"])
+def test_what_did_not_start_has_failed(log: str) -> None:
+    assert loud(judged("step 1\n" + log)) == ["unrecognised"]
+
+
+def test_nvml_that_does_not_start_is_of_the_driver() -> None:
+    assert judged("step\nUserWarning: Can't initialize NVML\n").findings[0].cause == "driver_not_loaded"
+
+
+def test_noise_excuses_no_other_line() -> None:
+    noise = "E0000 cuda_dnn.cc:8310] Unable to register cuDNN factory: Attempting to register factory\n"
+    assert not loud(judged(noise))
+    assert loud(judged(noise + "ERROR: the run was lost\n")) == ["unrecognised"]
+    assert loud(judged(noise + "ERROR: 3 GPUs requested, but 0\n")) == ["driver_not_loaded"]
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("[TRT] [E] CUDA initialization failure with error: 35. Please check your CUDA installation", "driver_too_old"),
+        ("CUDA init failed with error code 100", "driver_not_loaded"),
+        ("cuInit returned 802", "fabric_manager_missing"),
+        ("CUDA driver returned error 803", "driver_library_mismatch"),
+        ("CUDA error: 999", "driver_wedged"),
+    ],
+)
+def test_a_code_of_cuda_decides(said: str, cause: str) -> None:
+    assert judged(f"start\n{said}\n").findings[0].cause == cause
+
+
+def test_what_a_line_names_is_not_said_to_be_unnamed() -> None:
+    found = judged("start\nERROR: cuDNN went away\n").findings[0]
+    assert found.cause == "unrecognised"
+    assert "is named" not in found.summary
