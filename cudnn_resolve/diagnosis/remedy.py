@@ -196,7 +196,8 @@ class Remedies:
         values = {}
         beside = {_suffix(name) for name in self.pip if self.book.component(name) is not None} | self._built_for()
         libraries = list(missing(matches))
-        beside = beside or {f"cu{major}" for one in matches for major in _MADE_FOR.findall(one.text)}
+        beside |= {"cu13"} if "" in beside else set()
+        beside = beside or {f"cu{major}" for one in matches for major in _MADE_FOR.findall(one.text)} or self._of_log()
         wheels = dict.fromkeys(wheel for one in libraries if (wheel := _wheel(one, beside, self.book)) and one.family != "cudnn")
         if wheels:
             values["wheel"] = shlex.join(wheels)
@@ -208,9 +209,12 @@ class Remedies:
         built = [one.fields["built"].major for one in matches if isinstance(one.fields.get("built"), CudnnVersion)]
         wanted = (majors or built)[:1]
         known = {str(build.cuda_major) for build in self.book.cudnn_builds() if build.wheel and build.version.major in wanted}
-        suffix = next((one for one in (*sorted(beside), "cu12", "cu13", "cu11") if one.removeprefix("cu") in known), "cu12")
-        if known or not wanted:  # of cuDNN 7 and older there are no wheels
-            values["cudnn_wheel"] = f"nvidia-cudnn-{suffix}"
+        # Of cuDNN 7 and older there are no wheels; of others the CUDA decides, and a wheel of another one would not load.
+        fitting = [one for one in sorted(beside) if one[2:] in known or (one and not wanted)] or sorted(f"cu{one}" for one in known)
+        if fitting and (len(known) == 1 or beside):
+            values["cudnn_wheel"] = f"nvidia-cudnn-{fitting[0]}"
+        elif fitting:
+            values["cudnn_wheels"] = " or ".join(f"nvidia-cudnn-{one}" for one in fitting)
         if majors:
             values["major"] = str(majors[0])
         copies = (or_none(self.case.facts.cudnn) or ()) if self.case.facts else ()
@@ -229,6 +233,14 @@ class Remedies:
         """The CUDA of the frameworks at hand, as NVIDIA's wheels are named after it."""
         builds = (build_of(name, version, self.book) for name, version in self.frameworks)
         return {f"cu{one.cuda.major}" for one in builds if one is not None and one.cuda is not None}
+
+    def _of_log(self) -> set[str]:
+        """The one CUDA that packages named anywhere in the log are made for; else the only one that its driver runs."""
+        named = {f"cu{one.fields['of']}" for one in self.case.matches if one.symptom.id == "context-cuda-major"}
+        if named:
+            return named if len(named) == 1 else set()
+        most = [one.fields["cuda"].major for one in self.case.matches if one.symptom.id == "context-smi-table" and "cuda" in one.fields]
+        return {"cu11"} if most and min(most) == 11 else set()
 
     def _toolkit(self) -> str | None:
         """The CUDA that PyTorch at hand was built with, for which extensions are to be compiled."""

@@ -136,7 +136,7 @@ def test_fix_says_what_helps_where_apply_cannot(log: str) -> None:
     done = run("doctor", log, "--fix")
     assert done.returncode == 1
     assert "what helps is:" in done.stderr
-    assert "pip install" in done.stderr
+    assert "pip list" in done.stderr  # which CUDA the wheel is to be of is not known
     assert is_explained(run("doctor", log, "--no-facts", "--fix"), 2, "--fix changes this machine")
 
 

@@ -107,7 +107,7 @@ def test_a_library_on_disk_is_put_on_the_path_and_one_that_is_not_is_installed()
     log = "OSError: libcudnn.so.9: cannot open shared object file: No such file or directory\n"
     copy = {"version": "9.1.0.70", "soname": 9, "path": "/opt/my cudnn/lib", "source": "other", "complete": True}
     assert commands(log, cudnn=[copy])[0] == "export LD_LIBRARY_PATH='/opt/my cudnn/lib'${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-    other = commands(log, cudnn=[copy | {"version": "8.9.2.26", "soname": 8}])
+    other = commands(log, cudnn=[copy | {"version": "8.9.2.26", "soname": 8}], packages={"pip": {"nvidia-cublas-cu12": "12.4.5.8"}})
     assert any("--target $HOME/.local/lib/cudnn9 --no-deps 'nvidia-cudnn-cu12==9.*' && export" in one for one in other)
     beside = {"pip": {"nvidia-cublas-cu11": "11.11.3.6"}}
     assert any("'nvidia-cudnn-cu11==9.*' && export LD_LIBRARY_PATH=" in one for one in commands(log, cudnn=[], packages=beside))
@@ -361,3 +361,27 @@ def test_a_repository_goes_out_of_sight_of_apt_in_either_form_of_its_list(tmp_pa
     left = {path.name: path.read_text("utf-8") for path in folder.iterdir()}
     switched = {"cuda.list": f"# {files['cuda.list']}", "cuda.sources.disabled": files["cuda.sources"]}
     assert left == {name: files[name] for name in ("other.list", "ubuntu.sources")} | switched
+
+
+CNN_8 = "OSError: libcudnn_cnn_infer.so.8: cannot open shared object file: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "torch              1.13.1+cu117",
+        "nvidia-cublas-cu11       11.10.3.66",
+        "jaxlib 0.4.20+cuda11.cudnn86",
+        "| NVIDIA-SMI 470.57.02    Driver Version: 470.57.02    CUDA Version: 11.4     |",
+    ],
+)
+def test_a_wheel_of_cudnn_is_of_the_cuda_that_the_log_shows(said: str) -> None:
+    told = " ".join(commands(f"{said}\n{CNN_8}"))
+    assert "nvidia-cudnn-cu11==8.*" in told or "torch==1.13.1" in told
+    assert "-cu12" not in told
+
+
+def test_where_nothing_shows_the_cuda_no_wheel_is_chosen() -> None:
+    assert not [one for one in commands(CNN_8) if "nvidia-cudnn-cu" in one]
+    found = diagnose(Reader(book().symptoms()).read([CNN_8.encode()]), None, book()).findings[0]
+    assert any("nvidia-cudnn-cu11 or nvidia-cudnn-cu12" in one.text for one in found.remedy)
