@@ -300,13 +300,26 @@ def test_one_that_was_removed_by_hand_is_made_again(making: Making) -> None:
 def test_the_script_of_a_plan_makes_the_environment(making: Making) -> None:
     assert making.say("plan", "pylock.toml", "--env", "made", "--format", "sh", "-o", "setup.sh").returncode == 0
 
-    done = making.start("bash", "setup.sh")
+    wheels = (f"PIP_FIND_LINKS={making.wheels}", "PIP_NO_INDEX=1")
+    done = making.start("env", *wheels, "bash", "setup.sh")
 
     text = (making.base / "setup.sh").read_text()
     assert f"-m venv {making.made}" in text
     assert f"PYTHON={making.made}/bin/python" in text
-    assert done.returncode in (0, 1), done  # pip may not find the small wheels: the lock's own addresses are in no index
-    assert (making.made / "bin" / "python").exists()
+    assert done.returncode == 0, done
+    assert making.says() == "1.0"
+
+
+def test_the_script_of_a_plan_touches_no_folder_of_others(making: Making) -> None:
+    assert making.say("plan", "pylock.toml", "--env", "made", "--format", "sh", "-o", "setup.sh").returncode == 0
+    making.made.mkdir()
+    (making.made / "pyvenv.cfg").write_text("mine")
+
+    done = making.start("bash", "setup.sh")
+
+    assert done.returncode == 1, done
+    assert "is there and is not empty" in done.stderr
+    assert [one.name for one in making.made.iterdir()] == ["pyvenv.cfg"]
 
 
 def test_the_function_makes_it_too(making: Making) -> None:

@@ -240,7 +240,6 @@ dependencies: [python=3.10, pytorch=2.5.1, pytorch-cuda=12.4, numpy=1.26.4]
 
 
 def test_an_environment_of_conda(tmp_path: Path) -> None:
-    pytest.importorskip("yaml")
     (tmp_path / "environment.yml").write_text(CONDA, "utf-8")
     done = check(str(tmp_path / "environment.yml"), "--gpu", "T4", "--driver", "550.54.15", "--strict")
     assert done.returncode == 0, done.stdout
@@ -294,7 +293,6 @@ def test_the_difference_of_two_lists(tmp_path: Path) -> None:
 
 
 def test_wheels_are_for_the_python_of_the_file(tmp_path: Path) -> None:
-    pytest.importorskip("yaml")
     python = "https://index.example/conda-forge/linux-64/python-3.13.1-h1_0.conda"
     wheel = "https://index.example/torch-2.6.0-cp313-cp313-manylinux1_x86_64.whl"
     chosen = f"version: 6\nenvironments:\n  default:\n    packages:\n      linux-64:\n      - conda: {python}\n      - pypi: {wheel}\n"

@@ -384,7 +384,6 @@ def test_a_constraint_counts_for_its_command_alone() -> None:
 
 
 def test_requirements_of_pip_in_an_environment_of_conda_are_one_command() -> None:
-    pytest.importorskip("yaml")
     text = "dependencies:\n- python=3.11\n- pip:\n  - torch==2.5.0\n  - -c limits\n"
     assert listed(text, open_=files(limits="torch<2.5\n")).clash == "torch==2.5.0 is excluded by the constraint torch<2.5"
 
@@ -427,7 +426,6 @@ SHARED = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" fo
     ids=["deep", "deeper", "blocks", "aliases"],
 )
 def test_yaml_that_would_end_the_process_or_never_end_is_refused(text: str, said: str) -> None:
-    pytest.importorskip("yaml")
     program = (
         "import sys; from cudnn_resolve.locking.conda import yaml_of; from cudnn_resolve.errors import InputError\n"
         "try: yaml_of(sys.stdin.read(), 'the file')\n"
@@ -438,7 +436,6 @@ def test_yaml_that_would_end_the_process_or_never_end_is_refused(text: str, said
 
 
 def test_an_alias_of_a_text_is_followed() -> None:
-    pytest.importorskip("yaml")
     assert [one.name for one in listed("version: &v '2'\ndependencies:\n- pip: [&t torch, *t]\n").loose] == ["torch"]
 
 
@@ -448,7 +445,6 @@ def test_an_alias_of_a_text_is_followed() -> None:
     ids=["blank lines", "a long spec"],
 )
 def test_long_lists_are_read_at_once(text: str) -> None:
-    pytest.importorskip("yaml")
     program = (
         "import sys; from tests.unit.locking.test_foreign_forms import listed; from contextlib import suppress\n"
         "from cudnn_resolve.errors import InputError\n"
