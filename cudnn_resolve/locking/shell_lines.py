@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.locking.conda import read_specs
 from cudnn_resolve.locking.install_lines import Installs, words_of
-from cudnn_resolve.locking.listing import Listed, Reading, dicts, texts
+from cudnn_resolve.locking.listing import Listed, Open, Reading, dicts, texts
 
 _PROGRAM = re.compile(r"(?:.*/)?(pip|python|\{sys\.executable\}|conda|mamba|micromamba|apt|apt-get|uv|poetry|pdm|pipenv)[\d.]*")
 _ABOUT = re.compile(r"cudnn|cuda|torch|tensorflow|\bjax|nvidia", re.IGNORECASE)
@@ -283,14 +283,14 @@ def read_dockerfile(text: str, reading: Reading) -> Iterator[Listed]:
     yield from installs.rows()
 
 
-def _beside(open_: Any) -> Any:
+def _beside(open_: Open) -> Open:
     """Look for a file of the image where the Dockerfile is."""
 
     def read(name: str, base: str | None) -> tuple[str, str]:
         try:
-            return open_(name.lstrip("/"), base)  # type: ignore[no-any-return]
+            return open_(name.lstrip("/"), base)
         except InputError:
-            return open_(name.rpartition("/")[2], base)  # type: ignore[no-any-return]
+            return open_(name.rpartition("/")[2], base)
 
     return read
 

@@ -262,17 +262,17 @@ def _held(journals: Journals) -> Iterator[int]:
         found.release()
 
 
-O = TypeVar("O", "ApplyRequest", "PlanRequest")  # noqa: E741 - the usual letter for options
+Asked = TypeVar("Asked", "ApplyRequest", "PlanRequest")
 
 
-def _with_kernel(request: O) -> O:
+def _with_kernel(request: Asked) -> Asked:
     """The request with what a kernel of Jupyter needs; a lock has it or not."""
     if request.kernel is None or request.lock is not None:
         return request
     return replace(request, packages=(*request.packages, _KERNEL))
 
 
-def _inside(request: O, journals: Journals) -> O:
+def _inside(request: Asked, journals: Journals) -> Asked:
     """The same for the environment as it is."""
     return replace(request, env=None, kernel=None, python=journals.environment.prefix, python_version=None)
 

@@ -57,7 +57,7 @@ def compare(book: Book, client: IndexClient, count: int, seed: str) -> LiveRepor
     def look(one: _Drawn) -> None:
         try:
             faults.extend(one.placed.fault("", f"{one.package} {one.version}: {text}") for text in _differences(one, client))
-        except (IndexUnavailableError, WorldError, _Unread) as error:
+        except (IndexUnavailableError, WorldError, _UnreadError) as error:
             unread.append(f"{one.package} {one.version}: {error}")
 
     for one in drawn:
@@ -65,7 +65,7 @@ def compare(book: Book, client: IndexClient, count: int, seed: str) -> LiveRepor
     return LiveReport(rows=len(drawn) - len(unread), faults=tuple(faults), unread=tuple(unread))
 
 
-class _Unread(Exception):  # noqa: N818 - no fault of the tables
+class _UnreadError(Exception):
     """A wheel that was not read; the text says why."""
 
 
@@ -104,7 +104,7 @@ def _differences(one: _Drawn, client: IndexClient) -> Iterator[str]:
     listing = client.listing(one.package)
     if listing is None or not listing.offers:
         if listing is not None and listing.is_partial:
-            raise _Unread("the index could not be asked")
+            raise _UnreadError("the index could not be asked")
         yield "the index does not have the package"
         return
     wanted = parse_version(one.version)
@@ -217,13 +217,13 @@ def _evidence(one: _Drawn, offer: Offer, client: IndexClient) -> Iterator[str]:
         return
     (file,) = client.completed([file])
     if file.size is None or file.size > LARGEST_WHEEL_BYTES:
-        raise _Unread(
+        raise _UnreadError(
             f"its wheel has {(file.size or 0) >> 20} MB and is not read again" if file.size else "the size of its wheel is not known"
         )
     try:
         found: dict[str, Any] = client.passing(file, lambda path: summary(wheel_evidence(path)))
     except WheelDamage as error:
-        raise _Unread(str(error)) from None
+        raise _UnreadError(str(error)) from None
     for key in ("cuda", "needs", "frameworks", "same_line", "code"):
         kept = getattr(row, key)
         plain: Any = [str(part) for part in kept] if isinstance(kept, tuple) else str(kept) if key == "cuda" and kept else kept
