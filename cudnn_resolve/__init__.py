@@ -123,7 +123,8 @@ def plan(framework: Texts = (), *, lock: Path | None = None, **options: Unpack[P
     from cudnn_resolve.operations.keywords import PlanWords, together
     from cudnn_resolve.operations.options import PlanRequest
 
-    return api.call(api.plan, PlanRequest, together(PlanWords, options, framework=framework, lock=lock))
+    words = together(PlanWords, options, framework=framework, lock=lock)
+    return api.call(lambda request: api.plan(api.pictured(request)), PlanRequest, words)
 
 
 def lock(
@@ -233,7 +234,8 @@ def why(package: str, framework: Texts = (), **options: Unpack[WhyWords]) -> Why
     from cudnn_resolve.operations.keywords import WhyWords, together
     from cudnn_resolve.operations.options import WhyRequest
 
-    return api.call(api.why, WhyRequest, together(WhyWords, options, package=package, framework=framework))
+    words = together(WhyWords, options, package=package, framework=framework)
+    return api.call(lambda request: api.why(api.pictured(request)), WhyRequest, words)
 
 
 def matrix_list(*, matrix: Paths = ()) -> MatrixListResult:

@@ -244,6 +244,16 @@ def call(function: Callable[[R], T], kind: type[R], words: Mapping[str, Any]) ->
         raise
 
 
+P = TypeVar("P", PlanRequest, WhyRequest)
+
+
+def pictured(request: P) -> P:
+    """The request, in a notebook with the picture that it shows."""
+    from cudnn_resolve.operations.notebook import in_notebook
+
+    return replace(request, ranges=in_notebook())
+
+
 def undo_number(undo: Any, words: Mapping[str, Any]) -> int | None:
     """The number of the `apply` to undo, None for the last one; UsageError where it is none, or where targets stand beside it."""
     if undo is not True and (not isinstance(undo, int) or undo < 1):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.operations.check import CheckResult
     from cudnn_resolve.report.text import Style
 
-FORMATS = ("text", "json", "markdown", "sarif", "github", "junit")
+FORMATS = ("text", "json", "html", "markdown", "sarif", "github", "junit")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

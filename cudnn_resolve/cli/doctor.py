@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Diagnosis, Finding
     from cudnn_resolve.operations.doctor import DoctorResult
 
-FORMATS = ("text", "json", "markdown")
+FORMATS = ("text", "json", "html", "markdown")
 _OWN = frozenset(
     {"framework", "packages", "facts", "given", "python_version", "platform", "project_matrix", "allow_break", "reinstall_package"}
 )

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cudnn_resolve import api
 from cudnn_resolve.cli.options import Output, add_common_options, add_options, output_of, request_of
 from cudnn_resolve.cli.plan import print_plan
-from cudnn_resolve.cli.printing import Messages, emit, print_json, say, show
+from cudnn_resolve.cli.printing import Messages, emit, print_value, say, show
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.operations.options import LockRequest
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `lock`."""
-    add_common_options(parser, platforms=True)
+    add_common_options(parser, ("text", "json", "html"), platforms=True)
     group = parser.add_argument_group("the lock", "It is pylock.toml, or the file of -o; `-o -` prints it and reads none.")
     add_options(group, LockRequest, "check", "no_facts", "upgrade", "upgrade_package")
     parser.epilog = (
@@ -36,23 +36,23 @@ def run(args: argparse.Namespace) -> int:
     """Write the lock, or with `--check` hold the one that is there against the present."""
     output = replace(output_of(args), output=None)  # -o names the lock
     request = request_of(LockRequest, args)
-    if output.format == "json" and request.output == "-":
-        hint = "leave one of them out: with -o FILE the object goes to standard output and the lock to the file"
-        raise UsageError("-o - and --format json would both go to standard output", code="usage-contradiction", hint=hint)
+    if output.format != "text" and request.output == "-":
+        hint = "leave one of them out: with -o FILE the result goes to standard output and the lock to the file"
+        raise UsageError(f"-o - and --format {output.format} would both go to standard output", code="usage-contradiction", hint=hint)
     if request.check:
         return _check(request, output)
     made = api.lock(request, Messages(output))
     if made.plan is not None:
-        if output.format == "json":
-            print_json(made.to_json(), output)
-        else:
+        if output.format == "text":
             print_plan(made.plan, output)
+        else:
+            print_value(made, output)
         return ExitCode.NO
     _say_changes(made, output)
     if made.path == "-":
         emit(made.text, output)
-    elif output.format == "json":
-        print_json(made.to_json(), output)
+    elif output.format != "text":
+        print_value(made, output)
     return ExitCode.OK
 
 

@@ -6,17 +6,20 @@ import argparse
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cudnn_resolve import api
 from cudnn_resolve.cli.options import Output, add_common_options, lock_among, output_of, request_of
-from cudnn_resolve.cli.printing import Messages, draw, emit, message_style, message_width, print_json, say, style_of, width_of
+from cudnn_resolve.cli.printing import Messages, draw, emit, message_style, message_width, print_value, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import PlanRequest
 
 if TYPE_CHECKING:
     from cudnn_resolve.operations.plan import PlanResult
 
-FORMATS = ("text", "json", "sh", "requirements", "notebook", "dockerfile")
-"""Each format after `json` is the module of report/ of that name; `sh` is `script`."""
+FORMATS = ("text", "json", "html", "sh", "requirements", "notebook", "dockerfile")
+_READ = ("text", "json", "html")
+"""Those for reading; each of the others is the module of report/ of that name, `sh` is `script`, and there is none of a conflict."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,14 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the plan; 1 where there is none."""
     output = output_of(args)
-    plan = api.plan(request_of(PlanRequest, lock_among(args)), Messages(output))
+    request = replace(request_of(PlanRequest, lock_among(args)), ranges=output.format == "html")
+    plan = api.plan(request, Messages(output))
     for note in plan.notes:
         say(f"note: {note}", output)
-    if output.format not in ("text", "json"):
+    if output.format not in _READ:
         for one in plan.warnings:
             if one.code == "overlay":
                 say(f"note: {one.message}", output)
-    if plan.is_satisfiable and output.format not in ("text", "json"):
+    if plan.is_satisfiable and output.format not in _READ:
         report = import_module(f"cudnn_resolve.report.{'script' if output.format == 'sh' else output.format}")
         emit(report.render(plan), output)
         return ExitCode.OK
@@ -48,8 +52,8 @@ def print_plan(plan: PlanResult, output: Output) -> int:
     from cudnn_resolve.report.plan import render, verdict
 
     verbose = output.verbose > 0
-    if output.format == "json":
-        print_json(plan.to_json(), output)
+    if output.format in ("json", "html"):
+        print_value(plan, output)
     elif not plan.is_satisfiable and output.format != "text":  # who asked for a file to run gets none, and reads why among the messages
         draw(render(plan, style=message_style(output), width=message_width()), output)
     elif output.quiet:
@@ -57,6 +61,6 @@ def print_plan(plan: PlanResult, output: Output) -> int:
     else:
         emit(render(plan, style=style_of(output), width=width_of(output), verbose=verbose, command=plan.command), output)
     if plan.conflict is not None and output.output is not None:
-        written = "not written" if output.format not in ("text", "json") else "no plan"
+        written = "not written" if output.format not in _READ else "no plan"
         say(f"there is no plan, and {output.output} is {written}: {plan.conflict.message}", output)
     return ExitCode.OK if plan.is_satisfiable else ExitCode.NO

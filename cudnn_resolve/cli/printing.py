@@ -102,6 +102,17 @@ class Messages:
         say(text, self._options, least=least)
 
 
+def print_value(result: Shown, options: Output) -> None:
+    """Print a result as its object, or as the page of it."""
+    if options.format == "json":
+        print_json(result.to_json(), options)
+        return
+    from cudnn_resolve._version import __version__
+    from cudnn_resolve.report.page import render
+
+    emit(render(result.to_json(), __version__), options)
+
+
 def print_json(value: dict[str, Any], options: Output) -> None:
     """Print an object as the result."""
     from cudnn_resolve.report.json import render
@@ -111,8 +122,8 @@ def print_json(value: dict[str, Any], options: Output) -> None:
 
 def show(result: Shown, options: Output, draw: Callable[[Style, int], str]) -> None:
     """Print a result: its object, or what `draw` makes of it in a style and in so many columns, and the overlays that it rests on."""
-    if options.format == "json":
-        print_json(result.to_json(), options)
+    if options.format != "text":
+        print_value(result, options)
         return
     width = width_of(options)
     emit(draw(style_of(options), width) + remark_lines(getattr(result, "overlays", ()), width), options)

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `validate`."""
     group = parser.add_argument_group("what is tested")
     add_options(group, ValidateRequest, "python", "framework", "gpu", "full", "require_gpu", "lock", "plan", "record")
-    add_output_options(parser, ("text", "json", "junit"))
+    add_output_options(parser, ("text", "json", "html", "junit"))
     parser.epilog = "Exit codes: 0 passed, or skipped without a GPU; 1 failed, or skipped with --require-gpu."
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 
+from msgspec.structs import replace
+
 from cudnn_resolve import api
 from cudnn_resolve.cli.options import add_common_options, lock_among, output_of, request_of
 from cudnn_resolve.cli.plan import print_plan
-from cudnn_resolve.cli.printing import Messages, say, show
+from cudnn_resolve.cli.printing import Messages, emit, say, show
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import WhyRequest
 
@@ -16,17 +18,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `why`."""
     parser.add_argument("package", metavar="PACKAGE", help="a pip package, `cuda`, `cudnn`, `driver` or `python`")
     words = ("REQ | LOCK", "; or a pylock.toml (default where nothing is asked for: ./pylock.toml)")
-    add_common_options(parser, words=words, takes=("allow_break",))
+    add_common_options(parser, ("text", "json", "html", "svg"), words=words, takes=("allow_break",))
     parser.epilog = "The other options are those of `plan`: the same request, the same answer."
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the chain; where there is no plan, why not."""
     output = output_of(args)
-    found = api.why(request_of(WhyRequest, lock_among(args)), Messages(output))
+    request = replace(request_of(WhyRequest, lock_among(args)), ranges=output.format in ("html", "svg"))
+    found = api.why(request, Messages(output))
     for note in found.plan.notes:
         say(f"note: {note}", output)
     chain = found.chain
+    if output.format == "svg":
+        from cudnn_resolve.report.picture import svg
+
+        emit(svg(found.to_json().get("ranges", ())) + "\n", output)
+        return ExitCode.OK if chain is not None else ExitCode.NO
     if chain is None:
         return print_plan(found.plan, output)
     from cudnn_resolve.report.why import render

@@ -220,6 +220,8 @@ class PlanRequest(Options, frozen=True, kw_only=True):
 
     lock: str | None = None
     """A lock instead of targets."""
+    ranges: bool = False
+    """The versions that each party allows are wanted, too, for a picture."""
 
 
 class WhyRequest(Options, frozen=True, kw_only=True):
@@ -228,6 +230,8 @@ class WhyRequest(Options, frozen=True, kw_only=True):
     package: str = ""
     lock: str | None = None
     """A lock instead of targets; None = `./pylock.toml` where nothing is asked for, if it is there."""
+    ranges: bool = False
+    """The versions that each party allows are wanted, too, for a picture."""
 
 
 class LockRequest(Options, frozen=True, kw_only=True):

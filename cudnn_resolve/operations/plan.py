@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.operations.gather import Question
     from cudnn_resolve.planning.model import Warning
     from cudnn_resolve.requirement.model import Request
-    from cudnn_resolve.resolution.model import Conflict, Resolution
+    from cudnn_resolve.resolution.model import Conflict, Range, Resolution
 
 
 class PlanResult(Plan, Result, frozen=True, kw_only=True):
@@ -31,6 +31,8 @@ class PlanResult(Plan, Result, frozen=True, kw_only=True):
 
     command: str | None = None
     """The command line that carries it out; None where there is nothing to do, or no plan."""
+    ranges: tuple[Range, ...] = ()
+    """The versions that each party allows, where they were asked for."""
 
     @property
     def status(self) -> Literal["ok", "unsatisfiable"]:
@@ -42,7 +44,7 @@ class PlanResult(Plan, Result, frozen=True, kw_only=True):
         from cudnn_resolve.facts.codec import encode
         from cudnn_resolve.report.document import encode_plan
 
-        return encode_plan(self, encode(self.facts), self.command)
+        return encode_plan(self, encode(self.facts), self.command, self.ranges)
 
 
 BREAKS = "lock-breaks"
@@ -61,7 +63,15 @@ def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
         found = plan_of_lock_file(request.lock, request)
         return grown(PlanResult, found, command=command_of(found, request, None))
     answer = answered(request, listener)
-    return grown(PlanResult, answer.plan, command=command_of(answer.plan, request, answer.outcome.request))
+    command = command_of(answer.plan, request, answer.outcome.request)
+    return grown(PlanResult, answer.plan, command=command, ranges=ranges_of(answer) if request.ranges else ())
+
+
+def ranges_of(answer: Answered) -> tuple[Range, ...]:
+    """The versions of driver, Python, CUDA and cuDNN that each party of an answer allows."""
+    from cudnn_resolve.resolution.ranges import ranges
+
+    return ranges(answer.question.book, answer.outcome, answer.question.source)
 
 
 def command_of(plan: Plan, request: PlanRequest, asked: Request | None) -> str | None:

@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.lock import plan_behind
 from cudnn_resolve.operations.options import WhyRequest
-from cudnn_resolve.operations.plan import PlanResult, answered
+from cudnn_resolve.operations.plan import PlanResult, answered, ranges_of
 from cudnn_resolve.operations.results import Result, grown
 
 if TYPE_CHECKING:
     from cudnn_resolve.operations.gather import Question
     from cudnn_resolve.resolution.chain import Chain
-    from cudnn_resolve.resolution.model import Resolution
+    from cudnn_resolve.resolution.model import Range, Resolution
 
 
 class WhyResult(Struct, Result, frozen=True, kw_only=True):
@@ -26,6 +27,8 @@ class WhyResult(Struct, Result, frozen=True, kw_only=True):
     plan: PlanResult
     chain: Chain | None = None
     """None where there is no plan."""
+    ranges: tuple[Range, ...] = ()
+    """The versions that each party allows, where they were asked for: of the thing itself, or of all where it is a package."""
 
     def to_json(self) -> dict[str, Any]:
         """The object that `why --format json` prints."""
@@ -33,7 +36,7 @@ class WhyResult(Struct, Result, frozen=True, kw_only=True):
 
         if self.chain is None:
             return self.plan.to_json()
-        return document(WhyDocument, self.chain, overlays=self.overlays or UNSET)
+        return document(WhyDocument, self.chain, overlays=self.overlays or UNSET, ranges=self.ranges or UNSET)
 
     @property
     def overlays(self) -> tuple[str, ...]:
@@ -51,12 +54,14 @@ def why(request: WhyRequest, listener: Listener = NOBODY) -> WhyResult:
 
     answer = answered(request, listener) if request.lock is None else plan_behind(request.lock, request, listener)
     found, question, outcome = grown(PlanResult, answer.plan), answer.question, answer.outcome
+    every = ranges_of(answer) if request.ranges else ()
+    ranges = tuple(one for one in every if one.name.casefold() == request.package.casefold()) or every
     if isinstance(outcome, Conflict):
-        return WhyResult(plan=found)
+        return WhyResult(plan=replace(found, ranges=every), ranges=ranges)
     reasons = chain(outcome, request.package, question.book)
     if reasons.chosen is None and not _is_known(request.package, outcome, question):
         raise _unknown(request.package, outcome, question)
-    return WhyResult(plan=found, chain=reasons)
+    return WhyResult(plan=found, chain=reasons, ranges=ranges)
 
 
 def _is_known(word: str, resolution: Resolution, question: Question) -> bool:

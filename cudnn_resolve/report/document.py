@@ -19,7 +19,7 @@ from cudnn_resolve.locking.model import Difference, Environment, Framework, beca
 from cudnn_resolve.locking.proof import Proof, proofs
 from cudnn_resolve.planning.model import AptAction, Stack, Warning
 from cudnn_resolve.report.json import plain
-from cudnn_resolve.resolution.model import AptPin, Cause, Override
+from cudnn_resolve.resolution.model import AptPin, Cause, Override, Range
 from cudnn_resolve.validation import model as validation
 
 if TYPE_CHECKING:
@@ -116,13 +116,18 @@ class PlanDocument(_Document, frozen=True, kw_only=True):
     conflict: ConflictDocument | None
     proven: tuple[dict[str, Any], ...] | UnsetType = UNSET
     command: str | UnsetType | None = UNSET
+    ranges: tuple[Range, ...] | UnsetType = UNSET
+    """Where a picture was asked for: the versions that each party allows."""
 
 
-def encode_plan(plan: Plan, facts: dict[str, Any], command: str | UnsetType | None = UNSET) -> dict[str, Any]:
+def encode_plan(
+    plan: Plan, facts: dict[str, Any], command: str | UnsetType | None = UNSET, ranges: tuple[Range, ...] = ()
+) -> dict[str, Any]:
     """The plan with its facts, already encoded, ready for `json.dumps`."""
     proven = UNSET if plan.proven is None else tuple({**_record(one), "here": one.is_of(plan.facts)} for one in plan.proven)
     status = "ok" if plan.is_satisfiable else "unsatisfiable"
-    return {**plain(taken(PlanDocument, plan, status=status, facts=None, proven=proven, command=command)), "facts": facts}
+    more = {"status": status, "facts": None, "proven": proven, "command": command, "ranges": ranges or UNSET}
+    return {**plain(taken(PlanDocument, plan, **more)), "facts": facts}
 
 
 def _record(proof: Proof) -> dict[str, Any]:
@@ -405,6 +410,7 @@ class WhyDocument(_Document, frozen=True, kw_only=True):
     chosen: str | None
     absence: str | None
     links: tuple[ReasonDocument, ...] = field(name="reasons")
+    ranges: tuple[Range, ...] | UnsetType = UNSET
     overlays: Texts | UnsetType = UNSET
 
 

@@ -1,12 +1,17 @@
-"""Any result as HTML for a notebook's cell; every text in it is escaped."""
+"""Any result as HTML: what a notebook's cell shows, and the body of a page; every text in it is escaped."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import Any
 
+from cudnn_resolve.report.picture import render as picture
+
 _GREEN, _YELLOW, _RED, _GRAY = "#1a7f37", "#9a6700", "#cf222e", "#57606a"
+_CLASSES = {_GREEN: "good", _YELLOW: "warn", _RED: "bad", _GRAY: "quiet"}
+"""A page gives these the colours of a dark screen."""
 _APPLY = {
     "done": (_GREEN, "done: the environment is as planned"),
     "nothing": (_GREEN, "nothing to do: the environment is as planned"),
@@ -26,6 +31,9 @@ _COLORS = {
     "warning": _YELLOW,
     "skipped": _GRAY,
     "info": _GRAY,
+    "runs": _GREEN,
+    "breaks": _RED,
+    "unknown": _YELLOW,
 }
 _SIGNS = {"install": "+", "upgrade": "↑", "downgrade": "↓", "remove": "-"}
 
@@ -35,6 +43,7 @@ def render(result: Mapping[str, Any]) -> str:
     verb = str(result.get("schema", "")).split("/")[1:2]
     parts = {
         "detect": _detect,
+        "check": _check,
         "validate": _validate,
         "doctor": _doctor,
         "lock": _lock,
@@ -56,20 +65,46 @@ def _apply(result: Mapping[str, Any]) -> Iterator[str]:
         head = "interrupted, and everything is as it was"
     plan = result if is_plan else result.get("plan") or {}
     yield _head(head, color)
-    yield from _stack(plan.get("stack") or {})
-    rows = [one for one in plan.get("pip", ()) if one.get("action") != "keep"]
-    if rows:
-        yield _details(f"{len(rows)} package{'' if len(rows) == 1 else 's'}", _table(map(_change, rows)))
     if error:
         yield f"<p>{escape(str(error.get('message')))}</p>"
         if error.get("hint"):
             yield f"<p><i>{escape(str(error['hint']))}</i></p>"
     yield from _conflict(plan.get("conflict"))
+    yield from _stack(plan.get("stack") or {})
+    yield picture(plan.get("ranges", ()))
+    yield from _packages(plan)
     if is_plan:
+        yield _command(result.get("command"))
         yield from _list(str(one.get("message")) for one in plan.get("warnings", ()))
+        yield from _steps(plan)
     yield from _list([*result.get("differences", ()), *result.get("left", ()), *result.get("notes", ())])
     if result.get("restart"):
-        yield f'<p><b style="color:{_YELLOW}">{escape(str(result["restart"]))}</b></p>'
+        yield f"<p>{_head(str(result['restart']), _YELLOW)}</p>"
+
+
+def _packages(plan: Mapping[str, Any]) -> Iterator[str]:
+    """What changes, with the reasons; and the pins of wheels that are left."""
+    rows = [one for one in plan.get("pip", ()) if one.get("action") != "keep"]
+    if rows:
+        changes = ((*_change(one), "; ".join(one.get("because", ()))) for one in rows)
+        yield _details(f"{len(rows)} package{'' if len(rows) == 1 else 's'}", _table(changes))
+    overrides = plan.get("overrides", ())
+    if overrides:
+        columns = ("package", "requested_by", "declared", "chosen", "reason")
+        lines = _table([[one.get(name) for name in columns] for one in overrides], ("package", "of", "declares", "chosen", "why"))
+        yield _details(f"{len(overrides)} pin{'' if len(overrides) == 1 else 's'} of wheels left", lines)
+
+
+def _steps(plan: Mapping[str, Any]) -> Iterator[str]:
+    """What would be typed without this program."""
+    steps = [f"<p>{escape(str(one.get('why')))}</p>" + _command(shlex.join(one.get("argv") or ())) for one in plan.get("steps", ())]
+    if steps:
+        yield _details(f"{len(steps)} step{'' if len(steps) == 1 else 's'} by hand", "".join(steps))
+
+
+def _command(text: str | None) -> str:
+    """A command to copy; nothing where there is none."""
+    return f"<pre>{escape(text)}</pre>" if text else ""
 
 
 def _lock(result: Mapping[str, Any]) -> Iterator[str]:
@@ -118,14 +153,38 @@ def _doctor(result: Mapping[str, Any]) -> Iterator[str]:
     findings = result.get("findings", ())
     if not findings:
         yield _head("nothing wrong was found", _GREEN)
+    yield from _findings(findings)
+
+
+def _findings(findings: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for one in findings:
         severity = str(one.get("severity"))
-        yield _head(f"{severity}: {one.get('cause')}", _COLORS.get(severity, _GRAY))
+        head = f"{severity}: {one.get('cause')}"
+        yield f"<p>{_head(head, _COLORS.get(severity, _GRAY))}</p>"
         yield f"<p>{escape(str(one.get('summary')))}</p>"
         yield from _list(str(line.get("text")) for line in one.get("evidence", ()))
-        for remedy in one.get("remedy", ()):
-            command = f"<pre>{escape(str(remedy['command']))}</pre>" if remedy.get("command") else ""
-            yield f"<p>{escape(str(remedy.get('text')))}</p>{command}"
+        yield from _remedies(one.get("remedy", ()))
+
+
+def _remedies(remedies: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    yield from (f"<p>{escape(str(one.get('text')))}</p>{_command(one.get('command'))}" for one in remedies)
+
+
+_WORDS = {"runs": "will run", "breaks": "will not run", "unknown": "is not known to run"}
+
+
+def _check(result: Mapping[str, Any]) -> Iterator[str]:
+    """Each verdict: the frameworks first, then the reasons, then what mends it."""
+    for one in result.get("verdicts", ()):
+        status = str(one.get("status"))
+        where = f" on {one['machine']}" if one.get("machine") else ""
+        head = f"{one.get('what')}{where}: {_WORDS.get(status, status)}"
+        yield f"<p>{_head(head, _COLORS.get(status, _GRAY))}</p>"
+        yield _table((each.get("name"), each.get("version"), _WORDS.get(str(each.get("status")))) for each in one.get("frameworks", ()))
+        yield from _findings(one.get("findings", ()))
+        yield from _remedies(one.get("remedy", ()))
+        if one.get("not_judged"):
+            yield f"<p>not judged: {escape(', '.join(map(str, one['not_judged'])))}</p>"
 
 
 def _why(result: Mapping[str, Any]) -> Iterator[str]:
@@ -133,6 +192,7 @@ def _why(result: Mapping[str, Any]) -> Iterator[str]:
     yield _head(f"{result.get('package')} {chosen}" if chosen else f"{result.get('package')} is not part of the plan", _GRAY)
     if result.get("absence"):
         yield f"<p>{escape(str(result['absence']))}</p>"
+    yield picture(result.get("ranges", ()))
     yield from _reasons(result.get("reasons", ()), 8)
 
 
@@ -185,9 +245,12 @@ def _stack(stack: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _conflict(conflict: Mapping[str, Any] | None) -> Iterator[str]:
+    """Why there is no plan, and each way out with its command."""
     if conflict:
         yield f"<p>{escape(str(conflict.get('message')))}</p>"
-        yield from _list(f"{one.get('change')}: {one.get('command')}" for one in conflict.get("relaxations", ()))
+        yield from _list(f"{one.get('what')}: {one.get('because')}" for one in conflict.get("causes", ()))
+        for one in conflict.get("relaxations", ()):
+            yield f"<p>{escape(str(one.get('change')))}</p>{_command(one.get('command'))}"
 
 
 def _change(one: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -196,15 +259,17 @@ def _change(one: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _head(text: str, color: str) -> str:
-    return f'<b style="color:{color}">{escape(text)}</b>'
+    return f'<b class="{_CLASSES[color]}" style="color:{color}">{escape(text)}</b>'
 
 
 def _details(summary: str, body: str) -> str:
     return f"<details><summary>{escape(summary)}</summary>{body}</details>"
 
 
-def _table(rows: Iterable[Iterable[Any]]) -> str:
-    lines = "".join(f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
+def _table(rows: Iterable[Iterable[Any]], head: Iterable[str] = ()) -> str:
+    names = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
+    cells = (f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
+    lines = (f"<tr>{names}</tr>" if names else "") + "".join(cells)
     return f"<table>{lines}</table>" if lines else ""
 
 

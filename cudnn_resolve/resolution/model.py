@@ -172,3 +172,27 @@ class Failure(Struct, frozen=True, kw_only=True):
     """The wishes of the request that exclude one another, each by its package and its text; empty where nobody knows."""
     exhausted: bool = False
     """True where the search was cut off before it was complete."""
+
+
+class Bar(Struct, frozen=True, kw_only=True):
+    """What one party allows."""
+
+    who: str
+    """`torch 2.6.0`, `driver 550.54.15`, `Tesla T4`."""
+    wants: str
+    because: str
+    spans: tuple[tuple[str, str], ...]
+    """First and last version of each run of allowed ones; empty where it allows none."""
+
+
+class Range(Struct, frozen=True, kw_only=True):
+    """The versions of one thing, and what each party allows of them."""
+
+    name: str
+    """`driver`, `Python`, `CUDA` or `cuDNN`."""
+    versions: tuple[str, ...]
+    """Oldest first."""
+    chosen: str | None
+    """None where nothing is chosen, as in a conflict."""
+    bars: tuple[Bar, ...]
+    """Those that exclude something."""

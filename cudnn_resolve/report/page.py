@@ -1,0 +1,82 @@
+"""A result as a page of its own: one file that needs no network and no other file, for reading, sending and printing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from cudnn_resolve.report.html import render as fragment
+
+_CSS = """
+:root{color-scheme:light dark;--fg:#1f2328;--bg:#fff;--soft:#f6f8fa;--line:#d0d7de;--mute:#57606a}
+@media(prefers-color-scheme:dark){:root{--fg:#e6edf3;--bg:#0d1117;--soft:#161b22;--line:#30363d;--mute:#9198a1}}
+*{box-sizing:border-box}
+body{margin:0 auto;max-width:72rem;padding:1.5rem;background:var(--bg);color:var(--fg);font:16px/1.5 system-ui,sans-serif}
+h1{font-size:1.4rem;margin:0 0 1rem}h2{font-size:1.1rem;margin:2rem 0 .5rem}
+b,strong{font-size:1.05rem}
+table{border-collapse:collapse;margin:.5rem 0;display:block;overflow-x:auto;max-width:100%}
+td,th{border-bottom:1px solid var(--line);padding:.25rem .75rem .25rem 0;text-align:left;vertical-align:top;overflow-wrap:anywhere}
+pre{background:var(--soft);border:1px solid var(--line);border-radius:6px;padding:.75rem 5rem .75rem .75rem}
+pre{overflow-x:auto;position:relative;white-space:pre-wrap}
+summary{cursor:pointer;color:var(--mute)}
+input,button{font:inherit;color:inherit;background:var(--soft);border:1px solid var(--line);border-radius:6px;padding:.25rem .6rem}
+pre button{position:absolute;top:.4rem;right:.4rem;font-size:.8rem}
+footer{margin-top:3rem;color:var(--mute);font-size:.85rem}
+@media(prefers-color-scheme:dark){
+.good{color:#3fb950!important}.bad{color:#f85149!important}.warn{color:#d29922!important}.quiet{color:#9198a1!important}}
+@media print{body{max-width:none;padding:0}button,input{display:none}details{display:block}details>*{display:block}}
+"""
+_SCRIPT = """
+for(const pre of document.querySelectorAll('pre')){
+ const button=document.createElement('button');button.type='button';button.textContent='Copy';
+ const text=pre.textContent;
+ button.onclick=async()=>{
+  try{await navigator.clipboard.writeText(text)}
+  catch{const r=document.createRange();r.selectNodeContents(pre.firstChild);
+   getSelection().removeAllRanges();getSelection().addRange(r);document.execCommand('copy')}
+  button.textContent='Copied';setTimeout(()=>button.textContent='Copy',1500)};
+ pre.append(button)}
+for(const table of document.querySelectorAll('table')){
+ const rows=[...table.rows];if(rows.length<12)continue;
+ const input=document.createElement('input');input.type='search';input.placeholder='Filter '+rows.length+' rows';
+ input.setAttribute('aria-label','Filter the rows of the table below');
+ input.oninput=()=>{const w=input.value.toLowerCase();
+  for(const r of rows)r.hidden=!r.querySelector('th')&&!r.textContent.toLowerCase().includes(w)};
+ table.before(input)}
+"""
+
+
+def render(result: Mapping[str, Any], version: str) -> str:
+    """The page of a result, which is the object that `--format json` prints."""
+    title = escape(_title(result))
+    return _PAGE.format(title=title, css=_CSS, body=fragment(result), script=_SCRIPT, version=escape(version))
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+<title>{title}</title>
+<style>{css}</style>
+</head>
+<body>
+<main>
+<h1>{title}</h1>
+{body}
+</main>
+<footer>cudnn-resolve {version}</footer>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def _title(result: Mapping[str, Any]) -> str:
+    """The verb and what it was asked: `plan: torch==2.6.0, tensorflow==2.18.0`."""
+    verb = str(result.get("schema", "")).split("/")[1:2]
+    about = [*result.get("targets", ()), *dict.fromkeys(one["what"] for one in result.get("verdicts", ()))]
+    about += [str(result["package"])] if "package" in result else []
+    return f"cudnn-resolve {verb[0] if verb else ''}" + (f": {', '.join(map(str, about))}" if about else "")

@@ -1,0 +1,139 @@
+"""Ranges as a picture in SVG: what each party allows as bars, and what is chosen as a line through all of them.
+
+Colours are those that are legible on white and on black; text takes the colour of the page. Every text in it is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+_LABEL, _PLOT, _PAD = 210, 610, 14
+_ROW, _HEAD, _FOOT, _GAP = 24, 34, 22, 18
+_WIDTH, _LEFT = _LABEL + _PLOT + 2 * _PAD, _PAD + _LABEL
+_LETTERS = 32
+"""Of a name in the column of labels."""
+_BAR, _LINE, _COMMON, _NONE = "#3b82f6", "#ea580c", "#16a34a", "#dc2626"
+_FONT = "font-family='system-ui,sans-serif' font-size='12'"
+
+
+def render(ranges: Sequence[Mapping[str, Any]]) -> str:
+    """The picture of ranges, as `plan --format json` has them; empty where there are none."""
+    if not ranges:
+        return ""
+    return f'<div style="overflow-x:auto" tabindex="0" role="region" aria-label="what each party allows">{svg(ranges)}</div>'
+
+
+def svg(ranges: Sequence[Mapping[str, Any]]) -> str:
+    """The same as an image alone."""
+    parts, top = [], _PAD
+    for one in ranges:
+        drawn, height = _range(one, top)
+        parts += drawn
+        top += height + _GAP
+    height = max(top - _GAP, 0) + _PAD
+    told = escape(" ".join(_sentence(one) for one in ranges))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
+        f'role="img" aria-label="{told}" fill="currentColor" {_FONT}><desc>{told}</desc>{"".join(parts)}</svg>'
+    )
+
+
+def _sentence(one: Mapping[str, Any]) -> str:
+    bars = "; ".join(f"{bar['who']} allows {_spans(bar)}" for bar in one["bars"])
+    return f"{one['name']}: {one['chosen'] or 'none'} chosen; {bars}."
+
+
+def _spans(bar: Mapping[str, Any]) -> str:
+    return ", ".join(first if first == last else f"{first} to {last}" for first, last in bar["spans"]) or "none of these"
+
+
+def _range(one: Mapping[str, Any], top: int) -> tuple[list[str], int]:
+    """The rows of one range from `top` on, and their height."""
+    versions, bars, chosen = list(one["versions"]), one["bars"], one["chosen"]
+    places = {version: place for place, version in enumerate(versions)}
+    scale = _Scale(_PLOT / max(len(versions), 1))
+    rows = top + _HEAD
+    bottom = rows + _ROW * len(bars)
+    out = [_text(_PAD, top + 14, f"{one['name']} {chosen or ''}".strip(), 'font-weight="bold"')]
+    common = _common(bars, places)
+    if not common:
+        out.append(_text(_LEFT, top + 14, "no version that everyone allows", f'fill="{_NONE}"'))
+    out += (scale.block(start, end, rows, bottom - rows, f'fill="{_COMMON}" fill-opacity="0.16"') for start, end in common)
+    for number, bar in enumerate(bars):
+        out += _bar(bar, rows + number * _ROW, places, scale)
+    if chosen in places:
+        x = scale.middle(places[chosen])
+        out.append(f'<line x1="{x:.1f}" y1="{top + 22}" x2="{x:.1f}" y2="{bottom + 2}" stroke="{_LINE}" stroke-width="2"/>')
+        out.append(_text(x, top + 18, chosen, f'text-anchor="{_anchor(x)}" fill="{_LINE}" font-weight="bold"'))
+    ticks = _ticks(versions, scale)
+    out += (_text(scale.middle(place), bottom + 15, label, 'text-anchor="middle" font-size="10"') for place, label in ticks)
+    return out, bottom + _FOOT - top
+
+
+def _bar(bar: Mapping[str, Any], y: int, places: Mapping[str, int], scale: _Scale) -> Iterator[str]:
+    """The row of one party."""
+    because = f" ({bar['because']})" if bar["because"] else ""
+    tip = f"<title>{escape(str(bar['who']))}: {escape(str(bar['wants']))}{escape(because)}</title>"
+    yield _text(_PAD, y + 16, _short(bar["who"]))
+    yield f'<rect x="{_LEFT}" y="{y + 11}" width="{_PLOT}" height="1" fill-opacity="0.25"/>'
+    for first, last in bar["spans"]:
+        yield scale.block(places[first], places[last], y + 5, 13, f'rx="3" fill="{_BAR}"', tip)
+    if not bar["spans"]:
+        yield _text(_LEFT, y + 16, "none of these", f'fill="{_NONE}"')
+
+
+class _Scale(NamedTuple):
+    """From places of versions to pixels."""
+
+    step: float
+
+    def middle(self, place: int) -> float:
+        """The middle of a version."""
+        return _LEFT + (place + 0.5) * self.step
+
+    def block(self, start: int, end: int, y: int, height: int, how: str, inside: str = "") -> str:
+        """A rectangle over the versions from one place to another."""
+        width = max((end - start + 1) * self.step, 3)
+        return f'<rect x="{_LEFT + start * self.step:.1f}" y="{y}" width="{width:.1f}" height="{height}" {how}>{inside}</rect>'
+
+
+def _common(bars: Iterable[Mapping[str, Any]], places: Mapping[str, int]) -> list[tuple[int, int]]:
+    """The runs of places that every bar covers."""
+    found = None
+    for bar in bars:
+        of = {place for first, last in bar["spans"] for place in range(places[first], places[last] + 1)}
+        found = of if found is None else found & of
+    runs: list[tuple[int, int]] = []
+    for place in sorted(found or ()):
+        if runs and runs[-1][1] == place - 1:
+            runs[-1] = runs[-1][0], place
+        else:
+            runs.append((place, place))
+    return runs
+
+
+def _ticks(versions: Sequence[str], scale: _Scale) -> Iterator[tuple[int, str]]:
+    """The versions that are named below: the first of each minor, as far as there is room."""
+    free, before = -1.0, None
+    for place, version in enumerate(versions):
+        minor = ".".join(version.split(".")[:2])
+        x = place * scale.step
+        if minor != before and x >= free:
+            yield place, minor
+            free = x + 7 * len(minor) + 8
+        before = minor
+
+
+def _anchor(x: float) -> str:
+    return "start" if x < _LEFT + 40 else "end" if x > _LEFT + _PLOT - 40 else "middle"
+
+
+def _short(text: str) -> str:
+    """A name that fits the column; the whole one stands in the tip of its bar."""
+    return text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"
+
+
+def _text(x: float, y: float, text: str, how: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" {how}>{escape(text)}</text>'
