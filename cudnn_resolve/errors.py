@@ -91,3 +91,9 @@ class WorldError(CudnnResolveError):
 
 class IndexUnavailableError(WorldError):
     """A package index did not answer, refused, or answered with what cannot be used."""
+
+
+def out_of_memory() -> WorldError:
+    """What is said where this process could not have more memory, or another thread."""
+    hint = "free memory, or let this process have more: `ulimit -v`, `ulimit -u`, or the limits of the container or the job"
+    return WorldError("not enough memory: the system gave this process no more", code="memory", hint=hint)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -12,7 +14,7 @@ from types import MappingProxyType
 from cudnn_resolve._version import __version__
 from cudnn_resolve.cli.parser import Parser, nearest
 from cudnn_resolve.cli.printing import clear_status, show_error
-from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError
+from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError, out_of_memory
 from cudnn_resolve.host import terminal
 from cudnn_resolve.report.text import wrap
 
@@ -41,6 +43,8 @@ _EXIT_CODES = (
     "exit codes: 0 done, or nothing to do; 1 the answer is no; 2 the command line or an input file is wrong; 3 the machine, the disk or "
     "the network refused; 4 `apply` failed and put everything back; 5 `apply` failed and something is left; 130 interrupted"
 )
+_NO_MEMORY = ("can't start new thread", os.strerror(errno.ENOMEM))
+"""How a RuntimeError of threads, and an ImportError of the loader, say that memory is short."""
 _GC_THRESHOLD = 100_000
 """New objects between two collections: tables are thousands of values that live until the end."""
 
@@ -71,6 +75,8 @@ def answer(words: list[str]) -> int:
         return _fail(error, words)
     except OSError as error:
         return _fail(_world(error), words)
+    except MemoryError:
+        return _fail(out_of_memory(), words)
     except Exception as error:  # noqa: BLE001 - the last door: whatever comes here is our mistake, and is said in one line
         return _explain_bug(error, words)
     finally:
@@ -138,6 +144,8 @@ def _unknown(word: str) -> UsageError:
 
 def _world(error: OSError) -> WorldError:
     """What the system refused where no verb expected it, such as a full disk behind standard output."""
+    if error.errno == errno.ENOMEM:
+        return out_of_memory()
     reason = error.strerror or str(error) or type(error).__name__
     return WorldError(f"the system refused: {reason}", code="system", context=error.filename if isinstance(error.filename, str) else None)
 
@@ -168,6 +176,8 @@ def _tell(text: str) -> None:
 
 
 def _explain_bug(error: Exception, words: list[str]) -> int:
+    if any(word in str(error) for word in _NO_MEMORY):
+        return _fail(out_of_memory(), words)
     terminal.drop_output()
     if terminal.wants_traceback() or sum(word.count("v") for word in words if word.strip("v") == "-") > 1 or words.count("--verbose") > 1:
         import traceback

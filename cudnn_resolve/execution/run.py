@@ -11,7 +11,7 @@ from urllib.parse import quote
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from cudnn_resolve.errors import CudnnResolveError, IndexUnavailableError, WorldError
+from cudnn_resolve.errors import CudnnResolveError, IndexUnavailableError, WorldError, out_of_memory
 from cudnn_resolve.execution import payload_recover
 from cudnn_resolve.execution.aptget import require_apt
 from cudnn_resolve.execution.check import check_before, check_room, installed_outside, mib
@@ -72,6 +72,8 @@ def carry_out(task: Task, work: Work) -> Execution:
         return _retreat_whatever_comes(work, journal, error)
     except OSError as error:  # what no step expected: the way back is gone all the same, and how far it came is said
         return _retreat_whatever_comes(work, journal, disk.refusal(error, str(error.filename or work.environment.prefix)))
+    except MemoryError:
+        return _retreat_whatever_comes(work, journal, out_of_memory())
     except BaseException as error:
         _retreat_whatever_comes(work, journal, InterruptError(type(error).__name__))
         raise

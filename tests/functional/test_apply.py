@@ -416,6 +416,26 @@ def test_a_folder_that_cannot_be_removed_is_a_failure(world: ApplyWorld, work: W
     assert world.former() == former
 
 
+def test_memory_that_ends_in_the_middle_leads_back(world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    former = world.former()
+    real = os.rmdir
+    failed: list[str] = []
+
+    def rmdir(path: str, **more: Any) -> None:
+        if str(path).endswith("/tensorflow_gpu") and not failed:
+            failed.append(path)
+            raise MemoryError
+        real(path, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rmdir", rmdir)
+        done = carry_out(world.task(work.environment), work)
+
+    assert failed
+    assert (done.status, done.left, done.trouble and done.trouble.code) == ("reverted", (), "memory")
+    assert world.former() == former
+
+
 @pytest.mark.parametrize("spoiled", ["WHEEL", "RECORD", "__init__.py"])
 def test_what_a_power_failure_left_of_uvs_cache_does_not_stop_an_apply(
     world: ApplyWorld, work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoiled: str

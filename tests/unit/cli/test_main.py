@@ -127,6 +127,27 @@ def test_a_bug_is_one_line_and_a_request(verb: Callable[[Callable[[], int]], Non
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        RuntimeError("can't start new thread"),
+        ImportError("libx.so: failed to map segment from shared object: Cannot allocate memory"),
+    ],
+)
+def test_memory_that_ends_is_no_bug(
+    error: Exception, verb: Callable[[Callable[[], int]], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    verb(raising(error))
+
+    assert main(["detect"]) == 3
+    err = capsys.readouterr().err
+    assert err.startswith(
+        "error: not enough memory: the system gave this process no more\nhint: free memory, or let this process have more"
+    )
+
+
 @pytest.mark.parametrize("words", [["detect", "-vv"], ["detect", "-v", "-v"]])
 def test_a_bug_shows_where_it_is_to_who_asks(
     words: list[str], verb: Callable[[Callable[[], int]], None], capsys: pytest.CaptureFixture[str]
