@@ -6,6 +6,7 @@ in for each run, a line of JSON goes out.
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import ctypes
 import errno
@@ -61,6 +62,8 @@ class FaultWorld(KillWorld):
 
     def build(self, *, modules: int = 1) -> None:
         super().build(modules=modules)
+        for lent in self.template.glob("lib/python3*/site-packages/pip"):
+            compileall.compile_dir(lent, quiet=2, ddir=str(self.site / "pip"))  # or pip compiles itself in each run
         subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", str(self.beside / "faults.so"), str(_SOURCE)], check=True)
 
     def environ(self) -> dict[str, str]:
