@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import gc
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -43,7 +42,7 @@ _EXIT_CODES = (
     "exit codes: 0 done, or nothing to do; 1 the answer is no; 2 the command line or an input file is wrong; 3 the machine, the disk or "
     "the network refused; 4 `apply` failed and put everything back; 5 `apply` failed and something is left; 130 interrupted"
 )
-_NO_MEMORY = ("can't start new thread", os.strerror(errno.ENOMEM))
+_NO_MEMORY = ("can't start new thread", "Cannot allocate memory")
 """How a RuntimeError of threads, and an ImportError of the loader, say that memory is short."""
 _GC_THRESHOLD = 100_000
 """New objects between two collections: tables are thousands of values that live until the end."""

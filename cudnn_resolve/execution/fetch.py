@@ -117,6 +117,7 @@ def local_members(file: Any) -> Contents | None:
             unpacked=sum(member.size for member in members),
             programs=tuple(archive.text(name) or "" for name in programs[:_MOST_PROGRAMS]),
             checksums=tuple(member.checksum for member in members),
+            links=tuple(member.name for member in members if member.is_link),
         )
 
 

@@ -118,7 +118,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     store = work.journals.store_of(journal.id)
     reserve = check_room(supply.wheels, exchange, store, work.environment)
     leaving = {*task.remove, *(wheel.name for wheel in supply.wheels)}
-    overlapping = overlaps(supply.wheels, (one for name, one in installed.items() if name not in leaving), work.host)
+    overlapping = overlaps(supply.wheels, installed.values(), leaving, exchange.save, work.host)
     notes = (*overlapping, *check_links(task, work, journal, supply.wheels, staged=supply.staged))
     for text in notes:
         work.reporter.say(text)

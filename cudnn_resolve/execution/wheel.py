@@ -12,6 +12,8 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion
 
 from cudnn_resolve.errors import WorldError
+from cudnn_resolve.execution.payload_recover import MARK
+from cudnn_resolve.host import disk
 from cudnn_resolve.host.archive import Archive, bad_wheel
 from cudnn_resolve.version import same_version
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 _SCRIPT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+ -]{0,120}", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\\]")
+_OWN = {"scripts": re.compile(r"python[0-9.]*"), "data": re.compile(r"pyvenv\.cfg|bin/python[0-9.]*")}
+"""What an environment is made of, by the kind of file that would take its place."""
 _DEEPEST = 60
 """Folders that a member may lie in: those of real wheels lie in less than twenty."""
 _KINDS = ("purelib", "platlib", "scripts", "data", "headers")
@@ -57,9 +61,7 @@ def read_wheel(path: str, name: str, version: str, sha256: str, environment: Env
     with Archive(path) as archive:
         members = archive.members()
         check_members((member.name for member in members), path)
-        for member in members:
-            if member.is_link:
-                raise bad_wheel(path, f"its member {member.name[:120]!r} would lie outside of the environment")
+        check_no_links((member.name for member in members if member.is_link), path)
         folders = [name for name in archive.folders() if not name.partition("/")[0].endswith((".data", ".dist-info"))]
         check_members(folders, path)
         top = _info_folder([member.name for member in members], path, said_name)
@@ -94,6 +96,12 @@ def sums_of(found: Contents, name: str, environment: Environment) -> dict[str, i
     return {_place(one, root, name, environment, name): checksum for one, checksum in zip(found.names, found.checksums, strict=False)}
 
 
+def check_no_links(names: Iterable[str], filename: str) -> None:
+    """Reject a wheel with members that are symbolic links, which some installers follow; raises WorldError."""
+    for name in names:
+        raise bad_wheel(filename, f"its member {name[:120]!r} is a link, and would lie outside of the environment")
+
+
 def check_members(names: Iterable[str], filename: str) -> None:
     """Reject a wheel with a member that would lie outside of the environment, or far too deep in it; raises WorldError."""
     for name in names:
@@ -101,11 +109,14 @@ def check_members(names: Iterable[str], filename: str) -> None:
             raise bad_wheel(filename, f"its member {name[:120]!r} would lie outside of the environment")
         if name.count("/") > _DEEPEST:
             raise bad_wheel(filename, f"its member {name[:120]!r} lies in more than {_DEEPEST} folders")
+        if name.endswith(MARK):
+            raise bad_wheel(filename, f"its member {name[:120]!r} would mark the environment as half changed")
 
 
 def check_contents(found: Contents, filename: str) -> None:
     """Reject a wheel with a member, or a program, that would lie outside of the environment; raises WorldError."""
     check_members(found.names, filename)
+    check_no_links(found.links, filename)
     for name in found.names:
         top, _, rest = name.partition("/")
         if top.endswith(".data"):
@@ -139,6 +150,8 @@ def _place(member: str, root: str, name: str, environment: Environment, path: st
         return os.path.join(root, member)
     kind, inside = _kind(member, rest, path)
     folder = environment.scheme[kind]
+    if kind == "data":  # `lib64` is a link to `lib`: what lies there has one name
+        folder, inside = disk.real(os.path.join(folder, os.path.dirname(inside))), os.path.basename(inside)
     return os.path.join(folder, name, inside) if kind == "headers" else os.path.join(folder, inside)
 
 
@@ -147,6 +160,8 @@ def _kind(member: str, rest: str, path: str) -> tuple[str, str]:
     kind, _, inside = rest.partition("/")
     if kind not in _KINDS or not inside:
         raise bad_wheel(path, f"its member {member[:120]!r} is of no known kind")
+    if kind in _OWN and _OWN[kind].fullmatch(inside):
+        raise bad_wheel(path, f"its member {member[:120]!r} would take the place of the environment's own {inside}")
     return kind, inside
 
 
@@ -161,6 +176,8 @@ def _scripts(text: str, path: str) -> Iterator[str]:
             script = re.split("[=:]", line, maxsplit=1)[0].strip()  # some readers take a colon, too
             if not _SCRIPT_NAME.fullmatch(script) or script in (".", ".."):
                 raise bad_wheel(path, f"its program {script[:80]!r} has no name that a file may have")
+            if _OWN["scripts"].fullmatch(script):
+                raise bad_wheel(path, f"its program {script[:80]!r} would take the place of the environment's own interpreter")
             yield script
 
 

@@ -27,6 +27,8 @@ _LARGEST_PART = 16 << 20
 _SMALL_WHEEL = 1 << 20
 """A server that sends all where a part was asked for is listened to up to here."""
 _LARGEST_PROGRAMS = 4 << 20
+_LINK = 0o12
+"""The type of file that Unix gives a symbolic link."""
 _METADATA = ".dist-info/METADATA"
 _PROGRAMS = ".dist-info/entry_points.txt"
 _DAMAGE = (
@@ -152,10 +154,11 @@ def read_contents(stream: IO[bytes]) -> Contents:
         programs = (_member(archive, lists, _LARGEST_PROGRAMS, "a list of programs").decode("utf-8", "replace"),) if lists else ()
     files = [info for info in infos if not info.is_dir()]
     return Contents(
-        names=tuple(info.filename for info in files),
+        names=tuple(info.orig_filename for info in files),  # `filename` ends at a NUL byte, and not every program stops there
         unpacked=sum(info.file_size for info in infos),
         programs=programs,
         checksums=tuple(info.CRC for info in files),
+        links=tuple(info.orig_filename for info in files if info.external_attr >> 28 == _LINK),
     )
 
 

@@ -64,6 +64,8 @@ class Contents(Struct, frozen=True, kw_only=True):
     """Its `entry_points.txt`, one for each there is."""
     checksums: tuple[int, ...] = ()
     """The CRC-32 of each member."""
+    links: tuple[str, ...] = ()
+    """Members that are symbolic links."""
 
 
 class Offer:

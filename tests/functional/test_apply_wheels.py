@@ -20,7 +20,9 @@ from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.tool import Tooling
 from cudnn_resolve.planning.model import PipAction
 from tests.apply_world import ApplyWorld
-from tests.small_wheels import file_of, write_wheel
+from tests.small_wheels import file_of, wheel_bytes, write_wheel
+
+BOTH = pytest.mark.parametrize("installer", ["uv", "pip"])
 
 
 def broken(task: Task, name: str, **changes: Any) -> Task:
@@ -28,6 +30,7 @@ def broken(task: Task, name: str, **changes: Any) -> Task:
     return replace(task, install=tuple(packages))
 
 
+@BOTH
 def test_a_wrong_hash_changes_nothing(world: ApplyWorld, work: Work) -> None:
     former = world.former()
 
@@ -66,6 +69,7 @@ def test_without_a_file_the_targets_pip_is_asked_where_the_user_says_so(
     assert (world.site / "numpy-2.0.0.dist-info").is_dir()
 
 
+@BOTH
 def test_a_source_archive_is_refused(work: Work) -> None:
     file = replace(file_of(Path(__file__)), filename="numpy-2.0.0.tar.gz")
 
@@ -88,6 +92,7 @@ def evil(world: ApplyWorld, folder: str, **more: object) -> Task:
     return Task(targets=("evil",), install=(PipAction(name="evil", version="1.0", file=file),))
 
 
+@BOTH
 @pytest.mark.parametrize(
     "member",
     [
@@ -100,6 +105,10 @@ def evil(world: ApplyWorld, folder: str, **more: object) -> Task:
         "./x",
         "evil//x",
         "evil/" * 1200 + "x",
+        "evil-1.0.data/scripts/python",
+        "evil-1.0.data/data/bin/python3.11",
+        "evil-1.0.data/data/pyvenv.cfg",
+        ".cudnn-resolve-unfinished",
     ],
 )
 def test_a_wheel_that_would_write_elsewhere_is_refused(world: ApplyWorld, work: Work, member: str) -> None:
@@ -110,8 +119,51 @@ def test_a_wheel_that_would_write_elsewhere_is_refused(world: ApplyWorld, work: 
 
     assert refused.value.code == "wheel-bad"
     assert world.former() == former
+    assert not list(world.state.glob("**/log.txt")), "the log of the tools that were run"
 
 
+@BOTH
+def test_a_link_in_a_wheel_is_refused(world: ApplyWorld, work: Work, tmp_path: Path) -> None:
+    path = tmp_path / "evil-1.0-py3-none-any.whl"
+    path.write_bytes(wheel_bytes("evil", "1.0", {"evil/__init__.py": ""}))
+    with zipfile.ZipFile(path, "a") as archive:
+        link = zipfile.ZipInfo("evil/way_out")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, str(tmp_path))
+    former = world.former()
+
+    with pytest.raises(WorldError, match="'evil/way_out' is a link"):
+        carry_out(Task(targets=("evil",), install=(PipAction(name="evil", version="1.0", file=file_of(path)),)), work)
+
+    assert world.former() == former
+
+
+@BOTH
+def test_a_wheel_over_a_file_of_another_package_is_told_whatever_leads_there(world: ApplyWorld, work: Work) -> None:
+    if not (world.venv / "lib64").is_symlink():
+        (world.venv / "lib64").symlink_to("lib")
+    former = world.former()
+    place = f"evil-1.0.data/data/lib64/{world.site.relative_to(world.venv / 'lib')}/torch/__init__.py"
+
+    done = carry_out(evil(world, "detour", files={place: "VERSION = 'evil'\n"}), work)
+
+    assert done.status == "done", done
+    assert [note for note in done.notes if "evil and torch have a file at one place" in note], done.notes
+    assert (undo(work, None).status, world.former()) == ("undone", former)
+
+
+@BOTH
+def test_a_wheel_over_a_file_of_nobody_is_told_and_undone(world: ApplyWorld, work: Work) -> None:
+    former = world.former()
+    files = {"torch/users_own.txt": "evil", "evil/__init__.py": "", "evil-1.0.data/data/bin/activate": "evil"}
+
+    done = carry_out(evil(world, "over", files=files), work)
+
+    assert [note for note in done.notes if "evil replaces 2 files that no package brought" in note], done.notes
+    assert (undo(work, None).status, world.former()) == ("undone", former)
+
+
+@BOTH
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_wheel_whose_metadata_cannot_be_unpacked_is_refused(world: ApplyWorld, work: Work, method: int) -> None:
     former = world.former()
@@ -132,10 +184,14 @@ def test_a_wheel_whose_metadata_cannot_be_unpacked_is_refused(world: ApplyWorld,
     assert (refused.value.code, world.former()) == ("wheel-bad", former)
 
 
-@pytest.mark.parametrize("text", ["[console_scripts]\n../../x = a:b", "[gui_scripts] # x\n/x: a:b", "[Console_Scripts]\n  ../x=a:b"])
-def test_a_program_whose_name_is_a_path_is_refused_before_uv_runs(world: ApplyWorld, work: Work, text: str) -> None:
-    with pytest.raises(WorldError, match="no name that a file may have"):
-        carry_out(evil(world, "scripts", raw={"scripts-1.0.dist-info/entry_points.txt": text.encode()}), work)
+@BOTH
+@pytest.mark.parametrize(
+    "text",
+    ["[console_scripts]\n../../x = a:b", "[console_scripts]\npython3 = a:b", "[gui_scripts] # x\n/x: a:b", "[Console_Scripts]\n  ../x=a:b"],
+)
+def test_a_program_whose_name_is_a_path_is_refused_before_anything_runs(world: ApplyWorld, work: Work, text: str) -> None:
+    with pytest.raises(WorldError, match=r"no name that a file may have|the place of the environment's own interpreter"):
+        carry_out(evil(world, "scripts", raw={"evil-1.0.dist-info/entry_points.txt": text.encode()}), work)
 
     assert not list(world.state.glob("**/log.txt")), "the log of the tools that were run"
 
@@ -207,6 +263,7 @@ def test_room_for_what_cannot_be_moved_is_looked_for_before_the_change(
     assert world.former() == former
 
 
+@BOTH
 def test_a_truncated_wheel_is_refused(world: ApplyWorld, work: Work) -> None:
     former = world.former()
     path = world.base / "cut" / "numpy-2.0.0-py3-none-any.whl"

@@ -30,6 +30,20 @@ def test_every_name_as_the_zip_module_sees_it(count: int, tail: int) -> None:
     assert found.programs == ("[console_scripts]\ndemo-tool = demo:main\n",)
 
 
+def test_a_name_goes_on_behind_a_nul_byte_and_a_link_is_known() -> None:
+    raw = io.BytesIO()
+    with zipfile.ZipFile(raw, "w") as archive:
+        link = zipfile.ZipInfo("demo/link")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "/etc")
+        archive.writestr("demo/a.py#/../../x", "")
+
+    found = read_contents(ranges(raw.getvalue().replace(b"a.py#", b"a.py\0")))
+
+    assert found.names == ("demo/link", "demo/a.py\0/../../x")
+    assert found.links == ("demo/link",)
+
+
 @pytest.mark.parametrize(
     "spoil", [lambda raw: raw[:-30], lambda raw: b"x" * len(raw), lambda raw: raw.replace(b"PK\x01\x02", b"PK\x01\x09")]
 )
