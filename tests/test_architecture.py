@@ -225,7 +225,8 @@ _OF_TYPE_CHECKERS = {"typing_extensions"}
 def dependencies(source: Source) -> Iterator[str]:
     """What is neither ours nor Python's is a dependency that pyproject.toml declares."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["yaml"]]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["yaml"], *extras["completion"]]
     declared = {re.split(r"[^\w-]", text, maxsplit=1)[0].replace("-", "_") for text in wanted}
     checked = {line for node in nodes(source.tree) if is_for_type_checkers(node) for line in range(node.lineno, (node.end_lineno or 0) + 1)}
     for line, name in imports(source):

@@ -30,6 +30,7 @@ VERBS = MappingProxyType(
         "why": "print the chain of reasons behind one pin, or behind its absence",
         "matrix": "look up which versions work together",
         "clean": "show and free what undo and caches hold of the disk",
+        "completion": "print the script by which bash, zsh or fish completes these commands",
     }
 )
 """Each verb is the module of that name: `add_arguments(parser)` and `run(args)`, which answers the exit code."""
@@ -122,7 +123,7 @@ def _overview() -> str:
     lines = [
         *(f"usage: {PROGRAM} COMMAND [OPTIONS]", ""),
         *(*wrap(about, width=width), "", "commands:"),
-        *(line for name, summary in VERBS.items() for line in wrap(summary, width=width, first=f"  {name:<8}  ")),
+        *(line for name, summary in VERBS.items() for line in wrap(summary, width=width, first=f"  {name:<10}  ")),
         *("", "options:", "  -h, --help     show this help", "  -V, --version  show the version", ""),
         *wrap("-q, -v, --no-color, --format and -o may stand before the command, too.", width=width),
         *wrap(f"`{PROGRAM} COMMAND --help` shows the options that matter most, `{PROGRAM} help COMMAND` every one.", width=width),

@@ -1,0 +1,86 @@
+"""`cudnn-resolve completion`: the script by which a shell completes commands, options, frameworks with their versions, and GPUs."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from cudnn_resolve.cli.main import PROGRAM, VERBS
+from cudnn_resolve.cli.options import Output
+from cudnn_resolve.cli.parser import Parser
+from cudnn_resolve.cli.printing import emit
+from cudnn_resolve.errors import ExitCode, WorldError
+from cudnn_resolve.operations.gather import places
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+
+SHELLS = ("bash", "zsh", "fish")
+_FINAL = re.compile(r"[0-9.]+(?:\.post[0-9]+)?")
+_PATHS = {"FILE": "FILE", "DIR": "DIRECTORY", "PATH": "FILE", "LOG": "FILE"}
+"""What stands for a value in a help, and what shtab calls that."""
+_SPLIT = """# `=` is part of a word: tensorflow==2.15
+COMP_WORDBREAKS=${COMP_WORDBREAKS//=}
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the argument of `completion`."""
+    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
+    parser.epilog = (
+        "bash: `cudnn-resolve completion bash > ~/.local/share/bash-completion/completions/cudnn-resolve`; zsh: into a file _cudnn-resolve "
+        "in a folder of $fpath; fish: `cudnn-resolve completion fish > ~/.config/fish/completions/cudnn-resolve.fish`. Again after an "
+        "upgrade: the versions are those of the tables."
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the script."""
+    try:
+        import shtab
+    except ImportError:
+        hint = "pip install 'shtab>=1.8', or install `cudnn-resolve[completion]`"
+        raise WorldError("completion needs the package shtab", code="shtab-missing", hint=hint) from None
+    from cudnn_resolve.host.tables import open_book
+
+    script = shtab.complete(_parser(open_book()), shell=args.shell, preamble=_SPLIT if args.shell == "bash" else "")
+    emit(script if script.endswith("\n") else f"{script}\n", Output())
+    return ExitCode.OK
+
+
+def _parser(book: Book) -> argparse.ArgumentParser:
+    """A parser of all commands, whose options have the words that complete them as their choices."""
+    import shtab
+
+    whole = argparse.ArgumentParser(prog=PROGRAM)
+    whole.add_argument("-V", "--version", action="store_true", help="print the version")
+    commands = whole.add_subparsers(parser_class=Parser)
+    framework = tuple(_requirements(book))
+    gpu = tuple(word for one in book.cards() for word in (one.name, *one.alias) if " " not in word)
+    words = {"framework": framework, "packages": framework, "gpu": gpu, "machine": tuple(_machines(book))}
+    for name, summary in VERBS.items():
+        parser = commands.add_parser(name, help=summary, description=summary)
+        import_module(f"cudnn_resolve.cli.{name}").add_arguments(parser)
+        for action in parser._actions:  # noqa: SLF001 - shtab takes them the same way
+            action.choices = action.choices or words.get(action.dest)
+            if action.choices is None and action.metavar in _PATHS:
+                action.complete = getattr(shtab, _PATHS[action.metavar])  # type: ignore[attr-defined]
+    return whole
+
+
+def _machines(book: Book) -> Iterator[str]:
+    """Names of places as they are typed; of the sizes of a machine type what they begin with."""
+    for one in places(book):
+        yield from dict.fromkeys(shape.rstrip("*") for shape in one.match if "*" not in shape[:-1])
+
+
+def _requirements(book: Book) -> Iterator[str]:
+    """`torch` and `torch==2.6.0`, of each framework the newest release first."""
+    for name in book.frameworks():
+        package = book.framework(name).packages[0]
+        versions = dict.fromkeys(one.version for one in book.builds(name) if _FINAL.fullmatch(one.version))
+        yield package
+        yield from (f"{package}=={version}" for version in reversed(versions))

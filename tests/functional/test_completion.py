@@ -1,0 +1,73 @@
+"""`completion`: scripts that real shells take, and what they complete."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.program import run
+
+CHECKED = {"bash": ("bash", "-n"), "zsh": ("zsh", "-n"), "fish": ("fish", "--no-execute")}
+ASK = """
+source "$1"; shift
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+function=$(complete -p cudnn-resolve | sed 's/.*-F \\([^ ]*\\).*/\\1/')
+"$function" cudnn-resolve "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The script for bash."""
+    path = tmp_path_factory.mktemp("completion") / "cudnn-resolve"
+    path.write_text(run("completion", "bash").stdout, encoding="utf-8")
+    return path
+
+
+def completed(script: Path, *words: str) -> list[str]:
+    """What bash offers for the last word."""
+    done = subprocess.run(["bash", "-c", ASK, "bash", str(script), "cudnn-resolve", *words], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize("shell", list(CHECKED))
+def test_a_shell_takes_its_script(shell: str, tmp_path: Path) -> None:
+    done = run("completion", shell)
+    (tmp_path / "script").write_text(done.stdout, encoding="utf-8")
+
+    assert done.returncode == 0
+    assert "cudnn-resolve" in done.stdout
+    if shutil.which(shell):
+        subprocess.run([*CHECKED[shell], str(tmp_path / "script")], check=True)
+
+
+def test_commands_options_and_words_are_completed(script: Path) -> None:
+    assert completed(script, "pl") == ["plan"]
+    assert completed(script, "plan", "--gp") == ["--gpu"]
+    assert "torch==2.6.0" in completed(script, "plan", "-f", "torch==2.6")
+    assert "tensorflow==2.15.1" in completed(script, "plan", "tensorflow==2.15")
+    assert "A100" in completed(script, "plan", "--gpu", "A1")
+    assert "g5." in completed(script, "check", "--machine", "g5")
+    assert completed(script, "matrix", "sh") == ["show"]
+
+
+def test_a_shell_that_is_none_is_told(tmp_path: Path) -> None:
+    done = run("completion", "tcl", cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert "bash, zsh, fish" in done.stderr
+
+
+def test_without_shtab_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "shtab", None)
+
+    done = run("completion", "bash")
+
+    assert done.returncode == 3
+    assert "cudnn-resolve[completion]" in done.stderr
