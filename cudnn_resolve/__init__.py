@@ -18,9 +18,21 @@ if TYPE_CHECKING:
     from cudnn_resolve.errors import CudnnResolveError, IndexUnavailableError, InputError, MatrixError, UsageError, WorldError
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.operations.apply import ApplyResult, HistoryResult
+    from cudnn_resolve.operations.bundle import BundleResult
     from cudnn_resolve.operations.check import CheckResult
     from cudnn_resolve.operations.doctor import DoctorResult
-    from cudnn_resolve.operations.keywords import ApplyWords, CheckWords, DoctorWords, LockWords, Path, Paths, PlanWords, Texts, WhyWords
+    from cudnn_resolve.operations.keywords import (
+        ApplyWords,
+        BundleWords,
+        CheckWords,
+        DoctorWords,
+        LockWords,
+        Path,
+        Paths,
+        PlanWords,
+        Texts,
+        WhyWords,
+    )
     from cudnn_resolve.operations.lock import LockCheckResult, LockResult
     from cudnn_resolve.operations.matrix import MatrixCheckResult, MatrixFrameworkResult, MatrixListResult, MatrixStackResult
     from cudnn_resolve.operations.plan import LockMisfitError, PlanResult
@@ -35,6 +47,7 @@ _LATER = {
     "Facts": "facts.model",
     "LockMisfitError": "operations.plan",
     **dict.fromkeys(("ApplyResult", "HistoryResult"), "operations.apply"),
+    "BundleResult": "operations.bundle",
     "CheckResult": "operations.check",
     "DoctorResult": "operations.doctor",
     **dict.fromkeys(("LockCheckResult", "LockResult"), "operations.lock"),
@@ -48,6 +61,7 @@ _LATER = {
 
 __all__ = (
     "ApplyResult",
+    "BundleResult",
     "CheckResult",
     "CudnnResolveError",
     "DoctorResult",
@@ -71,6 +85,7 @@ __all__ = (
     "WorldError",
     "__version__",
     "apply",
+    "bundle",
     "check",
     "detect",
     "doctor",
@@ -153,7 +168,7 @@ def apply(
     It does not ask. `status` is `done`, `nothing`, `reverted`, `broken`, `undone`, `interrupted`, `dry-run` or `unsatisfiable`; where
     nothing could be begun, an error is raised. `undo` is a number of `history()`, or True for the last one; it takes no targets. The words
     are those of `plan` that speak of no other machine, `python_version` with `env`, and `installer`, `no_hashes`, `break_system_packages`,
-    `no_validate`, `restart`.
+    `no_validate`, `restart`, `bundle_dir`. A `lock` may be a bundle.
     """
     from cudnn_resolve import api
     from cudnn_resolve.cli.progress import Progress
@@ -167,6 +182,30 @@ def apply(
         return api.call(lambda request: api.apply(request, interaction), ApplyRequest, words)
     number = api.undo_number(undo, words)
     return api.call(lambda request: api.undo(request, number, interaction), ApplyRequest, words)
+
+
+def bundle(
+    output: Path,
+    framework: Texts = (),
+    *,
+    lock: Path | None = None,
+    add: bool = False,
+    check: bool = False,
+    **options: Unpack[BundleWords],
+) -> BundleResult:
+    """The bundle that was made of a lock or of targets, in the folder or the `.tar` file `output`; with `check` the one that is there.
+
+    `add` extends one that is there. The words are those of `lock`, `platform` may be several, and there is `sbom`.
+    """
+    from cudnn_resolve import api
+    from cudnn_resolve.cli.progress import Progress
+    from cudnn_resolve.operations.apply import Interaction
+    from cudnn_resolve.operations.keywords import BundleWords, together
+    from cudnn_resolve.operations.options import BundleRequest
+
+    words = together(BundleWords, options, framework=framework, lock=lock, output=output, add=add, check=check)
+    words["platforms"] = words.pop("platform", None)
+    return api.call(lambda request: api.bundle(request, Interaction(reporter=Progress())), BundleRequest, words)
 
 
 def history(*, python: Path | None = None) -> HistoryResult:

@@ -13,10 +13,12 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from cudnn_resolve.errors import CudnnResolveError, UsageError
+from cudnn_resolve.host.bundle import bundle_of
 from cudnn_resolve.operations.keywords import as_keywords, make
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import (
     ApplyRequest,
+    BundleRequest,
     CheckRequest,
     CleanRequest,
     DoctorRequest,
@@ -32,6 +34,7 @@ from cudnn_resolve.operations.settings import project_settings, this_machine, wi
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.operations.apply import ApplyResult, HistoryResult, Interaction, Stopped
+    from cudnn_resolve.operations.bundle import BundleResult
     from cudnn_resolve.operations.check import CheckResult
     from cudnn_resolve.operations.clean import CleanResult
     from cudnn_resolve.operations.doctor import DoctorResult
@@ -66,6 +69,15 @@ def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
     """The plan for the targets, or the one that leads to a lock."""
     _refuse_targets(request)
     request = _settled(request)
+    if bundle_of(request.lock) is None:
+        return _plan(request, listener)
+    from cudnn_resolve.operations.bundle import opened
+
+    with opened(request) as inside:
+        return _plan(inside, listener)
+
+
+def _plan(request: PlanRequest, listener: Listener) -> PlanResult:
     if request.env is not None:
         from cudnn_resolve.operations import environment
 
@@ -75,7 +87,7 @@ def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
     return operation(request, listener)
 
 
-def _refuse_targets(request: PlanRequest | ApplyRequest | WhyRequest) -> None:
+def _refuse_targets(request: PlanRequest | ApplyRequest | BundleRequest | WhyRequest) -> None:
     """Reject targets beside a lock; those of the project's settings are no contradiction."""
     if request.lock is not None and (request.framework or request.packages or request.requirement):
         hint = "the lock says what is installed; `cudnn-resolve lock` changes it"
@@ -114,12 +126,34 @@ def apply(request: ApplyRequest, interaction: Interaction | None = None) -> Appl
     from cudnn_resolve.operations import apply as operation
 
     _refuse_targets(request)
+    interaction = interaction or operation.DEFAULT
     request = _here(replace(request, words=request.again(), has_targets=request.names_targets))
+    if bundle_of(request.lock) is None:
+        return _apply(request, interaction)
+    from cudnn_resolve.operations.bundle import opened
+
+    with opened(request, interaction.reporter) as inside:
+        return _apply(inside, interaction)
+
+
+def _apply(request: ApplyRequest, interaction: Interaction) -> ApplyResult:
+    from cudnn_resolve.operations import apply as operation
+
     if request.env is not None:
         from cudnn_resolve.operations import environment
 
-        return environment.apply(request, interaction or operation.DEFAULT)
-    return operation.apply(request, interaction or operation.DEFAULT)
+        return environment.apply(request, interaction)
+    return operation.apply(request, interaction)
+
+
+def bundle(request: BundleRequest, interaction: Interaction | None = None) -> BundleResult:
+    """A lock with every file that it names, to install from without a network: made, extended, or verified."""
+    from cudnn_resolve.operations.apply import DEFAULT
+    from cudnn_resolve.operations.bundle import bundle as operation
+
+    _refuse_targets(request)
+    interaction = interaction or DEFAULT
+    return operation(request, interaction.listener, interaction.reporter)
 
 
 def undo(request: ApplyRequest, number: int | None = None, interaction: Interaction | None = None) -> ApplyResult:

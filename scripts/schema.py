@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from cudnn_resolve.facts.codec import FactsFile
-from cudnn_resolve.operations import clean, matrix
+from cudnn_resolve.operations import bundle, clean, matrix
 from cudnn_resolve.operations.settings import Settings
 from cudnn_resolve.report import document
 
@@ -30,6 +30,7 @@ DOCUMENTS: dict[str, Any] = {
     "validate": document.ValidateDocument,
     "doctor": document.DoctorDocument,
     "check": document.VerdictsDocument,
+    "bundle": bundle.BundleDocument,
     "clean": clean.CleanDocument,
     "why": document.WhyDocument,
     "matrix": matrix.MatrixListResult | matrix.MatrixFrameworkResult | matrix.MatrixStackResult | matrix.MatrixCheckResult,

@@ -80,7 +80,7 @@ ONLY_IN = {
     "urllib3": ("index.session",),
 }
 """Modules that one room knows, and the rooms that do."""
-DISTRIBUTIONS = {"elftools": "pyelftools", "yaml": "PyYAML"}
+DISTRIBUTIONS = {"cyclonedx": "cyclonedx_python_lib", "packageurl": "packageurl_python", "elftools": "pyelftools", "yaml": "PyYAML"}
 """Modules that are not called as their distribution is."""
 
 
@@ -226,7 +226,7 @@ def dependencies(source: Source) -> Iterator[str]:
     """What is neither ours nor Python's is a dependency that pyproject.toml declares."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["yaml"], *extras["completion"]]
+    wanted = [*project["dependencies"], *extras["yaml"], *extras["completion"], *extras["sbom"]]
     declared = {re.split(r"[^\w-]", text, maxsplit=1)[0].replace("-", "_") for text in wanted}
     checked = {line for node in nodes(source.tree) if is_for_type_checkers(node) for line in range(node.lineno, (node.end_lineno or 0) + 1)}
     for line, name in imports(source):

@@ -16,6 +16,7 @@ from cudnn_resolve.execution.journal import PastApply
 from cudnn_resolve.execution.model import Done, Execution, Trouble
 from cudnn_resolve.locking.check import outdated
 from cudnn_resolve.operations.apply import ApplyResult, HistoryResult
+from cudnn_resolve.operations.bundle import BundledFile, BundleResult
 from cudnn_resolve.operations.check import CheckResult
 from cudnn_resolve.operations.clean import CleanResult, Part
 from cudnn_resolve.operations.lock import LockCheckResult, LockResult
@@ -92,6 +93,7 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "check": lambda: CheckResult(
         verdicts=(Verdict(what="env", machine="here", status="runs", frameworks=(CheckedFramework(name="a", version="1", status="runs"),)),)
     ),
+    "bundle": lambda: BundleResult(path="b", files=(BundledFile(name="pylock.toml", sha256="0" * 64, bytes=3),), notes=("n",)),
     "clean": lambda: CleanResult(parts=(Part(what="w", path="/p", bytes=3, freed=True, why="y"),)),
     "matrix-list": cudnn_resolve.matrix_list,
     "matrix-framework": lambda: cudnn_resolve.matrix_show("torch", "2.6"),

@@ -27,11 +27,11 @@ _HEADS = {"nothing": "nothing to undo", "broken": "not everything could be put b
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `apply`."""
-    words = ("REQ | LOCK", "; or a pylock.toml to install from (default: ./pylock.toml)")
+    words = ("REQ | LOCK", "; or a pylock.toml or a bundle to install from (default: ./pylock.toml)")
     add_common_options(parser, words=words, elsewhere=False, takes=("env", "kernel", "allow_break", "reinstall_package"))
     group = parser.add_argument_group("how to carry it out")
     group.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    add_options(group, ApplyRequest, "dry_run", *_MEANS, "restart")
+    add_options(group, ApplyRequest, "dry_run", *_MEANS, "restart", "bundle_dir")
     group = parser.add_argument_group("earlier ones, instead")
     group.add_argument("--resume", action="store_true", help="do again what was stopped in the middle")
     group.add_argument("--undo", nargs="?", metavar="ID", const="", help="put back what an earlier one changed (default: the last one)")

@@ -27,6 +27,7 @@ VERBS = MappingProxyType(
         "check": "say whether the files of an environment are those that were installed",
         "validate": "run real convolutions through cuDNN and every framework, and judge what comes out",
         "apply": "carry a plan out, and put everything back if it fails",
+        "bundle": "write a lock with every file that it names, to install from without a network",
         "why": "print the chain of reasons behind one pin, or behind its absence",
         "matrix": "look up which versions work together",
         "clean": "show and free what undo and caches hold of the disk",

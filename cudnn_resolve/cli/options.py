@@ -51,8 +51,11 @@ def lock_among(args: argparse.Namespace) -> argparse.Namespace:
     A word is a lock where it ends in `.toml`, or is a path, but of no archive and of no project.
     """
     from cudnn_resolve.host import disk
+    from cudnn_resolve.host.bundle import is_bundle
 
     def is_lock(word: str) -> bool:
+        if disk.is_folder(word) and is_bundle(word):
+            return True
         elsewhere = "://" in word or " @ " in word or word.endswith((".whl", ".gz", ".zip", ".tgz", ".bz2"))
         return word.endswith(".toml") or (not elsewhere and (disk.is_regular(word) or ("/" in word and not disk.is_folder(word))))
 

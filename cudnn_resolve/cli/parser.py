@@ -15,7 +15,16 @@ _CHOICE = re.compile(r"argument (?P<option>[^:]+): invalid choice: '?(?P<value>[
 _RARE = frozenset(
     {"--constraint", "--group", "--platform", "--glibc", "--prefer", "--driver-policy", "--pre", "--strict-pins", "--channel", "--matrix"}
     | {"--allow-break", "--reinstall-package", "--extra-index-url", "--find-links", "--index-strategy", "--exclude-newer", "--no-binary"}
-    | {"--only-binary", "--no-variant-indexes", "--installer", "--no-hashes", "--break-system-packages", "--no-validate", "--restart"}
+    | {
+        "--only-binary",
+        "--no-variant-indexes",
+        "--installer",
+        "--no-hashes",
+        "--break-system-packages",
+        "--no-validate",
+        "--restart",
+        "--bundle-dir",
+    }
     | {"--force", "--no-color", "--help"}
 )
 """Options that only `help COMMAND` shows, where there are many."""

@@ -22,6 +22,7 @@ from cudnn_resolve.execution.fetch import strong
 from cudnn_resolve.execution.journal import STAGING
 from cudnn_resolve.execution.wheel import Wheel
 from cudnn_resolve.host import clock, disk
+from cudnn_resolve.host.bundle import own_pip
 from cudnn_resolve.host.installed_files import verify_files
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.tool import Tooling, ToolResult, run_tool
@@ -77,18 +78,33 @@ def install_wheels(
         result = run_tool(argv, tooling, env=_words_of_user(environ))
         unstage(beside)
         return result
-    argv = (environment.python, "-I", "-B", *_pip(wheels), *words, *_PIP_WORDS, *broken)
+    argv = (environment.python, "-I", "-B", *_pip(wheels, environment, beside), *words, *_PIP_WORDS, *broken)
     return run_tool(argv, tooling, env=environment_for(environ))
 
 
+_PIP_FOLDER = re.compile(r"pip-(\d{1,4})\.(\d{1,4})[0-9.]*\.(?:dist|egg)-info", re.ASCII)
 _PIP_WORDS = ("--no-input", "--disable-pip-version-check", "--no-color", "--no-cache-dir")
 _UV_WORDS = ("--no-config", "--offline", "--no-build", "--color", "never", "--no-progress")
 
 
-def _pip(wheels: Sequence[Wheel]) -> tuple[str, ...]:
-    """How pip is run; one that is itself replaced has left already, and its own wheel can be run as it is."""
+def _pip(wheels: Sequence[Wheel], environment: Environment, folder: str) -> tuple[str, ...]:
+    """How pip is run; one that is itself replaced has left already, and its own wheel can be run as it is.
+
+    One from before pip 20.3 knows no tag such as manylinux_2_28: where a wheel has one, it is the pip that comes with our own Python.
+    """
     own = next((wheel.path for wheel in wheels if wheel.name == "pip"), None)
+    if own is None and any("manylinux_" in wheel.path for wheel in wheels) and _is_old(environment.pip or ""):
+        name, content = own_pip() or ("", b"")
+        own = f"{folder}/{name}" if content else None
+        if own is not None:
+            disk.write_whole(own, content)
     return ("-m", "pip") if own is None else (f"{own}/pip",)
+
+
+def _is_old(folder: str) -> bool:
+    """True for a folder of a pip from before 20.3."""
+    names = (_PIP_FOLDER.fullmatch(name) for name in disk.names_in(os.path.dirname(folder)))
+    return any((int(found[1]), int(found[2])) < (20, 3) for found in names if found is not None)
 
 
 def _pin(wheel: Wheel) -> str:

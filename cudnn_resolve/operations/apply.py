@@ -21,17 +21,15 @@ from cudnn_resolve.operations import validate
 from cudnn_resolve.operations.gather import detect_facts, gather_book
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import ApplyRequest, PlanRequest
+from cudnn_resolve.operations.packages import fetching
 from cudnn_resolve.operations.plan import BREAKS, LockMisfitError, PlanResult, plan_of, plan_of_lock_file
 from cudnn_resolve.operations.results import Result, grown
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.task import Task, Work
     from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.index.download import Downloads
-    from cudnn_resolve.index.session import IndexSession
     from cudnn_resolve.planning.model import Plan
     from cudnn_resolve.report.document import PastDocument
-    from cudnn_resolve.requirement.source import Contents, File
 
 _ORPHAN_SECONDS = 20.0
 """How long an installer is awaited whose own `apply` was killed."""
@@ -236,7 +234,11 @@ def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, int
     changed = (*(one.name for one in task.install if one.installed), *task.remove)
     names = dict.fromkeys((*task.frameworks, *(package_folder(name) for name in changed)))
     modules = imported(work.host, names, work.environment.packages)
-    with _downloads(request, plan) as download:
+    with fetching(request, plan.facts) as download:
+        if request.bundle_dir is not None:
+            from cudnn_resolve.operations.bundle import supplied
+
+            task = supplied(task, request.bundle_dir, download, work.reporter, trusted=request.no_hashes)
         done = carry_out(task, replace(work, verify=verify, download=download, members=download.members))
     if done.status != "done":
         return done
@@ -255,59 +257,6 @@ def seen_at_work(task: Task, facts: Facts, listener: Listener = NOBODY) -> tuple
     names = dict.fromkeys(book.framework_of(name) or name for name in task.cudnn)
     found = validate.validation_of(Wish(frameworks=tuple(names)), facts, listener)
     return tuple(f"validation: {one.id}: {one.detail}" for one in found.checks if one.status == "failed")
-
-
-@contextmanager
-def _downloads(request: ApplyRequest, plan: Plan) -> Iterator[_Fetching]:
-    from cudnn_resolve.index.download import Downloads
-    from cudnn_resolve.index.session import IndexSession
-    from cudnn_resolve.operations.packages import settings_of
-    from cudnn_resolve.operations.request import wishes_of
-
-    settings = settings_of(request, wishes_of(request), plan.facts)
-    session = IndexSession(settings)
-    try:
-        yield _Fetching(Downloads(session), session, offline=request.offline)
-    finally:
-        session.close()
-
-
-class _Fetching:
-    """Files of indexes, and of folders on this disk, which need not be copied."""
-
-    def __init__(self, downloads: Downloads, session: IndexSession, *, offline: bool) -> None:
-        self._downloads = downloads
-        self._session = session
-        self._offline = offline
-
-    def members(self, file: File) -> Contents | None:
-        """What is in a wheel; None where they cannot be had without the wheel."""
-        from cudnn_resolve.execution.fetch import local_members
-        from cudnn_resolve.index.address import is_local
-        from cudnn_resolve.index.wheel import members_of
-
-        if is_local(file.url):
-            return local_members(file)
-        return None if self._offline else members_of(self._session, file)
-
-    def __call__(self, file: File, folder: str, progress: Callable[[int], None]) -> str:
-        """The path of the file in the folder."""
-        from cudnn_resolve.execution.fetch import download_local
-        from cudnn_resolve.index.address import is_local
-
-        if is_local(file.url):
-            return download_local(file, folder, progress)
-        if self._offline:
-            raise WorldError(f"{file.filename} is not on this disk", code="offline", hint="leave --offline out")
-        before = 0
-
-        def told(name: str, there: int, total: int | None) -> None:
-            nonlocal before
-            del name, total
-            progress(there - before)
-            before = there
-
-        return self._downloads.fetch(file, folder, told, resume=True)
 
 
 def _managed(environment: Environment) -> WorldError:

@@ -114,6 +114,15 @@ class ApplyWords(_Resolving, total=False):
     break_system_packages: bool
     no_validate: bool
     restart: bool
+    bundle_dir: Path | None
+
+
+class BundleWords(_Resolving, _Elsewhere, total=False):
+    """Keywords of `bundle`."""
+
+    platform: Texts
+    prefer: Literal["installed", "newest"] | None
+    sbom: bool
 
 
 class DoctorWords(_Elsewhere, total=False):

@@ -256,6 +256,20 @@ _OF_ONE_RUN = frozenset({"packages", "lock", "has_targets", "dry_run", "force", 
 """Fields of `ApplyRequest` that a later run finds out or is told by itself, or that are no options."""
 
 
+class BundleRequest(Options, frozen=True, kw_only=True):
+    """What `bundle` is asked."""
+
+    lock: str | None = None
+    """A lock instead of targets; None = `./pylock.toml` where nothing is asked for, if it is there."""
+    platforms: tuple[str, ...] = ()
+    """Every `--platform` that it is for; empty = this machine's."""
+    output: str | None = None
+    """The bundle: a folder, or a file that ends in `.tar`."""
+    add: Annotated[bool, _option("extend the bundle that is there")] = False
+    check: Annotated[bool, _option("verify every file of the bundle that is there, and write nothing")] = False
+    sbom: Annotated[bool, _option("with a list of its packages as CycloneDX has it (extra `sbom`)")] = False
+
+
 class ApplyRequest(Options, frozen=True, kw_only=True):
     """What `apply` is asked."""
 
@@ -272,6 +286,9 @@ class ApplyRequest(Options, frozen=True, kw_only=True):
     break_system_packages: Annotated[bool, _option("also change an environment that the system manages, as pip's")] = False
     no_validate: Annotated[bool, _option("do not test the stack on the GPU afterwards")] = False
     restart: Annotated[bool, _option("restart the notebook's kernel afterwards where that is needed")] = False
+    bundle_dir: Annotated[
+        str | None, _option("a folder, also a shared one, that has wheels already, and takes those that are fetched", "DIR")
+    ] = None
     words: tuple[str, ...] = ()
     """The words of a command line that asks for the same, for `--resume`."""
 
@@ -379,9 +396,9 @@ def normalized(request: O) -> O:
         changed = {name: str(one.specifier) if one.text[:1].isdigit() else one.text for name, one in limits.items()}
     if said.get("exclude_newer") is not None:
         changed["exclude_newer"] = _time("--exclude-newer", said["exclude_newer"])
-    for name in ("python", "facts", "output", "env"):
+    for name in ("python", "facts", "output", "env", "bundle_dir"):
         for text in said[name] if isinstance(said.get(name), tuple) else (said.get(name),):
-            _path("-o" if name == "output" else f"--{name}", text)
+            _path("-o" if name == "output" else f"--{name.replace('_', '-')}", text)
     if said.get("kernel") is not None:
         _kernel(said["kernel"], said["env"])
     return replace(request, **changed)

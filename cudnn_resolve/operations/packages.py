@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cudnn_resolve.errors import InputError
+from cudnn_resolve.errors import InputError, WorldError
 from cudnn_resolve.requirement.model import Extra
 from cudnn_resolve.requirement.source import Direct
 
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.index.client import IndexClient
     from cudnn_resolve.index.config import Options as IndexOptions
+    from cudnn_resolve.index.download import Downloads
+    from cudnn_resolve.index.session import IndexSession
     from cudnn_resolve.index.settings import Settings
     from cudnn_resolve.operations.listener import Listener
     from cudnn_resolve.operations.options import Options
     from cudnn_resolve.operations.request import Wishes
     from cudnn_resolve.requirement.file import Reference
+    from cudnn_resolve.requirement.source import Contents, File
 
 _RULES = {"first-index": "uv", "best-match": "pip"}
 
@@ -119,3 +123,56 @@ def _direct(reference: Reference, source: IndexClient) -> Direct:
     if reference.name is not None and canonicalize_name(reference.name) != read.name:
         raise InputError(f"`{reference.name}` is asked for, and {read.name} is there", code="reference-name", context=reference.origin)
     return replace(read, editable=reference.editable)
+
+
+@contextmanager
+def fetching(request: Options, facts: Facts) -> Iterator[_Fetching]:
+    """How files are fetched while this lasts."""
+    from cudnn_resolve.index.download import Downloads
+    from cudnn_resolve.index.session import IndexSession
+    from cudnn_resolve.operations.request import wishes_of
+
+    settings = settings_of(request, wishes_of(request), facts)
+    session = IndexSession(settings)
+    try:
+        yield _Fetching(Downloads(session), session, offline=request.offline)
+    finally:
+        session.close()
+
+
+class _Fetching:
+    """Files of indexes, and of folders on this disk, which need not be copied."""
+
+    def __init__(self, downloads: Downloads, session: IndexSession, *, offline: bool) -> None:
+        self._downloads = downloads
+        self._session = session
+        self._offline = offline
+
+    def members(self, file: File) -> Contents | None:
+        """What is in a wheel; None where they cannot be had without the wheel."""
+        from cudnn_resolve.execution.fetch import local_members
+        from cudnn_resolve.index.address import is_local
+        from cudnn_resolve.index.wheel import members_of
+
+        if is_local(file.url):
+            return local_members(file)
+        return None if self._offline else members_of(self._session, file)
+
+    def __call__(self, file: File, folder: str, progress: Callable[[int], None]) -> str:
+        """The path of the file in the folder."""
+        from cudnn_resolve.execution.fetch import download_local
+        from cudnn_resolve.index.address import is_local
+
+        if is_local(file.url):
+            return download_local(file, folder, progress)
+        if self._offline:
+            raise WorldError(f"{file.filename} is not on this disk", code="offline", hint="leave --offline out")
+        before = 0
+
+        def told(name: str, there: int, total: int | None) -> None:
+            nonlocal before
+            del name, total
+            progress(there - before)
+            before = there
+
+        return self._downloads.fetch(file, folder, told, resume=True)

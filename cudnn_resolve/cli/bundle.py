@@ -1,0 +1,66 @@
+"""`cudnn-resolve bundle`: a lock with every file that it names, to install from without a network."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from cudnn_resolve import api
+from cudnn_resolve.cli.options import add_common_options, add_options, lock_among, output_of, request_of
+from cudnn_resolve.cli.plan import print_plan
+from cudnn_resolve.cli.printing import Messages, print_json, show
+from cudnn_resolve.errors import ExitCode, UsageError
+from cudnn_resolve.operations.options import BundleRequest
+
+if TYPE_CHECKING:
+    from cudnn_resolve.operations.apply import Interaction
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `bundle`."""
+    words = ("REQ | LOCK", "; or a pylock.toml (default: ./pylock.toml); with --check the bundle")
+    add_common_options(parser, words=words, platforms=True)
+    group = parser.add_argument_group("the bundle", "It is the folder of -o, or one file where that ends in .tar.")
+    add_options(group, BundleRequest, "add", "check", "sbom")
+    parser.epilog = (
+        "`apply BUNDLE` installs from it, and so does `sh BUNDLE/start DIR`, which needs Python only; neither needs a network. "
+        "Exit code 0: it is there, or as it was written; 1: there is no resolution; 2: the request cannot be read, or it is damaged."
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make, extend or verify a bundle; 1 where there is no resolution."""
+    if args.check:
+        _name_checked(args)
+    request = request_of(BundleRequest, lock_among(args))
+    output = replace(output_of(args), output=None)  # -o names the bundle
+    if request.output is None:
+        hint = "-o DIR, or -o FILE.tar" if not request.check else "`bundle --check BUNDLE`"
+        raise UsageError("no bundle is named", code="usage-argument", hint=hint)
+    made = api.bundle(request, _interaction(args))
+    if made.plan is not None and output.format != "json":
+        print_plan(made.plan, output)
+    elif made.plan is not None:
+        print_json(made.to_json(), output)
+    else:
+        from cudnn_resolve.report.bundle import render
+
+        show(made, output, lambda _, width: render(made.to_json(), width=width, verbose=output.verbose > 0, is_check=request.check))
+    return ExitCode.OK if made.plan is None else ExitCode.NO
+
+
+def _name_checked(args: argparse.Namespace) -> None:
+    """Take the word of `--check BUNDLE` for the bundle."""
+    words = [*args.packages, *([args.output] if args.output else [])]
+    if len(words) != 1 or args.add:
+        raise UsageError("--check takes one bundle, and nothing else", code="usage-contradiction", hint="`bundle --check BUNDLE`")
+    args.output, args.packages = words[0], []
+
+
+def _interaction(args: argparse.Namespace) -> Interaction:
+    from cudnn_resolve.cli.progress import Progress
+    from cudnn_resolve.operations.apply import Interaction
+
+    return Interaction(reporter=Progress(quiet=args.quiet > 0), listener=Messages(output_of(args)))

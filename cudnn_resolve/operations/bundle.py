@@ -1,0 +1,420 @@
+"""`bundle`: a lock with every file that it names, to install from without a network; and what `apply` does with one."""
+
+from __future__ import annotations
+
+import json
+import os.path
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
+
+from cudnn_resolve import execution
+from cudnn_resolve.errors import InputError, UsageError
+from cudnn_resolve.execution.fetch import check_known, strong
+from cudnn_resolve.execution.model import Reporter
+from cudnn_resolve.host import bundle as disk_bundle
+from cudnn_resolve.host import disk
+from cudnn_resolve.host.bundle import SUMS, WHEELS, bundle_of, is_bundle
+from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.options import ApplyRequest, BundleRequest, LockRequest, Options, PlanRequest
+from cudnn_resolve.operations.results import Result
+
+if TYPE_CHECKING:
+    from cudnn_resolve.execution.fetch import Download
+    from cudnn_resolve.execution.task import Task
+    from cudnn_resolve.locking.model import Lock
+    from cudnn_resolve.operations.plan import PlanResult
+    from cudnn_resolve.requirement.machine import Machine
+    from cudnn_resolve.requirement.source import File
+
+LOCK = "pylock.toml"
+SBOM = "sbom.cdx.json"
+_PARALLEL = 6
+_START = """#!/bin/sh
+# Makes an environment of this bundle without a network: sh start DIR
+here=$(cd "$(dirname "$0")" && pwd) || exit 3
+for python in python3 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 python; do
+    if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 6))' >/dev/null 2>&1; then
+        exec "$python" -I "$here/start.py" "$@"
+    fi
+done
+echo "error: no Python from 3.6 on is on PATH" >&2
+exit 3
+"""
+_LOCKS = re.compile(r"pylock(\.[^./]+)?\.toml")
+R = TypeVar("R", PlanRequest, ApplyRequest)
+
+
+class BundledFile(Struct, frozen=True, kw_only=True):
+    """One file of a bundle."""
+
+    name: str
+    sha256: str
+    bytes: int
+
+
+class BundleDocument(Struct, frozen=True, kw_only=True):
+    """`bundle --format json`: the bundle that was made or verified, or why there is none."""
+
+    schema: Literal["cudnn-resolve/bundle/1"] = "cudnn-resolve/bundle/1"
+    status: Literal["ok", "unsatisfiable"]
+    path: str
+    locks: tuple[str, ...] = ()
+    files: tuple[BundledFile, ...] = ()
+    bytes: int = 0
+    notes: tuple[str, ...] = ()
+
+
+class BundleResult(Struct, Result, frozen=True, kw_only=True):
+    """What `bundle` returns: what the bundle holds, or the plan with the conflict."""
+
+    path: str
+    files: tuple[BundledFile, ...] = ()
+    notes: tuple[str, ...] = ()
+    plan: PlanResult | None = None
+
+    @property
+    def status(self) -> Literal["ok", "unsatisfiable"]:
+        """`unsatisfiable` where there is a conflict."""
+        return "ok" if self.plan is None else "unsatisfiable"
+
+    @property
+    def locks(self) -> tuple[str, ...]:
+        """The locks in it."""
+        return tuple(one.name for one in self.files if _LOCKS.fullmatch(one.name))
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `bundle --format json` prints."""
+        total = sum(one.bytes for one in self.files)
+        made = BundleDocument(status=self.status, path=self.path, locks=self.locks, files=self.files, bytes=total, notes=self.notes)
+        found: dict[str, Any] = to_builtins(made)
+        return found
+
+
+def bundle(request: BundleRequest, listener: Listener = NOBODY, reporter: Reporter | None = None) -> BundleResult:
+    """Make a bundle, extend it, or verify it."""
+    reporter = reporter or Reporter()
+    path = request.output or ""
+    if request.check:
+        with _unpacked(path, reporter) as folder:
+            return _result(path, folder, _faults(folder))
+    _refuse_other(path, add=request.add)
+    lock, plan = _lock(request, listener)
+    if lock is None:
+        return BundleResult(path=path, plan=plan)
+    if not path.endswith(".tar"):
+        disk.make_folder(path)
+        return _filled(lock, request, path, reporter, path)
+    with disk_bundle.working(disk.real(path).rpartition("/")[0] or "/") as folder:
+        if disk.kind(path) is not None:
+            disk_bundle.unpack(path, folder)
+        done = _filled(lock, request, folder, reporter, path)
+        disk_bundle.pack(folder, path)
+        return done
+
+
+def _refuse_other(path: str, *, add: bool) -> None:
+    """Reject a place that holds something else, or a bundle that was not to be extended; raises UsageError."""
+    if is_bundle(path):
+        if not add:
+            raise UsageError(f"{path} is a bundle already", code="bundle-exists", hint="--add extends it")
+        return
+    if add and disk.kind(path) is None:
+        raise InputError(f"there is no bundle {path}", code="input-missing", hint="leave --add out: it is made")
+    strange = [name for name in disk.names_in(path) if name != WHEELS and not name.startswith(".")]
+    if disk.kind(path) is not None and (strange or not disk.is_folder(path)):
+        raise UsageError(f"{path} is there and is no bundle", code="bundle-exists", hint="name a new folder, or FILE.tar")
+
+
+def _lock(request: BundleRequest, listener: Listener) -> tuple[Lock | None, PlanResult | None]:
+    """The lock that the bundle is of, or the plan that says why there is none."""
+    from cudnn_resolve.host.files import folder_of, read_bounded
+    from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
+    from cudnn_resolve.operations.lock import make_lock
+
+    path = request.lock if request.names_targets or request.lock else LOCK if disk.is_regular(LOCK) else None
+    if path is None:
+        said = {name: getattr(request, name) for name in Options.__struct_fields__}
+        made = make_lock(LockRequest(**said, platforms=request.platforms, output="-"), listener)
+        for text in made.warnings:
+            listener.note(f"warning: {text}")
+        return (_placed(made.lock, folder_of(".", is_folder=True)) if made.lock is not None else None), made.plan
+    return _placed(read(read_bounded(path, LIMIT_BYTES, "lock"), path), folder_of(path)), None
+
+
+def _placed(lock: Lock, folder: str) -> Lock:
+    """The lock with every path in it seen from the root: it is about to lie elsewhere."""
+    from cudnn_resolve.locking.bundled import with_files
+
+    return with_files(lock, lambda file: {**file, "path": disk.real(f"{folder}/{file['path']}")} if "path" in file else file)
+
+
+def _filled(lock: Lock, request: BundleRequest, folder: str, reporter: Reporter, shown: str) -> BundleResult:
+    """Bring every file into the folder, then what is made of them, then list them all."""
+    from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.locking.bundled import name_for, taken_by, wheels_of, with_files
+    from cudnn_resolve.locking.write_pylock import write
+    from cudnn_resolve.operations.packages import fetching
+
+    machines = _machines(lock, request)
+    taken = {name: taken_by(lock, machine) for name, machine in machines.items()}
+    wheels = wheels_of(taken.values(), machines.values())
+    with fetching(request, Facts()) as download:
+        sums = _bring(list(wheels.values()), folder, download, reporter)
+    if lacking := sorted(wheels.keys() - sums.keys()):
+        hint = "make a bundle of its own"
+        raise UsageError(f"{shown} holds another file with the name {lacking[0]}", code="bundle-name", hint=hint)
+    keep = {name for packages in taken.values() for name in packages}
+
+    def here(file: Mapping[str, Any]) -> dict[str, Any] | None:
+        name = str(file["name"])
+        found = {"name": name, "path": f"{WHEELS}/{name}", "size": file.get("size"), "hashes": {**file["hashes"], "sha256": sums.get(name)}}
+        return {key: value for key, value in found.items() if value is not None} if name in sums else None
+
+    moved = with_files(lock, here, keep)
+    old = disk_bundle.read_sums(folder)
+    name = name_for(moved, machines, {one for one in old if _LOCKS.fullmatch(one)})
+    texts = {name: write(moved), name.replace(".toml", ".json"): _start_plan(moved, machines, sums), **_programs()}
+    if request.sbom:
+        from cudnn_resolve.report.sbom import render
+
+        texts[SBOM] = render(moved)
+    notes = [*_notes(lock), *_with_pip(folder, sums)]
+    disk.sync_file_systems((folder,))
+    listed = {f"{WHEELS}/{file}": digest for file, digest in sums.items()}
+    listed.update({file: disk_bundle.place(folder, file, text.encode()) for file, text in texts.items()})
+    disk_bundle.list_files(folder, listed)
+    return _result(shown, folder, notes)
+
+
+def _machines(lock: Lock, request: BundleRequest) -> dict[str, Machine]:
+    """The machines that the lock is for, by their platforms; of another tool's lock those that are asked for, else this one."""
+    from cudnn_resolve.facts.assume import Assumptions, assume
+    from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.operations.gather import card_of, detect_facts, gather_book
+    from cudnn_resolve.requirement.machine import machine_of
+
+    book = gather_book(request)
+    tool = lock.tool
+    if tool is not None:
+        names, python = [one.platform for one in tool.stacks], tool.python
+        unknown = [one for one in request.platforms if one not in names]
+        if unknown and request.lock is not None:
+            raise UsageError(f"{request.lock} is not for {unknown[0]}", code="usage-platform", hint=f"it is for {', '.join(names)}")
+    else:
+        facts = detect_facts(request) if not (request.platforms and request.python_version) else Facts()
+        names = list(request.platforms) or [f"linux_{facts.platform.arch}"]
+        python = request.python_version or facts.python.version or ""
+    stated = {name: Assumptions(platform=name, python_version=python.removesuffix("t")) for name in names}
+    return {name: machine_of(assume(Facts(), one, card_of(book)), book) for name, one in stated.items()}
+
+
+def _bring(files: Sequence[File], folder: str, download: Download, reporter: Reporter) -> dict[str, str]:
+    """The SHA-256 of each file that is in the folder and verified then, by its name."""
+    reporter.begin(f"bringing {len(files)} files into the bundle", sum(one.size or 0 for one in files) or None)
+    threads = ThreadPoolExecutor(_PARALLEL)
+    try:
+        listed = disk_bundle.read_sums(folder)
+        asked = {one.filename: threads.submit(_brought, one, folder, listed, download, reporter) for one in files}
+        return {name: found for name, future in asked.items() if (found := future.result()) is not None}
+    finally:
+        threads.shutdown(wait=True, cancel_futures=True)
+        reporter.end()
+
+
+def _brought(file: File, folder: str, listed: Mapping[str, str], download: Download, reporter: Reporter) -> str | None:
+    """Bring one file into its place, unless it is there; the SHA-256 of what is there then, None for a file of others with its name."""
+    from cudnn_resolve.execution.wheel import wrong_hash
+
+    known = strong(file.hashes)
+    assert known is not None, "see `check_known`"
+    path = f"{folder}/{WHEELS}/{disk_bundle.safe(file.filename)}"
+    if _is(path, known):
+        reporter.advance(file.size or 0)
+    elif (other := listed.get(f"{WHEELS}/{file.filename}")) is not None and _is(path, ("sha256", other)):
+        return None
+    else:
+        disk.make_folder(f"{folder}/{WHEELS}")
+        with disk_bundle.arriving(f"{folder}/{WHEELS}") as passing:
+            found = download(file, passing, reporter.advance)
+            if not _is(found, known):
+                raise wrong_hash(file.filename, *known, disk.digest(found, known[0]))
+            disk.move(found, path)
+    return known[1] if known[0] == "sha256" else disk.digest(path, "sha256")
+
+
+def _is(path: str, known: tuple[str, str]) -> bool:
+    return disk.kind(path) == "file" and disk.digest(path, known[0]) == known[1]
+
+
+def _start_plan(lock: Lock, machines: Mapping[str, Machine], sums: Mapping[str, str]) -> str:
+    """What `start.py` reads in the place of the lock: for each platform the packages, and the files of the preload."""
+    from cudnn_resolve.locking.bundled import taken_by, wheels_of
+    from cudnn_resolve.locking.model import version_of
+    from cudnn_resolve.planning.preload import IMPORT_NAMES, MODULE, preload_pth, preload_source
+
+    platforms = {}
+    for name, machine in machines.items():
+        stack = next((one for one in lock.tool.stacks if one.platform == name), None) if lock.tool is not None else None
+        packages = []
+        for package in taken_by(lock, machine).values():
+            files = wheels_of([{package.name: package}], [machine])
+            packages.append({"name": package.name, "version": version_of(package), "wheels": {file: sums[file] for file in files}})
+        preload = [one for step in stack.environment if step.kind == "preload" for one in step.value.split()] if stack else []
+        names = tuple(sorted(IMPORT_NAMES.get(one, one) for one in preload))
+        platforms[name] = {
+            "packages": packages,
+            "files": {f"{MODULE}.py": preload_source(names), f"{MODULE}.pth": preload_pth()} if names else {},
+            "notes": [f"packages of the system that it needs: {', '.join(one.name for one in stack.apt)}"] if stack and stack.apt else [],
+        }
+    python = next(iter(machines.values())).python or (0, 0)
+    return json.dumps({"python": f"{python[0]}.{python[1]}", "platforms": platforms}, indent=1) + "\n"
+
+
+def _programs() -> dict[str, str]:
+    """The start script, which Python runs, and the one that finds a Python for it."""
+    host = LinuxHost()
+    source = host.read_text(os.path.join(os.path.dirname(execution.__file__), "payload_start.py")) or ""
+    return {"start.py": source, "start": _START}
+
+
+def _with_pip(folder: str, sums: dict[str, str]) -> Iterator[str]:
+    """Add the pip that comes with Python, which `start.py` runs out of its wheel; what is said where there is none."""
+    found = disk_bundle.own_pip()
+    if found is None:
+        yield "no wheel of pip was found for the start script: it uses the one of the machine, from pip 20.3 on"
+        return
+    name, content = found
+    sums[name] = disk_bundle.place(folder, f"{WHEELS}/{name}", content)
+
+
+def _notes(lock: Lock) -> Iterator[str]:
+    apt = {one.name for stack in (lock.tool.stacks if lock.tool is not None else ()) for one in stack.apt}
+    if apt:
+        yield f"packages of the system are not in the bundle, and come from the machine's own repositories: {', '.join(sorted(apt))}"
+
+
+def _faults(folder: str) -> list[str]:
+    """Notes on a bundle whose files are as listed; InputError where a lock does not agree with the list."""
+    sums = disk_bundle.read_sums(folder)
+    for name in sums:
+        if _LOCKS.fullmatch(name):
+            _refuse_lies(folder, name, sums)
+    return [f"{name} is no part of the bundle: nothing reads it" for name in disk_bundle.unlisted(folder, sums)]
+
+
+def _refuse_lies(folder: str, name: str, sums: Mapping[str, str]) -> None:
+    """Reject a lock that names files which the bundle does not hold as the lock says; raises InputError."""
+    from cudnn_resolve.host.files import read_bounded
+    from cudnn_resolve.locking.model import files_of
+    from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
+
+    for package in read(read_bounded(f"{folder}/{name}", LIMIT_BYTES, "lock"), f"{folder}/{name}").packages:
+        for file in files_of(package):
+            if file.path is None or file.hashes.get("sha256") != sums.get(file.path):
+                raise disk_bundle.damaged(folder, f"{name} names {file.path or file.url}, which the bundle does not hold so")
+
+
+def _result(path: str, folder: str, notes: Iterable[str]) -> BundleResult:
+    sums = disk_bundle.read_sums(folder)
+    files = tuple(BundledFile(name=one.name, sha256=one.sha256, bytes=one.size) for one in disk_bundle.files_of(folder, sums))
+    return BundleResult(path=path, files=files, notes=tuple(notes))
+
+
+# ---- what `apply` does with one
+
+
+@contextmanager
+def _unpacked(path: str, reporter: Reporter) -> Iterator[str]:
+    """The folder of a bundle, every file of it verified; of a tar file it is there for as long as this lasts."""
+    if not is_bundle(path):
+        hint = f"a bundle is a folder with {SUMS}, or a tar file of one; `cudnn-resolve bundle -o` makes one"
+        raise InputError(f"{path} is no bundle", code="input-missing" if disk.kind(path) is None else "bundle-invalid", hint=hint)
+    if disk.is_folder(path):
+        files = disk_bundle.files_of(path, disk_bundle.read_sums(path))
+        reporter.begin(f"verifying {len(files)} files of {path}", sum(one.size for one in files))
+        try:
+            disk_bundle.verify(path, files, reporter.advance)
+        finally:
+            reporter.end()
+        yield path
+        return
+    with disk_bundle.working(disk.private_folder(f"{disk.state_folder()}/bundles")) as folder:
+        reporter.begin(f"unpacking and verifying {path}", disk.size_of(path))
+        try:
+            disk_bundle.unpack(path, folder, reporter.advance)
+        finally:
+            reporter.end()
+        yield folder
+
+
+@contextmanager
+def opened(request: R, reporter: Reporter | None = None) -> Iterator[R]:
+    """The request with the lock of a bundle in the place of the bundle, which is whole; nothing of it then needs a network."""
+    found = bundle_of(request.lock)
+    if found is None:
+        yield request
+        return
+    path, name = found
+    with _unpacked(path, reporter or Reporter()) as folder:
+        _faults(folder)
+        yield replace(request, lock=f"{folder}/{name or _fitting(folder, path, request)}", offline=True)
+
+
+def _fitting(folder: str, path: str, request: PlanRequest | ApplyRequest) -> str:
+    """The lock of a bundle that is for this machine; UsageError where that is not one."""
+    from cudnn_resolve.host.files import read_bounded
+    from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
+    from cudnn_resolve.locking.select import select
+    from cudnn_resolve.operations.gather import gather_book, gather_facts
+    from cudnn_resolve.requirement.machine import machine_of
+
+    names = sorted(one for one in disk_bundle.read_sums(folder) if _LOCKS.fullmatch(one))
+    if len(names) > 1:
+        book = gather_book(request)
+        machine = machine_of(gather_facts(request, book), book)
+        locks = {one: read(read_bounded(f"{folder}/{one}", LIMIT_BYTES, "lock"), one) for one in names}
+        fitting = [one for one, lock in locks.items() if not select(lock, machine).misfits]
+        if not fitting and request.env is not None:  # which may have another Python
+            machine = replace(machine, python=None, python_full=None)
+            fitting = [one for one, lock in locks.items() if not select(lock, machine).misfits]
+        names = fitting or names
+    if len(names) == 1:
+        return names[0]
+    hint = f"name one of them: {', '.join(f'{path}/{one}' for one in names)}" if names else "`bundle --add` adds one"
+    raise UsageError(f"{path} has {len(names)} locks for this machine", code="bundle-lock", hint=hint)
+
+
+def supplied(task: Task, folder: str, download: Download, reporter: Reporter, *, trusted: bool) -> Task:
+    """The task with files of a bundle's folder in the place of those elsewhere: what it lacks is fetched into it, and listed there.
+
+    Where this user may not write there, what it lacks comes from where the plan says.
+    """
+    from cudnn_resolve.index.address import is_local
+
+    disk.make_folder(folder)
+    check_known(task.install, task.unpinned, trusted=trusted)
+    wanted = [one.file for one in task.install if one.file is not None and strong(one.file.hashes) and not is_local(one.file.url)]
+    if not disk.writable(folder):
+        wanted = [one for one in wanted if _is(f"{folder}/{WHEELS}/{disk_bundle.safe(one.filename)}", strong(one.hashes) or ("", ""))]
+        sums = {one.filename: "" for one in wanted}
+    else:
+        sums = _bring(wanted, folder, download, reporter)
+        disk_bundle.list_files(folder, {f"{WHEELS}/{name}": digest for name, digest in sums.items()})
+    return replace(task, install=tuple(_from(folder, one, sums) for one in task.install))
+
+
+def _from(folder: str, one: Any, names: Mapping[str, str]) -> Any:
+    """The action with its file in the folder, where it is one of those names."""
+    from urllib.parse import quote
+
+    if one.file is None or one.file.filename not in names:
+        return one
+    path = disk.real(f"{folder}/{WHEELS}/{one.file.filename}")
+    return replace(one, file=replace(one.file, url=f"file://{quote(path, errors='surrogateescape')}"))
