@@ -15,6 +15,8 @@ from cudnn_resolve.resolution.release import parse_requirement
 _CAUSE = "framework_pkg_mismatch"
 _TORCH = ("torchvision", "torchaudio", "torchtext")
 """Their wheels hold code that is linked with the torch that their metadata names."""
+_LOOKS = (0, 5, 3)
+"""The first jaxlib that holds the release of a plugin against its own; those before load what is there."""
 _PLUGIN = re.compile(r"jax-cuda\d{2}-plugin")
 _LOCAL = re.compile(r"(?:cu(\d{2,3})|cpu)$")
 
@@ -65,8 +67,11 @@ def _jax_pairs(machine: Inspection) -> Iterator[Finding]:
     for name, version in machine.pip.items():
         if not _PLUGIN.fullmatch(name):
             continue
-        if _release(version) != _release(jaxlib):
-            said = f"{name} {version} is not of the release of jaxlib {jaxlib}, which leaves it out: JAX runs on the CPU"
+        looks = _release(jaxlib) >= _LOOKS
+        taken = any(one.name == name and _takes(one, version) for one in _requires(machine, "jax", extras=True)) if jax else False
+        if _release(version) != _release(jaxlib) and (looks or not taken):
+            what = "which leaves it out: JAX runs on the CPU" if looks else f"and jax {jax or ''} does not take it".replace("  ", " ")
+            said = f"{name} {version} is not of the release of jaxlib {jaxlib}, {what}"
             yield finding(_CAUSE, "error", 0.9, said, *machine.pip_facts(name), *shown)
         for one in _requires(machine, name):
             other = machine.pip.get(one.name)
@@ -81,13 +86,13 @@ def _takes(requirement: Requirement, version: str) -> bool:
     return within(str(specifier), version) or any(one.version == version for one in specifier if one.operator in ("==", "==="))
 
 
-def _requires(machine: Inspection, name: str) -> Iterator[Requirement]:
-    """What the installed wheel requires without extras: by its own metadata, else as the matrix has it."""
+def _requires(machine: Inspection, name: str, *, extras: bool = False) -> Iterator[Requirement]:
+    """What the installed wheel requires, without extras or with all: by its own metadata, else as the matrix has it."""
     lines = machine.facts.packages.requires.get(name)
     if lines is None:
         lines = machine.book.requires(name, machine.pip[name].partition("+")[0]).get(machine.arch, ())
     for requirement in filter(None, map(parse_requirement, lines)):
-        if requirement.marker is None or "extra" not in str(requirement.marker):
+        if extras or requirement.marker is None or "extra" not in str(requirement.marker):
             yield requirement
 
 

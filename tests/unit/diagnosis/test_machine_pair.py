@@ -23,6 +23,7 @@ def pairs(pip: dict[str, str], requires: dict[str, list[str]] | None = None) -> 
         {"torchvision": "0.21.0"},
         {"jax": "0.5.2", "jaxlib": "0.5.1", "jax-cuda12-plugin": "0.5.1", "jax-cuda12-pjrt": "0.5.1"},
         {"jax": "0.4.13", "jaxlib": "0.4.13+cuda11.cudnn86"},
+        {"jax": "0.4.35", "jaxlib": "0.4.34", "jax-cuda12-plugin": "0.4.35"},  # its own metadata takes both
         {"torch": "nightly", "torchvision": "of my own", "jaxlib": "x"},
     ],
 )
@@ -39,6 +40,7 @@ def test_what_pairs_is_not_spoken_of(pip: dict[str, str]) -> None:
         ({"torch": "2.6.0+cu124", "torchvision": "0.21.0+cu118"}, "error", "built for CUDA 12 and torchvision 0.21.0+cu118 for CUDA 11"),
         ({"torch": "2.6.0+cu124", "torchvision": "0.21.0+cpu"}, "warning", "without CUDA"),
         ({"jax": "0.7.2", "jaxlib": "0.7.1", "jax-cuda12-plugin": "0.7.2"}, "error", "which leaves it out"),
+        ({"jax": "0.4.35", "jaxlib": "0.4.34", "jax-cuda12-plugin": "0.4.31"}, "error", "and jax 0.4.35 does not take it"),
         (
             {"jax": "0.7.2", "jaxlib": "0.7.2", "jax-cuda12-plugin": "0.7.2", "jax-cuda12-pjrt": "0.7.1"},
             "warning",
