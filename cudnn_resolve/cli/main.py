@@ -24,7 +24,7 @@ VERBS = MappingProxyType(
         "plan": "find a stack that works, and print what would have to change",
         "lock": "write the resolution as a pylock.toml that pip and uv install, or check one",
         "doctor": "say what is wrong, from a log or from the machine, and what to type",
-        "check": "say whether the files of an environment are those that were installed",
+        "check": "say whether an environment, a lock or an image will run, and what is wrong if not",
         "validate": "run real convolutions through cuDNN and every framework, and judge what comes out",
         "apply": "carry a plan out, and put everything back if it fails",
         "bundle": "write a lock with every file that it names, to install from without a network",
