@@ -22,7 +22,7 @@ from cudnn_resolve.operations.gather import detect_facts, gather_book
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import ApplyRequest, PlanRequest
 from cudnn_resolve.operations.packages import fetching
-from cudnn_resolve.operations.plan import BREAKS, LockMisfitError, PlanResult, plan_of, plan_of_lock_file
+from cudnn_resolve.operations.plan import PlanResult, plan_of, plan_of_lock_file, refuse_broken
 from cudnn_resolve.operations.results import Result, grown
 
 if TYPE_CHECKING:
@@ -155,6 +155,8 @@ def _dry(request: ApplyRequest, interaction: Interaction, environment: Environme
         return ApplyResult(plan=grown(PlanResult, plan))
     if interaction.confirm is not None:
         interaction.confirm(plan)
+    if plan.changes:
+        refuse_broken(plan, force=request.force)
     from cudnn_resolve.execution.fetch import check_known
     from cudnn_resolve.execution.recover import interrupted, mark_path
 
@@ -209,11 +211,7 @@ def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, int
 
     if is_done(task, work):
         return Execution(status="nothing", notes=tuple(one.message for one in plan.warnings if one.code in ("lock-settings", "overlay")))
-    breaks = [one.message for one in plan.warnings if one.code == BREAKS]
-    if breaks and not request.force:
-        raise LockMisfitError(
-            f"with this lock a framework will not run: {'; '.join(breaks)}", code=BREAKS, hint="--force installs it all the same"
-        )
+    refuse_broken(plan, force=request.force)
     if plan.facts.python.externally_managed and not request.break_system_packages:
         raise _managed(work.environment)
     refused = _not_writable(work.environment)

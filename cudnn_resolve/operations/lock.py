@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
@@ -153,7 +153,22 @@ def check_lock(request: LockRequest, listener: Listener = NOBODY) -> LockCheckRe
         found += outdated(lock, answers.answers, question.source)
     for one in facts:
         found += (difference for difference in fit(lock, one, book) if difference not in found)
+        if lock.tool is None:
+            found = [*(difference for difference in _broken(path, one, book) if difference not in found), *found]
     return LockCheckResult(lock=lock, differences=tuple(found), overlays=book.remarks)
+
+
+def _broken(path: str, facts: Facts, book: Book) -> Iterator[Difference]:
+    """What `check` says breaks with a lock that another tool made."""
+    from cudnn_resolve.locking.model import Difference
+    from cudnn_resolve.operations.plan import verdict_of_lock
+
+    verdict = verdict_of_lock(path, _read_text(path) or "", facts, book)
+    broken = ", ".join(f"{one.name} {one.version}" for one in verdict.frameworks if one.status == "breaks") or "the lock"
+    for one in verdict.findings:
+        if one.severity == "error":
+            because = one.evidence[0].text if one.evidence else None
+            yield Difference(what=f"verdict on {broken}", locked="breaks", now=one.summary, because=because)
 
 
 _TARGETS = ("framework", "packages", "requirement", "constraint", "group", "cuda", "cudnn")

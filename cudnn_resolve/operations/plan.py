@@ -18,6 +18,7 @@ from cudnn_resolve.planning.model import Plan
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cudnn_resolve.diagnosis.model import Verdict
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.operations.gather import Question
@@ -49,6 +50,8 @@ class PlanResult(Plan, Result, frozen=True, kw_only=True):
 
 BREAKS = "lock-breaks"
 """Code of the warnings about a lock with which a framework will not run."""
+DOUBT = "lock-doubt"
+"""Code of the warnings about a lock of which something is not as it should be, or not known."""
 
 
 class LockMisfitError(CudnnResolveError):
@@ -122,7 +125,8 @@ def plan_of_lock_file(path: str, options: StatedOptions) -> Plan:
     from cudnn_resolve.planning.from_lock import plan_of_lock
     from cudnn_resolve.planning.model import Warning
 
-    lock = read(read_bounded(path, LIMIT_BYTES, "lock"), path)
+    text = read_bounded(path, LIMIT_BYTES, "lock")
+    lock = read(text, path)
     book = gather_book(options)
     relaid = options.reinstall_package if isinstance(options, Options) else ()
     plan, misfits = plan_of_lock(lock, folder_of(path), gather_facts(options, book), book, relaid)
@@ -130,7 +134,7 @@ def plan_of_lock_file(path: str, options: StatedOptions) -> Plan:
         lines = "; ".join(f"{one.what}: the lock wants {one.locked}, here is {one.now}" for one in misfits[:5])
         raise LockMisfitError(f"{path} is not for this machine: {lines}", code="lock-misfit", hint="`cudnn-resolve lock` makes one that is")
     if lock.tool is None:
-        plan = replace(plan, warnings=(*_what_breaks(path, plan.facts, book), *plan.warnings))
+        plan = replace(plan, warnings=(*_what_is_wrong(path, text, plan.facts, book), *plan.warnings))
     if not isinstance(options, Options):
         return plan
     limits = {"cuda": options.cuda, "cudnn": options.cudnn}
@@ -144,15 +148,33 @@ def plan_of_lock_file(path: str, options: StatedOptions) -> Plan:
     return replace(plan, warnings=(*warnings, *plan.warnings))
 
 
-def _what_breaks(path: str, facts: Facts, book: Book) -> Iterator[Warning]:
-    """What `check` says against a lock that another tool made: of our own, the resolution has said it."""
+def refuse_broken(plan: Plan, *, force: bool) -> None:
+    """LockMisfitError for a plan from a lock with which a framework will not run, unless it is forced."""
+    breaks = [one.message for one in plan.warnings if one.code == BREAKS]
+    if breaks and not force:
+        raise LockMisfitError(
+            f"with this lock a framework will not run: {'; '.join(breaks)}", code=BREAKS, hint="--force installs it all the same"
+        )
+
+
+def verdict_of_lock(path: str, text: str, facts: Facts, book: Book) -> Verdict:
+    """What `check` says of a lock on the machine of the facts."""
     from cudnn_resolve.facts.assume import fresh_environment
-    from cudnn_resolve.operations.subject import subject_of_file, text_of
-    from cudnn_resolve.planning.model import Warning
+    from cudnn_resolve.operations.judge import machine_name, verdict_on
+    from cudnn_resolve.operations.subject import subject_of_file
     from cudnn_resolve.requirement.machine import machine_of
-    from cudnn_resolve.resolution.verdict import judge
 
     machine = machine_of(replace(fresh_environment(facts), python=facts.python), book)
-    for fault in judge(book, machine, subject_of_file(path, text_of(path), book, machine).packages).faults:
-        if fault.severity == "error" and fault.kind != "wheel":  # the lock's own wheels have been chosen already
-            yield Warning(code=BREAKS, message=f"{fault.text} ({fault.because}): `cudnn-resolve check {path}` says what mends it")
+    return verdict_on(subject_of_file(path, text, book, machine), book, machine, machine_name(facts, None))
+
+
+def _what_is_wrong(path: str, text: str, facts: Facts, book: Book) -> Iterator[Warning]:
+    """What `check` says against a lock that another tool made: of our own, the resolution has said it."""
+    from cudnn_resolve.planning.model import Warning
+
+    for one in verdict_of_lock(path, text, facts, book).findings:
+        because = f" ({one.evidence[0].text.partition(': ')[2] or one.evidence[0].text})" if one.evidence else ""
+        if one.severity == "error":
+            yield Warning(code=BREAKS, message=f"{one.summary}{because}: `cudnn-resolve check {shlex.quote(path)}` says what mends it")
+        elif one.severity == "warning":
+            yield Warning(code=DOUBT, message=f"{one.summary}{because}")

@@ -116,6 +116,25 @@ def test_a_foreign_lock_that_breaks_is_told_and_not_installed(tmp_path: Path) ->
     assert applied.returncode == 1
     assert "with this lock a framework will not run" in applied.stderr
     assert "--force" in applied.stderr
+    tried = run("apply", str(lock), "--dry-run", "--python", str(tmp_path / "venv"), "--gpu", "T4", "--driver", "550.54.15")
+    assert (tried.returncode, "error: with this lock a framework will not run" in tried.stderr) == (1, True)
+    held = run("lock", "--check", "-o", str(lock), "--offline", *T4, "-f", "tensorflow==2.18.0", "--format", "json")
+    assert held.returncode == 1
+    first, *_ = json.loads(held.stdout)["differences"]
+    assert (first["what"], first["locked"]) == ("verdict on tensorflow 2.18.0", "breaks")
+    assert "there is nvidia-cudnn-cu12 9.1.0.70" in first["now"]
+
+
+def test_a_plan_from_a_foreign_lock_says_what_check_says(tmp_path: Path) -> None:
+    packages = "\n".join(wheel(*pin.split("==")) for pin in ("jax==0.7.2", "jaxlib==0.7.1", "jax-cuda12-plugin==0.7.2"))
+    lock = tmp_path / "pylock.toml"
+    lock.write_text(f'lock-version = "1.0"\ncreated-by = "another"\n{packages}', encoding="utf-8")
+    said = json.loads(check(str(lock), *T4, "--format", "json").stdout)["verdicts"][0]["findings"]
+    assert any("which leaves it out" in one["summary"] for one in said if one["severity"] == "error")
+    warned = json.loads(run("plan", str(lock), *T4, "--format", "json").stdout)["warnings"]
+    for severity, code in (("error", "lock-breaks"), ("warning", "lock-doubt")):
+        texts = [one["message"] for one in warned if one["code"] == code]
+        assert [any(one["summary"] in text for text in texts) for one in said if one["severity"] == severity] == [True] * len(texts)
 
 
 def test_the_action_names_options_that_exist() -> None:
