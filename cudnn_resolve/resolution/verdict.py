@@ -285,11 +285,14 @@ class _Set:
     def _only_older(self, name: str, version: str, one: Judged) -> bool:
         """True for a CUDA library of the major that a build was made with, and of an older minor.
 
-        NVIDIA promises nothing then, and yet most of them load. A cuDNN that is older, frameworks refuse themselves.
+        NVIDIA promises nothing then, and yet most of them load. A cuDNN that is older, frameworks refuse themselves. NCCL is opened for
+        several GPUs only by those that are not linked to what they load, and asked for each function by its name.
         """
         cuda = self.book.cuda_of(name, version)
         built = one.build.cuda if one.build is not None else None
         component = self.book.component(name)
+        if component is not None and component.library == "nccl" and one.build is not None:
+            return one.build.extra is not None
         if cuda is None or built is None or component is None or component.library == "cudnn":
             return False
         return built.major == cuda.major and built.major >= 11 and cuda < built
@@ -352,6 +355,7 @@ class _Set:
                     because=bound.reason,
                     package=name,
                     frameworks=(one.package,),
+                    wants=str(requirement.specifier),
                 )
 
     def _outside(self, requirement: Requirement | None) -> str | None:
@@ -372,6 +376,9 @@ class _Set:
             if candidate is not None and candidate.release is not None and candidate.release.tags == UNLISTED:
                 text = f"{name} {version} is not in the tables: what it needs is not known"
                 yield Fault(kind="unknown", severity="warning", text=text, because="no row of the matrix", package=name)
+                for need in self.universe.needs(candidate):  # whose files it lays its name tells all the same
+                    if isinstance(need.key, SlotKey):
+                        self._own(need, name)
                 continue
             for need in self.universe.needs(candidate) if candidate is not None else ():
                 linker = isinstance(need.key, PipKey) and "nvjitlink" in need.key.name

@@ -110,7 +110,7 @@ BROKEN: dict[str, tuple[Break, set[str], dict[str, str]]] = {
     ),
     "older NCCL": (
         pip(nvidia_nccl_cu12="2.18.1"),
-        {"tensorflow", "torch"},
+        {"torch"},  # which is linked to it
         {"cublas_mismatch": "torch 2.6.0+cu124 needs nvidia-nccl-cu12>=2.21.5,<3; there is nvidia-nccl-cu12 2.18.1"},
     ),
     "older nvJitLink": (
@@ -226,7 +226,7 @@ def test_nothing_broken() -> None:
     [
         ("older cuDNN", "pip install --no-deps nvidia-cudnn-cu12==9.3.0.75"),
         ("older NCCL", "pip install --no-deps nvidia-nccl-cu12==2.21.5"),
-        ("torchvision of another CUDA", None),
+        ("torchvision of another CUDA", "pip install --no-deps torchvision==0.21.0"),
     ],
 )
 def test_the_smallest_change_mends_it(name: str, mend: str | None) -> None:
