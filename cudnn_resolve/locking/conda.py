@@ -323,7 +323,7 @@ def judged(builds: Iterable[Build], reading: Reading) -> Iterator[Listed]:
     reading.on("conda", python=python.version if python else None, cuda=cuda, cudnn=cudnn)
     yield from rows
     for name in _SAME & by_name.keys():
-        yield from reading.row(name, by_name[name].version)
+        yield from reading.row(name, by_name[name].version, channel=by_name[name].channel or "conda")
     reading.note(f"{len(by_name)} packages of conda itself: judged are frameworks, CUDA, cuDNN and what binds them")
 
 

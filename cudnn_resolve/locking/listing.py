@@ -34,7 +34,7 @@ class Listed(Struct, frozen=True, kw_only=True):
     cuda: str | None = None
     """The CUDA that a build of conda is for, `cpu` for one without; None for a wheel."""
     channel: str | None = None
-    """The channel of a build of conda that is not the wheel's own maker's."""
+    """The channel of a build of conda that is not the wheel's own maker's; of other packages any channel of conda."""
 
 
 class Loose(Struct, frozen=True, kw_only=True):

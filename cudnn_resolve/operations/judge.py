@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os.path
 import re
-import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.model import SEVERITIES, CheckedFramework, Evidence, Finding, Remedy, Verdict
+from cudnn_resolve.diagnosis.model import SEVERITIES, CheckedFramework, Evidence, Finding, Verdict
 from cudnn_resolve.operations.subject import LIVE, Subject, placed
 from cudnn_resolve.resolution.fault import UNNAMED
 
@@ -37,15 +36,12 @@ _JUDGED = "driver, GPU code, CUDA and cuDNN libraries, NumPy and other bounds, c
 
 def verdict_on(subject: Subject, book: Book, machine: Machine, where: str, facts: Facts | None = None) -> Verdict:
     """The verdict on the packages, for the machine that `where` names; `facts` are of the environment where they are installed."""
-    from cudnn_resolve.resolution.verdict import judge
+    from cudnn_resolve.operations.mend import mends
 
     here, machine = machine, placed(subject.base, machine)
     if machine.python != here.python:
         where = where.replace(f"Python {here.python_full}", f"Python {machine.python_full} of the file")
-    found = judge(book, machine, subject.packages, subject.requires, live=subject.kind == LIVE, partial=subject.partial)
-    faults = (_likely(one, subject) for one in found.faults if not _is_brought(one, subject))
-    found = replace(found, faults=(*_of_list(subject, found, machine), *_without_file(subject, found, machine), *faults))
-    found, seen = _with_seen(found, tuple(_seen(subject, book, machine, facts)))
+    found, seen = found_in(subject, book, machine, facts)
     findings = sorted((*(_finding(one, subject) for one in found.faults), *seen), key=lambda one: SEVERITIES.index(one.severity))
     unknown = (*_unknown(machine, found), *subject.gaps)
     return Verdict(
@@ -56,10 +52,20 @@ def verdict_on(subject: Subject, book: Book, machine: Machine, where: str, facts
         else _status(found.faults, known=not unknown and bool(found.frameworks)),
         frameworks=tuple(_checked(one, found, seen, known=not unknown) for one in found.frameworks),
         findings=tuple(findings),
-        remedy=tuple(_mends(subject, book, machine, found)),
+        remedy=tuple(mends(subject, book, machine, found, seen)),
         judged=(f"{len(subject.packages)} packages: {_JUDGED}",),
         not_judged=(*unknown, *subject.notes, "what is in the files (`validate` on a GPU proves it)"),
     )
+
+
+def found_in(subject: Subject, book: Book, machine: Machine, facts: Facts | None) -> tuple[Judgement, tuple[Finding, ...]]:
+    """The faults of the packages on a machine that is `placed`, and what is seen besides; each is told once."""
+    from cudnn_resolve.resolution.verdict import judge
+
+    found = judge(book, machine, subject.packages, subject.requires, live=subject.kind == LIVE, partial=subject.partial)
+    faults = (_likely(one, subject) for one in found.faults if not _is_brought(one, subject))
+    found = replace(found, faults=(*_of_list(subject, found, machine), *_without_file(subject, found, machine), *faults))
+    return _with_seen(found, tuple(_seen(subject, book, machine, facts)))
 
 
 def _seen(subject: Subject, book: Book, machine: Machine, facts: Facts | None) -> Iterator[Finding]:
@@ -74,7 +80,7 @@ def _seen(subject: Subject, book: Book, machine: Machine, facts: Facts | None) -
             packages=Packages(pip=subject.packages, requires=subject.requires),
         )
         for one in diagnose_installed(facts, book, pairs_only=True):
-            names = _names(one)
+            names = names_of(one)
             line = next((subject.lines[name] for name in names if name in subject.lines), None)
             first, *rest = one.evidence
             yield one if line is None else replace(one, evidence=(replace(first, source=f"{subject.name}:{line}", line=line), *rest))
@@ -82,7 +88,7 @@ def _seen(subject: Subject, book: Book, machine: Machine, facts: Facts | None) -
         yield from diagnose_installed(facts, book)
 
 
-def _names(one: Finding) -> tuple[str, ...]:
+def names_of(one: Finding) -> tuple[str, ...]:
     """The packages that a finding of a diagnosis speaks of: each piece of its evidence begins with one, or is of one."""
     return tuple(
         evidence.source.removeprefix("packages.pip.") if evidence.source.startswith("packages.pip.") else evidence.text.partition(" ")[0]
@@ -95,7 +101,7 @@ def _with_seen(found: Judgement, seen: tuple[Finding, ...]) -> tuple[Judgement, 
     faults = list(found.faults)
     kept = []
     for one in seen:
-        names = set(_names(one))
+        names = set(names_of(one))
         hollow = [
             fault for fault in faults if fault.kind == "cpu" and one.cause == "framework_pkg_mismatch" and names & set(fault.frameworks)
         ]
@@ -192,7 +198,7 @@ def _checked(one: Judged, found: Judgement, seen: Iterable[Finding], *, known: b
     names = {each.package for each in found.frameworks}
     loads = one.build is not None and one.build.delivery != "bundled"
     errors = [set(fault.frameworks) for fault in found.faults if fault.severity == "error" and fault.kind in ("library", "files")]
-    errors += [set(_names(finding)) for finding in seen if finding.severity == "error"]
+    errors += [set(names_of(finding)) for finding in seen if finding.severity == "error"]
     is_hit = any(one.package in about if about & names else loads for about in errors)
     status = _status((fault for fault in found.faults if one.package in fault.frameworks), known=known)
     status = "breaks" if is_hit else status
@@ -249,89 +255,6 @@ def _machine_cause(fault: Fault) -> str:
     lowest = min((int(number) for number in re.findall(r"_(\d{2,3})", targets[1])), default=0) if targets else 0
     is_old = " still knows" in fault.text or (targets is not None and int(targets[2] + targets[3]) < lowest)
     return "gpu_arch_too_old_for_build" if is_old else "gpu_arch_too_new_for_build"
-
-
-def _mends(subject: Subject, book: Book, machine: Machine, found: Judgement) -> Iterator[Remedy]:
-    """The smallest change of the set that a search finds: the same frameworks on other libraries, else what a conflict proposes."""
-    if not any(one.severity == "error" for one in found.faults):
-        return
-    if all(one.kind in ("machine", "wheel") for one in found.faults if one.severity == "error"):
-        words = " ".join(f"-f {shlex.quote(f'{one.package}=={one.version}')}" for one in found.frameworks)
-        yield Remedy(text="what would work on that machine instead", command=f"cudnn-resolve plan {words}")
-        return
-    from packaging.specifiers import SpecifierSet
-
-    from cudnn_resolve.requirement.model import Request, Target
-    from cudnn_resolve.resolution.attempt import attempt
-    from cudnn_resolve.resolution.model import Resolution
-
-    known = [one for one in found.frameworks if one.build is not None]
-    targets = tuple(
-        Target(
-            text=f"{one.package}=={one.version}", framework=one.framework, specifier=SpecifierSet(f"=={one.version}"), package=one.package
-        )
-        for one in known
-    )
-    if not targets:
-        return
-    words = " ".join(f"-f {shlex.quote(one.text)}" for one in targets)
-    request = Request(targets=targets, channel="pip", preferences=dict(subject.packages), verb="lock")
-    answer = attempt(book, replace(machine, pip={}, requires={}), request, rounds=_ROUNDS)
-    if not isinstance(answer, Resolution):
-        yield Remedy(text="these versions cannot share an environment: see what would work instead", command=f"cudnn-resolve plan {words}")
-        return
-    wanted = {pin.name: pin.version for pin in answer.pip if pin.version is not None}
-    faulty = {one.package for one in found.faults if one.severity == "error"}
-    changes = {
-        name: version
-        for name, version in wanted.items()
-        if subject.packages.get(name) != version and (book.component(name) is not None or name in faulty)
-    }
-    yield from _edits(subject, list(_smallest(subject, book, machine, changes).items()))
-    yield Remedy(text="lock these frameworks on libraries that serve them all", command=f"cudnn-resolve lock {words}")
-
-
-def _smallest(subject: Subject, book: Book, machine: Machine, changes: Mapping[str, str]) -> Mapping[str, str]:
-    """The fewest of the changes with which nothing breaks any more, judged again; none where all of them do not mend it."""
-    from cudnn_resolve.resolution.verdict import judge
-
-    def mends(some: Mapping[str, str]) -> bool:
-        packages = {**subject.packages, **some}
-        found = judge(book, machine, packages, subject.requires, live=subject.kind == LIVE, partial=subject.partial)
-        return all(one.severity != "error" for one in found.faults)
-
-    if not changes or not mends(changes):
-        return {}
-    for name in list(changes):
-        fewer = {other: version for other, version in changes.items() if other != name}
-        if fewer and mends(fewer):
-            changes = fewer
-    return changes
-
-
-_ROUNDS = 2000
-
-
-def _edits(subject: Subject, changes: list[tuple[str, str]]) -> Iterator[Remedy]:
-    """The changes in the words of the tool that wrote the file."""
-    if not changes:
-        return
-    pins = [f"{name}=={version}" for name, version in changes]
-    shown = ", ".join(pins[:4]) + (f" and {len(pins) - 4} more" if len(pins) > 4 else "")
-    if subject.kind == "uv.lock":
-        yield Remedy(
-            text=f"in [tool.uv] of pyproject.toml: override-dependencies = [{', '.join(f'{one!r}' for one in pins)}]", command="uv lock"
-        )
-    elif subject.kind == "requirements file":
-        places = ", ".join(str(subject.lines[name]) for name, _ in changes if name in subject.lines)
-        where = (
-            f"line{'s' if ', ' in places else ''} {places} of {os.path.basename(subject.name)}"
-            if places
-            else os.path.basename(subject.name)
-        )
-        yield Remedy(text=f"in {where}: {shown}; install with `uv pip sync` or `pip install --no-deps -r`")
-    else:
-        yield Remedy(text=f"install {shown} in their place", command=f"pip install --no-deps {shlex.join(pins)}")
 
 
 def machine_name(facts: Facts, path: str | None) -> str:

@@ -31,6 +31,8 @@ class Fault(Struct, frozen=True, kw_only=True):
     """The package that would have to change; empty where it is the machine."""
     frameworks: tuple[str, ...] = ()
     """Distributions of the frameworks that it concerns."""
+    wants: str | None = None
+    """Specifier of the versions of the package with which it would not be one, where that is one."""
 
 
 class Judged(Struct, frozen=True, kw_only=True):

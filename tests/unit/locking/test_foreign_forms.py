@@ -132,7 +132,7 @@ def test_a_build_for_the_cpu_and_one_of_another_maker() -> None:
     assert {one.name: (one.cuda, one.channel) for one in found.packages} == {
         "torch": ("cpu", "conda-forge"),
         "jaxlib": ("12.6", "conda-forge"),
-        "numpy": (None, None),
+        "numpy": (None, "conda-forge"),
     }
 
 

@@ -1,0 +1,86 @@
+"""The smallest change, in the words of the tool that made the list."""
+
+from __future__ import annotations
+
+import pytest
+from packaging.specifiers import SpecifierSet
+
+from cudnn_resolve.operations.mend import Edit, _newest_of, edit
+from cudnn_resolve.operations.subject import LIVE, Subject
+
+CUDNN, NUMPY = {"nvidia-cudnn-cu12": "==9.3.0.75"}, {"numpy": "<2"}
+OVER = "pip install --no-deps nvidia-cudnn-cu12==9.3.0.75"
+
+
+def subject(kind: str, lines: dict[str, int] | None = None, conda: frozenset[str] = frozenset()) -> Subject:
+    name = kind if "." in kind or kind == "Dockerfile" else "here.txt"
+    return Subject(name=name, kind=kind, packages={}, requires={}, lines=lines or {}, conda=conda)
+
+
+@pytest.mark.parametrize(("lines", "said"), [({"a": 2}, "in line 2 of t.txt: "), ({"a": 2, "b": 5}, "in lines 2, 5 of t.txt: ")])
+def test_the_lines_of_an_edit(lines: dict[str, int], said: str) -> None:
+    of = Subject(name="t.txt", kind="requirements file", packages={}, requires={}, lines=lines)
+    assert edit(Edit(subject=of, pins=dict.fromkeys(lines, "==1"))).text.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "command"),
+    [
+        ("uv.lock", "in [tool.uv] of pyproject.toml: override-dependencies = ['nvidia-cudnn-cu12==9.3.0.75']", "uv lock"),
+        ("pdm.lock", 'in pyproject.toml: tool.pdm.resolution.overrides = { nvidia-cudnn-cu12 = "==9.3.0.75" }', "pdm lock"),
+        ("pixi.lock", 'in pixi.toml: pypi-options.dependency-overrides = { nvidia-cudnn-cu12 = "==9.3.0.75" }', "pixi lock"),
+        ("poetry.lock", "poetry cannot lock what the wheels do not declare: ", f"poetry run {OVER}"),
+        ("Pipfile.lock", "pipenv cannot lock what the wheels do not declare: ", f"pipenv run {OVER}"),
+        ("requirements file", "in here.txt: nvidia-cudnn-cu12==9.3.0.75; install with `uv pip sync` or `pip install --no-deps -r`", None),
+        ("Dockerfile", f"after the last line of Dockerfile that installs: RUN {OVER}", None),
+        ("notebook", f"after the last line of here.txt that installs: %{OVER}", None),
+        ("conda-lock.yml", "in the environment.yml that it is made from, below `pip:`: nvidia-cudnn-cu12==9.3.0.75", "conda-lock lock"),
+        ("environment.yml", "in environment.yml, below `pip:`: nvidia-cudnn-cu12==9.3.0.75 in a `pip install --no-deps`", None),
+        ("pylock.toml", "install nvidia-cudnn-cu12==9.3.0.75 in their place", OVER),
+        (LIVE, "install nvidia-cudnn-cu12==9.3.0.75 in their place", OVER),
+    ],
+)
+def test_what_wheels_declare_otherwise(kind: str, said: str, command: str | None) -> None:
+    found = edit(Edit(subject=subject(kind), pins=CUDNN, held=True))
+    assert found.text.startswith(said)
+    assert found.command == command
+
+
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [
+        ("uv.lock", "uv add 'numpy<2'"),
+        ("poetry.lock", "poetry add 'numpy<2'"),
+        ("pdm.lock", "pdm add 'numpy<2'"),
+        ("Pipfile.lock", "pipenv install 'numpy<2'"),
+        ("pixi.lock", "pixi add --pypi 'numpy<2'"),
+        ("pip list", "pip install --no-deps 'numpy<2'"),
+        ("requirements file", None),
+    ],
+)
+def test_what_no_wheel_excludes(kind: str, command: str | None) -> None:
+    found = edit(Edit(subject=subject(kind), pins=NUMPY))
+    assert found.command == command
+    assert "numpy<2" in found.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "command"),
+    [
+        ("environment.yml", "in line 7 of environment.yml: numpy<2", "conda env update -f environment.yml"),
+        ("conda-lock.yml", "in the environment.yml that it is made from: numpy<2", "conda-lock lock"),
+        ("pixi.lock", "pin numpy<2", "pixi add 'numpy<2'"),
+        ("conda list", "pin numpy<2", "conda install 'numpy<2'"),
+    ],
+)
+def test_what_conda_installs(kind: str, said: str, command: str) -> None:
+    found = edit(Edit(subject=subject(kind, conda=frozenset({"numpy", "torch"}), lines={"numpy": 7}), pins=NUMPY))
+    assert (found.text, found.command) == (said, command)
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [("<2", "1.99"), ("<2,>=1.26", "1.99"), (">=1.26,<1.26.5", "1.26.4.99"), (">=2", "2"), ("<2,>=2", None), ("", None)],
+)
+def test_a_version_that_a_limit_admits(limit: str, expected: str | None) -> None:
+    assert _newest_of(SpecifierSet(limit)) == expected
