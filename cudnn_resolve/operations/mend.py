@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cudnn_resolve.diagnosis.model import Remedy
+from cudnn_resolve.operations.faults import found_in, names_of
 from cudnn_resolve.operations.subject import LIVE, Subject
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ _SHOWN = 4
 
 def mends(subject: Subject, book: Book, machine: Machine, found: Judgement, seen: Iterable[Finding]) -> Iterator[Remedy]:
     """What mends the set: the same frameworks on other libraries, else what a conflict proposes; nothing where nothing breaks."""
-    from cudnn_resolve.operations.judge import names_of
-
     errors = [one for one in found.faults if one.severity == "error"]
     known = [one for one in found.frameworks if one.build is not None]
     if not (errors or any(one.severity == "error" for one in seen)) or not known:
@@ -111,8 +110,6 @@ def smallest(subject: Subject, book: Book, machine: Machine, wanted: Mapping[str
 
     Libraries and packages that are `faulty` are tried first, all that differ only where those do not do.
     """
-    from cudnn_resolve.operations.judge import found_in
-
     faulty = set(faulty)
 
     def serve(some: Mapping[str, str]) -> bool:

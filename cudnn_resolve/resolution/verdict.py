@@ -140,13 +140,9 @@ class _Set:
             if fault is not None:
                 yield fault
         if build.provisional:
-            yield Fault(
-                kind="unknown",
-                severity="warning",
-                text=f"{who} is newer than the tables: judged by its metadata alone",
-                because="nobody has read its GPU code",
-                frameworks=(one.package,),
-            )
+            text = f"{who} is newer than the tables: judged by its metadata alone"
+            why = "nobody has read its GPU code"
+            yield Fault(kind="unknown", severity="warning", text=text, because=why, frameworks=(one.package,))
 
     def _brings_libraries(self, build: Build) -> bool:
         """True where the set holds wheels of CUDA libraries for a build, whether they serve it or not."""
@@ -286,13 +282,13 @@ class _Set:
         """True for a CUDA library of the major that a build was made with, and of an older minor.
 
         NVIDIA promises nothing then, and yet most of them load. A cuDNN that is older, frameworks refuse themselves. NCCL is opened for
-        several GPUs only by those that are not linked to what they load, and asked for each function by its name.
+        several GPUs alone by those that are not linked to what they load.
         """
         cuda = self.book.cuda_of(name, version)
         built = one.build.cuda if one.build is not None else None
         component = self.book.component(name)
-        if component is not None and component.library == "nccl" and one.build is not None:
-            return one.build.extra is not None
+        if component is not None and component.library == "nccl":
+            return one.build is not None and one.build.extra is not None
         if cuda is None or built is None or component is None or component.library == "cudnn":
             return False
         return built.major == cuda.major and built.major >= 11 and cuda < built
@@ -373,14 +369,12 @@ class _Set:
                 continue
             candidate = self._candidate(name, version)
             one = Judged(package=name, version=version, framework="", build=None)
+            needs = tuple(self.universe.needs(candidate)) if candidate is not None else ()
             if candidate is not None and candidate.release is not None and candidate.release.tags == UNLISTED:
                 text = f"{name} {version} is not in the tables: what it needs is not known"
                 yield Fault(kind="unknown", severity="warning", text=text, because="no row of the matrix", package=name)
-                for need in self.universe.needs(candidate):  # whose files it lays its name tells all the same
-                    if isinstance(need.key, SlotKey):
-                        self._own(need, name)
-                continue
-            for need in self.universe.needs(candidate) if candidate is not None else ():
+                needs = tuple(one for one in needs if isinstance(one.key, SlotKey))  # its files are those of every release
+            for need in needs:
                 linker = isinstance(need.key, PipKey) and "nvjitlink" in need.key.name
                 if linker or self.universe.fact(need.key) is not None or isinstance(need.key, SlotKey):
                     fault = self._fault(need, one)
