@@ -21,9 +21,10 @@ from cudnn_resolve.execution.environment import Environment, ask_environment
 from cudnn_resolve.execution.fetch import local_members
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.journals import Journals
+from cudnn_resolve.execution.loader_settings import is_done
 from cudnn_resolve.execution.model import Execution
 from cudnn_resolve.execution.recover import repair, undo
-from cudnn_resolve.execution.run import carry_out, is_done
+from cudnn_resolve.execution.run import carry_out
 from cudnn_resolve.execution.task import Task, Work
 from cudnn_resolve.host.hold import hold
 from cudnn_resolve.host.linux import LinuxHost

@@ -132,7 +132,6 @@ class Journals:
                     self.drop_store(str(store))
             if spent and one not in applies[-KEPT_JOURNALS:]:
                 disk.remove_tree(one.folder)
-        free_lost()
 
     def tidy(self, *, ended: bool = True) -> tuple[str, ...]:
         """What could not be tidied up after an end that is written down, in words: that is no failure of what came to its end.
@@ -143,6 +142,8 @@ class Journals:
             if ended:
                 self.unmark()
             self.prune()
+            if ended:  # it reads the journals of every environment: what changes nothing does not pay for that
+                free_lost()
         except CudnnResolveError as error:
             return (f"what is not needed any more is still there: {error.message}",)
         return ()

@@ -20,7 +20,7 @@ from cudnn_resolve.version import CudnnVersion
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.execution.journal import Journal, PastApply
-    from cudnn_resolve.execution.task import Task
+    from cudnn_resolve.execution.task import Task, Work
     from cudnn_resolve.host.port import Host
 
 
@@ -28,6 +28,18 @@ ACTIVATION = "cudnn-resolve-activate.sh"
 """A script beside the environment's programs."""
 _NAMES = re.compile(r"^NAMES = \(([^()\n]{0,500})\)$", re.MULTILINE)
 _WORD = re.compile(r"'([A-Za-z_][A-Za-z0-9_.]{0,60})'", re.ASCII)
+
+
+def is_done(task: Task, work: Work) -> bool:
+    """True where nothing has to be changed."""
+    changes = task.install or task.remove or task.unpinned or task.apt
+    return not (changes or cache_change(task, work.host) or own_files(task, work))
+
+
+def own_files(task: Task, work: Work) -> dict[str, bytes | None]:
+    """Files that this program itself writes into the environment, None for those that go."""
+    activation = activation_change(task, work.host, work.environment, root=disk.is_root())
+    return {**preload_change(task, work.host, work.environment), **activation}
 
 
 def preload_change(task: Task, host: Host, environment: Environment) -> dict[str, bytes | None]:

@@ -30,7 +30,7 @@ from cudnn_resolve.execution.installer import (
 )
 from cudnn_resolve.execution.journal import RECOVER, read_journal
 from cudnn_resolve.execution.link import check_links
-from cudnn_resolve.execution.loader_settings import activation_change, cache_change, loaded_by_preload, preload_change, write_cache
+from cudnn_resolve.execution.loader_settings import cache_change, loaded_by_preload, own_files, write_cache
 from cudnn_resolve.execution.model import EXITS, Done, Execution, Status, Trouble
 from cudnn_resolve.execution.overlap import overlaps
 from cudnn_resolve.execution.recover import mark_environment, put_all_back, unmark_environment
@@ -54,7 +54,7 @@ _PARALLEL = 6
 
 def carry_out(task: Task, work: Work) -> Execution:
     """What became of the task. The environment is then as planned or as it was, or the execution says what is left."""
-    own = _own_files(task, work)
+    own = own_files(task, work)
     journal: Journal | None = None
     try:
         with interruptible():
@@ -77,18 +77,6 @@ def carry_out(task: Task, work: Work) -> Execution:
     except BaseException as error:
         _retreat_whatever_comes(work, journal, InterruptError(type(error).__name__))
         raise
-
-
-def is_done(task: Task, work: Work) -> bool:
-    """True where nothing has to be changed."""
-    changes = task.install or task.remove or task.unpinned or task.apt
-    return not (changes or cache_change(task, work.host) or _own_files(task, work))
-
-
-def _own_files(task: Task, work: Work) -> dict[str, bytes | None]:
-    """Files that this program itself writes into the environment, None for those that go."""
-    activation = activation_change(task, work.host, work.environment, root=disk.is_root())
-    return {**preload_change(task, work.host, work.environment), **activation}
 
 
 def _begin(task: Task, work: Work, journal: Journal) -> dict[str, Any]:

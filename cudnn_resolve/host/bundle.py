@@ -13,10 +13,8 @@ import hashlib
 import os
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import IO
 
 from msgspec import Struct
@@ -115,6 +113,8 @@ def verify(folder: str, files: Iterable[Kept], progress: Progress | None = None)
     def wrong(one: Kept) -> str | None:
         return None if disk.digest(f"{folder}/{one.name}", "sha256", progress) == one.sha256 else one.name
 
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
         found = [name for name in threads.map(wrong, sorted(files, key=lambda one: -one.size)) if name is not None]
     if found:
@@ -147,6 +147,8 @@ def place(folder: str, name: str, content: bytes) -> str:
 @contextlib.contextmanager
 def arriving(folder: str) -> Iterator[str]:
     """A folder of its own in the bundle, from which a file that is whole is renamed into its place."""
+    import tempfile
+
     try:
         passing = tempfile.mkdtemp(prefix=_ARRIVING, dir=folder)
     except OSError as error:
@@ -163,6 +165,8 @@ def arriving(folder: str) -> Iterator[str]:
 @contextlib.contextmanager
 def working(above: str) -> Iterator[str]:
     """An empty folder that is gone afterwards."""
+    import tempfile
+
     with disk.refused(above):
         folder = tempfile.mkdtemp(prefix=_ARRIVING, dir=above)
     try:
@@ -242,6 +246,8 @@ def _locked(folder: str) -> Iterator[None]:
 
 def pack(folder: str, path: str) -> None:
     """Write the listed files of a folder as one tar file, the list first: whole, or not at all."""
+    import tempfile
+
     sums = read_sums(folder)
     with disk.refused(path):
         handle, passing = tempfile.mkstemp(prefix=_ARRIVING, dir=os.path.dirname(os.path.abspath(path)))

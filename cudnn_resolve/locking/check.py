@@ -9,7 +9,6 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.locking.file import hashes_of
-from cudnn_resolve.locking.merge import Answer
 from cudnn_resolve.locking.model import Difference, files_of, name_of, version_of
 from cudnn_resolve.locking.select import applies
 from cudnn_resolve.resolution.release import parse_requirement
@@ -18,6 +17,7 @@ from cudnn_resolve.version import DriverVersion, same_version
 if TYPE_CHECKING:
     from packaging.pylock import Package
 
+    from cudnn_resolve.locking.merge import Answer
     from cudnn_resolve.locking.model import Asked, Lock, Stack
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.source import File, Source

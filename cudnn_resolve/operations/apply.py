@@ -17,11 +17,9 @@ from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.hold import alive, hold
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.operations import validate
 from cudnn_resolve.operations.gather import detect_facts, gather_book
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import ApplyRequest, PlanRequest
-from cudnn_resolve.operations.packages import fetching
 from cudnn_resolve.operations.plan import PlanResult, plan_of, plan_of_lock_file, refuse_broken
 from cudnn_resolve.operations.results import Result, grown
 
@@ -85,8 +83,8 @@ DEFAULT = Interaction()
 
 def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyResult:
     """What became of it, and the plan; no execution where there is no plan."""
+    from cudnn_resolve.execution.loader_settings import is_done
     from cudnn_resolve.execution.recover import repair
-    from cudnn_resolve.execution.run import is_done
 
     environment = _environment(request.python)
     refused = _not_writable(environment)
@@ -207,7 +205,7 @@ def lock_path(request: ApplyRequest | PlanRequest) -> str | None:
 
 def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, interaction: Interaction) -> Execution:
     """What became of a plan: asked about, carried out, and looked at."""
-    from cudnn_resolve.execution.run import carry_out, is_done
+    from cudnn_resolve.execution.loader_settings import is_done
 
     if is_done(task, work):
         return Execution(status="nothing", notes=tuple(one.message for one in plan.warnings if one.code in ("lock-settings", "overlay")))
@@ -232,6 +230,9 @@ def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, int
     changed = (*(one.name for one in task.install if one.installed), *task.remove)
     names = dict.fromkeys((*task.frameworks, *(package_folder(name) for name in changed)))
     modules = imported(work.host, names, work.environment.packages)
+    from cudnn_resolve.execution.run import carry_out
+    from cudnn_resolve.operations.packages import fetching
+
     with fetching(request, plan.facts) as download:
         if request.bundle_dir is not None:
             from cudnn_resolve.operations.bundle import supplied
@@ -249,11 +250,12 @@ def seen_at_work(task: Task, facts: Facts, listener: Listener = NOBODY) -> tuple
     if not or_none(facts.gpus) or not or_none(facts.driver) or not task.cudnn:
         return ()
     from cudnn_resolve.host.tables import open_book
+    from cudnn_resolve.operations.validate import validation_of
     from cudnn_resolve.validation.run import Wish
 
     book = open_book(())
     names = dict.fromkeys(book.framework_of(name) or name for name in task.cudnn)
-    found = validate.validation_of(Wish(frameworks=tuple(names)), facts, listener)
+    found = validation_of(Wish(frameworks=tuple(names)), facts, listener)
     return tuple(f"validation: {one.id}: {one.detail}" for one in found.checks if one.status == "failed")
 
 

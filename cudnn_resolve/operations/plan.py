@@ -120,7 +120,6 @@ def answered(options: Options, listener: Listener = NOBODY, verb: str = "plan", 
 def plan_of_lock_file(path: str, options: StatedOptions) -> Plan:
     """The plan from the environment to a lock; InputError for a file that is none, LockMisfitError for a lock of other machines."""
     from cudnn_resolve.host.files import folder_of, read_bounded
-    from cudnn_resolve.locking.check import unmet
     from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
     from cudnn_resolve.planning.from_lock import plan_of_lock
     from cudnn_resolve.planning.model import Warning
@@ -135,8 +134,10 @@ def plan_of_lock_file(path: str, options: StatedOptions) -> Plan:
         raise LockMisfitError(f"{path} is not for this machine: {lines}", code="lock-misfit", hint="`cudnn-resolve lock` makes one that is")
     if lock.tool is None:
         plan = replace(plan, warnings=(*_what_is_wrong(path, text, plan.facts, book), *plan.warnings))
-    if not isinstance(options, Options):
+    if not isinstance(options, Options) or not (options.framework or options.cuda or options.cudnn):
         return plan
+    from cudnn_resolve.locking.check import unmet
+
     limits = {"cuda": options.cuda, "cudnn": options.cudnn}
     warnings = (
         Warning(

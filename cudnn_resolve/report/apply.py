@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.execution.journal import OPEN
 from cudnn_resolve.report.clean import mib
-from cudnn_resolve.report.document import PastDocument
 from cudnn_resolve.report.text import Style, clean, wrap
 
 if TYPE_CHECKING:
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
 
     from cudnn_resolve.execution.journal import PastApply
     from cudnn_resolve.execution.model import Execution
+    from cudnn_resolve.report.document import PastDocument
 
 _HEADS = {
     "nothing": "nothing to do: the environment is as planned",
@@ -100,6 +100,8 @@ def _next(done: Execution, where: str) -> Iterator[str]:
 
 def history(applies: Sequence[PastApply], undoable: Sequence[int], *, at_work: bool = False) -> tuple[PastDocument, ...]:
     """Every `apply` of an environment, the newest first; `at_work`: the newest one is not over."""
+    from cudnn_resolve.report.document import PastDocument
+
     return tuple(
         PastDocument(
             id=one.id,

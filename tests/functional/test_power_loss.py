@@ -17,9 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from cudnn_resolve.execution.loader_settings import is_done
 from cudnn_resolve.execution.model import Execution
 from cudnn_resolve.execution.recover import repair, undo
-from cudnn_resolve.execution.run import carry_out, is_done
+from cudnn_resolve.execution.run import carry_out
 from cudnn_resolve.host import disk
 from tests.apply_world import ApplyWorld, work_in
 
