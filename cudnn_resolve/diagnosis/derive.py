@@ -18,6 +18,8 @@ _OPENED_BY_GRAPH = ("libcudnn_engines_precompiled.so", "libcudnn_engines_runtime
 _OF_NVML = ("nvml-mismatch", "container-cli-mismatch")
 _SHORT = ("cuFFT", "cuRAND", "cuSOLVER", "cuSPARSE")
 """These write 12.1.3 as 12103; cuBLAS writes it as 120103, and CUDA itself 12.2 as 12020."""
+_LEAST_OF_GGML = 610
+"""Code for older GPUs lacks instructions that kernels of llama.cpp use."""
 _UNDATED = "CUPTI"
 """It has the number of its interface, which is no release."""
 
@@ -167,6 +169,10 @@ def _part_ggml(found: Suspects, _: Case) -> Suspects:
     arch, compiled = match.fields["arch"], match.fields["compiled"].strip(",")
     built = [int(one) for one in compiled.split(",") if one]
     if arch > max(built):
+        return found
+    if built == [arch] and arch < _LEAST_OF_GGML:
+        text = f"llama.cpp was compiled for {compiled} alone, which nvcc takes where nothing is said; its kernels want more, and a newer GPU has it"
+        found["gpu_arch_too_new_for_build"] = replace(new, summary=text)
         return found
     text = (
         f"llama.cpp was compiled for {compiled}, and the GPU is {arch}, which is older"

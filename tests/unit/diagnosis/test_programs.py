@@ -1,0 +1,57 @@
+"""Words of single programs lead to their cause, and those of one cause are not taken for another's."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudnn_resolve.matrix.symptom import Symptom
+from tests.unit.diagnosis.test_rows import advice
+from tests.written_logs import book, judged
+
+PROGRAMS = [one for one in book().symptoms() if one.cause and one.source == ("words",) and not one.needs and one.role != "effect"]
+
+
+@pytest.mark.parametrize("symptom", PROGRAMS, ids=lambda one: one.id)
+def test_words_of_a_program_lead_to_their_cause(symptom: Symptom) -> None:
+    assert {judged(f"{sample}\n").findings[0].cause for sample in symptom.sample} == {symptom.cause}
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        ("CudaSupportError: Error at driver init: Call to cuInit results in CUDA_ERROR_UNKNOWN (999)\n", "driver_wedged"),
+        ("CudaSupportError: Error at driver init: \n[999] Call to cuInit results in CUDA_ERROR_UNKNOWN:\n", "driver_wedged"),
+        ("CudaSupportError: Error at driver init: \n[100] Call to cuInit results in CUDA_ERROR_NO_DEVICE:\n", "driver_not_loaded"),
+        ("[[ Forward compatibility was attempted on non supported HW (error 804) ]]\n", "forward_compat_hw"),
+        ("could not find cudnnCreate in cudnn DSO; dlerror: /v/_pywrap.so: undefined symbol: cudnnCreate\n", "cudnn_missing"),
+        ("CUDA error: CUDA-capable device(s) is/are busy or unavailable\n", "gpu_exclusive_mode"),
+        ("no device code compatible with CUDA arch 520. ggml-cuda.cu was compiled for: 520\n", "gpu_arch_too_new_for_build"),
+        ("no device code compatible with CUDA arch 700. ggml-cuda.cu was compiled for: 700\n", "gpu_arch_too_old_for_build"),
+        (
+            (
+                "Could not create cudnn handle: CUDNN_STATUS_NOT_INITIALIZED\nPossibly insufficient driver version: 530.30.2\n"
+                "XlaRuntimeError: DNN library initialization failed. Look at the errors above for more details.\n"
+            ),
+            "out_of_memory",
+        ),
+        ("os.environ['CUDA_VISIBLE_DEVICES']: None\ntorch.cuda.is_available(): False\nInvalid CUDA 'device=0' requested\n", "cpu_only_build"),
+        ("os.environ['CUDA_VISIBLE_DEVICES']: 2\ntorch.cuda.is_available(): False\nInvalid CUDA 'device=0' requested\n", "gpu_hidden_by_env"),
+        ("bin C:\\v\\libbitsandbytes_cpu.so\nNo libcudart.so found! Install CUDA or the cudatoolkit package\n", "cpu_only_build"),
+    ],
+)
+def test_what_stands_beside_it_decides(log: str, cause: str) -> None:
+    assert judged(log).findings[0].cause == cause
+
+
+@pytest.mark.parametrize(
+    ("log", "has", "lacks"),
+    [
+        ("ptxas /tmp/a.ptx, line 5; fatal   : Unsupported .version 8.6; current version is '8.5'\n", "TRITON_PTXAS_PATH", "driver-policy"),
+        ("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.\n", "kubectl describe nodes", "runtime=docker"),
+        ("argument of type 'WindowsPath' is not iterable\n", "bitsandbytes>=0.43", "release before"),
+        ("Failed to initialize NVML: GPU access blocked by the operating system\n", "wsl --update", "rmmod"),
+    ],
+)
+def test_a_remedy_of_a_program_is_one_that_can_work(log: str, has: str, lacks: str) -> None:
+    assert has in advice(log)
+    assert lacks not in advice(log)
