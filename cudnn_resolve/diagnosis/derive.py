@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -20,6 +20,8 @@ _SHORT = ("cuFFT", "cuRAND", "cuSOLVER", "cuSPARSE")
 """These write 12.1.3 as 12103; cuBLAS writes it as 120103, and CUDA itself 12.2 as 12020."""
 _LEAST_OF_GGML = 610
 """Code for older GPUs lacks instructions that kernels of llama.cpp use."""
+_BARE = ("tensorflow", "jax", "jaxlib")
+"""Their wheels bring cuDNN only where the extra for CUDA is asked for, which a version alone does not tell."""
 _UNDATED = "CUPTI"
 """It has the number of its interface, which is no release."""
 
@@ -59,7 +61,11 @@ def _whereabouts(libraries: list[Library], absent: Suspect, case: Case) -> tuple
     # What lies where the loader always looks was not there for the program of the log: `contradictions` tells.
     same = [one for one in there if one.path is None or case.facts is None or not is_searched(one.path, case.facts)]
     other = [one for one in case.context.cudnn if one.major not in majors]
-    brought = {build.cudnn.major for build in case.context.builds if build.cudnn is not None and build.delivery in ("wheel", "bundled")}
+    brought = {
+        build.cudnn.major: build.package
+        for build in case.context.builds
+        if build.cudnn is not None and build.delivery in ("wheel", "bundled") and build.package not in _BARE
+    }
     broken = next((one for one in there[:1] if one.broken and lib.startswith("libcudnn_")), None)
     if broken:
         text = f"is wanted and not found: the cuDNN {broken.version or broken.major} in {broken.path} is not whole: {broken.broken}"
@@ -69,9 +75,9 @@ def _whereabouts(libraries: list[Library], absent: Suspect, case: Case) -> tuple
             f"is wanted and not found, although cuDNN {there[0].version or there[0].major} is in {there[0].path}, which the loader searches"
         )
         return "cudnn_missing", 0, text, []
-    if same or (brought & majors and not other):
+    if same or (brought.keys() & majors and not other):
         where = f"in {same[0].path}" if same and same[0].path else "there"
-        place = f"cuDNN {same[0].version or same[0].major} is {where}" if same else "the wheel of PyTorch brings it along"
+        place = f"cuDNN {same[0].version or same[0].major} is {where}" if same else f"the wheel of {_name(brought, majors)} brings it along"
         text = f"is wanted and not found, although {place}: the loader does not look in its directory"
         return "lib_not_on_path", 6, text, same
     if other or (brought and majors):
@@ -95,6 +101,12 @@ def _whereabouts(libraries: list[Library], absent: Suspect, case: Case) -> tuple
         )
         return "lib_not_on_path", 3, text, []
     return None
+
+
+def _name(brought: Mapping[int, str], majors: Iterable[int]) -> str:
+    """The package that brings a cuDNN of these majors, as it is called."""
+    name = next(brought[one] for one in majors if one in brought)
+    return "PyTorch" if name == "torch" else name
 
 
 def _part_shadowing(found: Suspects, case: Case) -> Suspects:

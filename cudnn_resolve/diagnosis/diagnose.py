@@ -122,7 +122,7 @@ def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> list[Findi
                 cause=one.cause,
                 severity=severity if one.weight >= FINDING and not is_mild else "info",
                 summary=summary_of(one, causes[one.cause]),
-                evidence=tuple(Evidence(source="log", line=each.line, text=each.text) for each in evidence_of(one)),
+                evidence=tuple(Evidence(source="log", line=each.line, text=each.shown) for each in evidence_of(one)),
                 confidence=round(min(one.weight / 100, _CERTAIN), 2),
             )
         )
@@ -170,7 +170,7 @@ def _unrecognised(died: Match, lines: int, cause: Cause) -> Finding:
         cause=cause.id,
         severity=cause.severity,
         summary=f"not recognised: the log shows a failure (line {died.line}), and {why}",
-        evidence=(Evidence(source="log", line=died.line, text=died.text),),
+        evidence=(Evidence(source="log", line=died.line, text=died.shown),),
         confidence=_UNKNOWN,
     )
 
@@ -257,7 +257,7 @@ def _harmless(reader: Reader, case: Case) -> list[Finding]:
             cause="harmless",
             severity="info",
             summary=f"nothing to repair: {lines} alarming, but {'; '.join(reasons[:3]) or 'they change nothing'}",
-            evidence=tuple(Evidence(source="log", line=one.line, text=one.text) for one in noise[:6]),
+            evidence=tuple(Evidence(source="log", line=one.line, text=one.shown) for one in noise[:6]),
             confidence=0.9,
         )
     ]

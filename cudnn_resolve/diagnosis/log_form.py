@@ -18,6 +18,8 @@ PARTED = "\x1f"
 """Stands between the prefix of a line and its message."""
 LONGEST_WHOLE = 1 << 19
 """Bytes up to which a log is brought into form as a whole; longer ones come from a file, and nobody wrapped them."""
+_MOST_LINES = 30_000
+"""The same in lines, each of which takes far more memory than its bytes."""
 _ANSI = re.compile(r"\x1b\[[0-9;:?]{0,40}[A-Za-z]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b[@-Z\\-_]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)"
 _PREFIX = re.compile(
@@ -65,7 +67,7 @@ _MESSAGE_KEYS = (
 _LOGFMT = re.compile(r'(?:^|\s)(?:msg|message|error|err|output)="((?:[^"\\]|\\.){1,4000})"')
 _IS_LOGFMT = re.compile(r"\s{0,4}(?:time|ts|level|t)=\S{1,60} (?:[\w.]{1,30}=\S{1,80} )*")
 _ESCAPED = re.compile(r'\\n\s{1,8}File \\{0,2}"|most recent call last\):\\n')
-_WIDTHS = (72, 76, 78, 79, 80, 90, 96, 98, 99, 100, 110, 118, 119, 120, 130, 131, 132, 140, 150, 158, 159, 160, 180, 200)
+_WIDTHS = (45, 50, 55, 60, 64, 66, 70, 72, 76, 78, 79, 80, 90, 96, 98, 99, 100, 110, 118, 119, 120, 130, 131, 132, 140, 150, 158, 159, 160, 180, 200)
 _WIDEST = 240
 _USUAL = frozenset({79, 80, 100, 120, 132, 160})
 _NARROW = frozenset(range(72, 81))
@@ -101,7 +103,7 @@ def parted(text: str) -> tuple[str, str]:
 def unwrapped(text: str) -> str:
     """A message out of its JSON, its logfmt and its HTML."""
     start = text.lstrip()[:1]
-    if start == "{" and text.rstrip()[-1:] == "}":
+    if start in ("{", "[") and text.rstrip()[-1:] in ("}", "]"):
         text = _of_json(text) or text
     elif "=" in text[:40] and _IS_LOGFMT.match(text):
         said = [one.replace('\\"', '"').replace("\\n", "\n").replace("\\t", " ") for one in _LOGFMT.findall(text)]
@@ -119,9 +121,15 @@ def _of_json(text: str) -> str | None:
         held = json.decode(text.encode("utf-8", "replace"))
     except (DecodeError, UnicodeError, RecursionError):
         return None
-    if not isinstance(held, dict):
-        return None
-    said = [held[key] for key in _MESSAGE_KEYS if isinstance(held.get(key), str) and held[key].strip()]
+    if isinstance(held, list):
+        entries = [_said(one) for one in held if isinstance(one, dict)]
+        return "\n".join(one for one in entries if one) or None
+    return _said(held) if isinstance(held, dict) else None
+
+
+def _said(held: dict[str, object]) -> str | None:
+    """What one entry of a log in JSON says."""
+    said = [text for key in _MESSAGE_KEYS if isinstance(text := held.get(key), str) and text.strip()]
     return "\n".join(one.rstrip("\n") for one in dict.fromkeys(said)) or None
 
 
@@ -280,11 +288,12 @@ def _may_go_on(log: _Log, at: int) -> bool:
 
 def whole(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
     """A log that is short, or nothing and the chunks of one that is not."""
-    rest, held, size = iter(chunks), [], 0
+    rest, held, size, lines = iter(chunks), [], 0, 0
     for chunk in rest:
         held.append(chunk)
         size += len(chunk)
-        if size > LONGEST_WHOLE:
+        lines += chunk.count(b"\n")
+        if size > LONGEST_WHOLE or lines > _MOST_LINES:
             return b"", chain(held, rest)
     return b"".join(held), iter(())
 

@@ -23,6 +23,8 @@ _AHEAD_BYTES = 12_000
 _BLOCK = 1 << 18
 _ENDLESS = 1 << 20
 """Bytes without a line's end after which the line is cut."""
+_TAIL = 200
+"""Lines at the end of a log that are looked at whatever their shape: a program died at one of them."""
 _SHAPES = 20_000
 _SHAPE_BYTES = 400
 _SAME = b"0123456789#=>.-"
@@ -52,10 +54,12 @@ _MARK = PARTED.encode()
 class Line:
     """One line of a log, with what follows it."""
 
-    __slots__ = ("_at", "_pieces", "head", "number", "shape", "text")
+    __slots__ = ("_at", "_pieces", "head", "is_late", "number", "shape", "text")
 
-    def __init__(self, number: int, raw: bytes, pieces: Sequence[bytes] = (), at: int = 0) -> None:
+    def __init__(self, number: int, raw: bytes, pieces: Sequence[bytes] = (), at: int = 0, *, is_late: bool = False) -> None:
         self.number = number
+        self.is_late = is_late
+        """True among the last lines of a log."""
         self.head, self.text = message_of(raw)
         self.shape = shape_of(raw)
         self._pieces = pieces
@@ -115,6 +119,8 @@ class Scanner:
     def __init__(self, index: Index) -> None:
         self.lines = 0
         """Lines seen so far."""
+        self.is_blank = True
+        """True while there was nothing but blanks and control characters."""
         self._index = index
         self._rest = b""
         self._decoder: codecs.IncrementalDecoder | None = None
@@ -165,15 +171,17 @@ class Scanner:
                 yield from self._long(block[: _ENDLESS - _OVERLAP])
                 self._rest = block[_ENDLESS - 2 * _OVERLAP :]
                 return
-        yield from self._new(pieces, stop)
+        self.is_blank = self.is_blank and not _ANSI.sub("", block.decode("utf-8", "replace")).strip("\ufeff \t\r\n")
+        yield from self._new(pieces, stop, max(stop - _TAIL, 0) if final else stop)
         self._rest = b"" if final else b"\n".join(pieces[stop:]).replace(b"\n\r", b"\r")
 
-    def _new(self, pieces: list[bytes], stop: int) -> Iterator[Line]:
+    def _new(self, pieces: list[bytes], stop: int, tail: int) -> Iterator[Line]:
+        """The lines of a block that may say something; from `tail` on also those whose shape came often: there the log ends."""
         idle = self._idle
         drawn = [one.startswith(b"\r") for one in pieces[:stop]] if any(one.startswith(b"\r") for one in pieces[:stop]) else None
         shapes = b"\n".join(pieces[:stop]).translate(None, _SAME).split(b"\n") if stop else []
         base, over, last = self.lines, 0, 0
-        for at in [place for place, shape in enumerate(shapes) if shape not in idle]:
+        for at in [place for place, shape in enumerate(shapes) if shape not in idle or place >= tail]:
             if drawn:
                 over += sum(drawn[last : at + 1])
                 last = at + 1
@@ -183,9 +191,9 @@ class Scanner:
                     part = raw[start : start + LONGEST_LINE]
                     if self._interests(part):
                         yield Line(number, part, pieces, at)
-            elif shapes[at] not in idle:
+            elif shapes[at] not in idle or at >= tail:
                 if self._interests(raw):
-                    yield Line(number, raw, pieces, at)
+                    yield Line(number, raw, pieces, at, is_late=at >= tail)
                 elif len(idle) < _SHAPES and len(raw) <= _SHAPE_BYTES:
                     idle.add(shapes[at])
         self.lines = base + stop - (sum(drawn) if drawn else 0)

@@ -24,6 +24,8 @@ _IDLE = 4096
 """Shapes of lines with a symptom that are counted."""
 _OFTEN = 300
 """Lines of one shape that are looked at, each of which may have other numbers in it."""
+_ENOUGH = 5_000
+"""Lines after which what only tells of the surroundings is not looked for again before the end of the log."""
 _GLUED_LINES = 20_000
 """Up to this line, one that says nothing is tried once more with the next one, in case a terminal has wrapped it."""
 _MAYBE = 5_000
@@ -69,7 +71,7 @@ class Reader:
                 self._line(line)
         for line in self._scanner.finish():
             self._line(line)
-        self._lines = self._number(self._scanner.lines)
+        self._lines = 0 if self._scanner.is_blank else self._number(self._scanner.lines)
         self._numbers = []
         for number, pieces in maybe[:_MAYBE]:
             whole_text = "".join(pieces)
@@ -118,6 +120,8 @@ class Reader:
                 if id(form) in tried:
                     continue
                 tried.add(id(form))
+                if self.counts.get(form.symptom.id, 0) > _ENOUGH and form.symptom.role == "context" and not line.is_late:
+                    continue
                 span = form.symptom.span
                 if across and form.symptom.role == "context":
                     continue
@@ -126,14 +130,20 @@ class Reader:
                 for fields, at in form.find(message, across):
                     found = True
                     said |= form.symptom.id not in _FAILED
-                    self._keep(form.symptom, line, message, at, fields)
+                    self._keep(form.symptom, line, (message, at, across or ((len(text),) if message != text else ())), fields)
         return found, begun, said
 
-    def _keep(self, symptom: Symptom, line: Line, text: str, at: int, fields: dict[str, Any]) -> None:
-        number, text, at = self._number(line.number), line.head + text, len(line.head) + at
+    def _keep(self, symptom: Symptom, line: Line, place: tuple[str, int, tuple[int, ...]], fields: dict[str, Any]) -> None:
+        """Keep a match at a place of a message, with the user's own line in which it begins, where breaks part that message."""
+        text, at, breaks = place
+        before = [one for one in breaks if one <= at]
+        own = text[max(before, default=0) : min((one for one in breaks if one > at), default=len(text))]
+        number = self._number(line.number) + (len(before) if len(breaks) > 1 or not before else 0)
+        own = excerpt(line.head + own, 0) if breaks and not (before and len(breaks) == 1) else ""
+        text, at = line.head + text, len(line.head) + at
         self.counts[symptom.id] = self.counts.get(symptom.id, 0) + 1
         kept, latest = self.matches.setdefault(symptom.id, []), self.latest.setdefault(symptom.id, deque(maxlen=_LATEST))
-        match = Match(symptom=symptom, line=number, text=excerpt(text, at), fields=fields)
+        match = Match(symptom=symptom, line=number, text=excerpt(text, at), own=own or None, fields=fields)
         if not latest or latest[-1].line != number:
             latest.append(match)
         if len(kept) < KEPT and all(one.fields != fields for one in kept):

@@ -74,8 +74,16 @@ class Match(Struct, frozen=True, kw_only=True, eq=False):
     symptom: Symptom
     line: int
     text: str
+    """All of the message, which may go over several lines."""
+    own: str | None = None
+    """The user's own line, where the message goes over several."""
     fields: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """Field to value, as its kind takes it."""
+
+    @property
+    def shown(self) -> str:
+        """The line as evidence."""
+        return self.own or self.text
 
 
 class Suspect(Struct, frozen=True, kw_only=True):

@@ -28,6 +28,8 @@ _MADE_FOR = re.compile(
     r"(?:\+cu|-cu|cuda[- ]?(?:version:? ?)?|cublas(?:Lt)?(?:64_|\.so\.)|cudart64_|libcudart\.so\.)(1[1-3])(?!\d{3})", re.IGNORECASE
 )
 """The CUDA that a library or a build in a log is of."""
+_INSTALLER = "conda"
+"""Prints messages about frameworks, and is none."""
 _PLAN = "cudnn-resolve apply -f "
 """Begins a command that can be tried as a plan."""
 
@@ -146,7 +148,8 @@ class Remedies:
 
     def _is_of_another(self, matches: Sequence[Match]) -> bool:
         """True where the traceback is of a framework that the tables do not know: no plan would concern it."""
-        named = self._of_traceback(matches)
+        said = (one.symptom.framework for one in matches[:1] if one.symptom.framework not in (None, _INSTALLER))
+        named = self._of_traceback(matches) or next(said, None)
         return named is not None and self.book.framework_of(named) is None and _framework(named, self.book) is None
 
     def _values(self, finding: Finding, matches: Sequence[Match]) -> dict[str, str]:
@@ -198,9 +201,12 @@ class Remedies:
         libraries = list(missing(matches))
         beside |= {"cu13"} if "" in beside else set()
         beside = beside or {f"cu{major}" for one in matches for major in _MADE_FOR.findall(one.text)} or self._of_log()
-        wheels = dict.fromkeys(wheel for one in libraries if (wheel := _wheel(one, beside, self.book)) and one.family != "cudnn")
-        if wheels:
-            values["wheel"] = shlex.join(wheels)
+        found = dict.fromkeys(_wheels(one, beside, self.book) for one in libraries if one.family != "cudnn")
+        wheels = [one for one in found if one]
+        if wheels and all(len(one) == 1 for one in wheels):
+            values["wheel"] = shlex.join(one[0] for one in wheels)
+        elif wheels:
+            values["wheels_by_cuda"] = ", ".join(" or ".join(one) for one in wheels)
         declared = _declared(self.case.facts, libraries, self.book) if self.case.facts is not None else []
         if declared:
             values["declared"] = shlex.join(declared)
@@ -313,12 +319,13 @@ def _declared(facts: Facts, libraries: Iterable[Library], book: Book) -> list[st
     return list(lacking.values()) if missed & carried or not missed else []
 
 
-def _wheel(library: Library, beside: set[str], book: Book) -> str | None:
-    """The wheel that carries a library of that name: of the CUDA major whose wheels are installed, where several have that name."""
+def _wheels(library: Library, beside: set[str], book: Book) -> tuple[str, ...]:
+    """The wheels that carry a library of that name: the one for the CUDA whose wheels are installed or named, where that is told."""
     component = wheel_component(library)
     rows = (one for major in (12, 13, 11) for one in book.components(major) if carries(library, major, book))
-    found = [one.package for one in rows if one.library.lower() == component]
-    return next((one for one in found if _suffix(one) in beside), next(iter(found), None))
+    found = dict.fromkeys(one.package for one in rows if one.library.lower() == component)
+    fitting = tuple(one for one in found if _suffix(one) in beside or (not _suffix(one) and "cu13" in beside))
+    return fitting or tuple(found)
 
 
 def _suffix(package: str) -> str:
