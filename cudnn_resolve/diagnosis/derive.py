@@ -183,7 +183,7 @@ def _part_ggml(found: Suspects, _: Case) -> Suspects:
     if arch > max(built):
         return found
     if built == [arch] and arch < _LEAST_OF_GGML:
-        text = f"llama.cpp was compiled for {compiled} alone, which nvcc takes where nothing is said; its kernels want more, and a newer GPU has it"
+        text = f"llama.cpp was compiled for {compiled} alone, which nvcc takes where it is told nothing: its kernels want newer code"
         found["gpu_arch_too_new_for_build"] = replace(new, summary=text)
         return found
     text = (

@@ -25,7 +25,18 @@ FIELDS = frozenset(
         *("python", "targets", "framework", "wheel", "cudnn_wheel", "declared", "major", "built", "next"),
         *("away", "on_path", "wheels_on_path"),
         *("name", "wanted", "nearest", "nearest_here", "outside", "renamed", "same", "here", "line", "index"),
-        *("nvcc_wheel", "cudnn_wheels", "wheels_by_cuda", "together", "newest", "newest_of_any", "in_the_way", "archive", "keyring", "switched_off"),
+        *(
+            "nvcc_wheel",
+            "cudnn_wheels",
+            "wheels_by_cuda",
+            "together",
+            "newest",
+            "newest_of_any",
+            "in_the_way",
+            "archive",
+            "keyring",
+            "switched_off",
+        ),
     }
 )
 """Fields of remedies that the program works out: see `diagnosis/remedy`, `place`, `release` and `system`."""

@@ -8,6 +8,7 @@ from cudnn_resolve.matrix.symptom import Symptom
 from tests.unit.diagnosis.test_rows import advice
 from tests.written_logs import book, judged
 
+NO_DEVICE = "torch.cuda.is_available(): False\nInvalid CUDA 'device=0' requested\n"
 PROGRAMS = [one for one in book().symptoms() if one.cause and one.source == ("words",) and not one.needs and one.role != "effect"]
 
 
@@ -34,8 +35,8 @@ def test_words_of_a_program_lead_to_their_cause(symptom: Symptom) -> None:
             ),
             "out_of_memory",
         ),
-        ("os.environ['CUDA_VISIBLE_DEVICES']: None\ntorch.cuda.is_available(): False\nInvalid CUDA 'device=0' requested\n", "cpu_only_build"),
-        ("os.environ['CUDA_VISIBLE_DEVICES']: 2\ntorch.cuda.is_available(): False\nInvalid CUDA 'device=0' requested\n", "gpu_hidden_by_env"),
+        ("os.environ['CUDA_VISIBLE_DEVICES']: None\n" + NO_DEVICE, "cpu_only_build"),
+        ("os.environ['CUDA_VISIBLE_DEVICES']: 2\n" + NO_DEVICE, "gpu_hidden_by_env"),
         ("bin C:\\v\\libbitsandbytes_cpu.so\nNo libcudart.so found! Install CUDA or the cudatoolkit package\n", "cpu_only_build"),
     ],
 )

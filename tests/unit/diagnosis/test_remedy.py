@@ -134,9 +134,9 @@ def test_plans_are_for_the_environment_that_was_named() -> None:
 
 
 def test_a_placeholder_comes_after_what_can_be_typed() -> None:
-    log = "OSError: libcurand.so.10: cannot open shared object file: No such file or directory\n"
+    log = "OSError: libcublas.so.12: cannot open shared object file: No such file or directory\n"
     found = commands(log)
-    assert "nvidia-curand-cu12" in found[0]
+    assert "nvidia-cublas-cu12" in found[0]
     assert "FRAMEWORK" in found[-1]
 
 
