@@ -279,9 +279,13 @@ class Book:
         Of that very release where it is known, else of the newest release of its line up to it; `12.4` means the first of its line.
         None where the tables do not know the line.
         """
-        line = [one for one in self.minimums() if one.cuda.line == cuda.line]
-        below = [one for one in line if one.cuda <= cuda]
-        return (below[-1] if below else line[0]).driver if line else None
+
+        def find(_: object) -> DriverVersion | None:
+            line = [one for one in self.minimums() if one.cuda.line == cuda.line]
+            below = [one for one in line if one.cuda <= cuda]
+            return (below[-1] if below else line[0]).driver if line else None
+
+        return self._keep("toolkit driver", cuda, find)
 
     def native_cuda(self, driver: DriverVersion) -> CudaVersion | None:
         """The newest CUDA that a driver runs natively.

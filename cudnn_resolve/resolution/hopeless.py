@@ -54,6 +54,8 @@ class Look:
         self._met: dict[int, list[Rejection]] = {}
         self._split: dict[Key, tuple[Candidate | None, list[Rejection]]] = {}
         """Package to the first release that nothing forbids, and what those before it meet."""
+        self._of_need: dict[object, list[Rejection]] = {}
+        """What is met under needs of packages, by what makes needs alike: hundreds of builds require the same."""
 
     def at(self, key: Key, needs: Sequence[Need]) -> list[Rejection]:
         """What the candidates that the needs leave of a package meet; empty where one of them meets nothing, or there is none."""
@@ -119,4 +121,9 @@ class Look:
         allowed, met = self._split[need.key]
         if allowed is None:
             return met
-        return [] if need.test(allowed) else self.at(need.key, [need])
+        found = self._of_need.get(need.alike)
+        if found is None:
+            found = [] if need.test(allowed) else self.at(need.key, [need])
+            if need.alike is not None:
+                self._of_need[need.alike] = found
+        return found

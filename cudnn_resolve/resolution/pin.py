@@ -100,14 +100,13 @@ def requirement_need(context: Context, requirement: Requirement, *, by: Release,
     """The need behind one Requires-Dist line; a pin of an NVIDIA library is read as the range that its ABI allows."""
     name = canonicalize_name(requirement.name)
     key = pip_key(name, requirement.extras)
-    spec = requirement.specifier
-    because = f"{who} requires {requirement.name}{spec}" + (f" (extra {extra})" if extra else "")
+    spec, said = requirement.specifier, str(requirement.specifier)
+    because = f"{who} requires {requirement.name}{said}" + (f" (extra {extra})" if extra else "")
     component = context.book.component(name)
     own = context.book.cuda_of(by.package, by.text) if component is not None and component.library == "nvjitlink" else None
     strict = context.request.strict_pins and binding
     if component is None or strict:
-        text = str(spec)
-        return Need(key, within(spec, context), f"{requirement.name}{text}", because, alike=(key, text))
+        return Need(key, within(spec, context), f"{requirement.name}{said}", because, alike=(key, said))
     lowest, test = abi_range(component, spec)
     text = f"{requirement.name}{lowest}" if lowest else requirement.name
 
@@ -121,5 +120,5 @@ def requirement_need(context: Context, requirement: Requirement, *, by: Release,
                 return False
         return test(release.version) and not context.is_bad(name, release)
 
-    alike = (key, str(spec), own.line if own is not None else None)
-    return Need(key, holds, text, because, declared=spec if str(spec) else None, requested_by=who, binding=binding, alike=alike)
+    alike = (key, said, own.line if own is not None else None)
+    return Need(key, holds, text, because, declared=spec if said else None, requested_by=who, binding=binding, alike=alike)
