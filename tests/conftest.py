@@ -30,7 +30,7 @@ with suppress(ImportError):
     # Nothing is judged by a clock, which on a busy machine says little.
     UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
     SAME = settings(UNTIMED, derandomize=True, database=None) if os.environ.get("CI") else UNTIMED
-    settings.register_profile("quick", SAME, max_examples=20)
+    settings.register_profile("quick", SAME, max_examples=10)
     settings.register_profile("thorough", SAME, max_examples=100)
     settings.load_profile("quick")  # --hypothesis-profile=thorough comes after this
 
@@ -150,16 +150,47 @@ def compiled_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+class Homes:
+    """Homes for tests; one that a test left as it was serves the next one, since making it takes longer than most tests."""
+
+    def __init__(self, factory: pytest.TempPathFactory, tables: Path) -> None:
+        self._factory = factory
+        self._tables = tables
+        self._free: Path | None = None
+
+    def take(self) -> Path:
+        """A home that holds nothing but a cache with the copies of tables."""
+        home, self._free = self._free, None
+        if home is None:
+            home = self._factory.mktemp("home")
+            (home / ".cache/cudnn-resolve").mkdir(parents=True)
+            (home / ".cache/cudnn-resolve/tables-v2").symlink_to(self._tables)
+        return home
+
+    def give_back(self, home: Path) -> None:
+        """Keep the home for the next test, or remove it where anything was written."""
+        as_it_was = ((".", ".cache"), (".cache", "cudnn-resolve"), (".cache/cudnn-resolve", "tables-v2"))
+        with suppress(OSError):
+            if home.stat().st_mode & 0o777 == 0o700 and all(os.listdir(home / folder) == [name] for folder, name in as_it_was):
+                self._free = home
+                return
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory, compiled_tables: Path) -> Homes:
+    """The homes of this worker."""
+    return Homes(tmp_path_factory, compiled_tables)
+
+
 @pytest.fixture(autouse=True)
-def isolation(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, compiled_tables: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Path]:
+def isolation(request: pytest.FixtureRequest, homes: Homes, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A home of its own for each test, which it gives; no settings of this machine's user, libraries or GPUs; sockets shut.
 
     Only the copies of tables are common to all: else each test would read the TOML again.
     """
     network = request.node.get_closest_marker("network") is not None
-    home = tmp_path_factory.mktemp("home")
+    home = homes.take()
     # A test on a GPU is about this machine: its driver may be found by nothing but LD_LIBRARY_PATH.
     machine = () if request.node.get_closest_marker("gpu") else MACHINE_PREFIXES
     dropped = machine if network else (*machine, *INDEX_PREFIXES)
@@ -168,8 +199,6 @@ def isolation(
             monkeypatch.delenv(name)
     for name, folder in (("CACHE", ".cache"), ("STATE", ".local/state"), ("DATA", ".local/share")):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(home / folder))
-    (home / ".cache/cudnn-resolve").mkdir(parents=True)
-    (home / ".cache/cudnn-resolve/tables-v2").symlink_to(compiled_tables)
     for name, value in (("COLUMNS", "100"), ("LC_ALL", "C.UTF-8"), ("LANG", "C.UTF-8"), ("NO_COLOR", "1"), ("TERM", "dumb"), ("TZ", "UTC")):
         monkeypatch.setenv(name, value)
     if not network:
@@ -186,4 +215,4 @@ def isolation(
     monkeypatch.setattr(_Gate, "open", network)
     yield home
     _Gate.open = True
-    shutil.rmtree(home, ignore_errors=True)
+    homes.give_back(home)

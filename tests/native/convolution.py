@@ -43,7 +43,7 @@ def _folder() -> Path:
 
 @cache
 def _cudnn(number: int, major: int) -> Path:
-    return compile_library("standin_convolution.c", _folder() / str(number), f"libcudnn.so.{major}", f"-DNUMBER={number}", "-lm")
+    return compile_library("standin_convolution.c", _folder() / str(number), f"libcudnn.so.{major}", f"-DNUMBER={number}", "-O2", "-lm")
 
 
 @cache

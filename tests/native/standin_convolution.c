@@ -273,6 +273,7 @@ static int convolve(const char *name, int direction, Call call, const Descriptor
     for (int axis = 0; axis < rank; axis++) products *= yd->dim[axis];
     for (int axis = 1; axis < rank; axis++) products *= wd->dim[axis];
     if (is("no-gradient") && direction == 2) return 0;
+    int shifted = is("off-by-one"), mirrored = is("transposed"), loose = is("loose"); /* the environment is asked once, not for each product */
     double *sum = calloc((size_t)size, sizeof(double));
     for (long number = 0; number < products; number++) {
         long rest = number, atx = 0, atw = 0, aty = 0;
@@ -290,17 +291,17 @@ static int convolve(const char *name, int direction, Call call, const Descriptor
         atw = (long)place[1] * wd->stride[0] + (long)tap[1] * wd->stride[1];
         for (int axis = 2; axis < rank; axis++) {
             int where = place[axis] * cd->step[axis - 2] - cd->pad[axis - 2] + tap[axis] * cd->dilation[axis - 2];
-            if (is("off-by-one") && axis == rank - 1) where++;
+            if (shifted && axis == rank - 1) where++;
             if (where < 0 || where >= xd->dim[axis]) inside = 0;
             atx += (long)where * xd->stride[axis];
-            int turned = is("transposed") ? wd->dim[axis] - 1 - tap[axis] : tap[axis];
+            int turned = mirrored ? wd->dim[axis] - 1 - tap[axis] : tap[axis];
             atw += (long)turned * wd->stride[axis];
         }
         if (!inside) continue;
         if (direction == 0) sum[aty] += get(x, xd->type, atx) * get(w, wd->type, atw);
         if (direction == 1) sum[atx] += get(y, yd->type, aty) * get(w, wd->type, atw);
         if (direction == 2) sum[atw] += get(x, xd->type, atx) * get(y, yd->type, aty);
-        if (is("loose")) {
+        if (loose) {
             double *one = &sum[direction == 0 ? aty : direction == 1 ? atx : atw];
             *one = from_half(to_half(*one));
         }
