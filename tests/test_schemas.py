@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import schema
@@ -28,23 +27,11 @@ from cudnn_resolve.report.apply import history
 from cudnn_resolve.resolution.chain import Chain, Link
 from cudnn_resolve.validation.model import Check, VisibleGpu
 from tests.lock_maker import answer, lock_of
-from tests.test_cases import CASES, Case
+from tests.schemas import fit
 from tests.unit.report.test_plan import PLANS
 
 jsonschema = pytest.importorskip("jsonschema", reason="the extra `dev` brings jsonschema")
 FACTS = Path(__file__).parent / "machines" / "notebook.json"
-
-
-def fit(value: dict[str, Any], name: str | None = None) -> None:
-    """Hold an object against the schema of its name."""
-    from referencing import Registry, Resource
-
-    schemas = {one: schema.schema_of(one) for one in schema.DOCUMENTS}
-    registry = Registry().with_resources((f"{one}.json", Resource.from_contents(found)) for one, found in schemas.items())
-    verb = name or value["schema"].split("/")[1]
-    plain = json.loads(json.dumps(value))
-    faults = jsonschema.Draft202012Validator(schemas[verb], registry=registry).iter_errors(plain)
-    assert [f"{error.json_path}: {error.message[:200]}" for error in faults] == []
 
 
 def test_the_schemas_are_current() -> None:
@@ -124,17 +111,3 @@ def test_settings_have_a_schema_for_editors() -> None:
     for wrong in ({"frameworks": ["torch"]}, {"gpu": "T4"}, {"channel": "conda"}, {"offline": 1}):
         with pytest.raises(AssertionError):
             fit(wrong, "settings")
-
-
-@pytest.mark.parametrize("path", CASES[::9], ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_case_holds_to_the_schema_of_plans(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from cudnn_resolve.cli.main import main
-
-    monkeypatch.chdir(tmp_path)
-    case = Case(path)
-    for name, text in case.files.items():
-        Path(name).write_text(text, "utf-8")
-    main(["plan", "--offline", "--format", "json", *case.argv])
-    fit(json.loads(capsys.readouterr().out))

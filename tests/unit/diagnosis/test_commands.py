@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import cache
 from importlib import import_module
 
 import pytest
@@ -22,13 +23,18 @@ def own_commands(found: Diagnosis) -> list[str]:
     return [part for command in every for part in command.split(" && ") if part.startswith("cudnn-resolve ")]
 
 
+@cache
+def parser_of(verb: str) -> Parser:
+    parser = Parser(prog="p", description="d")
+    import_module(f"cudnn_resolve.cli.{verb}").add_arguments(parser)
+    return parser
+
+
+@cache
 def parses(command: str) -> bool:
     """True where the parser of the verb takes the words, and each framework in them is one; raises UsageError otherwise."""
     verb, *words = shlex.split(command)[1:]
-    module = import_module(f"cudnn_resolve.cli.{verb}")
-    parser = Parser(prog="p", description="d")
-    module.add_arguments(parser)
-    args = parser.parse(words)
+    args = parser_of(verb).parse(words)
     targets = [parse_target(one, book()) for one in getattr(args, "framework", None) or () if one != "FRAMEWORK"]
     limit = getattr(args, "cuda", None)
     return all(targets) and (limit is None or parse_limit(limit, "--cuda") is not None)
