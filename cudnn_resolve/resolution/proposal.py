@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.model import Request
     from cudnn_resolve.resolution.model import Resolution
 
-_STATED = frozenset({"--facts", "--driver", "--gpu", "--python-version", "--platform", "--glibc", "--os"})
+_STATED = frozenset({"--facts", "--driver", "--gpu", "--python-version", "--platform", "--glibc", "--os", "--machine"})
 
 
 def command(

@@ -63,6 +63,9 @@ def test_another_python_is_a_new_environment_where_the_machine_is_this_one() -> 
     assert commands("north==2.0", context=(("--driver", "580.65.06"),)) == [
         "cudnn-resolve plan -f north==2.0 --python-version 3.11 --driver 580.65.06"
     ]
+    assert commands("north==2.0", context=(("--machine", "colab-t4"),)) == [
+        "cudnn-resolve plan -f north==2.0 --python-version 3.11 --machine colab-t4"
+    ]
     assert commands("north==2.0", verb="lock") == ["cudnn-resolve lock -f north==2.0 --python-version 3.11"]
 
 
