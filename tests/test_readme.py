@@ -1,19 +1,26 @@
-"""What the README shows is what the program prints, and what it names is there."""
+"""What the README and the pages of docs/ show is what the program prints, and what they name is there."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
 import shutil
+import subprocess
+import sys
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from cudnn_resolve.cli.parser import Parser
 from tests import program
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
+PAGES = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in sorted((ROOT / "docs").rglob("*.md"))}
 ELISION = "…"
 
 
@@ -24,9 +31,13 @@ class Sample(NamedTuple):
     lines: list[str]
 
 
+def blocks(kind: str, text: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
 def samples() -> list[Sample]:
-    blocks = re.findall(r"^```console\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-    return [Sample(first.removeprefix("$ "), rest) for first, *rest in (block.splitlines() for block in blocks)]
+    found = (block.splitlines() for text in (README, *PAGES.values()) for block in blocks("console", text))
+    return [Sample(first.removeprefix("$ "), rest) for first, *rest in found]
 
 
 def run(command: str, cwd: Path) -> list[str]:
@@ -86,3 +97,77 @@ def test_options_and_files_that_the_documents_name_exist(tmp_path: Path) -> None
     assert len(options) > 10
     assert {option for option in options if option not in helps} == set()
     assert {link for name, link in links if not ((ROOT / name).parent / link).exists()} == set()
+
+
+def commands() -> list[str]:
+    """Every command of this program that is shown to be typed."""
+    every = (
+        line
+        for text in (README, *PAGES.values())
+        for kind in ("sh", "console")
+        for block in blocks(kind, text)
+        for line in block.splitlines()
+    )
+    parts = (part for line in every for part in re.split(r"\s\|\s|\s&&\s", line.partition("  #")[0].removeprefix("$ ")))
+    found = (re.search(r"(?:^|/|\s)(cudnn-resolve [a-z].*)", part) for part in parts)
+    return list(dict.fromkeys(one[1].strip() for one in found if one))
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_command_that_is_shown_can_be_typed(command: str) -> None:
+    _, verb, *words = shlex.split(command)
+    parser = Parser(prog="cudnn-resolve", description="")
+    import_module(f"cudnn_resolve.cli.{verb}").add_arguments(parser)
+
+    parser.parse(words)
+
+
+def errors() -> list[tuple[str, str]]:
+    """Each message of the page of errors, with the causes that it may have."""
+    return re.findall(r"<!-- cause: (.*?) -->\n```text\n(.*?)^```", PAGES["docs/errors.md"], re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(("causes", "message"), errors(), ids=[causes for causes, _ in errors()])
+def test_doctor_knows_the_errors_of_the_page(causes: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(message)
+
+    done = program.run("doctor", "a.log", "--no-facts", "--format", "json", cwd=tmp_path)
+
+    assert json.loads(done.stdout)["findings"][0]["cause"] in causes.split(", ")
+
+
+def test_the_rows_that_are_shown_are_sound(tmp_path: Path) -> None:
+    files = re.findall(r"<!-- file: (.*?) -->\n```toml\n(.*?)^```", PAGES["docs/rows.md"], re.MULTILINE | re.DOTALL)
+    for name, text in files:
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+
+    done = program.run("matrix", "check", "--matrix", "our-matrix", cwd=tmp_path)
+
+    assert files
+    assert done.returncode == 0, done.stdout
+
+
+def test_every_page_stands_in_the_navigation_and_links_to_what_is_there() -> None:
+    listed = re.findall(r"^\s*- (?:.*: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    links = {(name, link) for name, text in PAGES.items() for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", text)}
+
+    assert sorted(f"docs/{name}" for name in listed) == sorted(PAGES)
+    assert {link for name, link in links if not ((ROOT / name).parent / link).exists()} == set()
+
+
+@pytest.mark.browser
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [ROOT / "scripts" / "docs", "-d", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHON": sys.executable},
+    )
+
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    commands = (tmp_path / "reference" / "commands.html").read_text("utf-8")
+    assert "--driver-policy" in commands
+    assert "<svg" in (tmp_path / "index.html").read_text("utf-8")
+    assert "generated:" not in commands

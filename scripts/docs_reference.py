@@ -1,0 +1,106 @@
+"""The generated parts of the documentation, as a hook of MkDocs: options from the parsers, fields from the JSON Schemas.
+
+A page holds `<!-- generated: commands -->` where they belong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from cudnn_resolve import api
+from cudnn_resolve.cli.main import PROGRAM, VERBS
+from cudnn_resolve.cli.parser import Parser
+from cudnn_resolve.operations.options import PlanRequest
+from cudnn_resolve.report.picture import render
+
+SCHEMAS = Path(__file__).resolve().parent.parent / "docs" / "schema"
+
+
+def commands() -> Iterator[str]:
+    """Every command with its options."""
+    for name, summary in VERBS.items():
+        parser = Parser(prog=f"{PROGRAM} {name}", description=summary, whole=True)
+        import_module(f"cudnn_resolve.cli.{name}").add_arguments(parser)
+        yield f"## {name}\n\n{summary[0].upper()}{summary[1:]}.\n"
+        yield f"```text\n{parser.format_help().splitlines()[0]}\n```\n"
+        for group in parser._action_groups:  # noqa: SLF001 - argparse has no other way
+            shown = [one for one in group._group_actions if one.help != argparse.SUPPRESS]  # noqa: SLF001
+            if shown:
+                yield f"**{group.title}**{f' {group.description}' if group.description else ''}\n"
+                yield "| option | means |\n| --- | --- |"
+                yield "\n".join(f"| {_signature(one)} | {_cell(one.help or '')} |" for one in shown) + "\n"
+        if parser.epilog:
+            yield f"```text\n{parser.epilog}\n```\n" if "\n" in parser.epilog else f"{parser.epilog}\n"
+
+
+def _signature(action: argparse.Action) -> str:
+    value = f" {action.metavar or action.dest.upper()}" if action.option_strings and action.nargs != 0 else ""
+    return ", ".join(f"`{one}{value}`" for one in action.option_strings or (str(action.metavar or action.dest),))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def fields() -> Iterator[str]:
+    """Every document with its fields."""
+    for path in sorted(SCHEMAS.glob("*.json")):
+        schema = json.loads(path.read_text("utf-8"))
+        yield f"## {path.stem}\n"
+        heads = [_resolved(one, schema) for one in schema.get("anyOf", [schema])]
+        for head in heads:
+            if head.get("description"):
+                yield f"{head['description']}\n"
+            yield "| field | type |\n| --- | --- |"
+            yield "\n".join(f"| `{name}` | {_type(one, schema)} |" for name, one in head.get("properties", {}).items()) + "\n"
+
+
+def _resolved(one: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    name = one.get("$ref", "").rpartition("/")[2]
+    found: dict[str, Any] = schema["$defs"].get(name, one) if name else one
+    return found
+
+
+def _type(one: dict[str, Any], schema: dict[str, Any]) -> str:
+    if "anyOf" in one:
+        return " or ".join(dict.fromkeys(_type(each, schema) for each in one["anyOf"]))
+    if "enum" in one:
+        return ", ".join(f"`{value}`" for value in one["enum"])
+    if "const" in one:
+        return f"`{one['const']}`"
+    if "$ref" in one:
+        return str(one["$ref"]).rpartition("/")[2].removesuffix(".json").removesuffix("Document")
+    if one.get("type") == "array":
+        inner = one.get("items") or next(iter(one.get("prefixItems", ())), {})
+        return f"list of {_type(inner, schema)}" if inner else "list"
+    return str(one.get("type", "any"))
+
+
+def picture() -> Iterator[str]:
+    """What each party allows of a pair that pip and uv call impossible."""
+    asked = PlanRequest(
+        framework=("torch==2.6.0", "tensorflow==2.18.0"),
+        driver="550.54.15",
+        gpu=("T4",),
+        python_version="3.11",
+        offline=True,
+        ranges=True,
+    )
+    yield render(api.plan(asked).to_json()["ranges"])
+
+
+GENERATED: dict[str, Callable[[], Iterator[str]]] = {"commands": commands, "json": fields, "picture": picture}
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Fill the generated parts of a page (called by MkDocs)."""
+    for name, make in GENERATED.items():
+        mark = f"<!-- generated: {name} -->"
+        if mark in markdown:
+            markdown = markdown.replace(mark, "\n".join(make()))
+    return markdown
