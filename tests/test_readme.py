@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -154,20 +151,3 @@ def test_every_page_stands_in_the_navigation_and_links_to_what_is_there() -> Non
 
     assert sorted(f"docs/{name}" for name in listed) == sorted(PAGES)
     assert {link for name, link in links if not ((ROOT / name).parent / link).exists()} == set()
-
-
-@pytest.mark.browser
-def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [ROOT / "scripts" / "docs", "-d", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHON": sys.executable},
-    )
-
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    commands = (tmp_path / "reference" / "commands.html").read_text("utf-8")
-    assert "--driver-policy" in commands
-    assert "<svg" in (tmp_path / "index.html").read_text("utf-8")
-    assert "generated:" not in commands

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +14,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.program import run
+from tests.program import ROOT, run
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -156,3 +159,46 @@ def test_the_ranges_of_a_page_are_none_of_the_json_of_a_plan(tmp_path: Path) -> 
     done = run("plan", "-f", "torch==2.6.0", *MACHINE, "--format", "json", cwd=tmp_path)
 
     assert "ranges" not in json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documentation, built without a warning."""
+    folder = tmp_path_factory.mktemp("site")
+    environ = {**os.environ, "PYTHON": sys.executable}
+    done = subprocess.run([ROOT / "scripts" / "docs", "-d", folder], capture_output=True, text=True, check=False, env=environ)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    return folder
+
+
+@pytest.mark.browser
+def test_the_generated_parts_of_the_site_are_there(site: Path) -> None:
+    commands = (site / "reference" / "commands.html").read_text("utf-8")
+
+    assert "--driver-policy" in commands
+    assert "generated:" not in commands
+    assert "<svg" in (site / "index.html").read_text("utf-8")
+    assert "cudnn-resolve/plan/1" in (site / "reference" / "json.html").read_text("utf-8")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["index", "errors", "situations/colab", "reference/commands", "reference/python"])
+def test_a_page_of_the_site_is_readable_and_asks_nobody(browser: Browser, site: Path, name: str, scheme: Any) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    context = browser.new_context(color_scheme=scheme, viewport={"width": 360, "height": 900})
+    page = context.new_page()
+    failed: list[str] = []
+    asked: list[str] = []
+    page.on("pageerror", lambda error: failed.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+
+    page.goto((site / f"{name}.html").as_uri())
+    faults = [one["id"] for one in Axe().run(page).response["violations"] if one["impact"] in ("serious", "critical")]
+
+    assert failed == []
+    assert [url for url in asked if not url.startswith("file:")] == []
+    assert faults == []
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    context.close()
