@@ -76,7 +76,7 @@ def _type(one: dict[str, Any], schema: dict[str, Any]) -> str:
     if "$ref" in one:
         return str(one["$ref"]).rpartition("/")[2].removesuffix(".json").removesuffix("Document")
     if one.get("type") == "array":
-        inner = one.get("items") or next(iter(one.get("prefixItems", ())), {})
+        inner: dict[str, Any] = one.get("items") or next(iter(one.get("prefixItems", ())), {})
         return f"list of {_type(inner, schema)}" if inner else "list"
     return str(one.get("type", "any"))
 
