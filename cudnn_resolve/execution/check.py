@@ -32,7 +32,7 @@ _RECORD_BYTES = 64 << 20
 
 def check_before(task: Task, host: Host, environment: Environment) -> tuple[str, ...]:
     """What the user should know; WorldError where the environment cannot be changed."""
-    if task.install or task.remove or task.preload:
+    if task.install or task.remove or task.preload or task.apart:
         require_writable(environment)
     return tuple(_in_use(task, host, environment))
 
@@ -154,7 +154,7 @@ def _pip(task: Task, facts: Facts) -> Iterator[str]:
 
 def _cudnn(task: Task, facts: Facts) -> Iterator[str]:
     """Another cuDNN than planned, where it can be told which one is loaded; a preload decides by itself."""
-    if facts.frameworks is UNKNOWN or task.preload:
+    if facts.frameworks is UNKNOWN or task.preload or task.apart:
         return
     for one in facts.frameworks:
         wanted = (task.cudnn or {}).get(one.name)

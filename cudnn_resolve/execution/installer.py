@@ -21,6 +21,7 @@ from cudnn_resolve.errors import UsageError, WorldError
 from cudnn_resolve.execution.fetch import strong
 from cudnn_resolve.execution.journal import STAGING
 from cudnn_resolve.execution.wheel import Wheel
+from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.bundle import own_pip
 from cudnn_resolve.host.installed_files import verify_files
@@ -69,7 +70,10 @@ def install_wheels(
     beside = os.path.dirname(folder)
     pins = f"{beside}/pins.txt"
     disk.write_whole(pins, "".join(f"{_pin(wheel)} --hash=sha256:{wheel.sha256}\n" for wheel in wheels).encode())
-    words = ("install", "--no-deps", "--no-index", "--find-links", folder, "--require-hashes", "-r", pins)
+    words: tuple[str, ...] = ("install", "--no-deps", "--no-index", "--find-links", folder, "--require-hashes", "-r", pins)
+    folder = environment.scheme["purelib"]
+    if folder.endswith(f"/{FOLDER}"):
+        words, managed = (*words, "--target", folder), False
     broken = ("--break-system-packages",) if managed else ()
     if installer == "uv":
         assert environment.uv is not None
@@ -125,7 +129,7 @@ def environment_for(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 LOCK = "pylock.toml"
-_OWN_LOCK = ".lock"
+OWN_LOCK = ".lock"
 """What uv holds while it works in a folder."""
 _WORDS = ("--no-deps", "--no-config", "--no-build", "--color", "never", "--no-progress", "--preview")
 
@@ -169,7 +173,7 @@ def stage(
     site = f"{staging}/lib/python{'.'.join(environment.version.split('.')[:2])}/site-packages"
     infos = {name.lower(): name for name in disk.names_in(site) if name.endswith(".dist-info")}
     found = [infos.get(_info(package)) for package in packages]
-    disk.remove(f"{staging}/{_OWN_LOCK}")
+    disk.remove(f"{staging}/{OWN_LOCK}")
     paths = [f"{environment.prefix}{one[len(staging) :]}" for one in disk.files_below(staging)]
     folders = [f"{environment.prefix}{one[len(staging) :]}" for one in disk.folders_below(staging)]
     if None in found or verify_files(LinuxHost(), (site,)).damages:  # links share their content with uv's cache, and so its damage

@@ -71,11 +71,12 @@ def _planned(
         root = f"{journal.folder}/{STAGING}{place.removeprefix(environment.prefix)}"
         libraries += installed_libraries(host, (root,), at={root: place})
         packages |= declared(host, (root,))
-    else:
-        for wheel in wheels:
+    for wheel in wheels:
+        if wheel.path:  # else it is staged
             place, info = os.path.split(wheel.info)
-            libraries += wheel_libraries(wheel.path, wheel.name, place, system.arch, journal.folder)
-            packages[wheel.name] = wheel.version, wheel_declared(wheel.path, info)
+            name = wheel.name.partition(" ")[0]
+            libraries += wheel_libraries(wheel.path, name, place, system.arch, journal.folder)
+            packages.setdefault(name, (wheel.version, wheel_declared(wheel.path, info)))
     return planned_site(tuple(libraries), packages, system, open_book(()))
 
 

@@ -7,33 +7,39 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.check import agree
 from cudnn_resolve.execution.environment import answer_line
+from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.journal import tampered
+from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.tool import Tooling, run_tool
 from cudnn_resolve.planning.preload import IMPORT_NAMES, MODULE, preload_pth, preload_source
-from cudnn_resolve.version import CudnnVersion
+from cudnn_resolve.version import CudnnVersion, same_version
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.execution.journal import Journal, PastApply
     from cudnn_resolve.execution.task import Task, Work
     from cudnn_resolve.host.port import Host
+    from cudnn_resolve.planning.model import PipAction
 
 
 ACTIVATION = "cudnn-resolve-activate.sh"
 """A script beside the environment's programs."""
-_NAMES = re.compile(r"^NAMES = \(([^()\n]{0,500})\)$", re.MULTILINE)
+_NAMES = {name: re.compile(rf"^{name} = \(([^()\n]{{0,500}})\)", re.MULTILINE) for name in ("NAMES", "APART")}
 _WORD = re.compile(r"'([A-Za-z_][A-Za-z0-9_.]{0,60})'", re.ASCII)
 
 
 def is_done(task: Task, work: Work) -> bool:
     """True where nothing has to be changed."""
     changes = task.install or task.remove or task.unpinned or task.apt
-    return not (changes or cache_change(task, work.host) or own_files(task, work))
+    settings = folder_wheels(task, work.host, work.environment) or cache_change(task, work.host) or own_files(task, work)
+    return not (changes or settings)
 
 
 def own_files(task: Task, work: Work) -> dict[str, bytes | None]:
@@ -49,15 +55,37 @@ def preload_change(task: Task, host: Host, environment: Environment) -> dict[str
     """
     folder = environment.scheme["purelib"]
     module, link = f"{folder}/{MODULE}.py", f"{folder}/{MODULE}.pth"
-    here = host.read_text(module)
-    found = _NAMES.search(here) if here is not None else None
-    present = _WORD.findall(found[1]) if found else []
+    here = host.read_text(module) or ""
     asked = {IMPORT_NAMES.get(name, name) for name in task.frameworks}
-    wanted = sorted({IMPORT_NAMES.get(name, name) for name in task.preload} | {name for name in present if name not in asked})
-    if not wanted:
-        return {path: None for path in (module, link) if host.stat(path) is not None} if found else {}
-    files = {module: preload_source(tuple(wanted)), link: preload_pth()}
-    return {path: text.encode() for path, text in files.items() if host.read_text(path) != text}
+    wanted = [
+        tuple(sorted({IMPORT_NAMES.get(one, one) for one in now} | {one for one in _named(here, name) if one not in asked}))
+        for name, now in (("NAMES", task.preload), ("APART", task.apart))
+    ]
+    files: dict[str, bytes | None] = {}
+    if not wanted[1]:  # nobody lives on it any more
+        files = dict.fromkeys(disk.files_below(f"{folder}/{FOLDER}")) if disk.kind(f"{folder}/{FOLDER}") == "folder" else {}
+    if not any(wanted):
+        return {**files, **{path: None for path in (module, link) if _NAMES["NAMES"].search(here) and host.stat(path) is not None}}
+    texts = {module: preload_source(*wanted), link: preload_pth()}
+    return {**files, **{path: text.encode() for path, text in texts.items() if host.read_text(path) != text}}
+
+
+def _named(source: str, name: str) -> list[str]:
+    """The modules that a preload which is there names."""
+    found = _NAMES[name].search(source)
+    return _WORD.findall(found[1]) if found else []
+
+
+def folder_wheels(task: Task, host: Host, environment: Environment) -> tuple[PipAction, ...]:
+    """Library wheels that the folder lacks."""
+    here = installed_packages(host, in_folder(environment))
+    return tuple(one for one in task.folder if one.name not in here or not same_version(here[one.name].version, one.version))
+
+
+def in_folder(environment: Environment) -> Environment:
+    """The environment as an installer sees it that lays packages down in the folder."""
+    folder = f"{environment.scheme['purelib']}/{FOLDER}"
+    return replace(environment, scheme={**environment.scheme, "purelib": folder, "platlib": folder})
 
 
 def activation_change(task: Task, host: Host, environment: Environment, *, root: bool) -> dict[str, bytes | None]:
@@ -82,11 +110,12 @@ def activation(paths: tuple[str, ...]) -> str:
 def loaded_by_preload(task: Task, host: Host, environment: Environment) -> tuple[str, ...]:
     """What is not as planned in a process that has gone through the preload: another cuDNN than the one that is wanted."""
     wanted = set((task.cudnn or {}).values())
-    if not task.preload or len(wanted) != 1:
+    modules = [IMPORT_NAMES.get(name, name) for name in (*task.apart[:1], *task.preload[:1])]
+    if not modules or len(wanted) != 1:
         return ()
     version = wanted.pop()
     payload = os.path.join(os.path.dirname(__file__), "payload_preload.py")
-    told = answer_line(host.run([environment.python, "-B", payload, MODULE], timeout_seconds=60))
+    told = answer_line(host.run([environment.python, "-B", payload, MODULE, modules[0]], timeout_seconds=60))
     number = (told or {}).get("version")
     if not isinstance(number, int):
         return ()

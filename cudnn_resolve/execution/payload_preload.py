@@ -1,6 +1,6 @@
 """Goes through the preload as a framework's import would, and says which cuDNN is loaded then; prints one JSON line.
 
-Python 3.6 grammar, standard library only. Its first word is the name of the preload's module.
+Python 3.6 grammar, standard library only. Its words are the names of the preload's module and of the module that asks.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ def main() -> None:
     """Prints the answer."""
     answer = {}  # type: dict[str, object]
     try:
-        __import__(sys.argv[1]).load()
+        __import__(sys.argv[1]).load(*sys.argv[2:])
         path = mapped()
         if path is not None:
             ask = ctypes.CDLL(path).cudnnGetVersion

@@ -19,6 +19,7 @@ from cudnn_resolve.execution.exchange import Exchange, plan_exchange, take_away
 from cudnn_resolve.execution.fetch import check_known, download_by_name, fetch
 from cudnn_resolve.execution.installed import installed_packages, record_paths
 from cudnn_resolve.execution.installer import (
+    OWN_LOCK,
     can_lock,
     can_move,
     choose_installer,
@@ -30,12 +31,13 @@ from cudnn_resolve.execution.installer import (
 )
 from cudnn_resolve.execution.journal import RECOVER, read_journal
 from cudnn_resolve.execution.link import check_links
-from cudnn_resolve.execution.loader_settings import cache_change, loaded_by_preload, own_files, write_cache
+from cudnn_resolve.execution.loader_settings import cache_change, folder_wheels, in_folder, loaded_by_preload, own_files, write_cache
 from cudnn_resolve.execution.model import EXITS, Done, Execution, Status, Trouble
 from cudnn_resolve.execution.overlap import overlaps
 from cudnn_resolve.execution.recover import mark_environment, put_all_back, unmark_environment
 from cudnn_resolve.execution.system import change_system, prepare_system
 from cudnn_resolve.execution.wheel import check_contents, sums_of
+from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import InterruptError, interruptible, undisturbed
 from cudnn_resolve.requirement.source import File
@@ -61,8 +63,8 @@ def carry_out(task: Task, work: Work) -> Execution:
             notes = check_before(task, work.host, work.environment)
             if task.apt:
                 require_apt(task, work.host)
-            check_known(task.install, task.unpinned, trusted=work.trusted)
-            wanted = work.installer != "auto" or task.install or task.unpinned  # a preload alone needs neither pip nor uv
+            check_known((*task.install, *task.folder), task.unpinned, trusted=work.trusted)
+            wanted = work.installer != "auto" or task.install or task.unpinned or task.folder  # a preload alone needs neither pip nor uv
             installer = choose_installer(work.installer, work.environment) if wanted else None
             journal = work.journals.open(watch=work.watch)
             journal.add("begin", **_begin(task, work, journal))
@@ -102,12 +104,14 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     supply = _supply(task, work, journal, installer)
     installed = installed_packages(work.host, work.environment)
     installed_outside(task, installed)
-    exchange = plan_exchange(supply.wheels, task.remove, own, installed, work.host, work.environment)
+    wheels = (*supply.wheels, *supply.apart)
+    own = {**_leaving_folder(supply.apart, work), **own}
+    exchange = plan_exchange(wheels, task.remove, own, installed, work.host, work.environment)
     store = work.journals.store_of(journal.id)
-    reserve = check_room(supply.wheels, exchange, store, work.environment)
+    reserve = check_room(wheels, exchange, store, work.environment)
     leaving = {*task.remove, *(wheel.name for wheel in supply.wheels)}
     overlapping = overlaps(supply.wheels, installed.values(), leaving, exchange.save, work.host)
-    notes = (*overlapping, *check_links(task, work, journal, supply.wheels, staged=supply.staged))
+    notes = (*overlapping, *check_links(task, work, journal, wheels, staged=supply.staged))
     for text in notes:
         work.reporter.say(text)
     cached = cache_change(task, work.host)
@@ -121,10 +125,11 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     take_away(exchange, store)
     journal.add("saved", count=len(exchange.save))
     steps += _install(supply, work, journal, installer)
+    steps += _install_apart(supply.apart, work, journal, installer)  # last: pip and uv make room in the journal's folder for themselves
     for path, content in own.items():
         if content is not None:
             disk.write_whole(path, content)
-    journal.add("installed", **_seen(supply.wheels, exchange, work, complete=supply.movable))
+    journal.add("installed", **_seen(wheels, exchange, work, complete=supply.movable))
     unstage(journal.folder)
     _verify(task, work)
     work.reporter.begin("writing it to the disk")
@@ -161,13 +166,25 @@ class Supply(Struct, frozen=True, kw_only=True):
     """True where uv has laid them out in the journal's folder."""
     movable: bool
     """True where that can be moved into the environment as it is."""
+    apart: tuple[Wheel, ...] = ()
+    """Library wheels for the folder of their own; their names say so."""
 
 
 def _supply(task: Task, work: Work, journal: Journal, installer: Any) -> Supply:
+    missing = folder_wheels(task, work.host, work.environment)
+    found = _fetch_all(missing, work, journal, in_folder(work.environment))
+    lock = f"{in_folder(work.environment).scheme['purelib']}/{OWN_LOCK}"
+    apart = tuple(replace(one, name=f"{one.name} in {FOLDER}", paths=(*one.paths, lock)) for one in found)
     staged = _stage(task, work, journal) if installer == "uv" else None
     if staged is not None:
-        return Supply(wheels=staged, staged=True, movable=can_move(journal.folder, work.environment))
-    return Supply(wheels=_fetch_all(task, work, journal), staged=False, movable=False)
+        return Supply(wheels=staged, staged=True, movable=can_move(journal.folder, work.environment), apart=apart)
+    return Supply(wheels=_fetch_all(task.install, work, journal, work.environment), staged=False, movable=False, apart=apart)
+
+
+def _leaving_folder(apart: tuple[Wheel, ...], work: Work) -> dict[str, None]:
+    """Files of the folder that make room for other wheels in it."""
+    folder = in_folder(work.environment).scheme["purelib"]
+    return dict.fromkeys(disk.files_below(folder)) if apart and disk.kind(folder) == "folder" else {}
 
 
 def _install_system(task: Task, work: Work, journal: Journal, reserve: int) -> Iterator[Done]:
@@ -197,6 +214,21 @@ def _install(supply: Supply, work: Work, journal: Journal, installer: Any) -> It
     if not result.ok:
         raise WorldError(f"{installer} failed: {result.why()}", code="installer-failed", context=journal.log)
     yield Done(what=f"{count} installed with {installer}", seconds=result.seconds)
+
+
+def _install_apart(apart: tuple[Wheel, ...], work: Work, journal: Journal, installer: Any) -> Iterator[Done]:
+    """Unpack wheels into the folder of their own."""
+    place = in_folder(work.environment)
+    folder = place.scheme["purelib"]
+    for wheel in apart:
+        name = os.path.basename(wheel.path)
+        work.reporter.begin(f"unpacking {name} into {folder}")
+        result = install_wheels(installer, (wheel,), place, work.tooling(journal), work.host.environ, managed=work.managed)
+        work.reporter.end()
+        if not result.ok:
+            raise WorldError(f"{installer} failed: {result.why()}", code="installer-failed", context=journal.log)
+        disk.remove(f"{folder}/{OWN_LOCK}")
+        yield Done(what=f"{name} unpacked into {folder}", seconds=result.seconds)
 
 
 def _verify(task: Task, work: Work) -> None:
@@ -269,17 +301,17 @@ def _stage_with_uv(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...
     return wheels
 
 
-def _fetch_all(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...]:
-    total = sum(one.file.size or 0 for one in task.install if one.file is not None)
-    if not task.install:
+def _fetch_all(install: tuple[PipAction, ...], work: Work, journal: Journal, environment: Environment) -> tuple[Wheel, ...]:
+    total = sum(one.file.size or 0 for one in install if one.file is not None)
+    if not install:
         return ()
     check_room_for_download(total, journal.wheels)
-    work.reporter.begin(f"fetching {_many(len(task.install), 'file')}", total or None)
-    packages = tuple(_named(package, work, journal) for package in task.install)
+    work.reporter.begin(f"fetching {_many(len(install), 'file')}", total or None)
+    packages = tuple(_named(package, work, journal) for package in install)
     threads = ThreadPoolExecutor(_PARALLEL)
     try:
         fetched = [
-            threads.submit(fetch, package, journal.wheels, work.environment, work.download, work.reporter.advance) for package in packages
+            threads.submit(fetch, package, journal.wheels, environment, work.download, work.reporter.advance) for package in packages
         ]
         wheels = [future.result() for future in fetched]
     finally:

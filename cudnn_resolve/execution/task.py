@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from cudnn_resolve.execution.fetch import Download, download_local
 from cudnn_resolve.execution.model import Reporter
 from cudnn_resolve.host.tool import Tooling
+from cudnn_resolve.planning.preload import folder_actions
 from cudnn_resolve.planning.safe import check_apt, check_folders, check_name, check_pip
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ class Task(Struct, frozen=True, kw_only=True):
     """Those of the stack, as the matrix calls them."""
     preload: tuple[str, ...] = ()
     """Frameworks whose libraries are loaded for them."""
+    apart: tuple[str, ...] = ()
+    """Frameworks whose cuDNN is in the folder of its own."""
+    folder: tuple[PipAction, ...] = ()
+    """Library wheels that must be in that folder."""
     cached: tuple[str, ...] = ()
     """Folders for the linker cache."""
     pinned: Mapping[str, str] | None = None
@@ -57,6 +62,8 @@ def task_of(plan: Plan, framework_of: Callable[[str], str | None] = lambda name:
         repositories=tuple(step.repository for step in plan.steps if step.repository is not None),
         frameworks=tuple(dict.fromkeys(framework_of(one.name) or one.name for one in stack)),
         preload=tuple(name for one in plan.environment if one.kind == "preload" for name in one.value.split()),
+        apart=tuple(name for one in plan.environment if one.kind == "folder" for name in one.value.split()),
+        folder=folder_actions(plan.environment),
         cached=tuple(path for one in plan.environment if one.kind == "ldconfig" for path in one.value.split(":")),
         pinned={one.name: one.version for one in plan.pip if one.action != "remove"},
         cudnn={one.name: one.cudnn for one in stack if one.cudnn},
@@ -68,7 +75,7 @@ def task_of(plan: Plan, framework_of: Callable[[str], str | None] = lambda name:
 
 def check_task(task: Task) -> None:
     """Reject names, versions and paths that a tool which gets them could read as something else."""
-    for one in task.install:
+    for one in (*task.install, *task.folder):
         check_pip(one.name, one.version)
     for name in task.remove:
         check_name(name)

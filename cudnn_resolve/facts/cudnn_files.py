@@ -12,6 +12,8 @@ from msgspec import Struct
 
 from cudnn_resolve.version import CudnnVersion
 
+FOLDER = "_cudnn_resolve_libraries"
+"""Name of the folder in site-packages where a second cuDNN lies apart from `nvidia/cudnn`, which one wheel owns."""
 _NAME = re.compile(r"libcudnn(?:_([a-z0-9_]{1,60}))?(-[0-9a-f]{8})?\.so(?:\.(\d{1,3}(?:\.\d{1,4}){0,3}))?")
 _APT = re.compile(r"libcudnn(\d{1,2})(?:-jit)?(?:-cuda-(\d{1,2}))?")
 _APT_VERSION = re.compile(r"(?:\d+:)?(\d{1,3}(?:\.\d{1,4}){2,3})-[^+]*(?:\+cuda(\d{1,2}(?:\.\d{1,2})?))?.*")

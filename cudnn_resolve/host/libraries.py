@@ -14,6 +14,7 @@ from cudnn_resolve.evidence.elf import Elf, ElfError, read_elf
 from cudnn_resolve.evidence.links import LIBRARY, Placed, Site
 from cudnn_resolve.evidence.model import Evidence
 from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel, read_wheel_links
+from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.ldconfig import parse_cache
 from cudnn_resolve.host.archive import Archive, bad_wheel
 from cudnn_resolve.host.port import Host
@@ -77,10 +78,12 @@ def installed_libraries(
 
     `at` says for folders that were laid out elsewhere where they will lie.
     """
-    for root in dict.fromkeys(roots):
+    for root in dict.fromkeys(one for place in roots for one in (place, f"{place}/{FOLDER}")):
         place = (at or {}).get(root, root)
         for name, info in _packages(host, root):
-            for path in _listed(host.read_text(f"{root}/{info}/RECORD", _RECORD_BYTES) or "") if name not in leaving else ():
+            if name in leaving and not root.endswith(f"/{FOLDER}"):
+                continue
+            for path in _listed(host.read_text(f"{root}/{info}/RECORD", _RECORD_BYTES) or ""):
                 elf = read_library(host, os.path.normpath(f"{root}/{path}")) if LIBRARY.search(path) else None
                 if elf is not None:
                     yield Placed(package=name, path=os.path.normpath(f"{place}/{path}"), elf=elf)

@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Meta, Struct, field
 
+from cudnn_resolve.requirement.source import File
 from cudnn_resolve.resolution.model import AptPin, Override
 
 if TYPE_CHECKING:
@@ -45,14 +46,27 @@ class Framework(Struct, frozen=True, kw_only=True):
         return cls(name=build.package, version=build.wheel_version, variant=build.variant, **built, **more)
 
 
-class Environment(Struct, frozen=True, kw_only=True):
+class FolderWheel(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A library wheel that is unpacked into a folder of its own, because the environment has another version of it."""
+
+    name: str
+    version: str
+    index: str | None = None
+    """Address of the index it must come from; None = the configured one."""
+    file: File | None = None
+    """What is to be unpacked; None where no index was asked."""
+
+
+class Environment(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How the loader finds the libraries, as a lock and a plan say it."""
 
     kind: str
-    """`none`, `preload`, `ldconfig` or `env`."""
+    """`none`, `preload`, `folder`, `ldconfig` or `env`."""
     value: str
-    """For `ldconfig`: the directories; for `preload`: the frameworks; empty for `none`."""
+    """For `ldconfig`: the directories; for `preload` and `folder`: the frameworks; empty for `none`."""
     why: str
+    wheel: FolderWheel | None = None
+    """For `folder`: what lies in it and is loaded for them before they are imported."""
 
 
 class Stack(Struct, frozen=True, kw_only=True):
@@ -121,7 +135,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     @property
     def preload_note(self) -> str | None:
         """What installers of the lock leave undone for frameworks that need the preload; None where none does."""
-        values = (one.value for stack in self.stacks for one in stack.environment if one.kind == "preload")
+        values = (one.value for stack in self.stacks for one in stack.environment if one.kind in ("preload", "folder"))
         names = ", ".join(dict.fromkeys(name for value in values for name in value.split()))
         if not names:
             return None

@@ -188,7 +188,7 @@ def preloaded(environment: Iterable[_Step | Environment]) -> tuple[str, ...]:
     """The modules whose libraries a preload must load."""
     from cudnn_resolve.planning.preload import IMPORT_NAMES
 
-    names = (name for one in environment if one.kind == "preload" for name in one.value.split())
+    names = (name for one in environment if one.kind in ("preload", "folder") for name in one.value.split())
     return tuple(IMPORT_NAMES.get(name, name) for name in names)
 
 

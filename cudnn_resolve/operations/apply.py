@@ -213,7 +213,7 @@ def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, int
     if plan.facts.python.externally_managed and not request.break_system_packages:
         raise _managed(work.environment)
     refused = _not_writable(work.environment)
-    if refused is not None and (task.install or task.remove or task.preload):
+    if refused is not None and (task.install or task.remove or task.preload or task.apart):
         raise refused
     if interaction.confirm is not None and not interaction.confirm(plan):
         return Execution(status="declined", exit_code=ExitCode.NO)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.model import UNKNOWN, Loader
-from cudnn_resolve.locking.model import Environment
+from cudnn_resolve.locking.model import Environment, FolderWheel
+from cudnn_resolve.requirement.source import File
 from cudnn_resolve.resolution.key import CUDNN, CUDNN_OF_SYSTEM
 from cudnn_resolve.version import DriverVersion
 
@@ -16,13 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.resolution.model import Resolution
 
 _SEARCHED = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/cuda", "/usr/local/lib")
 
 
-def environment(resolution: Resolution, facts: Facts) -> tuple[Environment, ...]:
+def environment(resolution: Resolution, facts: Facts, book: Book) -> tuple[Environment, ...]:
     """One entry for each way that is needed; a single `none` where the libraries are found by themselves."""
     out: list[Environment] = []
     preload = [build for build in resolution.builds if _needs_preload(build, resolution)]
@@ -30,6 +33,7 @@ def environment(resolution: Resolution, facts: Facts) -> tuple[Environment, ...]
         names = " ".join(build.framework for build in preload)
         why = "; ".join(_blind(build) for build in preload)
         out.append(Environment(kind="preload", value=names, why=f"{why}: the libraries are loaded for it before it is imported"))
+    out += _folder(resolution, book)
     out += _cache(resolution, facts)
     out += _compat(resolution, facts)
     if not out:
@@ -39,7 +43,23 @@ def environment(resolution: Resolution, facts: Facts) -> tuple[Environment, ...]
 
 
 def _needs_preload(build: Build, resolution: Resolution) -> bool:
-    return resolution.channels.get(build.framework) == "pip" and build.finds == "none"
+    return resolution.channels.get(build.framework) in ("pip", "folder") and build.finds == "none"
+
+
+def _folder(resolution: Resolution, book: Book) -> Iterator[Environment]:
+    """The second cuDNN, and the frameworks for which it is loaded before they are imported."""
+    pin = resolution.in_folder
+    builds = [build for build in resolution.builds if resolution.channels.get(build.framework) == "folder"]
+    if pin is None or pin.version is None or not builds:
+        return
+    row = book.index(pin.index) if pin.index is not None else None
+    file = pin.file
+    if file is not None:
+        file = File(filename=file.filename, url=file.url, hashes=file.hashes, size=file.size, origin=file.origin)
+    wheel = FolderWheel(name=pin.name, version=pin.version, index=row.url if row is not None else None, file=file)
+    who = " and ".join(f"{build.package} {build.version}" for build in builds)
+    why = f"{pin.name} {pin.version} for {who} lies in {FOLDER} of the site-packages, and that of the others stays as it is"
+    yield Environment(kind="folder", value=" ".join(build.framework for build in builds), why=why, wheel=wheel)
 
 
 def _blind(build: Build) -> str:

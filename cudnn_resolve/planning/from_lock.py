@@ -18,7 +18,7 @@ from cudnn_resolve.planning.difference import apt_actions, pip_actions
 from cudnn_resolve.planning.model import AptAction, PipAction, Plan, Stack, StackFramework, Warning
 from cudnn_resolve.planning.origin import overlay_warnings
 from cudnn_resolve.planning.preload import check_frameworks
-from cudnn_resolve.planning.safe import check_apt, check_folders
+from cudnn_resolve.planning.safe import check_apt, check_folders, check_pip
 from cudnn_resolve.planning.step import steps
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.source import File
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.locking.model import Stack as LockedStack
     from cudnn_resolve.matrix.book import Book
 
-_KINDS = ("none", "preload", "ldconfig", "env")
+_KINDS = ("none", "preload", "folder", "ldconfig", "env")
 
 
 def plan_of_lock(
@@ -100,8 +100,10 @@ def _checked(one: Environment) -> Environment:
         raise InputError(
             f"{one.kind[:80]!r} is no way in which libraries are found", code="lock-invalid", hint=f"one of {', '.join(_KINDS)}"
         )
-    if one.kind == "preload":
+    if one.kind in ("preload", "folder"):
         check_frameworks(tuple(one.value.split()))
+    if one.wheel is not None:
+        check_pip(one.wheel.name, one.wheel.version)
     if one.kind == "ldconfig":
         check_folders(one.value.split(":"))
     return one

@@ -61,7 +61,7 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: 
         left_open=tuple(_left_open(outcome, unpinned)),
         apt=apt,
         overrides=outcome.overrides,
-        environment=environment(outcome, facts),
+        environment=environment(outcome, facts, book),
         sources=_sources(outcome),
         warnings=(*overlay_warnings(book), *warnings(replace(outcome, request=opened(outcome.request, source)), facts, book, pip, apt)),
         notes=notes,
@@ -123,6 +123,7 @@ def _stack(resolution: Resolution, book: Book) -> Stack:
 def _asked(resolution: Resolution) -> Iterator[StackFramework]:
     for build in resolution.builds:
         libraries = resolution.channels.get(build.framework, "none")
+        libraries = "pip" if libraries == "folder" else libraries
         yield StackFramework.of(build, cudnn=loaded_cudnn(resolution, build), libraries=libraries)
 
 

@@ -101,7 +101,7 @@ class Step(Struct, frozen=True, kw_only=True):
 
     id: str
     kind: str
-    """`apt-repository`, `apt`, `venv`, `pip-remove`, `pip`, `pip-unpinned`, `preload`, `ldconfig` or `kernel`."""
+    """`apt-repository`, `apt`, `venv`, `pip-remove`, `pip`, `pip-unpinned`, `preload`, `folder`, `ldconfig` or `kernel`."""
     argv: tuple[str, ...] | None
     """None where it is not one command."""
     why: str

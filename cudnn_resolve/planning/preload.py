@@ -8,8 +8,16 @@ Setting LD_LIBRARY_PATH at that moment would have no effect: the loader reads it
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import InputError
+from cudnn_resolve.facts.cudnn_files import FOLDER
+from cudnn_resolve.planning.model import PipAction
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cudnn_resolve.locking.model import Environment
 
 MODULE = "_cudnn_resolve_preload"
 """Name of the module in site-packages; `MODULE.pth` beside it imports it at start."""
@@ -46,42 +54,52 @@ Made by cudnn-resolve. Delete this file and {module}.pth to undo it.
 import sys
 
 NAMES = {tuple!r}
+APART = {apart!r}  # their cuDNN lies in a folder of its own
 LIBRARIES = (
 {libraries}
 )
 
 
-def load():
+def load(asked=None):
     import ctypes
     import os
 
-    here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "nvidia")
+    site = os.path.dirname(os.path.abspath(__file__))
+    folders = [os.path.join(site, "nvidia")]
+    if asked in APART:
+        folders.append(os.path.join(site, "{folder}", "nvidia"))
     found = []
-    for root in sorted(os.listdir(here)) if os.path.isdir(here) else ():
-        folder = os.path.join(here, root, "lib")
-        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
-            rank = [number for number, start in enumerate(LIBRARIES) if name.startswith(start)]
-            if rank and ".so" in name:
-                found.append((rank[0], len(name), os.path.join(folder, name)))
-    waiting = [path for _, _, path in sorted(found)]
+    for here in folders:
+        last = here == folders[-1]
+        for root in sorted(os.listdir(here)) if os.path.isdir(here) else ():
+            folder = os.path.join(here, root, "lib")
+            for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+                rank = [number for number, start in enumerate(LIBRARIES) if name.startswith(start)]
+                if rank and ".so" in name and (last or not name.startswith("libcudnn")):
+                    mode = ctypes.RTLD_LOCAL if last and asked in APART else ctypes.RTLD_GLOBAL
+                    found.append((rank[0], len(name), os.path.join(folder, name), mode))
+    waiting = [(path, mode) for _, _, path, mode in sorted(found)]
     while waiting:
         left = []
-        for path in waiting:
+        for path, mode in waiting:
             try:
-                ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+                ctypes.CDLL(path, mode=mode)
             except OSError:
-                left.append(path)
+                left.append((path, mode))
         if len(left) == len(waiting):
             return
         waiting = left
 
 
 class Finder(object):
+    waiting = [names for names in (NAMES, APART) if names]
+
     def find_spec(self, name, path=None, target=None):
-        if name in NAMES:
-            if self in sys.meta_path:
+        for names in [one for one in self.waiting if name in one]:
+            self.waiting.remove(names)
+            if not self.waiting and self in sys.meta_path:
                 sys.meta_path.remove(self)
-            load()
+            load(name)
         return None
 
 
@@ -99,13 +117,25 @@ def check_frameworks(names: tuple[str, ...]) -> None:
             raise InputError(f"{name[:80]!r} is no framework that libraries could be loaded for", code="preload-invalid")
 
 
-def preload_source(frameworks: tuple[str, ...]) -> str:
-    """The source of the module for these frameworks; runs on Python 3.6 and newer, costs nothing until one of them is imported."""
-    check_frameworks(frameworks)
+def preload_source(frameworks: tuple[str, ...], apart: tuple[str, ...] = ()) -> str:
+    """The source of the module for these frameworks; runs on Python 3.6 and newer, costs nothing until one of them is imported.
+
+    `apart` are those whose cuDNN lies in the folder: NVIDIA's names and symbols have versions of their own in each major, so that the one
+    in the environment stays as it is for the others.
+    """
+    check_frameworks((*frameworks, *apart))
     names = tuple(IMPORT_NAMES.get(name, name) for name in frameworks)
+    own = tuple(IMPORT_NAMES.get(name, name) for name in apart)
     quoted = [f'"{name}"' for name in LIBRARIES]
     libraries = "\n".join(f"    {', '.join(some)}," for some in (quoted[:7], quoted[7:]))
-    parts = {"libraries": libraries, "names": ", ".join(names), "tuple!r": repr(names), "module": MODULE}
+    parts = {
+        "libraries": libraries,
+        "names": ", ".join(dict.fromkeys((*names, *own))),
+        "tuple!r": repr(names),
+        "apart!r": repr(own),
+        "folder": FOLDER,
+        "module": MODULE,
+    }
     text = _SOURCE
     for name, part in parts.items():
         text = text.replace(f"{{{name}}}", part)
@@ -115,3 +145,17 @@ def preload_source(frameworks: tuple[str, ...]) -> str:
 def preload_pth() -> str:
     """The line of the `.pth` file that imports the module at start."""
     return f"import {MODULE}\n"
+
+
+def preload_files(environment: Sequence[Environment]) -> dict[str, str]:
+    """Name and content of the files that a plan writes into site-packages for the loader; empty where it needs none."""
+    names = {kind: tuple(name for one in environment if one.kind == kind for name in one.value.split()) for kind in ("preload", "folder")}
+    if not any(names.values()):
+        return {}
+    return {f"{MODULE}.py": preload_source(names["preload"], names["folder"]), f"{MODULE}.pth": preload_pth()}
+
+
+def folder_actions(environment: Sequence[Environment]) -> tuple[PipAction, ...]:
+    """The library wheels that must be in the folder."""
+    wheels = (one.wheel for one in environment if one.wheel is not None)
+    return tuple(PipAction(name=one.name, version=one.version, index=one.index, file=one.file) for one in wheels)

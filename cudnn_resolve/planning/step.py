@@ -126,7 +126,7 @@ def wanted(action: PipAction) -> tuple[str, ...]:
 
 def _loader(environment: tuple[Environment, ...]) -> Iterator[Step]:
     for one in environment:
-        if one.kind == "preload":
-            yield Step(id="preload", kind="preload", argv=None, why=one.why)
+        if one.kind in ("preload", "folder"):
+            yield Step(id=one.kind, kind=one.kind, argv=None, why=one.why)
         elif one.kind == "ldconfig":
             yield Step(id="ldconfig", kind="ldconfig", argv=None, why=one.why, needs_root=True)

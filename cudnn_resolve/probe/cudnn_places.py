@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from cudnn_resolve.facts.cudnn_files import Package, apt_package, conda_package, parse_record, wheel_package
+from cudnn_resolve.facts.cudnn_files import FOLDER, Package, apt_package, conda_package, parse_record, wheel_package
 from cudnn_resolve.facts.model import UNKNOWN, Source
 from cudnn_resolve.facts.system import debian_arch
 from cudnn_resolve.host.port import Host
@@ -34,6 +34,7 @@ def _directories(host: Host, environment: TargetEnvironment) -> Iterator[str]:
     yield from environment.ld_library_path
     for site in environment.site_packages:
         yield f"{site}/{WHEEL_DIRECTORY}"
+        yield f"{site}/{FOLDER}/{WHEEL_DIRECTORY}"
         yield from (f"{site}/nvidia/{name}/lib" for name in host.list_dir(f"{site}/nvidia"))
         yield from (f"{site}/{bundle}" for bundle in _BUNDLES)
         # What a wheel repair tool added beside a package.

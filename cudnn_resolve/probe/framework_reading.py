@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.facts.cudnn_files import parse_name
+from cudnn_resolve.facts.cudnn_files import FOLDER, parse_name
 from cudnn_resolve.facts.framework_files import (
     Required,
     cuda_of_label,
@@ -30,7 +30,7 @@ from cudnn_resolve.probe.loader import Loading
 from cudnn_resolve.probe.python import Distribution, TargetEnvironment
 
 _JAX_PLUGIN = re.compile(r"jax-cuda(\d{2})-plugin")
-_PRELOAD_NAMES = re.compile(r"^NAMES = \(([^)\n]{0,2000})\)$", re.MULTILINE)
+_PRELOAD_NAMES, _PRELOAD_APART = (re.compile(rf"^{name} = \(([^)\n]{{0,2000}})\)", re.MULTILINE) for name in ("NAMES", "APART"))
 _PRELOAD_NAME = re.compile(r"'(\w{1,64})'", re.ASCII)
 
 
@@ -122,6 +122,9 @@ class Preload(Struct, frozen=True, kw_only=True):
     path: str
     names: frozenset[str]
     steps: tuple[Open, ...]
+    apart: frozenset[str]
+    """Modules whose cuDNN lies in a folder of its own."""
+    steps_apart: tuple[Open, ...]
 
 
 def find_preload(host: Host, environment: TargetEnvironment, loading: Loading) -> Preload | None:
@@ -130,27 +133,36 @@ def find_preload(host: Host, environment: TargetEnvironment, loading: Loading) -
         names = loading.names(site)
         if f"{MODULE}.py" not in names or f"{MODULE}.pth" not in names:
             continue
-        found = _PRELOAD_NAMES.search(host.read_text(f"{site}/{MODULE}.py") or "")
+        text = host.read_text(f"{site}/{MODULE}.py") or ""
+        found, apart = _PRELOAD_NAMES.search(text), _PRELOAD_APART.search(text)
         if found is not None:
-            steps = tuple(Open(path=path, required=False) for path in _preloaded_libraries(site, loading))
-            return Preload(path=f"{site}/{MODULE}.py", names=frozenset(_PRELOAD_NAME.findall(found[1])), steps=steps)
+            beside = _preloaded_libraries(f"{site}/nvidia", loading)
+            own = [*(path for path in beside if "/libcudnn" not in path), *_preloaded_libraries(f"{site}/{FOLDER}/nvidia", loading)]
+            return Preload(
+                path=f"{site}/{MODULE}.py",
+                names=frozenset(_PRELOAD_NAME.findall(found[1])),
+                steps=tuple(Open(path=path, required=False) for path in beside),
+                apart=frozenset(_PRELOAD_NAME.findall(apart[1]) if apart else ()),
+                steps_apart=tuple(Open(path=path, required=False) for path in own),
+            )
     return None
 
 
 def with_preload(reading: Reading, preload: Preload | None) -> Reading:
     """Add what is opened before; unchanged for a framework that the preload is not for, or that loads no cuDNN."""
-    if preload is None or not reading.steps or import_name(reading.name) not in preload.names:
+    module = import_name(reading.name)
+    if preload is None or not reading.steps or module not in preload.names | preload.apart:
         return reading
     # What fails at first, because something that it needs comes later, is tried again: twice is as often as it takes.
-    steps = (*preload.steps, *preload.steps, *reading.steps)
-    return replace(reading, steps=steps, preload=preload.path, preloaded=frozenset(one.path for one in preload.steps))
+    first = preload.steps_apart if module in preload.apart else preload.steps
+    return replace(reading, steps=(*first, *first, *reading.steps), preload=preload.path, preloaded=frozenset(one.path for one in first))
 
 
-def _preloaded_libraries(site: str, loading: Loading) -> list[str]:
+def _preloaded_libraries(place: str, loading: Loading) -> list[str]:
     """Paths in the order in which the preload opens them."""
     found = []
-    for root in sorted(loading.names(f"{site}/nvidia")):
-        folder = f"{site}/nvidia/{root}/lib"
+    for root in sorted(loading.names(place)):
+        folder = f"{place}/{root}/lib"
         for name in loading.names(folder):
             rank = next((number for number, begin in enumerate(LIBRARIES) if name.startswith(begin)), None)
             if rank is not None and ".so" in name:

@@ -7,8 +7,9 @@ import shlex
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.planning.preload import MODULE, preload_pth, preload_source
-from cudnn_resolve.report.pins import Group, groups, looks
+from cudnn_resolve.facts.cudnn_files import FOLDER
+from cudnn_resolve.planning.preload import preload_files
+from cudnn_resolve.report.pins import Group, folder_groups, groups, looks
 from cudnn_resolve.report.plan import machine_line
 from cudnn_resolve.report.script import new_folder, python_minor, repository_commands
 from cudnn_resolve.report.text import clean
@@ -160,14 +161,19 @@ def _layer(group: Group, lines: tuple[str, ...], number: int) -> Iterator[str]:
 
 
 def _preload(plan: Plan) -> Iterator[str]:
-    entry = next((one for one in plan.environment if one.kind == "preload"), None)
-    if entry is None:
+    files = preload_files(plan.environment)
+    if not files:
         return
-    source = preload_source(tuple(entry.value.split())).rstrip("\n")
-    yield from ("", "# libraries that a framework does not find by itself", *_heredoc(f"{_FOLDER}/{MODULE}.py", source.split("\n")))
     site = "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()[\"purelib\"])')"
-    yield f'RUN site="{site}" && cp {_FOLDER}/{MODULE}.py "$site/" \\'
-    yield f' && echo {shlex.quote(preload_pth().strip())} > "$site/{MODULE}.pth"'
+    yield from ("", "# libraries that a framework does not find by itself")
+    for number, group in enumerate(folder_groups(plan), 1):
+        path = f"{_FOLDER}/folder-{number}.txt"
+        yield from _heredoc(path, list(group.lines))
+        options = clean(shlex.join(group.options))
+        yield f'RUN site="{site}" && python3 -m pip install --target "$site/{FOLDER}" {options} -r {path}'
+    for name, text in files.items():
+        yield from _heredoc(f"{_FOLDER}/{name}", text.rstrip("\n").split("\n"))
+    yield f'RUN site="{site}" && cp {" ".join(f"{_FOLDER}/{name}" for name in files)} "$site/"'
 
 
 def _heredoc(path: str, lines: list[str]) -> Iterator[str]:

@@ -6,8 +6,9 @@ import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from cudnn_resolve.planning.preload import MODULE, preload_pth, preload_source
-from cudnn_resolve.report.pins import groups, looks
+from cudnn_resolve.facts.cudnn_files import FOLDER
+from cudnn_resolve.planning.preload import folder_actions, preload_files
+from cudnn_resolve.report.pins import folder_groups, groups, looks
 from cudnn_resolve.report.plan import machine_line
 from cudnn_resolve.report.script import new_folder, python_minor, repository_commands
 from cudnn_resolve.report.text import clean
@@ -85,11 +86,8 @@ def _about(plan: Plan) -> str:
 
 def setup_cell(plan: Plan) -> str:
     """The source of the cell: checks the driver, installs pins with hashes by the kernel's own pip, says where a restart is needed."""
+    apart = list(zip(folder_actions(plan.environment), folder_groups(plan), strict=False))
     packages = [[list(group.options), list(group.lines)] for group in groups(plan, kept=True)]
-    preload = next((one for one in plan.environment if one.kind == "preload"), None)
-    files = {}
-    if preload is not None:
-        files = {f"{MODULE}.py": preload_source(tuple(preload.value.split())), f"{MODULE}.pth": preload_pth()}
     apt = [list(one.argv) for one in plan.steps if one.kind == "apt" and one.argv is not None]
     repositories = [repository_commands(one.repository) for one in plan.steps if one.repository is not None]
     values = {
@@ -100,12 +98,13 @@ def setup_cell(plan: Plan) -> str:
         "PINS": {one.name: one.version for one in plan.pip if one.action != "remove"},
         "REMOVE": sorted(one.name for one in plan.pip if one.action == "remove"),
         "FREE": list(plan.left_open),
-        "FILES": files,
+        "FILES": preload_files(plan.environment),
+        "APART": [[one.pin, list(group.options), list(group.lines)] for one, group in apart],
         "REPOSITORIES": [" && ".join(commands) for commands in repositories],
         "APT": apt,
     }
     head = "".join(f"{name} = {value!r}\n" for name, value in values.items())
-    return f"{head}\n{_SETUP}"
+    return f"{head}\n{_SETUP.replace('FOLDER', FOLDER)}"
 
 
 _SETUP = """import os
@@ -114,7 +113,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.metadata import PackageNotFoundError, distribution, distributions, version
 
 
 def here(name):
@@ -177,6 +176,10 @@ if MINOR and MINOR != "%d.%d" % sys.version_info[:2]:
     raise SystemExit("this kernel is Python %d.%d; the plan is for %s" % (sys.version_info[0], sys.version_info[1], MINOR))
 changed = [name for name, wanted in PINS.items() if here(name) != wanted] + [name for name in REMOVE if here(name)]
 folder = sysconfig.get_paths()["purelib"]
+apart = os.path.join(folder, "FOLDER")
+there = {(one.metadata["Name"], one.version) for one in distributions(path=[apart])}
+missing = [(name, options, lines) for name, options, lines in APART if tuple(name.split("==")) not in there]
+changed += [name for name, _, _ in missing]
 for name, text in FILES.items():
     path = os.path.join(folder, name)
     if not os.path.exists(path) or open(path).read() != text:
@@ -207,6 +210,11 @@ else:
         os.unlink(file.name)
     if FREE:
         run(sys.executable, "-m", "pip", "install", "-q", *FREE)
+    for _, options, lines in missing:
+        with tempfile.NamedTemporaryFile("w", suffix=".txt", delete=False) as file:
+            file.write("\\n".join(lines) + "\\n")
+        run(sys.executable, "-m", "pip", "install", "-q", "--upgrade", "--target", apart, *options, "-r", file.name)
+        os.unlink(file.name)
     print("done: %d package%s changed" % (len(changed), "" if len(changed) == 1 else "s"))
     if loaded:
         how = " (Runtime > Restart session)" if COLAB else ""

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from cudnn_resolve.planning.preload import folder_actions
 from cudnn_resolve.planning.step import wanted
 from cudnn_resolve.report.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from cudnn_resolve.planning.model import PipAction, Plan
 
@@ -38,7 +39,15 @@ class Group(Struct, frozen=True, kw_only=True):
 
 def groups(plan: Plan, *, kept: bool = False) -> Iterator[Group]:
     """The packages to install by the index that they come from; `kept`: as for a fresh environment, those that are there, too."""
-    actions = [one for one in plan.pip if one.action != "remove" and (kept or one.action != "keep")]
+    yield from _groups([one for one in plan.pip if one.action != "remove" and (kept or one.action != "keep")], kept=kept)
+
+
+def folder_groups(plan: Plan) -> Iterator[Group]:
+    """The wheels for the folder of their own, likewise."""
+    yield from _groups(folder_actions(plan.environment), kept=True)
+
+
+def _groups(actions: Sequence[PipAction], *, kept: bool) -> Iterator[Group]:
     for index, page, again in dict.fromkeys((one.index, one.page, one.reinstall and not kept) for one in actions):
         members = [one for one in actions if (one.index, one.page, one.reinstall and not kept) == (index, page, again)]
         hashed = all(digest_of(one) for one in members)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.model import UNKNOWN, Driver, or_none
 from cudnn_resolve.planning.preload import MODULE
 from cudnn_resolve.report.text import Page, Style, clean
@@ -13,11 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.locking.model import Environment
     from cudnn_resolve.planning.model import PipAction, Plan, Stack, StackFramework, Step
     from cudnn_resolve.resolution.model import Refusal
 
 _ACTIONS = {"install": ("+", "green"), "upgrade": ("^", "cyan"), "downgrade": ("v", "yellow"), "remove": ("-", "red"), "keep": ("=", "dim")}
-_FIRST = ("overlay", "breaks-framework", "cuda-majors", "cudnn-majors")
+_FIRST = ("overlay", "breaks-framework", "lock-breaks", "cuda-majors", "cudnn-majors")
 """Warnings that stand above the plan."""
 _ASIDE = ("driver-policy", "gpu-unknown", "known-in-part", "marker", "requirements-guessed", "same-build", "several-indexes", "unread")
 """Warnings that stand last, besides traps of a release: they change nothing of what the plan does."""
@@ -34,6 +36,7 @@ _CHOSEN = {
     "runs this program": "the Python that runs cudnn-resolve",
 }
 """Why an interpreter is the target, by what `detect` says of it."""
+_LABELS = {"none": "nothing to do", "ldconfig": "linker cache"}
 _CHANNELS = {"pip": "from pip wheels", "apt": "from apt", "system": "installed on the system", "bundled": "inside the wheel"}
 
 
@@ -130,6 +133,9 @@ def _what(step: Step, plan: Plan) -> str:
     value = next((one.value for one in plan.environment if one.kind == step.kind), "")
     if step.kind == "preload":
         return f"write {MODULE}.py and {MODULE}.pth into the site-packages of {plan.facts.python.path or 'the environment'}, for {value}"
+    if step.kind == "folder":
+        wheel = next((f"{one.wheel.name}=={one.wheel.version}" for one in plan.environment if one.wheel is not None), "")
+        return f"unpack {wheel} into {FOLDER} of the site-packages of {plan.facts.python.path or 'the environment'}, for {value}"
     if step.kind == "ldconfig":
         return f"write {value} into /etc/ld.so.conf.d/cudnn-resolve.conf, and run ldconfig"
     return f"add {step.why}"
@@ -148,12 +154,12 @@ class _Page(Page):
     def summary(self, plan: Plan) -> None:
         """The stack, and what changes in numbers and in important names."""
         if plan.stack is not None:
-            self._stack(plan.stack)
+            self._stack(plan.stack, plan.environment)
         self.lines.append(self.style(f"{_counts(plan)} (-v shows all)", "bold"))
         self._named(plan)
         for one in plan.environment:
             if one.kind != "none":
-                self.say(f"{'linker cache' if one.kind == 'ldconfig' else one.kind}: {one.why}", "  * ")
+                self.say(f"{_LABELS.get(one.kind, one.kind)}: {one.why}", "  * ")
         self._proven(plan)
         later = sorted((one for one in plan.warnings if one.code not in _FIRST), key=lambda one: _is_aside(one.code))
         self._first_warnings([one.message for one in later])
@@ -205,7 +211,7 @@ class _Page(Page):
         """Every package, reason and step."""
         if plan.stack is not None and plan.stack.frameworks:
             self.title("Stack")
-            self._stack(plan.stack, verbose=True)
+            self._stack(plan.stack, plan.environment, verbose=True)
         self._packages(plan)
         if plan.overrides:
             self.title("Overrides (pins that are read as the range which the ABI allows)")
@@ -214,9 +220,7 @@ class _Page(Page):
                 self.say(f"{one.package}: {one.reason}", "      ")
         self.title("Loader")
         for entry in plan.environment:
-            label = {"none": "nothing to do", "preload": "preload", "ldconfig": f"linker cache: {entry.value}", "env": entry.value}[
-                entry.kind
-            ]
+            label = {"ldconfig": f"linker cache: {entry.value}", "env": entry.value}.get(entry.kind) or _LABELS.get(entry.kind, entry.kind)
             self.say(f"{label}: {entry.why}", "  ")
         later = [one.message for one in plan.warnings if one.code not in _FIRST]
         if later:
@@ -230,7 +234,7 @@ class _Page(Page):
         for number, step in enumerate(plan.steps, 1):
             self.say(f"{_what(step, plan)}{' (root)' if step.needs_root else ''}", f"  {number}. ")
 
-    def _stack(self, stack: Stack, *, verbose: bool = False) -> None:
+    def _stack(self, stack: Stack, environment: Sequence[Environment], *, verbose: bool = False) -> None:
         if not stack.frameworks:
             return
         rows = []
@@ -241,8 +245,12 @@ class _Page(Page):
         how = " and ".join(_CHANNELS[one] for one in channels if one in _CHANNELS)
         if stack.cuda:
             rows.append(("CUDA", stack.cuda, how))
-        if stack.cudnn:
+        apart = {one.wheel.version: one.value for one in environment if one.wheel is not None}
+        if stack.cudnn and stack.cudnn not in apart:
             rows.append(("cuDNN", stack.cudnn, f"libcudnn.so.{stack.cudnn_soname}"))
+        for version, names in apart.items():
+            who = names.replace(" ", " and ")
+            rows.append(("cuDNN", version, f"libcudnn.so.{version.partition('.')[0]} for {who} alone, in a folder of its own"))
         self.rows([*rows, *((one.name, one.version, _built_with(one)) for one in stack.frameworks)])
 
     def _packages(self, plan: Plan) -> None:

@@ -10,16 +10,17 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.planning.preload import MODULE, preload_pth, preload_source
-from cudnn_resolve.report.pins import groups, looks
+from cudnn_resolve.facts.cudnn_files import FOLDER
+from cudnn_resolve.planning.preload import preload_files
+from cudnn_resolve.report.pins import folder_groups, groups, looks
 from cudnn_resolve.report.plan import machine_line
 from cudnn_resolve.report.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cudnn_resolve.locking.model import Environment
     from cudnn_resolve.planning.model import AptRepository, Plan, Step
+    from cudnn_resolve.report.pins import Group
 
 _SUDO = 'SUDO=; if [ "$(id -u)" != 0 ]; then SUDO=sudo; fi'
 _MARK = "# --- what the sum above is of ---"
@@ -119,16 +120,19 @@ def python_minor(plan: Plan) -> str | None:
 
 def _pip(plan: Plan) -> Iterator[str]:
     for group in groups(plan):
-        if not group.hashed:
-            yield from ("", "# exact versions, without their own dependencies: the plan holds them; no index was asked for hashes")
-            yield f'"$PYTHON" -m pip install {shlex.join((*group.options, *group.words))}'
-            continue
-        yield from ("", "# exact files, by their hashes, without their own dependencies: the plan holds them")
-        yield from ("PINS=$(mktemp)", f"cat > \"$PINS\" <<'{_END}'")
-        yield from group.lines
-        yield _END
-        yield f'"$PYTHON" -m pip install {shlex.join(group.options)} -r "$PINS"'
-        yield 'rm -f "$PINS"'
+        what, rest = ("exact files, by their hashes", "") if group.hashed else ("exact versions", "; no index was asked for hashes")
+        yield from ("", f"# {what}, without their own dependencies: the plan holds them{rest}", *_install(group))
+
+
+def _install(group: Group, where: str = "") -> Iterator[str]:
+    if not group.hashed:
+        yield f'"$PYTHON" -m pip install {where}{shlex.join((*group.options, *group.words))}'
+        return
+    yield from ("PINS=$(mktemp)", f"cat > \"$PINS\" <<'{_END}'")
+    yield from group.lines
+    yield _END
+    yield f'"$PYTHON" -m pip install {where}{shlex.join(group.options)} -r "$PINS"'
+    yield 'rm -f "$PINS"'
 
 
 def _step(step: Step, plan: Plan) -> Iterator[str]:
@@ -150,8 +154,8 @@ def _step(step: Step, plan: Plan) -> Iterator[str]:
             yield f"PYTHON={made}"
         else:
             yield f"{root}{shlex.join(words)}"
-    elif step.kind == "preload":
-        yield from _preload(next(one for one in plan.environment if one.kind == "preload"))
+    elif step.kind in ("preload", "folder"):
+        yield from _preload(plan)
     elif step.kind == "ldconfig":
         entry = next(one for one in plan.environment if one.kind == "ldconfig")
         yield f"printf '%s\\n' {shlex.join(clean(entry.value).split(':'))} | $SUDO tee /etc/ld.so.conf.d/cudnn-resolve.conf >/dev/null"
@@ -160,14 +164,13 @@ def _step(step: Step, plan: Plan) -> Iterator[str]:
         yield from _repository(step.repository)
 
 
-def _preload(entry: Environment) -> Iterator[str]:
-    """Writes the two files of the preload into site-packages."""
-    source = preload_source(tuple(entry.value.split()))
+def _preload(plan: Plan) -> Iterator[str]:
+    """Unpacks the wheels for the folder, and writes the two files of the preload into site-packages."""
     yield 'SITE=$("$PYTHON" -c \'import sysconfig; print(sysconfig.get_paths()["purelib"])\')'
-    yield f"cat > \"$SITE/{MODULE}.py\" <<'{_END}'"
-    yield source.rstrip("\n")
-    yield _END
-    yield f"printf '%s\\n' {shlex.quote(preload_pth().strip())} > \"$SITE/{MODULE}.pth\""
+    for group in folder_groups(plan):
+        yield from _install(group, f'--upgrade --target "$SITE/{FOLDER}" ')
+    for name, text in preload_files(plan.environment).items():
+        yield from (f"cat > \"$SITE/{name}\" <<'{_END}'", text.rstrip("\n"), _END)
 
 
 def repository_commands(repository: AptRepository, sudo: str = "") -> list[str]:

@@ -15,7 +15,19 @@ from cudnn_resolve.resolution.candidate import Channel, CudaCandidate, CudnnCand
 from cudnn_resolve.resolution.channel import BESIDE, apt_beside
 from cudnn_resolve.resolution.compatibility import LIBRARIES
 from cudnn_resolve.resolution.cuda import repositories
-from cudnn_resolve.resolution.key import CUDA, CUDA_OF_SYSTEM, CUDNN, CUDNN_OF_SYSTEM, DRIVER, CudaKey, CudnnKey, Key, LibrariesKey, PipKey
+from cudnn_resolve.resolution.key import (
+    CUDA,
+    CUDA_OF_SYSTEM,
+    CUDNN,
+    CUDNN_IN_FOLDER,
+    CUDNN_OF_SYSTEM,
+    DRIVER,
+    CudaKey,
+    CudnnKey,
+    Key,
+    LibrariesKey,
+    PipKey,
+)
 from cudnn_resolve.resolution.model import AptPin, Override, Pin, PipPin, Reason, Resolution
 from cudnn_resolve.resolution.opened import closed
 from cudnn_resolve.resolution.solve import build_of
@@ -36,7 +48,8 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
     builds = tuple(build_of(pins, target.framework) for target in universe.request.targets)
     # What the frameworks share, else what an installed one lives on.
     runtime = cuda_of(pins, CUDA) or cuda_of(pins, CUDA_OF_SYSTEM)
-    chosen = _cudnn_of(pins, CUDNN) or _cudnn_of(pins, CUDNN_OF_SYSTEM)
+    apart = _cudnn_of(pins, CUDNN_IN_FOLDER)
+    chosen = _cudnn_of(pins, CUDNN) or _cudnn_of(pins, CUDNN_OF_SYSTEM) or apart
     cudnn = chosen.build if chosen is not None else None
     cudnn_text, soname = _cudnn(cudnn, builds)
     minimum, why = driver_minimum(pins)
@@ -61,7 +74,18 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
         rounds=solved.rounds,
         unreached=pip.unreached,
         guessed=pip.guessed,
+        in_folder=_pin_in_folder(universe, apart, pins) if apart is not None else None,
     )
+
+
+def _pin_in_folder(universe: Universe, apart: CudnnCandidate, pins: Mapping[Key, Pin]) -> PipPin | None:
+    """The wheel of the cuDNN that lies in a folder of its own."""
+    release = next((one for one in universe.context.releases.of(apart.build.wheel or "") if one.text == apart.version), None)
+    if release is None:
+        return None
+    offer = _offer(universe, release, {})
+    index = None if release.index == "default" else release.index
+    return PipPin(name=release.package, version=release.text, index=index, reasons=pins[apart.key].reasons, file=_file(universe, offer))
 
 
 def versions_after(book: Book, found: Resolution) -> dict[str, str]:
@@ -90,7 +114,8 @@ def loaded_cudnn(resolution: Resolution, build: Build) -> str | None:
     channel = resolution.channels.get(build.framework)
     if channel == "bundled":
         return str(build.cudnn)
-    own = resolution.pins.get(CUDNN_OF_SYSTEM) if channel in ("system", "apt") else None
+    key = {"system": CUDNN_OF_SYSTEM, "apt": CUDNN_OF_SYSTEM, "folder": CUDNN_IN_FOLDER}.get(str(channel))
+    own = resolution.pins.get(key) if key is not None else None
     return own.candidate.version if own is not None else resolution.cudnn
 
 

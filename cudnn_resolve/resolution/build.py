@@ -23,7 +23,7 @@ from cudnn_resolve.resolution.candidate import (
     shared_major,
     slot_need,
 )
-from cudnn_resolve.resolution.channel import BESIDE, apt_beside, component_package, is_installed, lives_on_system, preferred
+from cudnn_resolve.resolution.channel import BESIDE, apt_beside, component_package, is_installed, lives_on_system, of_build
 from cudnn_resolve.resolution.cuda import cuda_limit
 from cudnn_resolve.resolution.key import CUDA_LIMIT, CUDNN_LIMIT, CudaKey, CudnnKey, LibrariesKey, SlotKey, pip_key
 from cudnn_resolve.resolution.package import file_needs
@@ -164,7 +164,7 @@ class Builds:
         text = f"CUDA libraries for {who}" + (f" as pip wheels (extra {', '.join(sorted(extras))})" if extras else "")
 
         def test(other: LibrariesCandidate) -> bool:
-            return other.build is build and (not extras or build.delivery != "wheel" or other.channel == "pip")
+            return other.build is build and (not extras or build.delivery != "wheel" or other.channel in ("pip", "folder"))
 
         return Need(LibrariesKey(build.framework), test, text, who, build=build)
 
@@ -185,6 +185,11 @@ class Builds:
         """The needs for a CUDA runtime and a cuDNN that serve the build, through some channels."""
         yield self._runtime_need(build, who, allowed, CudaKey(of_system))
         yield from self._cudnn_need(build, who, allowed, CudnnKey(of_system))
+
+    def folder_needs(self, build: Build, who: str) -> Iterator[Need]:
+        """The needs for the wheels of a CUDA runtime, and for a cuDNN that serves the build in a folder of its own."""
+        yield self._runtime_need(build, who, ("pip",), CudaKey())
+        yield from self._cudnn_need(build, who, ("folder",), CudnnKey(in_folder=True))
 
     def _runtime_need(self, build: Build, who: str, allowed: tuple[Channel, ...], key: CudaKey) -> Need:
         """The need for a CUDA runtime that serves the build: its major, not older than it can do with, the same library names.
@@ -285,7 +290,7 @@ class Libraries(Kind[LibrariesKey, LibrariesCandidate]):
         if found is None:
             found = self._of_build[key, id(build)] = tuple(
                 LibrariesCandidate(key=key, version=channel, build=build, channel=channel)
-                for channel in preferred(self._builds.context, build)
+                for channel in of_build(self._builds.context, build)
             )
         return found
 
@@ -294,24 +299,28 @@ class Libraries(Kind[LibrariesKey, LibrariesCandidate]):
         build, channel = candidate.build, candidate.channel
         who = f"{build.package} {build.wheel_version}"
         allowed: tuple[Channel, ...] = ("system", "apt") if channel == "apt" else (channel,)
-        yield from self._builds.library_needs(build, who, allowed, of_system=channel != "pip" and self._lives_apart(build))
-        if channel != "pip":
+        if channel == "folder":
+            yield from self._builds.folder_needs(build, who)
+        else:
+            yield from self._builds.library_needs(build, who, allowed, of_system=channel != "pip" and self._lives_apart(build))
+        if channel not in ("pip", "folder"):
             return
         named = set()
-        for need in self._extra_needs(build, who):
+        for need in self._extra_needs(build, who, but="cudnn" if channel == "folder" else None):
             named.add(need.key)
             yield need
         yield from (need for need in self._builds.loaded_needs(build, who) if need.key not in named)
 
-    def _extra_needs(self, build: Build, who: str) -> Iterator[Need]:
-        """The needs for the library wheels that the extra of a build brings."""
+    def _extra_needs(self, build: Build, who: str, *, but: str | None) -> Iterator[Need]:
+        """The needs for the library wheels that the extra of a build brings, but for one library."""
         builds = self._builds
         own = builds.context.release_of(build)
         if not build.extra or own is None:
             return
         binding = not builds.asked_extras(build).isdisjoint(extras_of(build))
         for requirement, extra in builds.context.requirements_of(build):
-            if extra is not None and builds.context.book.component(canonicalize_name(requirement.name)) is not None:
+            component = builds.context.book.component(canonicalize_name(requirement.name))
+            if extra is not None and component is not None and component.library != but:
                 yield requirement_need(builds.context, requirement, by=own, extra=extra, who=who, binding=binding)
 
     def _lives_apart(self, build: Build) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.resolution.release import Release
 
 T = TypeVar("T")
-Channel = Literal["pip", "apt", "system", "bundled"]
+Channel = Literal["pip", "apt", "system", "bundled", "folder"]
 
 
 class Candidate(Struct, frozen=True, kw_only=True, eq=False):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
@@ -37,6 +38,34 @@ def preferred(context: Context, build: Build | None = None) -> tuple[Channel, ..
     if lives_on_system(context, build):
         return ("system", *(one for one in allowed if one != "system"))
     return allowed
+
+
+def of_build(context: Context, build: Build) -> tuple[Channel, ...]:
+    """The same for a build, with the folder: first where it serves the build now, else last, where it could."""
+    if is_installed(context, build) and folder_serves(context, build):
+        return ("folder", *preferred(context, build))
+    return (*preferred(context, build), *(("folder",) if can_stand_apart(context, build) else ()))
+
+
+def can_stand_apart(context: Context, build: Build) -> bool:
+    """True where the environment's cuDNN wheel is of another major than a build loads, so that one in a folder could stand beside it."""
+    if build.cudnn is None or build.cuda is None or "pip" not in channels(context):
+        return False
+    if any(CudnnVersion(one).major != build.cudnn.major for one in in_folder(context)):
+        return False  # an installed framework lives on that one
+    here = parse_version(context.machine.pip.get(component_package(context.book, "cudnn", build.cuda.major) or "", ""))
+    return here is not None and here.major != build.cudnn.major
+
+
+def folder_serves(context: Context, build: Build) -> bool:
+    """True where the folder holds a cuDNN that serves the build."""
+    return build.cudnn is not None and any(_cudnn_version(one, build) for one in in_folder(context))
+
+
+def in_folder(context: Context) -> tuple[str, ...]:
+    """Versions of the whole copies of cuDNN in the folder."""
+    copies = (one for one in context.machine.cudnn if one.path is not None and f"/{FOLDER}/" in one.path and one.complete is not False)
+    return tuple(one.version for one in copies if one.version is not None and parse_version(one.version) is not None)
 
 
 def is_installed(context: Context, build: Build) -> bool:
@@ -74,6 +103,8 @@ def wheels_serve(context: Context, build: Build) -> bool:
     installed = context.machine.pip.get(package or "")
     if installed is None:
         return False
+    if folder_serves(context, build):
+        return True
     return build.cudnn is None or _cudnn_version(installed, build)
 
 

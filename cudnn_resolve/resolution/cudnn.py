@@ -1,4 +1,4 @@
-"""The cuDNN that an environment loads, through one channel: its wheel, the apt package, or a copy that is there."""
+"""The cuDNN that an environment loads, through one channel: its wheel, the apt package, a copy that is there, or a wheel in a folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cudnn_resolve.matrix.row import CudnnBuild
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.candidate import Channel, CudaCandidate, CudnnCandidate, Kind, LazyList, Need, PipCandidate
-from cudnn_resolve.resolution.channel import channels, channels_of_system, preferred
+from cudnn_resolve.resolution.channel import channels, channels_of_system, in_folder, preferred
 from cudnn_resolve.resolution.key import CUDA, CUDA_OF_SYSTEM, CudnnKey, pip_key
 from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.version import CudaVersion, CudnnVersion
@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from cudnn_resolve.resolution.context import Context
     from cudnn_resolve.resolution.installed import InstalledFrameworks
 
-_SERVED_WITH: dict[Channel, tuple[Channel, ...]] = {"pip": ("pip",), "apt": ("apt", "system"), "system": ("system", "apt")}
+_SERVED_WITH: dict[Channel, tuple[Channel, ...]] = {
+    "pip": ("pip",),
+    "apt": ("apt", "system"),
+    "system": ("system", "apt"),
+    "folder": ("pip",),
+}
 """The channels of CUDA that a cuDNN of a channel may stand beside."""
 
 
@@ -34,12 +39,13 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
     def make(self, key: CudnnKey) -> Iterator[CudnnCandidate]:
         """Every cuDNN build that some allowed channel has; for that of the system, beside wheels, what is there and what apt has."""
         context = self.context
-        for channel in channels_of_system(context) if key.of_system else channels(context):
+        served: tuple[Channel, ...] = ("folder",) if key.in_folder else channels_of_system(context) if key.of_system else channels(context)
+        for channel in served:
             if channel == "system":
                 yield from (_candidate(key, build, channel) for build in self._there())
                 continue
             for build in context.book.cudnn_builds():
-                if channel == "pip":
+                if channel in ("pip", "folder"):
                     if build.wheel is None or str(build.version) not in self._versions(build.wheel):
                         continue
                 elif build.apt_package is None or build.apt_version is None:
@@ -56,7 +62,7 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
         version = parse_version(str(build.version))
         if version is None or self.context.request.strict_pins:
             return False
-        names = ("cudnn", build.wheel) if channel == "pip" and build.wheel else ("cudnn",)
+        names = ("cudnn", build.wheel) if channel in ("pip", "folder") and build.wheel else ("cudnn",)
         return any(self.context.is_avoided(name, version) for name in names)
 
     def _there(self) -> Iterator[CudnnBuild]:
@@ -82,10 +88,16 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
                 yield CudnnBuild(version=version, cuda_major=major, soname=copy.soname or version.major)
 
     def ordered(self, key: CudnnKey, needs: Sequence[Need]) -> Iterable[CudnnCandidate]:
-        """Builds of cuDNN, best first: the preferred channel, then the newest."""
+        """Builds of cuDNN, best first: the preferred channel, what the folder holds, then the newest."""
         if key not in self._orders:
             rank = {channel: number for number, channel in enumerate(preferred(self.context))}
-            found = sorted(self.candidates(key, needs), key=lambda one: (rank.get(one.channel, 9), *_newest_first(one.build)))
+            here = in_folder(self.context) if key.in_folder else ()
+
+            def order(one: CudnnCandidate) -> tuple[int, ...]:
+                is_here = any(one.version.startswith(version) for version in here)
+                return rank.get(one.channel, 9), not is_here, *_newest_first(one.build)
+
+            found = sorted(self.candidates(key, needs), key=order)
             self._orders[key] = LazyList(iter(found))
         return self._orders[key]
 

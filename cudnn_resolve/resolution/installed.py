@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cudnn_resolve.resolution.candidate import Candidate, Kind, Need, PipCandidate, slot_need
-from cudnn_resolve.resolution.channel import component_package, system_serves, wheels_serve
+from cudnn_resolve.resolution.channel import component_package, folder_serves, system_serves, wheels_serve
 from cudnn_resolve.resolution.key import InstalledKey, Key, SlotKey, pip_key
 from cudnn_resolve.resolution.pin import abi_range, contains
 from cudnn_resolve.resolution.release import parse_requirement, parse_version
@@ -259,7 +259,7 @@ def _requires(context: Context, package: str, version: str) -> Iterator[Requirem
 
 
 def _cudnn_hold(context: Context, build: Build | None, libraries: str, who: str) -> Iterator[Hold]:
-    if build is None or build.cudnn is None or build.cuda is None or libraries != "pip":
+    if build is None or build.cudnn is None or build.cuda is None or libraries != "pip" or folder_serves(context, build):
         return
     package = component_package(context.book, "cudnn", build.cuda.major)
     built = build.cudnn

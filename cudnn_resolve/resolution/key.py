@@ -7,6 +7,7 @@
 | libraries                                   | the channels through which the CUDA libraries of a build may come       |
 | CUDA, cuDNN                                 | CUDA lines and cuDNN builds, each through one channel; all frameworks share one |
 | CUDA and cuDNN of the system                | those of the system, for a framework beside installed ones              |
+| cuDNN in a folder                           | wheels of cuDNN apart from the others, for the same                     |
 | pip package                                 | releases of a package; with an extra, a package of its own              |
 | installed                                   | an installed framework that nobody asked for and that works             |
 | slot                                        | the package that owns these files; two of them never meet in one environment |
@@ -111,12 +112,13 @@ class CudaKey(Key, frozen=True, cache_hash=True):
 
 
 class CudnnKey(Key, frozen=True, cache_hash=True):
-    """The cuDNN that frameworks share, or that of the system beside it."""
+    """The cuDNN that frameworks share, that of the system beside it, or one in a folder of its own."""
 
     of_system: bool = False
+    in_folder: bool = False
 
     def __str__(self) -> str:
-        return "cudnn:system" if self.of_system else "cudnn"
+        return "cudnn:system" if self.of_system else "cudnn:folder" if self.in_folder else "cudnn"
 
 
 class PipKey(Key, frozen=True, cache_hash=True):
@@ -165,6 +167,7 @@ CUDA = CudaKey()
 CUDA_OF_SYSTEM = CudaKey(of_system=True)
 CUDNN = CudnnKey()
 CUDNN_OF_SYSTEM = CudnnKey(of_system=True)
+CUDNN_IN_FOLDER = CudnnKey(in_folder=True)
 
 
 def pip_key(name: str, extras: Iterable[str] = ()) -> PipKey:

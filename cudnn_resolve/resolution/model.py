@@ -116,6 +116,8 @@ class Resolution(Struct, frozen=True, kw_only=True):
     """What the configured indexes alone would give, where the index of a variant did not answer."""
     guessed: Mapping[str, str] = field(default_factory=dict)
     """Package to why its requirements may not be all."""
+    in_folder: PipPin | None = None
+    """The wheel of a second cuDNN, which lies in a folder of its own."""
 
 
 class Cause(Struct, frozen=True, kw_only=True):

@@ -19,16 +19,18 @@ from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution import recover
 from cudnn_resolve.execution.journal import Journal
 from cudnn_resolve.execution.journals import Journals, write_mark
+from cudnn_resolve.execution.loader_settings import is_done
 from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import carry_out
 from cudnn_resolve.execution.task import Task, Work
+from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.interrupt import InterruptError
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.planning.model import PipAction
 from cudnn_resolve.planning.preload import MODULE
 from tests.apply_world import NEW, ApplyWorld
-from tests.small_wheels import tree, write_wheel
+from tests.small_wheels import file_of, tree, write_wheel
 
 both = pytest.mark.parametrize("installer", ["pip", "uv"])
 
@@ -383,6 +385,35 @@ def test_saved_files_are_kept_for_the_last_three_within_a_bound(world: ApplyWorl
         journals.prune()
         assert [past.id for past in journals.all() if journals.can_undo(past)] == kept
     assert set(NEW) >= {"torch"}
+
+
+@both
+def test_a_second_cudnn_comes_into_its_folder_and_goes_with_an_undo_or_with_who_needs_it(world: ApplyWorld, work: Work) -> None:
+    former = world.former()
+    world.wheel("nvidia-cudnn-cu12", "8.9.7.29")
+    file = file_of(world.wheels / "nvidia_cudnn_cu12-8.9.7.29-py3-none-any.whl")
+    wheel = PipAction(name="nvidia-cudnn-cu12", version="8.9.7.29", file=file)
+    task = replace(world.task(work.environment), apart=("torch",), preload=(), folder=(wheel,))
+    library = world.site / FOLDER / "nvidia/cudnn/lib/libcudnn.so.9"
+
+    done = carry_out(task, work)
+
+    assert done.status == "done", done.trouble
+    assert library.read_text().startswith("8.9.7.29")
+    assert (world.site / "nvidia/cudnn/lib/libcudnn.so.9").read_text().startswith("9.3.0.75")
+    assert "APART = ('torch',)" in (world.site / f"{MODULE}.py").read_text()
+    assert is_done(replace(task, install=(), remove=()), work)
+    assert undo(work, None).status == "undone"
+    assert world.former() == former
+
+    assert carry_out(task, work).status == "done"
+    without = replace(task, install=(), remove=(), apart=(), folder=())
+    assert not is_done(without, work)
+    assert carry_out(without, work).status == "done"
+    assert not (world.site / FOLDER).exists()
+    assert not (world.site / f"{MODULE}.py").exists()
+    assert undo(work, None).status == "undone"
+    assert library.exists()
 
 
 def test_a_preload_alone_needs_no_installer(world: ApplyWorld, work: Work) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve.errors import InputError
+from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.planning.preload import MODULE, preload_pth, preload_source
 
 C = "int {name}_answer(void) {{ return {value}; }}\n"
@@ -56,7 +57,7 @@ def child(site_packages: Path, code: str) -> str:
     return done.stdout.strip()
 
 
-def library(folder: Path, name: str, value: int, *needed: Path) -> Path:
+def library(folder: Path, name: str, value: int, *needed: Path, major: int = 9) -> Path:
     """A shared library that needs others without saying where they are."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
@@ -64,7 +65,7 @@ def library(folder: Path, name: str, value: int, *needed: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     source = folder / f"{name}.c"
     source.write_text(C.format(name=name.replace(".", "_"), value=value), "utf-8")
-    target = folder / f"lib{name}.so.9"
+    target = folder / f"lib{name}.so.{major}"
     argv = [
         compiler,
         "-shared",
@@ -89,6 +90,22 @@ def test_libraries_are_loaded_when_the_framework_is_imported(tmp_path: Path) -> 
 
     maps = "open('/proc/self/maps').read().count('libcudnn.so.9') > 0"
     assert child(folder, f"print({maps})\nimport json, tensorflow\nprint(tensorflow.VALUE, {maps})").split() == ["False", "7", "True"]
+
+
+def test_a_framework_gets_the_cudnn_of_the_folder_and_the_others_theirs(tmp_path: Path) -> None:
+    (tmp_path / f"{MODULE}.py").write_text(preload_source(("torch",), ("tensorflow",)), "utf-8")
+    (tmp_path / f"{MODULE}.pth").write_text(preload_pth(), "utf-8")
+    cublas = library(tmp_path / "nvidia/cublas/lib", "cublas", 1)
+    library(tmp_path / "nvidia/cudnn/lib", "cudnn", 9)
+    # It finds libcublas only because that is loaded before: the folder has none.
+    library(tmp_path / FOLDER / "nvidia/cudnn/lib", "cudnn", 8, cublas, major=8)
+    for name, number in (("torch", 9), ("tensorflow", 8)):
+        code = f"import ctypes\nVALUE = ctypes.CDLL('libcudnn.so.{number}').cudnn_answer()\n"
+        (tmp_path / f"{name}.py").write_text(code, "utf-8")
+
+    for order in ("torch, tensorflow", "tensorflow, torch"):
+        assert child(tmp_path, f"import {order}; print(torch.VALUE, tensorflow.VALUE)") == "9 8"
+    assert child(tmp_path, "import tensorflow; print('/nvidia/cudnn/lib/libcudnn.so.9' in open('/proc/self/maps').read())") == "False"
 
 
 def test_a_library_that_cannot_be_loaded_is_passed_over(tmp_path: Path) -> None:

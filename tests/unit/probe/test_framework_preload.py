@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.planning.preload import MODULE, preload_pth, preload_source
 from tests.elf_writer import write_elf
-from tests.library_tree import SITE, WHEEL, Files, distribution, loaded, look, machine, tells, wheel, whys
+from tests.library_tree import SITE, WHEEL, Files, Found, cudnn_files, distribution, loaded, look, machine, tells, wheel, whys
 
 SHIM = "libcudnn-74a4c495.so.9.1.0"
 CAPI = f"{SITE}/onnxruntime/capi"
@@ -55,6 +56,23 @@ def test_what_the_preload_opens_serves_the_framework(name: str) -> None:
     assert whys(found) == []
     for other in (preload("torch"), preload(name, link=False), {f"{SITE}/{MODULE}.py": "NAMES = (", f"{SITE}/{MODULE}.pth": ""}, {}):
         assert whys(look(machine({**there, **other}, said), own, nvidia)), "nothing opens them for it"
+
+
+def test_what_lies_in_the_folder_serves_the_framework_that_it_is_for() -> None:
+    package, version, files = CASES["onnxruntime"]
+    nvidia, cudnn = wheel("9.3.0", "75")
+    place = f"{SITE}/{FOLDER}/nvidia/cudnn/lib"
+    old = {f"{CAPI}/libonnxruntime_providers_cuda.so": write_elf(needed=("libcublas.so.12", "libcudnn.so.8"))}
+    said = {f"{WHEEL}/libcudnn.so.9": tells(90300), f"{place}/libcudnn.so.8": tells(8907)}
+    there = {**files, **old, **cudnn, **cudnn_files(place, "8.9.7"), **CUBLAS, f"{SITE}/{MODULE}.pth": preload_pth()}
+
+    def seen(source: str) -> Found:
+        return look(machine({**there, f"{SITE}/{MODULE}.py": source}, said), distribution(package, version), nvidia)
+
+    found = seen(preload_source((), ("onnxruntime",)))
+    assert loaded(found)[:2] == ("8.9.7", f"{place}/libcudnn.so.8")
+    assert whys(found) == []
+    assert whys(seen(preload_source(("onnxruntime",)))), "the other cuDNN is none for it"
 
 
 def test_what_a_framework_opens_by_itself_is_not_ascribed_to_the_preload() -> None:

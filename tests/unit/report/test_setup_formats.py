@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Facts, Platform, Python
-from cudnn_resolve.locking.model import Environment
+from cudnn_resolve.locking.model import Environment, FolderWheel
 from cudnn_resolve.planning.model import AptAction, AptRepository, PipAction, Plan, Stack, Step
 from cudnn_resolve.report import dockerfile, html, notebook, script
 from tests.small_wheels import tree, write_wheel
@@ -44,10 +44,23 @@ def plan(bench: Path) -> Plan:
             platform=Platform(distribution="debian", release="12", arch="x86_64"), python=Python(version=f"{MINOR}.1", path=python)
         ),
         pip=tuple(actions),
-        environment=(Environment(kind="preload", value="torch", why="it does not look"),),
+        environment=(
+            Environment(kind="preload", value="torch", why="it does not look"),
+            Environment(
+                kind="folder",
+                value="tensorflow",
+                why="its cuDNN is another",
+                wheel=FolderWheel(
+                    name="nvidia-cudnn-cu12",
+                    version="8.9.7.29",
+                    file=write_wheel(bench / "wheels", "nvidia-cudnn-cu12", "8.9.7.29", {"nvidia/cudnn/lib/libcudnn.so.8": "8"}),
+                ),
+            ),
+        ),
         steps=(
             Step(id="pip-1", kind="pip", argv=(python, "-m", "pip", "install"), why="exact"),
             Step(id="preload", kind="preload", argv=None, why="it does not look"),
+            Step(id="folder", kind="folder", argv=None, why="its cuDNN is another"),
         ),
     )
 
@@ -75,14 +88,24 @@ def site(bench: Path) -> Path:
     return next((bench / "venv").glob("lib/python3*/site-packages"))
 
 
+def assert_second_cudnn(bench: Path) -> None:
+    """Assert that the wheel of the folder lies there, for the one who loads it, and that of the others where it belongs."""
+    assert (site(bench) / "_cudnn_resolve_libraries/nvidia/cudnn/lib/libcudnn.so.8").read_text() == "8"
+    assert (site(bench) / "nvidia_cudnn_cu12-9.3.0.75.dist-info").is_dir()
+    source = (site(bench) / "_cudnn_resolve_preload.py").read_text()
+    assert "NAMES = ('torch',)\nAPART = ('tensorflow',)" in source
+    assert (site(bench) / "_cudnn_resolve_preload.pth").exists()
+
+
 def test_the_script_installs_by_hash_looks_and_can_be_run_twice(plan: Plan, bench: Path) -> None:
     done = bash(script.render(plan), bench)
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("done: the environment is as planned\n")
     assert (site(bench) / "torch-2.6.0.dist-info").is_dir()
-    assert (site(bench) / "_cudnn_resolve_preload.pth").exists()
+    assert_second_cudnn(bench)
     assert bash(script.render(plan), bench).returncode == 0
+    assert_second_cudnn(bench)
 
 
 def test_the_script_refuses_a_file_that_is_another(plan: Plan, bench: Path) -> None:
@@ -143,7 +166,7 @@ def test_the_notebook_sets_up_and_is_quick_the_second_time(plan: Plan, bench: Pa
     first = run_cells(plan, bench)
 
     assert first.returncode == 0, first.stderr + first.stdout
-    assert "done: 4 packages changed" in first.stdout
+    assert "done: 5 packages changed" in first.stdout
     assert first.stdout.endswith("the environment is as planned\n")
     assert "nothing to do: the environment is as planned" in run_cells(plan, bench).stdout
 
@@ -172,7 +195,7 @@ def test_the_notebook_checks_the_driver(plan: Plan, bench: Path) -> None:
     assert "the NVIDIA driver is 470.57.02; the plan needs 535.54.03 or newer" in done.stderr
     assert not (site(bench) / "torch-2.6.0.dist-info").exists()
     (bench / "version").write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.104.05  Release Build\n")
-    assert "done: 4 packages changed" in run_cells(replace(plan, stack=stack), bench, head).stdout
+    assert "done: 5 packages changed" in run_cells(replace(plan, stack=stack), bench, head).stdout
 
 
 def test_the_notebook_asks_for_a_restart_where_a_loaded_package_is_replaced(plan: Plan, bench: Path) -> None:
@@ -231,13 +254,14 @@ def test_the_dockerfile_does_what_the_plan_does(plan: Plan, bench: Path) -> None
             assert done.returncode == 0, done.stderr + done.stdout
     assert (site(bench) / "torch-2.6.0.dist-info").is_dir()
     assert (site(bench) / "_cudnn_resolve_preload.pth").read_text() == "import _cudnn_resolve_preload\n"
+    assert_second_cudnn(bench)
 
 
 def test_the_dockerfile_puts_libraries_below_frameworks(plan: Plan) -> None:
     text = dockerfile.render(plan)
 
     assert 0 < text.index("nvidia-cudnn-cu12==") < text.index("torch==2.6.0 --hash")
-    assert text.count("--require-hashes") == 2
+    assert text.count("--require-hashes") == 3
 
 
 def with_apt(plan: Plan, release: str) -> Plan:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from packaging.version import Version
 
-from cudnn_resolve.planning.model import Plan
+from cudnn_resolve.facts.cudnn_files import FOLDER
+from cudnn_resolve.operations.options import PlanRequest
+from cudnn_resolve.operations.plan import breaks_installed
+from cudnn_resolve.planning.model import PipAction, Plan
 from cudnn_resolve.report.plan import render
 from tests.worlds.load import changed, facts, plan, request, texts, universe, versions, world
 
@@ -39,12 +43,66 @@ def codes(found: Plan) -> list[str]:
     return [one.code for one in found.warnings]
 
 
-def test_a_wheel_that_takes_the_installed_cudnn_away_is_no_answer() -> None:
+def in_folder(version: str, **more: Any) -> dict[str, Any]:
+    """A copy of cuDNN that an earlier plan put into the folder."""
+    path = f"/env/lib/python3.10/site-packages/{FOLDER}/nvidia/cudnn/lib"
+    return {
+        "version": version,
+        "soname": int(version.partition(".")[0]),
+        "cuda": "12",
+        "path": path,
+        "source": "pip",
+        "complete": True,
+        **more,
+    }
+
+
+def test_a_wheel_that_would_take_the_installed_cudnn_away_lies_in_a_folder_of_its_own() -> None:
     found = planned("south==1.1", book=BESIDE, channel="pip")
+
+    assert found.conflict is None
+    assert not found.apt
+    assert {one.version for one in found.pip if one.name == "nvidia-cudnn-cu12"} <= {"9.1.0.70"}
+    (entry,) = [one for one in found.environment if one.kind == "folder"]
+    assert entry.value == "south"
+    assert entry.wheel is not None
+    assert (entry.wheel.name, entry.wheel.version) == ("nvidia-cudnn-cu12", "8.9.7.29")
+    assert [step.kind for step in found.steps][-1] == "folder"
+    assert found.stack is not None
+    assert [(one.name, one.cudnn, one.libraries) for one in found.stack.frameworks if one.asked] == [("south", "8.9.7.29", "pip")]
+    assert "libcudnn.so.8 for south alone, in a folder of its own" in render(found)
+
+
+def test_no_framework_loses_the_cudnn_that_lies_in_the_folder() -> None:
+    found = planned("south==1.1", book=BESIDE, channel="pip", cudnn=[in_folder("7.6.5")])
 
     assert found.conflict is not None
     assert "the installed north 2.0" in found.conflict.message
     assert any("north 2.0 is built with cuDNN 9.1" in one.because for one in found.conflict.causes)
+
+
+@pytest.mark.parametrize("channel", ["auto", "pip"])
+def test_a_framework_that_lives_on_the_folder_stays_there(channel: str) -> None:
+    installed = {**NORTH, "south": "1.1"}
+    found = planned("south==1.1", book=BESIDE, channel=channel, pip=installed, cudnn=[in_folder("8.9.7")])
+
+    assert found.conflict is None
+    assert not found.changes
+    assert [one.wheel.version for one in found.environment if one.wheel is not None] == ["8.9.7.29"]
+
+
+def test_a_framework_that_lives_on_the_folder_is_in_nobodys_way_and_holds_its_cuda() -> None:
+    found = planned("north==2.0", book=BESIDE, pip={**NORTH, "south": "1.1"}, cudnn=[in_folder("8.9.7")])
+
+    assert found.conflict is None
+    assert found.stack is not None
+    assert [(one.name, one.libraries) for one in found.stack.frameworks] == [("north", "pip"), ("south", "pip")]
+
+
+def test_two_frameworks_that_are_both_new_get_no_second_cudnn() -> None:
+    found = planned("north==2.0", "south==1.1", book=BESIDE, channel="pip", pip={})
+
+    assert found.conflict is not None
 
 
 def test_an_environment_of_its_own_is_the_first_way_out_and_giving_up_the_framework_the_last() -> None:
@@ -269,3 +327,17 @@ def test_a_proposed_command_repeats_what_may_break() -> None:
 
     assert found.conflict is not None
     assert all("--allow-break north" in one.command for one in found.conflict.relaxations)
+
+
+def test_a_lock_that_takes_an_installed_framework_its_cudnn_says_so_and_stops() -> None:
+    here = facts(packages={"pip": NORTH, "apt": {}}, python={"version": "3.10.9", "path": "/env/bin/python"})
+    cudnn = PipAction(name="nvidia-cudnn-cu12", version="8.9.7.29", action="downgrade", installed="9.1.0.70")
+    found = Plan(targets=("south==1.1",), facts=here, pip=(cudnn,))
+
+    (said,) = breaks_installed(found, PlanRequest(), BOOK)
+    assert said.code == "lock-breaks"
+    assert said.message.startswith("north 2.0 will no longer import: north 2.0 is built with cuDNN 9.1")
+    assert [one.code for one in breaks_installed(found, PlanRequest(allow_break=("north",)), BOOK)] == ["breaks-framework"]
+    north = PipAction(name="north", version="2.0", action="keep", installed="2.0")
+    assert not list(breaks_installed(replace(found, pip=(cudnn, north)), PlanRequest(), BOOK)), "the lock speaks of it"
+    assert not list(breaks_installed(replace(found, pip=(replace(cudnn, version="9.3.0.75"),)), PlanRequest(), BOOK))
