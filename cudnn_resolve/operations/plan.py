@@ -134,6 +134,8 @@ def plan_of_lock_file(path: str, options: StatedOptions) -> Plan:
         raise LockMisfitError(f"{path} is not for this machine: {lines}", code="lock-misfit", hint="`cudnn-resolve lock` makes one that is")
     if lock.tool is None:
         plan = replace(plan, warnings=(*_what_is_wrong(path, text, plan.facts, book), *plan.warnings))
+    if isinstance(options, Options) and plan.changes:
+        plan = replace(plan, warnings=(*breaks_installed(plan, options, book), *plan.warnings))
     if not isinstance(options, Options) or not (options.framework or options.cuda or options.cudnn):
         return plan
     from cudnn_resolve.locking.check import unmet
@@ -154,8 +156,31 @@ def refuse_broken(plan: Plan, *, force: bool) -> None:
     breaks = [one.message for one in plan.warnings if one.code == BREAKS]
     if breaks and not force:
         raise LockMisfitError(
-            f"with this lock a framework will not run: {'; '.join(breaks)}", code=BREAKS, hint="--force installs it all the same"
+            f"with this lock a framework will not run: {'; '.join(breaks)}",
+            code=BREAKS,
+            hint="an environment of its own (--env DIR) leaves this one as it is; --force installs it all the same",
         )
+
+
+def breaks_installed(plan: Plan, options: Options, book: Book) -> Iterator[Warning]:
+    """Installed frameworks that a lock does not speak of, and that no longer work once it is carried out."""
+    from cudnn_resolve.planning.model import Warning
+    from cudnn_resolve.requirement.machine import machine_of
+    from cudnn_resolve.resolution.context import Context
+    from cudnn_resolve.resolution.installed import InstalledFrameworks, broken_by
+    from cudnn_resolve.resolution.opened import OpenRequest
+
+    machine = machine_of(plan.facts, book)
+    after = {**machine.pip, **{one.name: one.version for one in plan.pip}}
+    gone = {one.name for one in plan.pip if one.action == "remove"}
+    spoken = {one.name for one in plan.pip} - gone
+    for one in InstalledFrameworks(Context(book, machine, OpenRequest(targets=()))).protected:
+        because = broken_by(one, {name: version for name, version in after.items() if name not in gone})
+        if because is None or one.package in spoken:
+            continue
+        allowed = book.framework_of(one.package) in options.allow_break
+        becomes = "will no longer import" if one.is_linked else "will no longer work as it did"
+        yield Warning(code="breaks-framework" if allowed else BREAKS, message=f"{one.who} {becomes}: {because}")
 
 
 def verdict_of_lock(path: str, text: str, facts: Facts, book: Book) -> Verdict:
