@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cudnn_resolve.host import tables
 from tests.functional.interpreters import interpreters
+from tests.program import opened
 
 if TYPE_CHECKING:
     from tests.index_server import IndexServer
@@ -187,7 +189,7 @@ def homes(tmp_path_factory: pytest.TempPathFactory, compiled_tables: Path) -> Ho
 def isolation(request: pytest.FixtureRequest, homes: Homes, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A home of its own for each test, which it gives; no settings of this machine's user, libraries or GPUs; sockets shut.
 
-    Only the copies of tables are common to all: else each test would read the TOML again.
+    Only the shipped tables are common to all: else each test would read them again.
     """
     network = request.node.get_closest_marker("network") is not None
     home = homes.take()
@@ -212,6 +214,7 @@ def isolation(request: pytest.FixtureRequest, homes: Homes, monkeypatch: pytest.
             monkeypatch.setenv(name.lower(), DEAD_PROXY)
         for name in ("NO_PROXY", "no_proxy"):
             monkeypatch.setenv(name, "localhost,127.0.0.1,::1")
+    monkeypatch.setattr(tables, "open_book", opened)
     monkeypatch.setattr(_Gate, "open", network)
     yield home
     _Gate.open = True

@@ -49,7 +49,6 @@ def run(*words: str, environ: Mapping[str, str] | None = None, cwd: Path | None 
     out, err = _stream(), _stream()
     with (
         mock.patch.multiple(sys, stdin=_stream(text), stdout=out, stderr=err),
-        mock.patch.object(tables, "open_book", opened),
         mock.patch.dict(os.environ, environ or {}, clear=environ is not None),
         _folder(cwd),
         _collector(),

@@ -12,7 +12,6 @@ from cudnn_resolve.cli import plan as verb
 from cudnn_resolve.cli.options import request_of
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.facts.model import Facts, or_none
-from cudnn_resolve.host import tables
 from cudnn_resolve.locking.merge import Answer, merge
 from cudnn_resolve.locking.model import Asked, Lock
 from cudnn_resolve.locking.stack import stack_of
@@ -27,7 +26,6 @@ from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.source import File
 from cudnn_resolve.resolution.model import PipPin, Resolution
 from cudnn_resolve.resolution.resolve import resolve
-from tests import program
 from tests.test_cases import CASES, Case
 
 FITS = [path for path in CASES if path.parent.name == "fits"]
@@ -38,7 +36,6 @@ Said = dict[str, tuple[str, str | None, str, bool]]
 def question(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Path], Question]:
     """A function that asks what a case asks."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(tables, "open_book", program.opened)
 
     def ask(path: Path) -> Question:
         case = Case(path)

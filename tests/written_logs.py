@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ class Case(NamedTuple):
     log: str
 
 
-@lru_cache(maxsize=1)
+@cache
 def book() -> Book:
     """The shipped tables."""
     return open_book()
@@ -50,6 +50,7 @@ def broken() -> list[Case]:
     return cases
 
 
+@cache
 def judged(log: str | bytes, *, piece: int = 1 << 20) -> Diagnosis:
     """The findings of a log by itself, handed over in pieces of that size."""
     raw = log.encode() if isinstance(log, str) else log

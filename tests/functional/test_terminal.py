@@ -22,7 +22,7 @@ VERBS = {
     "detect -v": ("detect", "-v", *FACTS),
     "plan": ("plan", *PLAN),
     "plan -v": ("plan", "-v", *PLAN),
-    "plan, none": ("plan", "-f", "torch==2.6.0", "-f", "tensorflow==2.15", "--strict-pins", *FACTS, "--offline"),
+    "plan, none": ("plan", "-f", "torch==2.0.0", *FACTS, "--offline", "--python-version", "3.14"),
     "why": ("why", "nvidia-cudnn-cu12", *PLAN),
     "lock": ("lock", "-f", "torch==2.6.0", "--python-version", "3.11", "--platform", "linux_x86_64", "--offline"),
     "doctor": ("doctor", "error.log", "--no-facts"),

@@ -178,7 +178,7 @@ def test_an_archive_is_built_where_a_package_that_is_decided_later_leaves_no_whe
 
 
 def test_many_needs_of_one_package_do_not_wait_for_one_another_too_deep() -> None:
-    count = 700
+    count = 520
     index = {
         "core": {str(number): Published() for number in range(1, count + 3)},
         **{f"user{number}": {"1": Published((f"core!={count + 3 - number}",))} for number in range(1, count + 1)},
