@@ -42,7 +42,7 @@ from harvest_archive import Metadata
 from harvest_index import CONNECTIONS, Index, IndexFailure, RemoteFile, ask_names_once, configured_index
 from harvest_marker import ARCHITECTURES
 from harvest_table import Content, Release, Span, Table, releases, table
-from harvest_text import rendered
+from harvest_text import expanded, rendered
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -219,12 +219,12 @@ def _settle(rows: Table, path: str, *, write: bool) -> bool:
     """True where the file does not hold these rows; then says what is new and, if told so, writes them."""
     try:
         with open(path, "rb") as stream:
-            before = tomllib.load(stream)
+            before = expanded(tomllib.load(stream))
     except FileNotFoundError:
         before = {}
     today = dt.datetime.now(dt.timezone.utc).date().isoformat()
     text = rendered(rows, today)
-    after = tomllib.loads(text)
+    after = expanded(tomllib.loads(text))
     if {**before, "read": None} == {**after, "read": None}:
         return False
     print(f"{rows.package}: {_difference(before, after)}")
@@ -260,7 +260,7 @@ def _missing(out: str) -> list[str]:
     wanted: set[str] = set()
     for name in known:
         with open(os.path.join(out, f"{name}.toml"), "rb") as stream:
-            one = tomllib.load(stream)
+            one = expanded(tomllib.load(stream))
         ids = {row.get("metadata") for row in one["release"][-5:] if not isinstance(row.get("metadata"), dict)}
         ids.update(number for row in one["release"][-5:] if isinstance(row.get("metadata"), dict) for number in row["metadata"].values())
         for entry in one.get("metadata", ()):

@@ -1,26 +1,73 @@
-"""The TOML text of a wheel table: one release to a line, one requirement to a line, in an order that only the data decides."""
+"""The TOML text of a wheel table: one release to a line, in an order that only the data decides.
+
+What several releases say alike is written once: their Requires-Python and tags under `files`, requirements under `lines`. Numbers are
+given in the order in which a thing is said a second time, so that a new release adds to a file and moves nothing in it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 from harvest_table import Table
 
+SHARED = ("requires_python", "tags")
+
 
 def rendered(written: Table, read: str) -> str:
     """The TOML text of a table that was read on the day `read`; the same rows always give the same text."""
+    lines = _repeated(line for entry in written.metadata for line in entry.get("requires", ()))
+    files = {key: number + 1 for key, number in _repeated(map(_files_of, written.release)).items()}
     parts = [
         'origin = "harvested"\nscript = "scripts/harvest.py"\n',
-        f"read = {read}\npackage = {_text(written.package)}\n\nrelease = [\n",
-        *(f"  {_inline(row)},\n" for row in written.release),
+        f"read = {read}\npackage = {_text(written.package)}\n",
+        *(["\nlines = [\n", *(f"  {_text(line)},\n" for line in lines), "]\n"] if lines else []),
+        "\nrelease = [\n",
+        *(f"  {_inline(_release(row, files))},\n" for row in written.release),
         "]\n",
     ]
+    for (python, tags), number in files.items():
+        floor = f"requires_python = {_value(python)}\n" if python else ""
+        parts.append(f"\n[[files]]\nid = {number}\n{floor}tags = {_value(tags)}\n")
     for entry in written.metadata:
         parts.append(f"\n[[metadata]]\nid = {entry['id']}\n")
-        parts.extend(f"{key} = {_lines(entry[key])}\n" for key in ("requires", "extras") if key in entry)
+        shared = {**entry, "requires": [lines.get(line, line) for line in entry.get("requires", ())]}
+        parts.extend(f"{key} = {_value(shared[key])}\n" for key in ("requires", "extras") if shared.get(key))
     return "".join(parts)
+
+
+def expanded(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A wheel table as `rendered` writes it, parsed, with everything in its place again."""
+    files = {one["id"]: {key: one[key] for key in SHARED if key in one} for one in table.get("files", ())}
+    releases = [{**one, **files.get(one.get("files"), {})} for one in table.get("release", ())]
+    lines = table.get("lines", ())
+    metadata = [
+        {**one, "requires": [lines[line] if isinstance(line, int) else line for line in one["requires"]]} if "requires" in one else one
+        for one in table.get("metadata", ())
+    ]
+    plain = {key: value for key, value in table.items() if key not in ("files", "lines")}
+    return {**plain, "release": [{key: one[key] for key in one if key != "files"} for one in releases], "metadata": metadata}
+
+
+def _repeated(values: Iterable[Hashable]) -> dict[Any, int]:
+    """Those that come more than once, numbered from 0 in the order of their second coming."""
+    seen: set[Hashable] = set()
+    found: dict[Hashable, int] = {}
+    for one in values:
+        if one in seen:
+            found.setdefault(one, len(found))
+        seen.add(one)
+    return found
+
+
+def _files_of(row: Mapping[str, Any]) -> tuple[str | None, tuple[str, ...]]:
+    return row.get("requires_python"), tuple(row["tags"])
+
+
+def _release(row: Mapping[str, Any], files: Mapping[Any, int]) -> dict[str, Any]:
+    number = files.get(_files_of(row))
+    return dict(row) if number is None else {**{key: row[key] for key in row if key not in SHARED}, "files": number}
 
 
 def _inline(row: Mapping[str, Any]) -> str:
@@ -38,12 +85,6 @@ def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return _inline(value)
     return "[" + ", ".join(_value(one) for one in value) + "]"
-
-
-def _lines(texts: Sequence[str]) -> str:
-    if len(texts) < 2 or sum(map(len, texts)) < 100:
-        return _value(texts)
-    return "[\n" + "".join(f"  {_text(text)},\n" for text in texts) + "]"
 
 
 def _text(text: str) -> str:

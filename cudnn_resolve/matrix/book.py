@@ -477,10 +477,14 @@ def _normalized(name: str) -> str:
 
 
 def _link(table: Any) -> None:
-    """Give each release of a wheel table the requirements that the ids under `metadata` mean."""
-    lines = {one.id: one.requires for one in table.metadata}
+    """Give each release of a wheel table what the ids under `files` and `metadata` mean."""
+    lines = {one.id: tuple(table.lines[line] if isinstance(line, int) else line for line in one.requires) for one in table.metadata}
+    files = {one.id: one for one in table.files}
     shared = {number: dict.fromkeys(_ARCHITECTURES, requires) for number, requires in lines.items()}
     for one in table.release:
+        if one.files is not None:
+            force_setattr(one, "requires_python", files[one.files].requires_python)
+            force_setattr(one, "tags", files[one.files].tags)
         if isinstance(one.metadata, dict):
             force_setattr(one, "requires", {arch: lines[number] for arch, number in one.metadata.items()})
         elif one.metadata is not None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Struct
 
 from cudnn_resolve.matrix import row
-from cudnn_resolve.matrix.column import SINGLE, Day, Identifier, PackageName, Text, Version
+from cudnn_resolve.matrix.column import SINGLE, Day, Identifier, PackageName, Requirement, Text, Version
 from cudnn_resolve.matrix.position import Fault
 from cudnn_resolve.matrix.table import Removal, Table, table_type
 from cudnn_resolve.matrix.toml import quote
@@ -55,6 +55,7 @@ class _Check:
             self._framework(rest)
         if self.folder in ("wheel", "evidence"):
             self._named("package", self._value("package", PackageName, rest.pop("package", None)))
+        lines = self._value("lines", tuple[Requirement, ...], rest.pop("lines", [])) if self.folder == "wheel" else ()
         rows: dict[str, list[Any]] = {}
         places: dict[str, tuple[int, ...]] = {}
         removals: list[Removal] = []
@@ -65,12 +66,12 @@ class _Check:
             rows[array] = [one for _, one in kept]
             if any(position != place for place, (position, _) in enumerate(kept)):
                 places[array] = tuple(position for position, _ in kept)
-        self._metadata(rows)
+        self._shared(rows, len(lines or ()))
         known = [
             "origin",
             "source",
             *rows,
-            *({"framework": ("framework", "like"), "wheel": ("package",), "evidence": ("package",)}.get(self.folder, ())),
+            *({"framework": ("framework", "like"), "wheel": ("package", "lines"), "evidence": ("package",)}.get(self.folder, ())),
         ]
         for key in rest:
             self.fault(_key(key), f"is not part of this table{_nearest(key, known)}")
@@ -79,7 +80,9 @@ class _Check:
         if self.faults:
             return self.type()
         every: Any = {array: tuple(found) for array, found in rows.items()}
-        return self.type(framework=self.head, read=read, source=self.sources, places=places, removals=tuple(removals), **every)
+        return self.type(
+            framework=self.head, read=read, source=self.sources, lines=lines or (), places=places, removals=tuple(removals), **every
+        )
 
     def _origin(self, rest: dict[str, Any]) -> str | None:
         """Return the day on which a harvested table was read."""
@@ -236,13 +239,17 @@ class _Check:
             else:
                 yield type_(**{**found, "version": whole})
 
-    def _metadata(self, rows: dict[str, list[Any]]) -> None:
-        """Require that each id under `metadata` of a wheel's release is that of a [[metadata]] entry of the file."""
-        known = {entry.id for entry in rows.get("metadata", ())}
+    def _shared(self, rows: dict[str, list[Any]], lines: int) -> None:
+        """Require that what a wheel's release and its metadata share by number is there: [[metadata]], [[files]] and lines."""
+        known = {array: {entry.id for entry in rows.get(array, ())} for array in ("metadata", "files")}
         for position, release in enumerate(rows["release"] if "metadata" in rows else ()):
             ids = release.metadata.values() if isinstance(release.metadata, dict) else [release.metadata]
-            for number in sorted({one for one in ids if one is not None} - known):
-                self.fault(f"release[{position}].metadata", f"{number} is not the id of a [[metadata]] entry of this file")
+            for array, numbers in (("metadata", ids), ("files", [release.files])):
+                for number in sorted({one for one in numbers if one is not None} - known[array]):
+                    self.fault(f"release[{position}].{array}", f"{number} is not the id of a [[{array}]] entry of this file")
+        for position, entry in enumerate(rows.get("metadata", ())):
+            for number in [one for one in entry.requires if isinstance(one, int) and one >= lines]:
+                self.fault(f"metadata[{position}].requires", f"{number} is not the position of one of the lines of this file")
 
 
 def _listed(type_: type[row.Plain], key: str, value: Any) -> list[Any]:

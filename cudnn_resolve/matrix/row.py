@@ -452,9 +452,18 @@ class Metadata(Plain, frozen=True, kw_only=True):
 
     identity = ("id",)
     id: Count
-    requires: tuple[Requirement, ...] = ()
-    """Requires-Dist lines."""
+    requires: tuple[Requirement | Count, ...] = ()
+    """Requires-Dist lines; the number of one of the file's `lines` for one that stands in several entries."""
     extras: tuple[Text, ...] = ()
+
+
+class WheelFiles(Plain, frozen=True, kw_only=True):
+    """wheel/*.toml: what one or more releases say alike about their files."""
+
+    identity = ("id",)
+    id: Count
+    requires_python: Specifier | None = None
+    tags: tuple[Text, ...] = ()
 
 
 class WheelRelease(Plain, frozen=True, kw_only=True):
@@ -468,6 +477,8 @@ class WheelRelease(Plain, frozen=True, kw_only=True):
     yanked: bool = False
     date: Day | None = None
     metadata: MetadataIds | None = None
+    files: Count | None = None
+    """The `[[files]]` entry that holds its `requires_python` and `tags`."""
     requires: Annotated[dict[str, tuple[str, ...]], DERIVED] | None = None
     """Architecture (`x86_64`, `aarch64`) to Requires-Dist lines; None = not harvested."""
 

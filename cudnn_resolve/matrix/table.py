@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct, defstruct
 
 from cudnn_resolve.matrix import row, symptom
-from cudnn_resolve.matrix.column import Day, Identifier
+from cudnn_resolve.matrix.column import Day, Identifier, Requirement
 from cudnn_resolve.matrix.named_machine import Place
 from cudnn_resolve.version import Capability, CodeTarget, Dotted
 
@@ -35,6 +35,8 @@ class Table(Struct, frozen=True, kw_only=True, omit_defaults=True):
     read: Day | None = None
     """The day on which a harvested table was read."""
     source: dict[Identifier, row.Source] = {}
+    lines: tuple[Requirement, ...] = ()
+    """Requirements that several `[[metadata]]` of a wheel table share, by their position."""
     places: dict[str, tuple[int, ...]] = {}
     """Array to the positions of its rows in the file, where they are not those in the array."""
     removals: tuple[Removal, ...] = ()
@@ -86,7 +88,7 @@ TABLES: dict[str, type[Table]] = {
     "apt/package": _table(package=row.AptPattern),
     "index": _table(index=row.Index),
     "framework/*": _table(build=row.Build, bound=row.Bound, release=row.ExtraRelease),
-    "wheel/*": _table(metadata=row.Metadata, release=row.WheelRelease),
+    "wheel/*": _table(metadata=row.Metadata, files=row.WheelFiles, release=row.WheelRelease),
     "symptom/*": _table(symptom=symptom.Symptom, cause=symptom.Cause, remedy=symptom.Help, clue=symptom.Clue),
     "evidence/*": _table(wheel=row.WheelEvidence),
 }

@@ -93,6 +93,14 @@ def test_a_name_in_a_file_is_that_of_the_file() -> None:
     assert "m/x.toml: framework.name: 'beta' is not the name of its file, alpha.toml" in faults("framework/alpha", WORLD["framework/beta"])
 
 
+def test_what_releases_share_is_in_the_file() -> None:
+    text = WORLD["wheel/beta"].replace("metadata = 1", "metadata = 1, files = 7").replace("{id = 1}", "{id = 1, requires = [0, 1]}")
+    assert faults("wheel/beta", 'lines = ["numpy"]\n' + text) == [
+        "m/x.toml: release[0].files: 7 is not the id of a [[files]] entry of this file",
+        "m/x.toml: metadata[0].requires: 1 is not the position of one of the lines of this file",
+    ]
+
+
 def test_metadata_of_a_release_is_in_the_file() -> None:
     text = WORLD["wheel/beta"].replace("metadata = 1", "metadata = {x86_64 = 1, aarch64 = 7}")
     assert faults("wheel/beta", text) == ["m/x.toml: release[0].metadata: 7 is not the id of a [[metadata]] entry of this file"]

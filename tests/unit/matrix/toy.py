@@ -262,10 +262,12 @@ metadata = {x86_64 = 1, aarch64 = 2}
     "wheel/alpha-vision": HARVESTED
     + """
 package = "alpha-vision"
-metadata = [{id = 1, requires = ["alpha==1.0"]}, {id = 2, requires = ["alpha==2.0"]}, {id = 3, requires = ["alpha>=1"]}]
+lines = ["alpha==2.0", "alpha>=1"]
+metadata = [{id = 1, requires = ["alpha==1.0"]}, {id = 2, requires = [0]}, {id = 3, requires = [1]}]
+files = [{id = 1, tags = ["py3-none-any"]}]
 release = [
-  {version = "0.1", tags = ["py3-none-any"], metadata = 1},
-  {version = "0.2", tags = ["py3-none-any"], metadata = 2},
+  {version = "0.1", files = 1, metadata = 1},
+  {version = "0.2", files = 1, metadata = 2},
   {version = "0.2.1", tags = ["py3-none-any"], metadata = 2},
   {version = "0.3", tags = ["py3-none-any"], metadata = 3},
 ]""",

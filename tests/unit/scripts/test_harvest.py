@@ -17,6 +17,7 @@ import pytest
 from harvest import main
 from harvest_index import configured_index
 from harvest_marker import on_linux
+from harvest_text import expanded
 
 from tests.unit.scripts.loopback_index import LoopbackIndex, serving
 
@@ -65,7 +66,7 @@ class Harvest:
         return told.getvalue()
 
     def table(self, name: str = "toy") -> dict[str, Any]:
-        return tomllib.loads((self.out / f"{name}.toml").read_text())
+        return expanded(tomllib.loads((self.out / f"{name}.toml").read_text()))
 
     def rows(self, name: str = "toy") -> dict[str, dict[str, Any]]:
         return {row["version"]: row for row in self.table(name)["release"]}
@@ -95,6 +96,10 @@ script = "scripts/harvest.py"
 read = DAY
 package = "toy"
 
+lines = [
+  "numpy<2,>=1.17",
+]
+
 release = [
   {version = "1.9", date = 2020-01-02, requires_python = ">=3.6,!=3.8.*", tags = ["py2.py3-none-any"], metadata = 1},
   {version = "1.10.post1", date = 2021-03-04, yanked = true, tags = [TAGS], metadata = {x86_64 = 2, aarch64 = 1}},
@@ -102,11 +107,11 @@ release = [
 
 [[metadata]]
 id = 1
-requires = ["numpy<2,>=1.17"]
+requires = [0]
 
 [[metadata]]
 id = 2
-requires = ["numpy<2,>=1.17", 'nvidia-cudnn-cu12==9.1.0.70; extra == "cuda"']
+requires = [0, 'nvidia-cudnn-cu12==9.1.0.70; extra == "cuda"']
 extras = ["cuda"]
 """
 TAGS = '"cp39-cp39-manylinux_2_17_x86_64", "cp310-cp310-manylinux_2_17_aarch64.manylinux_2_28_x86_64"'
@@ -125,6 +130,23 @@ def fill(index: LoopbackIndex) -> None:
     index.add("toy-1.9.tar.gz", data=archive())
     index.add("toy-2.0rc1-py3-none-any.whl")
     index.add("toy-3.0-py3-none-macosx_11_0_arm64.whl")
+
+
+def test_what_releases_say_alike_is_written_once(harvest: Harvest, index: LoopbackIndex) -> None:
+    for version in ("1.0", "1.1", "1.2"):
+        index.add(f"toy-{version}-py3-none-any.whl", ["numpy", f"own=={version}"], requires_python=">=3.8")
+
+    harvest.run()
+
+    written = tomllib.loads((harvest.out / "toy.toml").read_text())
+    assert written["lines"] == ["numpy"]
+    assert written["files"] == [{"id": 1, "requires_python": ">=3.8", "tags": ["py3-none-any"]}]
+    assert [row.get("files") for row in written["release"]] == [1, 1, 1]
+    assert written["metadata"][2]["requires"] == [0, "own==1.2"]
+    assert harvest.rows()["1.2"] == {"version": "1.2", "metadata": 3, "requires_python": ">=3.8", "tags": ["py3-none-any"]}
+    before = (harvest.out / "toy.toml").read_text()
+    assert "to change" not in harvest.run("--check", code=0).replace("0 tables to change", "")
+    assert (harvest.out / "toy.toml").read_text() == before
 
 
 @pytest.mark.parametrize("json", [False, True], ids=["html", "json"])
