@@ -43,6 +43,7 @@ else:
 HERE = os.path.dirname(os.path.abspath(__file__))
 OUT = os.path.join(os.path.dirname(HERE), "matrices", "evidence")
 LIST = os.path.join(HERE, "harvest_evidence.toml")
+CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "cudnn-resolve-harvest")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,20 +64,18 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(f"harvest: {name}: {error}", file=sys.stderr)
                 failures += 1
                 continue
-            changes += _settle(name, rows, path, write=not options.check)
+            changes += settle(name, rows, path, _table(name, rows), write=not options.check)
     print(f"{changes} tables {'to change' if options.check else 'written'}, {failures} packages not read")
     return 2 if failures else int(options.check and changes > 0)
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     parser = argparse.ArgumentParser(prog="harvest_evidence", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--package", action="append", metavar="NAME", type=canonicalize_name, help="only this package; may be repeated")
     parser.add_argument("--check", action="store_true", help="say what would change, write nothing")
     parser.add_argument("--new", action="store_true", help="read only releases that are newer than those of the table")
     parser.add_argument("--index-url", metavar="URL", help="simple API to ask (that of pip)")
-    cache = os.path.join(home, "cudnn-resolve-harvest")
-    parser.add_argument("--cache", metavar="DIR", default=cache, help="what was read before (%(default)s)")
+    parser.add_argument("--cache", metavar="DIR", default=CACHE, help="what was read before (%(default)s)")
     parser.add_argument("--list", metavar="FILE", default=LIST, help=argparse.SUPPRESS)
     parser.add_argument("--out", metavar="DIR", default=OUT, help=argparse.SUPPRESS)
     return parser.parse_args(argv)
@@ -104,7 +103,7 @@ def _rows(index: Index, name: str, group: dict[str, Any], cache: str, kept: list
         found = [one for one in found if one.version > Version(kept[-1]["version"])]
     for release in found[-group.get("newest", len(found)) :] if found else ():
         for arch in ARCHITECTURES:
-            wheel = _spokesman(release, arch)
+            wheel = spokesman(release, arch)
             if wheel is None:
                 continue
             said = _evidence(wheel.file, cache, group.get("largest_mb", 150) << 20)
@@ -112,7 +111,8 @@ def _rows(index: Index, name: str, group: dict[str, Any], cache: str, kept: list
                 yield {"version": str(release.version), "arch": "any" if "any" in wheel.platforms else arch, **said}
 
 
-def _spokesman(release: Release, arch: str) -> Wheel | None:
+def spokesman(release: Release, arch: str) -> Wheel | None:
+    """The wheel that stands for a release on an architecture: its own platform's, for the newest Python."""
     served = sorted((one for one in release.wheels if one.serves(arch)), key=Wheel.rank)
     return served[-1] if served else None
 
@@ -156,9 +156,8 @@ def _read(file: RemoteFile, largest: int) -> dict[str, Any] | None:
     return summary(found)
 
 
-def _settle(name: str, rows: list[dict[str, Any]], path: str, *, write: bool) -> bool:
+def settle(name: str, rows: list[dict[str, Any]], path: str, text: str, *, write: bool) -> bool:
     """Write a table where its rows differ from those that are there; True where they do."""
-    text = _table(name, rows)
     try:
         with open(path, encoding="utf-8") as stream:
             before = stream.read()

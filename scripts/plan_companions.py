@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plans frameworks with companions, and installs a drawn number of the plans for real.
 
-usage: plan_companions.py [--plans N] [--install N] [--seed N] [--results FILE] [--folder DIR] [--program PATH]
+usage: plan_companions.py [--plans N] [--install N] [--seed N] [--results FILE] [--folder DIR] [--cache DIR] [--program PATH]
 
 A combination is a release of a framework, one to three packages that people install beside it, a Python, a GPU and a driver, drawn from the
 lists below, the same for each seed. For each, the real command line makes a plan from the configured index. Told of each: how long it
@@ -194,15 +194,15 @@ def doubts(told: dict[str, Any]) -> Iterator[str]:
         yield f"NVIDIA's wheels are of CUDA {' and '.join(sorted(majors))}"
 
 
-def install(one: Combination, pinned: dict[str, str], home: Path) -> Iterator[str]:
-    """What is wrong with the environment of a plan."""
+def install(one: Combination, pinned: dict[str, str], home: Path, cache: str | None) -> Iterator[str]:
+    """What is wrong with the environment of a plan; the cache of uv is one of its own where none is given."""
     uv = shutil.which("uv") or str(Path(sys.executable).parent / "uv")
     environment = home / "environment"
     shutil.rmtree(environment, ignore_errors=True)
     pins = home / "pins.txt"
     pins.write_text("".join(f"{name}=={version}\n" for name, version in pinned.items()))
     python = str(environment / "bin/python")
-    places = {**os.environ, "UV_CACHE_DIR": str(home / "cache")}  # of its own, so that nothing is left on the disk
+    places = {**os.environ, "UV_CACHE_DIR": cache or str(home / "cache")}
     subprocess.run([uv, "venv", "-q", "--python", interpreter(one.python), str(environment)], check=True, capture_output=True)
     try:
         done = subprocess.run(
@@ -282,6 +282,7 @@ def main() -> int:
     parser.add_argument("--install", type=int, default=0)
     parser.add_argument("--seed", type=int, default=13)
     parser.add_argument("--results", type=Path, help="what is done; a further run goes on from there")
+    parser.add_argument("--cache", metavar="DIR", help="cache of uv to use and to leave full; without it nothing is left on the disk")
     parser.add_argument("--folder", help="where to work; one environment takes up to 15 GB for a while")
     parser.add_argument("--program", default=str(Path(sys.executable).parent / "cudnn-resolve"))
     args = parser.parse_args()
@@ -296,7 +297,7 @@ def main() -> int:
             if entry["status"] != "ok" or len(installed) >= args.install:
                 continue
             if "wrong" not in entry:
-                entry = results.add(one, wrong=list(install(one, entry["pins"], home)))
+                entry = results.add(one, wrong=list(install(one, entry["pins"], home, args.cache)))
                 print(
                     f"installed {one}: {'faulty' if _faults(entry) else 'right'}",
                     *(f"    {text}" for text in entry["wrong"]),

@@ -12,8 +12,8 @@ from packaging.version import Version
 
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.position import Fault, Placed
-from cudnn_resolve.matrix.row import Build, WheelRelease
-from cudnn_resolve.version import CudnnVersion
+from cudnn_resolve.matrix.row import Build, MeasuredBuild, WheelRelease
+from cudnn_resolve.version import CodeTarget, CudnnVersion
 
 _TAG = re.compile(r"[a-z0-9_.]+-[a-z0-9_.]+-[a-z0-9_.]+|sdist")
 
@@ -241,6 +241,48 @@ def bounds_agree(book: Book) -> Iterator[Fault]:
                 yield other.fault("", f"says what {one.place} says")
 
 
+def measured_alike(book: Book) -> Iterator[Fault]:
+    """A build on the default index is as its wheel was measured: its CUDA, its cuDNN, and GPU code for the same GPUs.
+
+    JAX's wheel is that of its plugin. Of code for one GPU only (`sm_90a`) and of single kernels a row need not speak.
+    """
+    for line in _builds(book):
+        build: Build = line.row
+        if build.index != "default" or build.cuda is None:
+            continue
+        name = build.package if build.package != "jax" else f"jax-cuda{build.cuda.major}-pjrt"
+        measured = book.remember("measured", name, lambda name=name: _measured(book, name))  # type: ignore[misc]
+        for arch in build.arch or ("x86_64", "aarch64"):
+            one: MeasuredBuild | None = measured.get((build.wheel_version, arch))
+            if one is not None:
+                targets = build.targets_aarch64 if arch == "aarch64" and build.targets_aarch64 else build.targets
+                yield from (line.fault(*fault) for fault in _unlike(build, targets, one, f"the {arch} wheel of {name}"))
+
+
+def _measured(book: Book, name: str) -> dict[tuple[str, str], MeasuredBuild]:
+    found = book.placed(f"measured/{name}", "build") if f"measured/{name}" in book.names() else ()
+    return {(one.row.version, arch): one.row for one in found for arch in one.row.arch}
+
+
+def _unlike(build: Build, targets: tuple[CodeTarget, ...], one: MeasuredBuild, wheel: str) -> Iterator[tuple[str, str]]:
+    """Columns of a build that its wheel contradicts, and how."""
+    if one.cuda is not None and build.cuda is not None and one.cuda.line != build.cuda.line:
+        yield "cuda", f"is {build.cuda}, {wheel} says {one.cuda}"
+    if one.cudnn is not None and build.cudnn is not None and not _agree(str(build.cudnn), str(one.cudnn)):
+        yield "cudnn", f"is {build.cudnn}, {wheel} says {one.cudnn}"
+    if not one.code or not targets:
+        return
+    if more := sorted(set(targets) - set(one.code)):
+        yield "capability", f"names {', '.join(map(str, more))}, which {wheel} does not hold"
+    if less := sorted(had for had in one.code if not any(own.runs_on(had.capability) for own in targets)):
+        yield "capability", f"leaves out {', '.join(map(str, less))}, which {wheel} holds"
+
+
+def _agree(one: str, other: str) -> bool:
+    """True where two versions are the same as far as both are said."""
+    return all(mine == its for mine, its in zip(one.split("."), other.split("."), strict=False))
+
+
 def _release(book: Book, package: str, version: str) -> WheelRelease | None:
     """A harvested release, by equality of versions."""
     found = book.package(package)
@@ -266,4 +308,5 @@ LAWS: tuple[Callable[[Book], Iterable[Fault]], ...] = (
     specifiers_meet,
     releases_ordered,
     bounds_agree,
+    measured_alike,
 )

@@ -17,6 +17,8 @@ from cudnn_resolve.matrix.value import columns_of, described, is_class, reader, 
 
 MOST_ROWS = 50000
 _BARE = r"[A-Za-z0-9_-]{1,60}"
+_BESIDE_ROWS = {"framework": ("framework", "like"), "wheel": ("package", "lines"), "evidence": ("package",), "measured": ("package",)}
+"""Folder to what its files may hold besides rows and sources."""
 _Versions = Annotated[tuple[Version, ...], SINGLE]
 
 
@@ -53,7 +55,7 @@ class _Check:
         self._sources(rest.pop("source", {}))
         if self.folder == "framework":
             self._framework(rest)
-        if self.folder in ("wheel", "evidence"):
+        if self.folder in ("wheel", "evidence", "measured"):
             self._named("package", self._value("package", PackageName, rest.pop("package", None)))
         lines = self._value("lines", tuple[Requirement, ...], rest.pop("lines", [])) if self.folder == "wheel" else ()
         rows: dict[str, list[Any]] = {}
@@ -71,7 +73,7 @@ class _Check:
             "origin",
             "source",
             *rows,
-            *({"framework": ("framework", "like"), "wheel": ("package", "lines"), "evidence": ("package",)}.get(self.folder, ())),
+            *_BESIDE_ROWS.get(self.folder, ()),
         ]
         for key in rest:
             self.fault(_key(key), f"is not part of this table{_nearest(key, known)}")

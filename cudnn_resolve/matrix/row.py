@@ -504,6 +504,22 @@ class WheelEvidence(Plain, frozen=True, kw_only=True):
     """GPU code inside."""
 
 
+class MeasuredBuild(Plain, frozen=True, kw_only=True):
+    """measured/*.toml: what the wheel of a framework's release says of its own build, read out of it."""
+
+    identity = ("version",)
+    apart = ("arch",)
+    expands = True
+    version: _Versions
+    arch: tuple[Arch, ...] = ()
+    cuda: CudaLine | None = None
+    """Built with; None where nothing that was read says it, as in a wheel without CUDA."""
+    cudnn: Cudnn | None = None
+    """Built with, or pinned by its metadata; as many parts as it says."""
+    code: tuple[GpuCode, ...] = ()
+    """GPU code of its own libraries; empty where they were not read, or hold none."""
+
+
 class Package(Struct, frozen=True, kw_only=True):
     """A pip package with its releases, oldest first."""
 

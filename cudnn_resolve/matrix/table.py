@@ -91,6 +91,7 @@ TABLES: dict[str, type[Table]] = {
     "wheel/*": _table(metadata=row.Metadata, files=row.WheelFiles, release=row.WheelRelease),
     "symptom/*": _table(symptom=symptom.Symptom, cause=symptom.Cause, remedy=symptom.Help, clue=symptom.Clue),
     "evidence/*": _table(wheel=row.WheelEvidence),
+    "measured/*": _table(build=row.MeasuredBuild),
 }
 """Table name to its struct; `framework/*` stands for one file each."""
 

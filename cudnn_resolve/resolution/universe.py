@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cudnn_resolve.resolution.age import age_needs
 from cudnn_resolve.resolution.build import Builds, Libraries
 from cudnn_resolve.resolution.candidate import Candidate, Fact, Kind, LazyList, Need, SlotCandidate, WheelCandidate
 from cudnn_resolve.resolution.context import Context
@@ -132,6 +133,7 @@ class Universe:
             *(target_need(target, self.book) for target in self.request.targets),
             *(asked_need(extra, self.context) for extra in extras),
             *companion_needs(self.context, companions),
+            *age_needs(self),
         ]
 
     def needs(self, candidate: Candidate) -> Iterator[Need]:

@@ -258,6 +258,10 @@ yanked = true
 tags = ["cp311-cp311-manylinux_2_17_aarch64.manylinux_2_28_x86_64", "py3-none-any"]
 metadata = {x86_64 = 1, aarch64 = 2}
 """,
+    "measured/alpha": HARVESTED
+    + """
+package = "alpha"
+build = [{version = ["2.0"], arch = ["x86_64"], cuda = "12.4", cudnn = "9.1.0.70", code = ["sm_75", "sm_80", "sm_90a", "compute_80"]}]""",
     "wheel/alpha-gpu": HARVESTED + 'package = "alpha-gpu"\nrelease = [{version = "1.0", tags = ["sdist"]}]',
     "wheel/alpha-vision": HARVESTED
     + """

@@ -1,0 +1,99 @@
+"""A release years older than what it is put beside is no way out of a conflict.
+
+Releases of before bounds were written down allow any framework: vLLM 0.2.5 of 2023 takes every PyTorch. A package that is asked for by
+its bare name is meant as it is today, so that such a release is taken only by a user who names it, or beside frameworks of its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+
+from cudnn_resolve.requirement.derive import accepts
+from cudnn_resolve.resolution.candidate import Need
+from cudnn_resolve.resolution.key import FrameworkKey, pip_key
+from cudnn_resolve.resolution.release import parse_requirement
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.row import Build
+    from cudnn_resolve.requirement.model import Target
+    from cudnn_resolve.resolution.candidate import PipCandidate
+    from cudnn_resolve.resolution.context import Context
+    from cudnn_resolve.resolution.release import Release
+    from cudnn_resolve.resolution.universe import Universe
+
+_PASSED_OVER_DAYS = 365
+"""So much newer is the newest release; a package that is seldom released is not meant."""
+_APART_DAYS = 2 * 365
+"""So much newer are the frameworks."""
+
+
+def age_needs(universe: Universe) -> Iterator[Need]:
+    """For each package that is asked for by its bare name, the need for a release of the time of its frameworks."""
+    context = universe.context
+    names = list(_bare(context))
+    frameworks = [_newest(universe, target) for target in context.request.targets] if names else []
+    days = [day for build in frameworks if build is not None and (day := _built(context.book, build)) is not None]
+    if not days or len(days) < len(frameworks):
+        return
+    for name in names:
+        yield _need(context, name, min(days))
+
+
+def _need(context: Context, name: str, beside: date) -> Need:
+    newest = next((one for one in context.releases.of(name) if not one.version.is_prerelease and not one.yanked), None)
+    last = _day(context.book, newest) if newest is not None else None
+
+    def test(other: PipCandidate) -> bool:
+        day = _day(context.book, other.release) if other.release is not None and last is not None else None
+        return day is None or last is None or (last - day).days <= _PASSED_OVER_DAYS or (beside - day).days <= _APART_DAYS
+
+    because = f"a release years older than the frameworks beside it is taken only where it is asked for, as `{name}==VERSION`"
+    return Need(pip_key(name), test, f"{name} of no more than two years before {beside:%Y-%m}", because)
+
+
+def _newest(universe: Universe, target: Target) -> Build | None:
+    """The first build that a target accepts and the machine allows."""
+    candidates = universe.unordered(FrameworkKey(target.framework))
+    usable = (one.build for one in candidates if accepts(target, one.build, universe.context.book) and not universe.look.met(one))
+    return next(usable, None)
+
+
+def _bare(context: Context) -> Iterator[str]:
+    """Packages that the user names without a release, where neither they nor a framework are installed or locked."""
+    there = {*context.machine.pip, *context.request.preferences, *context.request.direct, *context.constraints}
+    if any(name in there for target in context.request.targets for name in context.book.framework(target.framework).packages):
+        return
+    asked: dict[str, bool] = {}
+    for extra in context.request.extras:
+        one = parse_requirement(extra.text)
+        if one is not None and context.metadata.applies(extra.text):
+            name = canonicalize_name(one.name)
+            asked[name] = asked.get(name, True) and not one.specifier and not one.url
+    yield from (name for name, bare in asked.items() if bare and name not in there and context.book.framework_of(name) is None)
+
+
+def _day(book: Book, release: Release) -> date | None:
+    """The day of upload, as the index says it, else the tables."""
+    said = next((file.uploaded for file in release.offer.files if file.uploaded), None) if release.offer is not None else None
+    return _read(said) or _in_table(book, release.package, release.text.partition("+")[0])
+
+
+def _built(book: Book, build: Build) -> date | None:
+    return _read(build.date) or _in_table(book, build.package, build.version)
+
+
+def _in_table(book: Book, package: str, version: str) -> date | None:
+    table = book.package(package)
+    return _read(next((one.date for one in table.releases if one.version == version), None)) if table is not None else None
+
+
+def _read(text: str | None) -> date | None:
+    try:
+        return date.fromisoformat(text[:10]) if text else None
+    except ValueError:
+        return None

@@ -1,0 +1,61 @@
+"""A release years older than its framework is taken by those only who name it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cudnn_resolve.resolution.model import Conflict, Resolution
+from tests.fake_source import Published, index_of
+from tests.worlds.load import changed, facts, outcome, request, texts
+
+NORTH = texts("small")["wheel/north"]
+for version, day in (("1.0", "2022-01-01"), ("2.0", "2024-01-01"), ("3.0", "2026-01-01")):
+    NORTH = NORTH.replace(f'version = "{version}"', f'version = "{version}", date = {day}')
+BOOK = changed({"wheel/north": NORTH})
+OLD = Published(("north",), uploaded="2023-06-01T00:00:00Z")
+NEW = Published(("north==2.0",), uploaded="2025-12-01T00:00:00Z")
+
+
+def answer(target: str, *extras: str, releases: dict[str, Published], **machine: Any) -> Resolution | Conflict:
+    machine = {"driver": {"version": "580.65.06"}, **machine}
+    return outcome(BOOK, facts(**machine), request(BOOK, target, extras=extras), index_of(BOOK, {"serve": releases}))
+
+
+def pins(found: Resolution | Conflict) -> dict[str, str | None]:
+    assert isinstance(found, Resolution), found
+    return {pin.name: pin.version for pin in found.pip if pin.name in ("north", "serve")}
+
+
+def test_an_older_framework_is_better_than_a_release_of_before_bounds() -> None:
+    assert pins(answer("north", "serve", releases={"0.1": OLD, "9.0": NEW})) == {"north": "2.0", "serve": "9.0"}
+
+
+def test_a_conflict_is_better_than_a_release_of_before_bounds() -> None:
+    found = answer("north", "serve", releases={"0.1": OLD, "9.0": NEW._replace(requires=("north==2.0", "lost"))})
+
+    assert isinstance(found, Conflict)
+    assert any("lost" in str(cause) for cause in found.causes)
+
+
+def test_who_names_an_old_release_gets_it() -> None:
+    for extra in ("serve==0.1", "serve<9"):
+        assert pins(answer("north", extra, releases={"0.1": OLD, "9.0": NEW})) == {"north": "3.0", "serve": "0.1"}
+
+
+def test_beside_frameworks_of_its_time_it_counts() -> None:
+    releases = {"0.1": OLD, "9.0": NEW._replace(requires=("north==3.0",))}
+
+    assert pins(answer("north==2.0", "serve", releases=releases)) == {"north": "2.0", "serve": "0.1"}
+    held = answer("north", "serve", releases=releases, driver={"version": "525.60.13"})
+    assert pins(held) == {"north": "2.0", "serve": "0.1"}
+
+
+def test_a_package_that_is_seldom_released_is_meant_as_it_is() -> None:
+    assert pins(answer("north", "serve", releases={"0.1": OLD})) == {"north": "3.0", "serve": "0.1"}
+
+
+def test_what_is_installed_stays() -> None:
+    packages = {"pip": {"serve": "0.1"}, "apt": {}}
+    found = answer("north", "serve", releases={"0.1": OLD, "9.0": NEW._replace(requires=("lost",))}, packages=packages)
+
+    assert pins(found)["serve"] == "0.1"
