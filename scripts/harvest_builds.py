@@ -193,10 +193,11 @@ class _Stream(io.RawIOBase):
     """A remote file for `zipfile`: what is read one after the other comes in one answer."""
 
     def __init__(self, url: str) -> None:
-        self._url, self._at, self._answer, self._next = url, 0, None, -1  # type: ignore[var-annotated]
-        with requests.head(url, timeout=TIMEOUT_S, allow_redirects=True, headers={"Accept-Encoding": "identity"}) as answer:
+        self._url, self._at, self._next = url, 0, -1
+        self._answer: requests.Response | None = None
+        with requests.get(url, timeout=TIMEOUT_S, headers={"Range": "bytes=0-0", "Accept-Encoding": "identity"}) as answer:
             answer.raise_for_status()
-            self._size = int(answer.headers["Content-Length"])
+            self._size = int(answer.headers["Content-Range"].rpartition("/")[2])
 
     def seekable(self) -> bool:
         return True
@@ -231,7 +232,7 @@ class _Stream(io.RawIOBase):
             self._answer = requests.get(self._url, stream=True, timeout=TIMEOUT_S, headers=span)
             if self._answer.status_code != requests.codes.partial_content:
                 raise IndexFailure(f"{self._url.rsplit('/', 1)[-1]}: the index answers {self._answer.status_code} to a range request")
-        return self._answer.raw.read(wanted)  # type: ignore[no-any-return]
+        return bytes(self._answer.raw.read(wanted))
 
     def close_answer(self) -> None:
         """End the answer that is being read."""

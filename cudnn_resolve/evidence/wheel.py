@@ -42,6 +42,8 @@ _FAMILIES = ("cuda", "cudnn", "cupti", "tensorrt")
 _LONGEST_TEXT = 256 << 10
 _MOST_MEMBERS = 200_000
 _LARGEST_LIBRARY = 8 << 30
+_LARGEST_TOGETHER = 32 << 30
+"""Of all libraries of a wheel; those of the largest real one unpack to 4 GB."""
 _COPY = 1 << 20
 _DAMAGE = (
     zipfile.BadZipFile,
@@ -106,6 +108,8 @@ def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     members = archive.infolist()
     if len(members) > _MOST_MEMBERS:
         raise WheelDamage("it has more files than any real wheel")
+    if sum(one.file_size for one in members if LIBRARY.search(one.filename)) > _LARGEST_TOGETHER:
+        raise WheelDamage("its libraries are larger together than those of any real wheel")
     return members
 
 

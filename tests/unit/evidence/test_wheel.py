@@ -160,3 +160,71 @@ def test_a_library_with_thousands_of_sections() -> None:
     assert read_binary(io.BytesIO(with_sections(5000)), "libmxnet.so").needed == ("libcudart.so.12",)
     with pytest.raises(ElfError, match="more sections"):
         read_binary(io.BytesIO(with_sections(1 << 20)), "libmxnet.so")
+
+
+HUGE = 1 << 62
+
+
+def with_section(name: bytes, offset: int, size: int, content: bytes = b"") -> bytes:
+    """A library with one section of that name that is said to lie at an offset, or where its content is, and to have that size."""
+    library = bytearray(write_elf(needed=("libcudart.so.12",)))
+    names, texts = len(library), b"\0" + name + b"\0"
+    library += texts + bytes(-(len(library) + len(texts)) % 8)
+    at = len(library)
+    library += content + bytes(-len(content) % 8)
+    struct.pack_into("<Q", library, 0x28, len(library))
+    struct.pack_into("<HHH", library, 0x3A, 64, 3, 1)
+    first = struct.pack("<IIQQQQIIQQ", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    table = struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, names, len(texts), 0, 0, 0, 0)
+    own = struct.pack("<IIQQQQIIQQ", 1, 1, 0, 0, at if content else offset, size, 0, 0, 0, 0)
+    return bytes(library) + first + table + own
+
+
+@pytest.mark.parametrize("name", [b".rodata", b".nv_fatbin", b"__nv_relfatbin"])
+@pytest.mark.parametrize(("offset", "size"), [(0, HUGE), (HUGE, 100), (HUGE, HUGE), (40, (1 << 64) - 41)])
+def test_sections_larger_than_any_file(name: bytes, offset: int, size: int) -> None:
+    class Counted(io.BytesIO):
+        reads = 0
+
+        def read(self, size: int | None = -1, /) -> bytes:
+            Counted.reads += 1
+            assert Counted.reads < 2000
+            return super().read(size)
+
+    with contextlib.suppress(ElfError):
+        assert not read_binary(Counted(with_section(name, offset, size)), "a.so").code
+
+
+def test_gpu_code_after_which_a_lying_section_goes_on() -> None:
+    entry = struct.pack("<HHIQ12xI8xQ16x", 2, 257, 64, 0, 90, 0x11)
+    content = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entry)) + entry
+
+    found = read_binary(io.BytesIO(with_section(b".nv_fatbin", 0, HUGE, content)), "a.so")
+
+    assert [str(one) for one in found.code] == ["sm_90"]
+
+
+@pytest.mark.parametrize("content", [struct.pack("<IHHQ", 0xBA55ED50, 1, 0, 0) * 4, struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 0) * 5000])
+def test_containers_of_nothing_end(content: bytes) -> None:
+    assert not read_binary(io.BytesIO(with_section(b".nv_fatbin", 0, len(content), content)), "a.so").code
+
+
+def test_a_library_cut_off_anywhere(libraries: dict[str, bytes]) -> None:
+    whole = libraries["_C.so"]
+    for length in range(0, len(whole), max(1, len(whole) // 300)):
+        with contextlib.suppress(ElfError):
+            read_binary(io.BytesIO(whole[:length]), "a.so")
+        with contextlib.suppress(WheelDamage):
+            assert len(read_wheel(wheel({"a/_C.so": whole[:length]}), io.BytesIO).unread) <= 1
+
+
+def test_a_wheel_that_unpacks_to_more_than_any_real_one(libraries: dict[str, bytes]) -> None:
+    made = bytearray(wheel({f"a/_{number}.so": libraries["_C.so"] for number in range(12)}).getvalue())
+    at = -1
+    while (at := made.find(b"PK\x01\x02", at + 1)) >= 0:
+        made[at + 24 : at + 28] = (0xF0000000).to_bytes(4, "little")  # the size of each in the directory: 4 GB
+
+    unpacked: list[io.BytesIO] = []
+    with pytest.raises(WheelDamage, match="larger together"):
+        read_wheel(io.BytesIO(bytes(made)), lambda: unpacked.append(io.BytesIO()) or unpacked[-1])  # type: ignore[func-returns-value]
+    assert not unpacked
