@@ -274,7 +274,8 @@ def _unlike(build: Build, targets: tuple[CodeTarget, ...], one: MeasuredBuild, w
         return
     if more := sorted(set(targets) - set(one.code)):
         yield "capability", f"names {', '.join(map(str, more))}, which {wheel} does not hold"
-    if less := sorted(had for had in one.code if not any(own.runs_on(had.capability) for own in targets)):
+    oldest = min(own.capability for own in targets)  # below it is code of what is linked into it, such as NCCL's
+    if less := sorted(had for had in one.code if had.capability > oldest and not any(own.runs_on(had.capability) for own in targets)):
         yield "capability", f"leaves out {', '.join(map(str, less))}, which {wheel} holds"
 
 
