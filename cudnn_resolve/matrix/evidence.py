@@ -8,13 +8,14 @@ from collections.abc import Collection, Iterator, Mapping
 from cudnn_resolve.matrix import row
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.library import library_of
+from cudnn_resolve.matrix.wheel_content import WheelEvidence
 
 _ASKED_FIRST = frozenset(("cudart", "cublas", "cufft", "cusolver", "cusparse"))
 """Libraries that a framework opens before it uses a GPU at all."""
 _PLUGIN = re.compile(r"jax-cuda\d+-plugin")
 
 
-def evidence_of(book: Book, package: str, version: str, arch: str) -> row.WheelEvidence | None:
+def evidence_of(book: Book, package: str, version: str, arch: str) -> WheelEvidence | None:
     """What the files of a release's wheel ask for; None where no wheel of it was read."""
     if not holds_evidence(book, package):
         return None
@@ -85,8 +86,8 @@ def _holds(soname: row.Soname, major: int) -> bool:
     return soname.first.major <= major and (soname.last is None or soname.last.major >= major)
 
 
-def _by_release(book: Book, package: str) -> dict[tuple[str, str], row.WheelEvidence]:
-    rows: list[row.WheelEvidence] = [one.row for one in book.placed(f"evidence/{package}", "wheel")]
+def _by_release(book: Book, package: str) -> dict[tuple[str, str], WheelEvidence]:
+    rows: list[WheelEvidence] = [one.row for one in book.placed(f"evidence/{package}", "wheel")]
     return {(one.version, arch): one for one in rows for arch in one.arch or ("",)}
 
 

@@ -12,7 +12,8 @@ from packaging.version import Version
 
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.position import Fault, Placed
-from cudnn_resolve.matrix.row import Build, MeasuredBuild, WheelRelease
+from cudnn_resolve.matrix.row import Build, WheelRelease
+from cudnn_resolve.matrix.wheel_content import MeasuredBuild
 from cudnn_resolve.version import CodeTarget, CudnnVersion
 
 _TAG = re.compile(r"[a-z0-9_.]+-[a-z0-9_.]+-[a-z0-9_.]+|sdist")

@@ -39,7 +39,7 @@ from cudnn_resolve.matrix.column import (
     Version,
 )
 
-_Versions = Annotated[Version, Meta(extra_json_schema={"type": ["string", "array"]})]
+Versions = Annotated[Version, Meta(extra_json_schema={"type": ["string", "array"]})]
 """One release in a row of ours, one or several in a table."""
 DERIVED = Meta(extra={"derived": True})
 """Marks a field that no file holds."""
@@ -357,7 +357,7 @@ class _Wheel(Row, frozen=True, kw_only=True):
 
     apart = ("arch", "pythons")
     expands = True
-    version: _Versions
+    version: Versions
     like: Identifier | None = None
     """The `[like.ID]` of the file whose columns hold where the row does not say otherwise."""
     local: Identifier | None = None
@@ -481,43 +481,6 @@ class WheelRelease(Plain, frozen=True, kw_only=True):
     """The `[[files]]` entry that holds its `requires_python` and `tags`."""
     requires: Annotated[dict[str, tuple[str, ...]], DERIVED] | None = None
     """Architecture (`x86_64`, `aarch64`) to Requires-Dist lines; None = not harvested."""
-
-
-class WheelEvidence(Plain, frozen=True, kw_only=True):
-    """evidence/*.toml: what the files of a release's wheel ask for and hold, read out of them."""
-
-    identity = ("version",)
-    apart = ("arch",)
-    expands = True
-    version: _Versions
-    arch: tuple[Arch, ...] = ()
-    """Empty = a wheel for any platform, or the same on each."""
-    cuda: CudaLine | None = None
-    """Built with; None where nothing in the wheel says it."""
-    needs: tuple[Identifier, ...] = ()
-    """CUDA libraries that it does not bring, by the name that the loader looks for, `libcudart.so.13`."""
-    frameworks: tuple[PackageName, ...] = ()
-    """Frameworks whose libraries it links to."""
-    same_line: bool = False
-    """True where it refuses a framework of another CUDA line on import, not only one of another major."""
-    code: tuple[GpuCode, ...] = ()
-    """GPU code inside."""
-
-
-class MeasuredBuild(Plain, frozen=True, kw_only=True):
-    """measured/*.toml: what the wheel of a framework's release says of its own build, read out of it."""
-
-    identity = ("version",)
-    apart = ("arch",)
-    expands = True
-    version: _Versions
-    arch: tuple[Arch, ...] = ()
-    cuda: CudaLine | None = None
-    """Built with; None where nothing that was read says it, as in a wheel without CUDA."""
-    cudnn: Cudnn | None = None
-    """Built with, or pinned by its metadata; as many parts as it says."""
-    code: tuple[GpuCode, ...] = ()
-    """GPU code of its own libraries; empty where they were not read, or hold none."""
 
 
 class Package(Struct, frozen=True, kw_only=True):

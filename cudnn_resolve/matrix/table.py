@@ -11,6 +11,7 @@ from msgspec import Struct, defstruct
 from cudnn_resolve.matrix import row, symptom
 from cudnn_resolve.matrix.column import Day, Identifier, Requirement
 from cudnn_resolve.matrix.named_machine import Place
+from cudnn_resolve.matrix.wheel_content import MeasuredBuild, WheelEvidence
 from cudnn_resolve.version import Capability, CodeTarget, Dotted
 
 Arrays = dict[str, type[row.Plain]]
@@ -90,8 +91,8 @@ TABLES: dict[str, type[Table]] = {
     "framework/*": _table(build=row.Build, bound=row.Bound, release=row.ExtraRelease),
     "wheel/*": _table(metadata=row.Metadata, files=row.WheelFiles, release=row.WheelRelease),
     "symptom/*": _table(symptom=symptom.Symptom, cause=symptom.Cause, remedy=symptom.Help, clue=symptom.Clue),
-    "evidence/*": _table(wheel=row.WheelEvidence),
-    "measured/*": _table(build=row.MeasuredBuild),
+    "evidence/*": _table(wheel=WheelEvidence),
+    "measured/*": _table(build=MeasuredBuild),
 }
 """Table name to its struct; `framework/*` stands for one file each."""
 

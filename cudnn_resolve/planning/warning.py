@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Build, WheelEvidence
+    from cudnn_resolve.matrix.row import Build
+    from cudnn_resolve.matrix.wheel_content import WheelEvidence
     from cudnn_resolve.planning.model import AptAction, PipAction
     from cudnn_resolve.resolution.model import Resolution
 

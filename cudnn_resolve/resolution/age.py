@@ -6,15 +6,14 @@ its bare name is meant as it is today, so that such a release is taken only by a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.resolution.candidate import Need
-from cudnn_resolve.resolution.key import FrameworkKey, pip_key
+from cudnn_resolve.resolution.key import pip_key
 from cudnn_resolve.resolution.release import parse_requirement
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from cudnn_resolve.resolution.candidate import PipCandidate
     from cudnn_resolve.resolution.context import Context
     from cudnn_resolve.resolution.release import Release
-    from cudnn_resolve.resolution.universe import Universe
 
 _PASSED_OVER_DAYS = 365
 """So much newer is the newest release; a package that is seldom released is not meant."""
@@ -32,11 +30,13 @@ _APART_DAYS = 2 * 365
 """So much newer are the frameworks."""
 
 
-def age_needs(universe: Universe) -> Iterator[Need]:
-    """For each package that is asked for by its bare name, the need for a release of the time of its frameworks."""
-    context = universe.context
+def age_needs(context: Context, newest: Callable[[Target], Build | None]) -> Iterator[Need]:
+    """For each package that is asked for by its bare name, the need for a release of the time of its frameworks.
+
+    `newest` gives the first build that a target accepts and the machine allows.
+    """
     names = list(_bare(context))
-    frameworks = [_newest(universe, target) for target in context.request.targets] if names else []
+    frameworks = [newest(target) for target in context.request.targets] if names else []
     days = [day for build in frameworks if build is not None and (day := _built(context.book, build)) is not None]
     if not days or len(days) < len(frameworks):
         return
@@ -54,13 +54,6 @@ def _need(context: Context, name: str, beside: date) -> Need:
 
     because = f"a release years older than the frameworks beside it is taken only where it is asked for, as `{name}==VERSION`"
     return Need(pip_key(name), test, f"{name} of no more than two years before {beside:%Y-%m}", because)
-
-
-def _newest(universe: Universe, target: Target) -> Build | None:
-    """The first build that a target accepts and the machine allows."""
-    candidates = universe.unordered(FrameworkKey(target.framework))
-    usable = (one.build for one in candidates if accepts(target, one.build, universe.context.book) and not universe.look.met(one))
-    return next(usable, None)
 
 
 def _bare(context: Context) -> Iterator[str]:

@@ -19,7 +19,7 @@ from cudnn_resolve.version import CudaVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import WheelEvidence
+    from cudnn_resolve.matrix.wheel_content import WheelEvidence
     from cudnn_resolve.resolution.release import Release
 
 _VARIANT = re.compile(r"\+cu(\d{2,3})$")

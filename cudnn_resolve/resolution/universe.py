@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.resolution.age import age_needs
 from cudnn_resolve.resolution.build import Builds, Libraries
 from cudnn_resolve.resolution.candidate import Candidate, Fact, Kind, LazyList, Need, SlotCandidate, WheelCandidate
@@ -38,8 +39,9 @@ from cudnn_resolve.resolution.lessons import Lessons
 from cudnn_resolve.resolution.package import PipPackages, asked_need, companion_needs
 
 if TYPE_CHECKING:
+    from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.requirement.model import Request
+    from cudnn_resolve.requirement.model import Request, Target
     from cudnn_resolve.resolution.opened import Budget
 
 
@@ -133,8 +135,14 @@ class Universe:
             *(target_need(target, self.book) for target in self.request.targets),
             *(asked_need(extra, self.context) for extra in extras),
             *companion_needs(self.context, companions),
-            *age_needs(self),
+            *age_needs(self.context, self._newest),
         ]
+
+    def _newest(self, target: Target) -> Build | None:
+        """The first build that a target accepts and the machine allows."""
+        candidates = self.unordered(FrameworkKey(target.framework))
+        usable = (one.build for one in candidates if accepts(target, one.build, self.context.book) and not self.look.met(one))
+        return next(usable, None)
 
     def needs(self, candidate: Candidate) -> Iterator[Need]:
         """What a candidate needs, facts first, so that one that does not suit the machine is dropped early.

@@ -27,11 +27,7 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[3]
-LIST = """
-drop_extras = ["test"]
-[[group]]
-packages = ["toy"]
-"""
+LIST = 'drop_extras = ["test"]\n[[group]]\npackages = ["toy"]\n'
 
 
 @pytest.fixture
@@ -130,23 +126,6 @@ def fill(index: LoopbackIndex) -> None:
     index.add("toy-1.9.tar.gz", data=archive())
     index.add("toy-2.0rc1-py3-none-any.whl")
     index.add("toy-3.0-py3-none-macosx_11_0_arm64.whl")
-
-
-def test_what_releases_say_alike_is_written_once(harvest: Harvest, index: LoopbackIndex) -> None:
-    for version in ("1.0", "1.1", "1.2"):
-        index.add(f"toy-{version}-py3-none-any.whl", ["numpy", f"own=={version}"], requires_python=">=3.8")
-
-    harvest.run()
-
-    written = tomllib.loads((harvest.out / "toy.toml").read_text())
-    assert written["lines"] == ["numpy"]
-    assert written["files"] == [{"id": 1, "requires_python": ">=3.8", "tags": ["py3-none-any"]}]
-    assert [row.get("files") for row in written["release"]] == [1, 1, 1]
-    assert written["metadata"][2]["requires"] == [0, "own==1.2"]
-    assert harvest.rows()["1.2"] == {"version": "1.2", "metadata": 3, "requires_python": ">=3.8", "tags": ["py3-none-any"]}
-    before = (harvest.out / "toy.toml").read_text()
-    assert "to change" not in harvest.run("--check", code=0).replace("0 tables to change", "")
-    assert (harvest.out / "toy.toml").read_text() == before
 
 
 @pytest.mark.parametrize("json", [False, True], ids=["html", "json"])

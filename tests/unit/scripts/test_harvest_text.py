@@ -1,0 +1,46 @@
+"""The text of a wheel table: what releases say alike is written once, and read back whole."""
+
+from __future__ import annotations
+
+import sys
+
+from harvest_table import Table
+from harvest_text import expanded, rendered
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+def made(*versions: str) -> Table:
+    release = [
+        {"version": version, "requires_python": ">=3.8", "tags": ["py3-none-any"], "metadata": number + 1}
+        for number, version in enumerate(versions)
+    ]
+    metadata = [{"id": number + 1, "requires": ["numpy", f"own=={version}"]} for number, version in enumerate(versions)]
+    return Table(package="toy", release=release, metadata=metadata)
+
+
+def test_what_releases_say_alike_is_written_once() -> None:
+    written = tomllib.loads(rendered(made("1.0", "1.1", "1.2"), "2026-01-01"))
+
+    assert written["lines"] == ["numpy"]
+    assert written["files"] == [{"id": 1, "requires_python": ">=3.8", "tags": ["py3-none-any"]}]
+    assert [row["files"] for row in written["release"]] == [1, 1, 1]
+    assert written["metadata"][2]["requires"] == [0, "own==1.2"]
+
+
+def test_what_was_written_is_read_back_whole() -> None:
+    table = made("1.0", "1.1", "1.2")
+    found = expanded(tomllib.loads(rendered(table, "2026-01-01")))
+
+    assert (found["release"], found["metadata"]) == (table.release, table.metadata)
+    alone = expanded(tomllib.loads(rendered(made("1.0"), "2026-01-01")))
+    assert (alone["release"], "lines" in alone, "files" in alone) == (made("1.0").release, False, False)
+
+
+def test_a_new_release_moves_nothing() -> None:
+    before, after = (rendered(made(*versions), "2026-01-01").splitlines() for versions in (("1.0", "1.1"), ("1.0", "1.1", "1.2")))
+
+    assert set(before) <= set(after)
