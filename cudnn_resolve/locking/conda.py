@@ -137,7 +137,7 @@ def read_pixi(text: str, reading: Reading) -> Iterator[Listed]:
     """What `pixi install` installs on the platform: the environment `default`, or the one that is named."""
     found = yaml_of(text, reading.where)
     version = _text(found.get("version"))
-    if version not in ("4", "5", "6"):
+    if version not in ("4", "5", "6", "7"):
         raise InputError(f"{reading.where} is a pixi.lock of version {version:.20}, which is not read", code="list-form", hint=_LIST_HINT)
     environments = table(found.get("environments"))
     named = [*reading.choice.groups, *reading.choice.extras]
@@ -149,9 +149,7 @@ def read_pixi(text: str, reading: Reading) -> Iterator[Listed]:
     if others := sorted(set(environments) - {chosen}):
         reading.note(f"the environment {chosen} is judged; not {', '.join(others[:12])}")
     packages = table(table(environments.get(chosen)).get("packages"))
-    wanted = _PLATFORMS.get(reading.arch, f"linux-{reading.arch}")
-    if packages and wanted not in packages:
-        raise InputError(f"{reading.where} is not for {wanted}: it is for {', '.join(list(packages)[:8])}", code="list-platform")
+    wanted = _pixi_platform(found, packages, reading)
     places = {_text(one.get("conda") or one.get("pypi") or one.get("url") or one.get("path")): one for one in dicts(found.get("packages"))}
     builds = []
     for one in dicts(packages.get(wanted)):
@@ -170,6 +168,16 @@ def read_pixi(text: str, reading: Reading) -> Iterator[Listed]:
                 reading.gap(f"{_text(more.get('name', place)):.60} has no version in the lock: it comes from a folder or a repository")
             yield from reading.row(more.get("name"), more.get("version"), texts([_end(place)]))
     yield from judged(builds, reading)
+
+
+def _pixi_platform(found: dict[str, Any], packages: dict[str, Any], reading: Reading) -> str:
+    """The lock's name for the platform of the machine; since version 7 platforms may have names of their own."""
+    wanted = _PLATFORMS.get(reading.arch, f"linux-{reading.arch}")
+    own = (_text(one.get("name")) for one in dicts(found.get("platforms")) if one.get("subdir") == wanted)
+    named = next((name for name in (wanted, *own) if name in packages), wanted)
+    if packages and named not in packages:
+        raise InputError(f"{reading.where} is not for {wanted}: it is for {', '.join(list(packages)[:8])}", code="list-platform")
+    return named
 
 
 _LIST_HINT = "`conda list` or `conda list --json` in the environment gives a list that is read"
@@ -249,8 +257,9 @@ def read_table(text: str, reading: Reading) -> Iterator[Listed]:
 
 
 def read_explicit(text: str, reading: Reading) -> Iterator[Listed]:
-    """The output of `conda list --explicit`: an address for each package."""
-    addresses = [line.partition("#")[0].strip() for line in text.splitlines() if "://" in line]
+    """The output of `conda list --explicit`: an address for each package; those of pip stand in comments."""
+    lines = (re.sub(r"^# pip \S{1,200} @ ", "", line).partition("#")[0].strip() for line in text.splitlines())
+    addresses = [line for line in lines if "://" in line]
     builds = []
     for address in addresses:
         archive = _archive(address)

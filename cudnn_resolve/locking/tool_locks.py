@@ -194,7 +194,10 @@ def _poetry_reached(rows: Iterable[Mapping[str, Any]], start: Iterable[str]) -> 
 
 
 def read_pdm(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
-    """What `pdm sync` installs: every group that was locked, or where one is named the default one, those for development and that one."""
+    """What `pdm sync` installs: every group that was locked, or where one is named the default one and that one.
+
+    Those for development come along, unless one of them is named.
+    """
     metadata = table(found.get("metadata"))
     reading.for_python(metadata.get("requires_python"))
     rows = dicts(found["package"])
@@ -203,6 +206,8 @@ def read_pdm(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
     project = _project(reading)
     of_tool = table(table(table(project.get("tool")).get("pdm")).get("dev-dependencies"))
     development = {"dev", *table(project.get("dependency-groups")), *of_tool} if reading.choice.defaults else set()
+    if asked & development:  # a group for development that is named stands for all of them
+        development = set()
     groups = known if reading.choice.defaults and not asked else asked | {"default"} | development
     for one in rows:
         own = texts(one.get("groups"))
