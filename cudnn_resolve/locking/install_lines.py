@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion
@@ -16,6 +17,7 @@ from cudnn_resolve.errors import InputError
 from cudnn_resolve.locking.listing import LONGEST_NAME, Listed, Loose, Reading
 from cudnn_resolve.masking import without_logins
 from cudnn_resolve.requirement.file import FILES, LONGEST, logical_lines
+from cudnn_resolve.resolution.release import version_within
 
 _PIN = re.compile(r"={2,3}\s*[^*\s,;]+")
 _OPTIONS = re.compile(r"(?:^|\s)#|\s--[a-z]")
@@ -61,6 +63,8 @@ class _Command(NamedTuple):
     """Its constraints, by the names of the packages."""
     mine: set[str]
     """Packages that it pinned so far."""
+    open: set[str]
+    """Packages that it asked for without a version so far."""
     upgrade: bool
 
 
@@ -102,7 +106,7 @@ class Installs:
         for address in addresses:
             if not _VARIANT.search(address):
                 self.reading.note(f"packages come from {without_logins(address)[:80]}, too: judged by name and version")
-        command = _Command(variants, self._limits(one for one in flat if one.is_limit), set(), upgrade)
+        command = _Command(variants, self._limits(one for one in flat if one.is_limit), set(), set(), upgrade)
         for one in flat:
             if not one.is_limit:
                 self._requirement(one, command)
@@ -194,16 +198,31 @@ class Installs:
         inside = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
         limits = command.limits.get(name, ())
         version = self._limited(requirement, version, limits)
+        before = reading.loose.get(name) if name in command.open else None
         if version is None:
-            specifier = requirement.specifier
-            for limit in limits:
-                specifier &= limit.specifier
-            if command.upgrade or name not in self._pins or not specifier.contains(self._pins[name].version, prereleases=True):
-                text = f"{requirement.name}{inside}{specifier}"
-                self.loosen(Loose(name=name, text=text, line=one.line, file=one.file, variants=command.variants))
-        else:
-            for row in reading.row(name, version, line=one.line, file=one.file, variants=command.variants, extras=inside):
-                self._pin(row, command.mine)
+            self._loosened(requirement, Loose(name=name, text=inside, line=one.line, file=one.file, variants=command.variants), command)
+            return
+        if before is not None and not _admits(Requirement(before.text), version):
+            reading.refuse(f"{requirement} and {before.text} exclude each other")
+        for row in reading.row(name, version, line=one.line, file=one.file, variants=command.variants, extras=inside):
+            self._pin(row, command.mine)
+
+    def _loosened(self, requirement: Requirement, loose: Loose, command: _Command) -> None:
+        """Take what admits several versions, within the limits of its command; `loose` has the extras for a text."""
+        name, specifier = loose.name, requirement.specifier
+        for limit in command.limits.get(name, ()):
+            specifier &= limit.specifier
+        before = self.reading.loose.get(name) if name in command.open else None
+        if before is not None:
+            specifier &= Requirement(before.text).specifier
+        if specifier and version_within(specifier) is None:
+            self.reading.refuse(f"no version of {requirement.name} is {specifier}")
+        pin = self._pins.get(name)
+        if pin is not None and name in command.mine and not specifier.contains(pin.version, prereleases=True):
+            self.reading.refuse(f"{requirement} and {name}=={pin.version} exclude each other")
+        if command.upgrade or pin is None or not specifier.contains(pin.version, prereleases=True):
+            command.open.add(name)
+            self.loosen(replace(loose, text=f"{requirement.name}{loose.text}{specifier}"))
 
     def _limited(self, requirement: Requirement, version: str | None, limits: Sequence[Requirement]) -> str | None:
         """The version that is asked for, or the one that a constraint pins; where they exclude each other, that is a clash."""

@@ -173,3 +173,15 @@ def specifier(text: str) -> SpecifierSet | None:
         return SpecifierSet(text)
     except InvalidSpecifier:
         return None
+
+
+def version_within(limit: SpecifierSet) -> str | None:
+    """A version that a limit admits, near its upper end, whether there is such a release or not; None where nothing is within it."""
+    near = []
+    for one in limit:
+        bound = parse_version(one.version.removesuffix(".*"))
+        if bound is not None:
+            lower = ((*bound.release[:place], number - 1, 99) for place, number in enumerate(bound.release) if number)
+            near += [bound, *(Version(".".join(map(str, release))) for release in ((*bound.release, 99), *lower))]
+    found = [one for one in near if limit.contains(one, prereleases=True)]
+    return str(max(found)) if found else None
