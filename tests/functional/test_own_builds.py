@@ -79,3 +79,23 @@ def test_a_build_for_the_jetson_is_told_from_the_wheel_without_cuda() -> None:
     del facts["frameworks"]
     (verdict,) = check(CheckRequest(given=from_mapping(facts))).verdicts
     assert verdict.status != "runs"
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [("2.6.0+rocm6.2.4", "AMD's GPUs"), ("2.6.0+cpu.cxx11.abi", "the CPU with an ABI of its own")]
+)
+def test_a_build_for_another_device_is_not_replaced_without_a_word(version: str, said: str) -> None:
+    facts = json.loads((IMAGES / "local-cxx11.json").read_text("utf-8"))
+    facts["packages"] = {"pip": {"torch": version}}
+    found = plan(PlanRequest(given=from_mapping(facts), framework=("torch==2.6.0",), offline=True))
+    assert next(one for one in found.pip if one.name == "torch").action != "keep"
+    assert [f"torch {version} is a build for {said}" in one.message for one in found.warnings if one.code == "vendor-build"] == [True]
+    (verdict,) = check(CheckRequest(given=from_mapping(facts))).verdicts
+    assert [one.command for one in verdict.remedy] == ["cudnn-resolve lock -f torch==2.6.0"]
+
+
+def test_the_plain_build_for_the_cpu_is_replaced_as_ever() -> None:
+    facts = json.loads((IMAGES / "local-cxx11.json").read_text("utf-8"))
+    facts["packages"] = {"pip": {"torch": "2.6.0+cpu"}}
+    found = plan(PlanRequest(given=from_mapping(facts), framework=("torch==2.6.0",), offline=True))
+    assert not [one for one in found.warnings if one.code == "vendor-build"]
