@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 from cudnn_resolve.diagnosis.model import Remedy
 from cudnn_resolve.operations.faults import found_in, names_of
 from cudnn_resolve.operations.subject import LIVE, Subject
+from cudnn_resolve.resolution.release import version_within
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -33,7 +33,13 @@ def mends(subject: Subject, book: Book, machine: Machine, found: Judgement, seen
     """What mends the set: the same frameworks on other libraries, else what a conflict proposes; nothing where nothing breaks."""
     errors = [one for one in found.faults if one.severity == "error"]
     known = [one for one in found.frameworks if one.build is not None]
-    if not (errors or any(one.severity == "error" for one in seen)) or not known:
+    if not (errors or any(one.severity == "error" for one in seen)):
+        return
+    if not known:
+        released = (f"{one.package}=={one.version.partition('+')[0]}" for one in found.frameworks)
+        if errors and all(one.kind == "cpu" for one in errors):
+            words = " ".join(f"-f {shlex.quote(text)}" for text in released)
+            yield Remedy(text="lock the builds for a GPU", command=f"cudnn-resolve lock {words}")
         return
     words = " ".join(f"-f {shlex.quote(f'{one.package}=={one.version}')}" for one in known)
     if errors and all(one.kind in ("machine", "wheel") for one in errors):
@@ -48,7 +54,7 @@ def mends(subject: Subject, book: Book, machine: Machine, found: Judgement, seen
         yield Remedy(text="these versions cannot share an environment: see what would work instead", command=f"cudnn-resolve plan {words}")
         return
     limits = _limits(errors)
-    wanted |= {name: version for name, limit in limits.items() if (version := _newest_of(limit)) is not None}
+    wanted |= {name: version for name, limit in limits.items() if (version := version_within(limit)) is not None}
     changes = smallest(subject, book, machine, wanted, names)
     if changes:
         pins = {name: str(limits.get(name) or f"=={version}") for name, version in changes.items()}
@@ -92,17 +98,6 @@ def _limits(errors: Iterable[Fault]) -> dict[str, SpecifierSet]:
         if one.wants is not None:
             found[one.package] = found.get(one.package, SpecifierSet()) & SpecifierSet(one.wants)
     return found
-
-
-def _newest_of(limit: SpecifierSet) -> str | None:
-    """A version that a limit admits, near its upper end, to be judged in the place of the release that will be found; None for none."""
-    near = []
-    for one in limit:
-        bound = Version(one.version.removesuffix(".*"))
-        lower = ((*bound.release[:place], number - 1, 99) for place, number in enumerate(bound.release) if number)
-        near += [bound, *(Version(".".join(map(str, release))) for release in lower)]
-    found = [one for one in near if limit.contains(one)]
-    return str(max(found)) if found else None
 
 
 def smallest(subject: Subject, book: Book, machine: Machine, wanted: Mapping[str, str], faulty: Iterable[str] = ()) -> Mapping[str, str]:
@@ -158,7 +153,7 @@ def edit(asked: Edit) -> Remedy:
     """The change in the words of the tool that wrote the file."""
     pins = [f"{name}{limit}" for name, limit in asked.pins.items()]
     shown = ", ".join(pins[:_SHOWN]) + (f" and {len(pins) - _SHOWN} more" if len(pins) > _SHOWN else "")
-    kind, words = asked.subject.kind, shlex.join(pins)
+    kind, words, every = asked.subject.kind, shlex.join(pins), ", ".join(pins)
     conda = asked.subject.conda & asked.pins.keys()
     if conda:
         return _of_conda(asked, conda)
@@ -166,16 +161,16 @@ def edit(asked: Edit) -> Remedy:
         return _of_project(asked, pins, shown)
     if kind == "requirements file":
         unchecked = "; install with `uv pip sync` or `pip install --no-deps -r`" if asked.held else ""
-        return Remedy(text=f"in {_place(asked)}: {shown}{unchecked}")
+        return Remedy(text=f"in {_place(asked)}: {every}{unchecked}")
     deps = "--no-deps " if asked.held or kind == LIVE else ""
     if kind in ("notebook", "Dockerfile"):
         line = f"%pip install {deps}{words}" if kind == "notebook" else f"RUN pip install {deps}{words}"
         return Remedy(text=f"after the last line of {os.path.basename(asked.subject.name)} that installs: {line}")
     if kind == "environment.yml":
         apart = " in a `pip install --no-deps` of their own, for pip refuses them beside what the wheels declare" if asked.held else ""
-        return Remedy(text=f"in {_place(asked)}, below `pip:`: {shown}{apart}")
+        return Remedy(text=f"in {_place(asked)}, below `pip:`: {every}{apart}")
     if kind == "conda-lock.yml":
-        return Remedy(text=f"in the environment.yml that it is made from, below `pip:`: {shown}", command="conda-lock lock")
+        return Remedy(text=f"in the environment.yml that it is made from, below `pip:`: {every}", command="conda-lock lock")
     return Remedy(text=f"install {shown} in their place", command=f"pip install --no-deps {words}")
 
 
@@ -195,14 +190,15 @@ def _of_project(asked: Edit, pins: list[str], shown: str) -> Remedy:
     if not asked.held:
         return Remedy(text=f"pin {shown} in the project", command=_ADDS[kind].format(words))
     entries = ", ".join(f'{name} = "{limit}"' for name, limit in asked.pins.items())
+    absent = [f"{name}{limit}" for name, limit in asked.pins.items() if name not in asked.subject.packages]
+    add = _ADDS[kind].format(shlex.join(absent)) if absent else None  # what is overridden must be asked for by somebody
     if kind == "uv.lock":
-        return Remedy(
-            text=f"in [tool.uv] of pyproject.toml: override-dependencies = [{', '.join(f'{one!r}' for one in pins)}]", command="uv lock"
-        )
+        overrides = ", ".join(f"{one!r}" for one in pins)
+        return Remedy(text=f"in [tool.uv] of pyproject.toml: override-dependencies = [{overrides}]", command=add or "uv lock")
     if kind == "pdm.lock":
-        return Remedy(text=f"in pyproject.toml: tool.pdm.resolution.overrides = {{ {entries} }}", command="pdm lock")
+        return Remedy(text=f"in pyproject.toml: tool.pdm.resolution.overrides = {{ {entries} }}", command=add or "pdm lock")
     if kind == "pixi.lock":
-        return Remedy(text=f"in pixi.toml: pypi-options.dependency-overrides = {{ {entries} }}", command="pixi lock")
+        return Remedy(text=f"in pixi.toml: pypi-options.dependency-overrides = {{ {entries} }}", command=add or "pixi lock")
     tool = "poetry" if kind == "poetry.lock" else "pipenv"
     return Remedy(
         text=f"{tool} cannot lock what the wheels do not declare: install {shown} over what it installs",

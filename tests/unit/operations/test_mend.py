@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from cudnn_resolve.operations.mend import Edit, _newest_of, edit
+from cudnn_resolve.operations.mend import Edit, edit
 from cudnn_resolve.operations.subject import LIVE, Subject
+from cudnn_resolve.resolution.release import version_within
 
 CUDNN, NUMPY = {"nvidia-cudnn-cu12": "==9.3.0.75"}, {"numpy": "<2"}
 OVER = "pip install --no-deps nvidia-cudnn-cu12==9.3.0.75"
@@ -14,7 +15,8 @@ OVER = "pip install --no-deps nvidia-cudnn-cu12==9.3.0.75"
 
 def subject(kind: str, lines: dict[str, int] | None = None, conda: frozenset[str] = frozenset()) -> Subject:
     name = kind if "." in kind or kind == "Dockerfile" else "here.txt"
-    return Subject(name=name, kind=kind, packages={}, requires={}, lines=lines or {}, conda=conda)
+    packages = {"nvidia-cudnn-cu12": "9.1.0.70", "numpy": "2.1.0"}
+    return Subject(name=name, kind=kind, packages=packages, requires={}, lines=lines or {}, conda=conda)
 
 
 @pytest.mark.parametrize(("lines", "said"), [({"a": 2}, "in line 2 of t.txt: "), ({"a": 2, "b": 5}, "in lines 2, 5 of t.txt: ")])
@@ -44,6 +46,13 @@ def test_what_wheels_declare_otherwise(kind: str, said: str, command: str | None
     found = edit(Edit(subject=subject(kind), pins=CUDNN, held=True))
     assert found.text.startswith(said)
     assert found.command == command
+
+
+def test_what_is_not_there_is_added_beside_the_override() -> None:
+    pins = {**CUDNN, "nvidia-cufft-cu12": "==11.3.3.83"}
+    found = edit(Edit(subject=subject("uv.lock"), pins=pins, held=True))
+    assert found.text.endswith("['nvidia-cudnn-cu12==9.3.0.75', 'nvidia-cufft-cu12==11.3.3.83']")
+    assert found.command == "uv add nvidia-cufft-cu12==11.3.3.83"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +89,17 @@ def test_what_conda_installs(kind: str, said: str, command: str) -> None:
 
 @pytest.mark.parametrize(
     ("limit", "expected"),
-    [("<2", "1.99"), ("<2,>=1.26", "1.99"), (">=1.26,<1.26.5", "1.26.4.99"), (">=2", "2"), ("<2,>=2", None), ("", None)],
+    [
+        ("<2", "1.99"),
+        ("<2,>=1.26", "1.99"),
+        (">=1.26,<1.26.5", "1.26.4.99"),
+        (">=2", "2.99"),
+        (">2", "2.99"),
+        ("==2.6.*,<2.6.1", "2.6.0.99"),
+        ("!=2,<2", "1.99"),
+        ("<2,>=2", None),
+        ("", None),
+    ],
 )
 def test_a_version_that_a_limit_admits(limit: str, expected: str | None) -> None:
-    assert _newest_of(SpecifierSet(limit)) == expected
+    assert version_within(SpecifierSet(limit)) == expected
