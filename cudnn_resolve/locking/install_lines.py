@@ -63,7 +63,7 @@ class _Command(NamedTuple):
     """Its constraints, by the names of the packages."""
     mine: set[str]
     """Packages that it pinned so far."""
-    open: set[str]
+    loose: set[str]
     """Packages that it asked for without a version so far."""
     upgrade: bool
 
@@ -198,7 +198,7 @@ class Installs:
         inside = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
         limits = command.limits.get(name, ())
         version = self._limited(requirement, version, limits)
-        before = reading.loose.get(name) if name in command.open else None
+        before = reading.loose.get(name) if name in command.loose else None
         if version is None:
             self._loosened(requirement, Loose(name=name, text=inside, line=one.line, file=one.file, variants=command.variants), command)
             return
@@ -212,7 +212,7 @@ class Installs:
         name, specifier = loose.name, requirement.specifier
         for limit in command.limits.get(name, ()):
             specifier &= limit.specifier
-        before = self.reading.loose.get(name) if name in command.open else None
+        before = self.reading.loose.get(name) if name in command.loose else None
         if before is not None:
             specifier &= Requirement(before.text).specifier
         if specifier and version_within(specifier) is None:
@@ -221,7 +221,7 @@ class Installs:
         if pin is not None and name in command.mine and not specifier.contains(pin.version, prereleases=True):
             self.reading.refuse(f"{requirement} and {name}=={pin.version} exclude each other")
         if command.upgrade or pin is None or not specifier.contains(pin.version, prereleases=True):
-            command.open.add(name)
+            command.loose.add(name)
             self.loosen(replace(loose, text=f"{requirement.name}{loose.text}{specifier}"))
 
     def _limited(self, requirement: Requirement, version: str | None, limits: Sequence[Requirement]) -> str | None:

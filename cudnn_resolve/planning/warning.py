@@ -80,10 +80,10 @@ def _own_builds(resolution: Resolution, book: Book, pip: tuple[PipAction, ...]) 
     """Builds of an image's maker that the plan replaces: no index has them."""
     machine = resolution.machine
     for one in pip:
-        other = _other_device(one, book)
-        if other is not None:
-            lost = f"{one.name} {one.installed} is a build for {other}, which this plan replaces"
-            yield Warning(code="vendor-build", message=f"{lost}. An environment of its own (--env DIR) leaves it")
+        local = (one.installed or "").partition("+")[2] if one.action != "keep" and book.framework_of(one.name) is not None else ""
+        for what in (what for start, what in _OTHER_DEVICES if local.startswith(start)):
+            lost = f"{one.name} {one.installed} is a build for {what}, which is lost; --env DIR keeps it"
+            yield Warning(code="vendor-build", message=lost)
         build = vendor_build(book, machine, one.name) if one.action != "keep" and one.installed is not None else None
         if build is None or one.installed is None or one.installed.partition("+")[2].startswith("cu"):
             continue
@@ -99,14 +99,6 @@ def _own_builds(resolution: Resolution, book: Book, pip: tuple[PipAction, ...]) 
 
 
 _OTHER_DEVICES = (("rocm", "AMD's GPUs"), ("xpu", "Intel's GPUs"), ("cpu.", "the CPU with an ABI of its own"))
-
-
-def _other_device(one: PipAction, book: Book) -> str | None:
-    """For what a framework is built that the plan replaces; None for CUDA, and for the plain CPU."""
-    local = (one.installed or "").partition("+")[2]
-    if one.action == "keep" or book.framework_of(one.name) is None:
-        return None
-    return next((what for start, what in _OTHER_DEVICES if local.startswith(start)), None)
 
 
 def _repository(resolution: Resolution) -> Iterator[Warning]:

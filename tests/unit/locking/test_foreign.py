@@ -290,3 +290,25 @@ version = "2.6.0"
 def test_hostile_lists_are_refused_at_once(text: str) -> None:
     with pytest.raises(InputError):
         listed(text)
+
+
+def test_a_group_for_development_that_is_named_is_the_only_one() -> None:
+    rows = "".join(f'[[package]]\nname = "{one}"\nversion = "1"\ngroups = ["{one}"]\n' for one in ("default", "dev", "docs", "plot"))
+    text = f'{rows}[metadata]\nlock_version = "4.5.0"\ngroups = ["default", "dev", "docs", "plot"]\n'
+    project = "[dependency-groups]\ndev = []\ndocs = []\n"
+    for groups, expected in ((("plot",), {"default", "dev", "docs", "plot"}), (("docs",), {"default", "docs"})):
+        found = listed(text, choice=Choice(groups=groups), open_=lambda name, _: (name, project))
+        assert {one.name for one in found.packages} == expected
+
+
+def test_an_explicit_list_names_wheels_of_pip_in_comments() -> None:
+    at = "https://index.example/conda-forge"
+    text = f"@EXPLICIT\n{at}/linux-64/numpy-1.26.4-h1_0.conda#00\n# pip torch @ {at}/torch-2.6.0-cp311-cp311-linux_x86_64.whl#sha256=00\n"
+    assert versions(text) == {"numpy": "1.26.4", "torch": "2.6.0"}
+
+
+def test_a_lock_of_pixi_whose_platforms_have_names() -> None:
+    wheel = "pypi: https://index.example/torch-2.6.0-cp311-cp311-manylinux1_x86_64.whl"
+    of = f"environments:\n  default:\n    packages:\n      cuda-box:\n      - {wheel}\n"
+    of += f"packages:\n- {wheel}\n  name: torch\n  version: 2.6.0\n"
+    assert versions(f"version: 7\nplatforms:\n- name: cuda-box\n  subdir: linux-64\n{of}") == {"torch": "2.6.0"}

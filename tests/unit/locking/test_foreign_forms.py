@@ -112,25 +112,6 @@ def test_an_older_lock_of_pixi() -> None:
     assert versions(listed(PIXI_4)) == {"torch": "2.5.1", "requests": "2.32.0"}
 
 
-def test_a_lock_of_pixi_whose_platforms_have_names() -> None:
-    text = PIXI.replace("version: 6", "version: 7\nplatforms:\n- name: cuda-box\n  subdir: linux-64\n").replace("linux-64:", "cuda-box:")
-    assert versions(listed(text)) == versions(listed(PIXI))
-
-
-def test_an_explicit_list_names_wheels_of_pip_in_comments() -> None:
-    at = "https://index.example/conda-forge"
-    text = f"@EXPLICIT\n{at}/linux-64/numpy-1.26.4-h1_0.conda#00\n# pip torch @ {at}/torch-2.6.0-cp311-cp311-linux_x86_64.whl#sha256=00\n"
-    assert versions(listed(text)) == {"numpy": "1.26.4", "torch": "2.6.0"}
-
-
-def test_a_group_for_development_that_is_named_is_the_only_one() -> None:
-    rows = "".join(f'[[package]]\nname = "{one}"\nversion = "1"\ngroups = ["{one}"]\n' for one in ("default", "dev", "docs", "plot"))
-    text = f'{rows}[metadata]\nlock_version = "4.5.0"\ngroups = ["default", "dev", "docs", "plot"]\n'
-    project = files(**{"pyproject.toml": "[dependency-groups]\ndev = []\ndocs = []\n"})
-    for groups, expected in ((("plot",), {"default", "dev", "docs", "plot"}), (("docs",), {"default", "docs"})):
-        assert set(versions(listed(text, choice=Choice(groups=groups), open_=project))) == expected
-
-
 def test_parts_of_a_lock_of_conda() -> None:
     assert "sphinx" in versions(listed(CONDA_LOCK, choice=Choice(groups=("docs",))))
     assert versions(listed(PIXI, choice=Choice(groups=("test",)))) == {"pytest": "8.0.0"}
