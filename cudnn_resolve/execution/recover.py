@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -13,7 +15,7 @@ from cudnn_resolve.execution.aptget import find_apt
 from cudnn_resolve.execution.check import require_writable
 from cudnn_resolve.execution.exchange import refuse_detour
 from cudnn_resolve.execution.installed import installed_packages
-from cudnn_resolve.execution.journal import ARRIVING, STAGING, Journal, PastApply, inside, tampered
+from cudnn_resolve.execution.journal import ARRIVING, RECOVER, STAGING, Journal, PastApply, inside, read_journal, tampered
 from cudnn_resolve.execution.journals import Journals, find_journal, read_mark
 from cudnn_resolve.execution.loader_settings import restore_cache
 from cudnn_resolve.execution.model import EXITS, Execution, Status, Trouble
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.host.tool import Tooling
 
 
-_WAY_BACK = re.compile(r"^python3 /[\w./@%+=:,~-]+/recover\.py$", re.MULTILINE | re.ASCII)
+_WAY_BACK = re.compile(r"^python3 (/[^\x00-\x1f\x7f]+)/recover\.py$", re.MULTILINE)
 """The command in a mark; anybody who may write into the environment may have written another one."""
 
 
@@ -127,13 +129,26 @@ def unfinished_of_others(environment: Environment) -> WorldError | None:
     text = disk.content(path, 1 << 12)
     if text is None:
         return None
-    command = _WAY_BACK.search(text.decode("utf-8", "replace"))
+    named = _WAY_BACK.search(os.fsdecode(text))
     return WorldError(
         "an apply that this user's journals do not know left the environment half changed",
         code="unfinished",
         context=path,
-        hint=(f"`{command[0]}` puts it back; " if command else "") + "with --force the environment is taken as it is",
+        hint=(f"{_way_back(named[1], environment)}; " if named else "") + "with --force the environment is taken as it is",
     )
+
+
+def _way_back(folder: str, environment: Environment) -> str:
+    """What leads back from what a mark tells: the program in that folder, where it is there and works on this environment."""
+    if disk.is_missing(f"{folder}/{RECOVER}"):
+        return f"its journal, {folder}, is gone, and nothing leads back: make the environment again"
+    past = None
+    with suppress(WorldError):  # of a user whose folders are closed to this one
+        past = read_journal(folder)
+    prefix = str(past.begin.get("prefix")) if past is not None else environment.prefix
+    if prefix != environment.prefix:
+        return f"this is a copy of {prefix}, made in the middle of that apply, and nothing leads back here: make it again"
+    return f"`python3 {shlex.quote(f'{folder}/{RECOVER}')}` puts it back"
 
 
 def _refuse_unfinished_of_others(work: Work) -> None:

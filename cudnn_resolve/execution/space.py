@@ -82,8 +82,8 @@ def free(one: Holding) -> None:
 
 
 def free_lost() -> None:
-    """Remove what is held for environments that are gone; what cannot be removed stays."""
+    """Remove what is held for environments that are gone; what cannot be removed stays, and so does a way back: a folder may return."""
     with suppress(WorldError):
         for one in holdings():
-            if one.is_lost:
+            if one.is_lost and not one.is_open:
                 free(one)

@@ -35,6 +35,17 @@ def kind(path: str) -> str | None:
     return "link" if modes.S_ISLNK(mode) else "other"
 
 
+def is_missing(path: str) -> bool:
+    """True where there surely is nothing: a folder that may not be looked into tells nothing."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
+
+
 def is_regular(path: str) -> bool:
     """True for a file, or a link that leads to one."""
     return os.path.isfile(path)

@@ -16,6 +16,7 @@ from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution import payload_recover
 from cudnn_resolve.execution.journal import RECOVER
 from cudnn_resolve.execution.recover import mark_path, repair, undo
+from cudnn_resolve.execution.space import free_lost
 from cudnn_resolve.host import disk
 from cudnn_resolve.operations.apply import stopped_of
 from tests.apply_world import NEW, ApplyWorld, work_in
@@ -133,6 +134,44 @@ def test_another_user_sees_that_work_is_unfinished_and_how_to_end_it(
     work = work_in(world)
     assert repair(work) is None
     work.hold.release()
+
+
+def test_a_mark_names_no_way_back_that_leads_nowhere_or_elsewhere(
+    world: ApplyWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = cut_off(world, _SAVED)
+    copied = ApplyWorld(tmp_path / "copied")
+    shutil.copytree(world.venv, copied.venv, symlinks=True)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state of another"))
+
+    def hint(one: ApplyWorld) -> str:
+        work = work_in(one)
+        with pytest.raises(WorldError) as refused:
+            repair(work)
+        work.hold.release()
+        assert refused.value.code == "unfinished"
+        return refused.value.hint or ""
+
+    assert f"this is a copy of {world.venv}" in hint(copied)
+    assert RECOVER not in hint(copied)
+    (tmp_path / "with a space").mkdir()
+    spaced = shutil.copytree(journal, tmp_path / "with a space" / "000001")
+    mark = next(world.site.glob(".cudnn-resolve-*"))
+    mark.write_text(mark.read_text().replace(str(journal), str(spaced)))
+    assert f"`python3 '{spaced}/{RECOVER}'` puts it back" in hint(world)
+    shutil.rmtree(spaced)
+    assert f"its journal, {spaced}, is gone, and nothing leads back" in hint(world)
+
+
+def test_an_environment_that_was_away_finds_its_way_back(world: ApplyWorld, tmp_path: Path) -> None:
+    former = world.former()
+    cut_off(world, _SAVED)
+    world.venv.rename(tmp_path / "away")
+    free_lost()
+    (tmp_path / "away").rename(world.venv)
+
+    assert world.finish("undo")[0] == 0
+    assert world.former() == former
 
 
 def test_an_undo_marks_the_environment_while_it_is_neither(world: ApplyWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
