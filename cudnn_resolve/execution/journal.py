@@ -81,6 +81,8 @@ class Journal:
         self.id = number
         self._sum = ""
         self._size = 0
+        self.has_changed = False
+        """True once something that it is about may have changed."""
         self.watch = watch
 
     @property
@@ -107,6 +109,7 @@ class Journal:
                     disk.cut(path, self._size)
                 raise
             self._sum, self._size = found, self._size + len(line)
+        self.has_changed = self.has_changed or kind == "change"
         if self.watch is not None:
             self.watch(kind)
 

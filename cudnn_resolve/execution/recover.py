@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Callable
@@ -129,7 +128,7 @@ def unfinished_of_others(environment: Environment) -> WorldError | None:
     text = disk.content(path, 1 << 12)
     if text is None:
         return None
-    named = _WAY_BACK.search(os.fsdecode(text))
+    named = _WAY_BACK.search(text.decode("utf-8", "surrogateescape"))
     return WorldError(
         "an apply that this user's journals do not know left the environment half changed",
         code="unfinished",

@@ -384,6 +384,8 @@ def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution
         trouble = _trouble(error)
         differences = error.differences if isinstance(error, DifferenceError) else ()
         if journal is None or read_journal(journal.folder) is None:  # a signal, or a full disk, came before its first record
+            if journal is not None and journal.has_changed:
+                return _stranded(trouble, journal.id, f"{journal.folder}: somebody removed the journal, and what was replaced with it")
             work.journals.unmark()
             if isinstance(error, CudnnResolveError):
                 raise error
@@ -398,6 +400,11 @@ def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution
             if isinstance(error, CudnnResolveError):
                 raise error
             return Execution(status="interrupted", id=journal.id, trouble=trouble, log=log)
+        if payload_recover.is_another(past.begin):
+            prefix = work.environment.prefix
+            return _stranded(
+                trouble, journal.id, f"{prefix}: somebody moved it, or made it again; once it is back, undo this apply"
+            )
         work.reporter.begin("putting everything back")
         left = put_all_back(journal, work.journals, work.host, work.tooling(journal), why=trouble.code)
         work.reporter.end()
@@ -405,6 +412,11 @@ def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution
         return Execution(
             status=status, id=journal.id, trouble=trouble, left=left, differences=differences, log=log, exit_code=EXITS[status]
         )
+
+
+def _stranded(trouble: Trouble, number: int, why: str) -> Execution:
+    """Nothing was put back, since what leads back, or where to, is not there."""
+    return Execution(status="broken", id=number, trouble=trouble, left=(why,), exit_code=EXITS["broken"])
 
 
 def _trouble(error: Exception) -> Trouble:
