@@ -104,7 +104,7 @@ def run(*words: str) -> str:
         gc.unfreeze()  # `main` is for a process of its own
         gc.collect()
     said = err.getvalue()
-    assert "internal error" not in said, f"{shlex.join(words)}: {said}"
+    assert "error: internal error" not in said, f"{shlex.join(words)}: {said}"
     assert "s3cr3t" not in said + out.getvalue(), f"{shlex.join(words)}: a password is shown"
     assert code in (0, 1, 2, 3), f"{shlex.join(words)}: exit code {code}"
     return out.getvalue()

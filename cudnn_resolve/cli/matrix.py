@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 
 from cudnn_resolve import api
 from cudnn_resolve.cli.options import Output, add_options, add_output_options, output_of, request_of
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     args.sample = int(sample)
     request = request_of(MatrixRequest, args)
     if request.action != "show" and request.name is not None:
-        hint = f"matrix show {request.name}"
+        hint = f"matrix show {shlex.quote(request.name)}"
         raise UsageError(f"matrix {request.action} takes no name: {request.name!r}", code="matrix-argument", hint=hint)
     if request.action == "check":
         return _check(request, output)

@@ -402,9 +402,7 @@ def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution
             return Execution(status="interrupted", id=journal.id, trouble=trouble, log=log)
         if payload_recover.is_another(past.begin):
             prefix = work.environment.prefix
-            return _stranded(
-                trouble, journal.id, f"{prefix}: somebody moved it, or made it again; once it is back, undo this apply"
-            )
+            return _stranded(trouble, journal.id, f"{prefix}: somebody moved it, or made it again; once it is back, undo this apply")
         work.reporter.begin("putting everything back")
         left = put_all_back(journal, work.journals, work.host, work.tooling(journal), why=trouble.code)
         work.reporter.end()

@@ -27,7 +27,7 @@ TOOL = "cudnn-resolve"
 
 VersionText = Annotated[str, Meta(pattern=r"^\d{1,6}(\.\d{1,9}){0,4}\Z")]
 """A version of a driver or of cuDNN."""
-CapabilityText = Annotated[str, Meta(pattern=r"^\d{1,2}\.\d[af]?\Z")]
+CapabilityText = Annotated[str, Meta(pattern=r"^[1-9][0-9]?\.[0-9][af]?\Z")]
 
 
 class Framework(Struct, frozen=True, kw_only=True):

@@ -89,7 +89,7 @@ def wanted_version(book: Book, target: Target) -> str | None:
     ]
     if versions:
         return str(max(versions))
-    named = [one.version.removesuffix(".*") for one in target.specifier]
+    named = [name for one in target.specifier if parse_version(name := one.version.removesuffix(".*")) is not None]  # `===` takes any text
     return min(named, default=None)  # older releases of `packaging` keep no order
 
 

@@ -133,6 +133,7 @@ def test_credentials_are_left_out_and_that_is_said() -> None:
         (wheel() + OURS + "targets = [1]", "tool.cudnn-resolve.targets[0]", "Expected `str`"),
         (wheel() + OURS + "driver_min = 'new'", "tool.cudnn-resolve.driver_min", "matching regex"),
         (wheel() + OURS + "compute_capabilities = ['fast']", "tool.cudnn-resolve.compute_capabilities[0]", "matching regex"),
+        (wheel() + OURS + "compute_capabilities = ['0.3']", "tool.cudnn-resolve.compute_capabilities[0]", "matching regex"),
         (wheel() + OURS + "cudnn_soname = true", "tool.cudnn-resolve.cudnn_soname", "Expected `int | null`"),
         (wheel() + OURS + "driver_policy = 'loose'", "tool.cudnn-resolve.driver_policy", "'loose'"),
         (wheel() + OURS + "strict_pins = 1", "tool.cudnn-resolve.strict_pins", "Expected `bool`"),

@@ -50,6 +50,11 @@ def ways_out(*targets: str, extras: tuple[str, ...] = (), python: str = "3.10.9"
     return [one.change for one in found.relaxations]
 
 
+@pytest.mark.parametrize("text", ["north====2.0", "north===>=2", "north===soon"])
+def test_what_is_no_version_has_no_neighbours(text: str) -> None:
+    assert not [way for way in ways_out(text) if "the nearest" in way]
+
+
 def commands(*targets: str, context: tuple[tuple[str, str], ...] = (), verb: str = "plan") -> list[str]:
     asked = replace(request(BOOK, *targets), context=context, verb=verb)
     found = resolve(BOOK, machine_of(facts(python={"version": "3.13.1"}), BOOK), asked, index_of(BOOK, {}))
