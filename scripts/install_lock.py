@@ -76,8 +76,11 @@ def interpreter(version: str) -> str:
     """A CPython of that version."""
     found = shutil.which(f"python{version}")
     for path in (found, *map(str, sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python3")))):
-        if path and subprocess.run([path, "-c", "import venv"], capture_output=True, check=False).returncode == 0:
-            return path
+        if path is None:
+            continue
+        done = subprocess.run([path, "-c", "import sys, venv; print(sys.executable)"], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return done.stdout.strip()  # what a shim of pyenv stands for
     raise RuntimeError(f"there is no Python {version} here")
 
 

@@ -151,10 +151,26 @@ def _unknown(book: Book, request: Request) -> str | None:
             withdrawn = _withdrawn(book, target)
             if withdrawn is not None:
                 return f"no release that its authors stand by is {target.text}: {withdrawn}"
+            made = _made_elsewhere(book, target)
+            if made is not None:
+                return made
             known = [version for build in book.framework(target.framework).builds if (version := parse_version(build.version)) is not None]
             newest = f"; the newest that the tables know is {max(known)}" if known else ""
             return f"there is no release of {target.framework} that is {target.text}{newest}"
     return None
+
+
+def _made_elsewhere(book: Book, target: Target) -> str | None:
+    """That the release a target means is there without GPU code under the framework's own name; None where it is not."""
+    table = book.package(target.framework)
+    releases = reversed(table.releases if table is not None and table.name not in book.framework(target.framework).packages else ())
+    found = next((one.version for one in releases if target.specifier.contains(one.version, prereleases=True)), None)
+    if found is None:
+        return None
+    return (
+        f"the tables know no GPU build that is {target.text}: there is a release {target.framework} {found}, "
+        f"but its GPU wheels are on an index of its makers, and what they are built with is not known"
+    )
 
 
 def _withdrawn(book: Book, target: Target) -> str | None:

@@ -59,3 +59,16 @@ def test_what_is_installed_stays() -> None:
     found = answer("north", "serve", releases={"0.1": OLD, "9.0": NEW._replace(requires=("lost",))}, packages=packages)
 
     assert pins(found)["serve"] == "0.1"
+
+
+def test_a_release_whose_gpu_wheels_nobody_read_is_not_denied() -> None:
+    head = 'origin = "harvested"\nscript = "a-test"\nread = 2026-11-22\npackage = "west"\n'
+    cpu = head + 'release = [{version = "4.0", tags = ["py3-none-any"]}]'
+    west = texts("small")["framework/north"].replace('name = "north"', 'name = "west"').replace('"north"', '"west-gpu"')
+    book = changed({"framework/west": west, "wheel/west": cpu, "wheel/west-gpu": NORTH.replace('"north"', '"west-gpu"')})
+
+    found = outcome(book, facts(), request(book, "west==4.0"), index_of(book))
+
+    assert isinstance(found, Conflict)
+    assert "no GPU build" in found.message
+    assert "there is a release west 4.0" in found.message
