@@ -52,7 +52,7 @@ def render(plan: Plan, *, style: Style | None = None, width: int = 100, verbose:
     elif verbose:
         page.everything(plan)
     else:
-        page.summary(plan)
+        page.summary(plan, _LINES - (command is not None))
     if command is not None and plan.is_satisfiable:
         page.lines += ["", clean(command)] if verbose else [clean(command)]
     return page.text()
@@ -151,21 +151,31 @@ class _Page(Page):
         self.say(environment_line(plan.facts), "  ")
         self._warnings(one.message for one in plan.warnings if one.code in _FIRST)
 
-    def summary(self, plan: Plan) -> None:
-        """The stack, and what changes in numbers and in important names."""
+    def summary(self, plan: Plan, most: int) -> None:
+        """The stack, and what changes in numbers and in important names; with less of both where that takes too many lines."""
+        start = len(self.lines)
+        for brevity in range(3):
+            del self.lines[start:]
+            self._summary(plan, brevity)
+            if len(self.lines) <= most:
+                return
+
+    def _summary(self, plan: Plan, brevity: int) -> None:
         if plan.stack is not None:
-            self._stack(plan.stack, plan.environment)
+            self._stack(plan.stack, plan.environment, brief=brevity > 0)
         self.lines.append(self.style(f"{_counts(plan)} (-v shows all)", "bold"))
-        self._named(plan)
-        for one in plan.environment:
-            if one.kind != "none":
+        self._named(plan, brief=brevity > 1)
+        for one in plan.environment if brevity < 2 else ():
+            if one.kind not in ("none", "folder"):  # of a folder the stack says it
                 self.say(f"{_LABELS.get(one.kind, one.kind)}: {one.why}", "  * ")
         self._proven(plan)
-        later = sorted((one for one in plan.warnings if one.code not in _FIRST), key=lambda one: _is_aside(one.code))
-        self._first_warnings([one.message for one in later])
+        later = sorted(
+            (one for one in plan.warnings if one.code not in _FIRST), key=lambda one: (one.code != "breaks", _is_aside(one.code))
+        )
+        self._first_warnings([one.message for one in later], least=brevity < 2 or any(one.code == "breaks" for one in later))
 
-    def _first_warnings(self, messages: Sequence[str]) -> None:
-        """The warnings for which there is room; where there is none for all, their number."""
+    def _first_warnings(self, messages: Sequence[str], *, least: int) -> None:
+        """The warnings for which there is room, but so many in any case; where there is none for all, their number."""
         each = []
         for message in messages:
             start = len(self.lines)
@@ -175,33 +185,45 @@ class _Page(Page):
         shown = 0
         for number, lines in enumerate(each, 1):
             room = _LINES - 1 - len(self.lines) - (number < len(each))
-            if shown and len(lines) > room:
+            if shown >= least and len(lines) > room:
                 break
             self.lines += lines
             shown = number
         if shown < len(each):
             more = len(each) - shown
-            self._warnings([f"{more} more warning{'s' if more > 1 else ''}: -v shows {'them' if more > 1 else 'it'}"])
+            self._warnings([f"{more} {'more ' if shown else ''}warning{'s' if more > 1 else ''}: -v shows {'them' if more > 1 else 'it'}"])
 
-    def _named(self, plan: Plan) -> None:
-        """The changes, a line for each kind and each further index."""
+    def _named(self, plan: Plan, *, brief: bool) -> None:
+        """The changes, a line for each kind and, unless they are to be brief, for each further index and the overrides."""
+        self._changes(plan, brief=brief)
+        for index in () if brief else dict.fromkeys(one.index for one in plan.pip if one.index is not None and one.action != "keep"):
+            self._some([one.name for one in plan.pip if one.index == index and one.action != "keep"], f"  from {clean(index)}: ")
+        apt = [one for one in plan.apt if one.action != "keep"]
+        if apt:
+            self._some([f"{one.name}={one.version}" for one in apt], "  apt: ")
+        if plan.unpinned and not brief:
+            self._some(plan.unpinned, "  ? version left to the installer: ")
+        if plan.overrides and not brief:
+            texts = [f"{one.package} {one.chosen} instead of {one.declared} of {one.requested_by}" for one in plan.overrides]
+            self._some(texts, f"  {len(texts)} override{'s' if len(texts) > 1 else ''}: ", most=1)
+
+    def _changes(self, plan: Plan, *, brief: bool) -> None:
+        """The pip packages that change, a line for each kind; in brief all kinds in one."""
+        first: list[str] = []
         for action, (sign, color) in _ACTIONS.items():
             found = [one for one in plan.pip if one.action == action]
             if action == "remove":
                 for one in found:
                     self.say(f"{one.name} {one.version}: {'; '.join(one.because)}", self.style(f"  {sign} ", color))
-            elif found and action != "keep":
+            elif found and action != "keep" and not brief:
                 self._some([_moved(one) for one in found], self.style(f"  {sign} ", color))
-        for index in dict.fromkeys(one.index for one in plan.pip if one.index is not None and one.action != "keep"):
-            self._some([one.name for one in plan.pip if one.index == index and one.action != "keep"], f"  from {clean(index)}: ")
-        apt = [one for one in plan.apt if one.action != "keep"]
-        if apt:
-            self._some([f"{one.name}={one.version}" for one in apt], "  apt: ")
-        if plan.unpinned:
-            self._some(plan.unpinned, "  ? version left to the installer: ")
-        if plan.overrides:
-            texts = [f"{one.package} {one.chosen} instead of {one.declared} of {one.requested_by}" for one in plan.overrides]
-            self._some(texts, f"  {len(texts)} override{'s' if len(texts) > 1 else ''}: ", most=1)
+            elif found and action != "keep":
+                more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+                first.append(f"{sign} {_moved(found[0])}{more}")
+        if brief and plan.unpinned:
+            first.append(f"? {plan.unpinned[0]}{f' and {len(plan.unpinned) - 1} more' if len(plan.unpinned) > 1 else ''}")
+        if first:
+            self.say("; ".join(first), "  ", "    ")
 
     def _some(self, names: Sequence[str], first: str, *, most: int = _NAMED) -> None:
         more = f" and {len(names) - most} more" if len(names) > most else ""
@@ -234,7 +256,7 @@ class _Page(Page):
         for number, step in enumerate(plan.steps, 1):
             self.say(f"{_what(step, plan)}{' (root)' if step.needs_root else ''}", f"  {number}. ")
 
-    def _stack(self, stack: Stack, environment: Sequence[Environment], *, verbose: bool = False) -> None:
+    def _stack(self, stack: Stack, environment: Sequence[Environment], *, verbose: bool = False, brief: bool = False) -> None:
         if not stack.frameworks:
             return
         rows = []
@@ -251,7 +273,11 @@ class _Page(Page):
         for version, names in apart.items():
             who = names.replace(" ", " and ")
             rows.append(("cuDNN", version, f"libcudnn.so.{version.partition('.')[0]} for {who} alone, in a folder of its own"))
-        self.rows([*rows, *((one.name, one.version, _built_with(one)) for one in stack.frameworks)])
+        kept = [one for one in stack.frameworks if brief and not one.asked]
+        rows += [(one.name, one.version, _built_with(one)) for one in stack.frameworks if one not in kept]
+        self.rows(rows)
+        if kept:
+            self.say(", ".join(f"{one.name} {one.version}" for one in kept), "  installed and kept: ", "    ")
 
     def _packages(self, plan: Plan) -> None:
         self.title(f"Packages ({_counts(plan)})")

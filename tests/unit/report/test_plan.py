@@ -16,13 +16,13 @@ from packaging.requirements import Requirement
 
 from cudnn_resolve.facts.codec import encode
 from cudnn_resolve.locking.model import Environment
-from cudnn_resolve.planning.model import Plan, Step, Warning
+from cudnn_resolve.planning.model import AptAction, PipAction, Plan, StackFramework, Step, Warning
 from cudnn_resolve.report import plan as text_report
 from cudnn_resolve.report import requirements, script, why
 from cudnn_resolve.report.document import encode_plan
 from cudnn_resolve.report.text import Style
 from cudnn_resolve.resolution.chain import chain
-from cudnn_resolve.resolution.model import Resolution
+from cudnn_resolve.resolution.model import Override, Resolution
 from tests.worlds.load import facts, outcome, plan, request, world
 
 BOOK = world()
@@ -288,3 +288,37 @@ def test_requirements_that_pip_can_read(name: str) -> None:
     assert {pin.name: str(pin.specifier) for pin in pins} == wanted
     options = [line for line in lines if line.startswith("--")]
     assert options == [f"--extra-index-url {index}" for index in dict.fromkeys(one.index for one in found.pip if one.index)]
+
+
+def test_a_plan_with_every_kind_of_change_reads_in_fifteen_lines() -> None:
+    def change(name: str, action: str, installed: str | None, index: str | None = None) -> PipAction:
+        return PipAction(name=name, version="2.0", action=action, installed=installed, index=index)
+
+    def framework(name: str, *, asked: bool) -> StackFramework:
+        return StackFramework(name=name, version="2.0", variant="cu124", cudnn="9.1.0.70", libraries="pip", asked=asked)
+
+    plan = PLANS["joint"]()
+    assert plan.stack is not None
+    stack = replace(plan.stack, frameworks=(framework("torch", asked=True), *(framework(name, asked=False) for name in ("jax", "cupy"))))
+    broken = Warning(code="breaks", message="jax 2.0 requires ml-dtypes>=0.4; ml-dtypes 0.4 becomes 0.2")
+    full = replace(
+        plan,
+        stack=stack,
+        pip=(
+            change("torch", "install", None, "https://index.example/cu124"),
+            change("numpy", "upgrade", "1.0"),
+            change("ml-dtypes", "downgrade", "3.0"),
+        ),
+        apt=(AptAction(name="libcudnn8", version="8.9.7.29-1", action="install"),),
+        environment=(Environment(kind="preload", value="torch", why="it does not look"),),
+        overrides=(Override(package="numpy", requested_by="jax 2.0", declared="<2", chosen="2.0", reason="x"),),
+        warnings=(Warning(code="no-driver", message="there is no driver"), Warning(code="root", message="root is needed"), broken),
+    )
+
+    text = text_report.render(full, width=100, command="cudnn-resolve apply -f torch")
+
+    assert len(text.splitlines()) <= 15
+    assert "installed and kept: jax 2.0, cupy 2.0" in text
+    assert "libcudnn8=8.9.7.29-1" in text
+    assert text.splitlines()[-1] == "cudnn-resolve apply -f torch"
+    assert text.index("jax 2.0 requires ml-dtypes") < text.index("there is no driver"), "what breaks is told first"
