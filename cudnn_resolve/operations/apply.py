@@ -207,7 +207,12 @@ def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, int
     """What became of a plan: asked about, carried out, and looked at."""
     from cudnn_resolve.execution.loader_settings import is_done
 
+    asked = (work.environment.prefix, *request.words)
     if is_done(task, work):
+        if request.restart:
+            from cudnn_resolve.operations.notebook import forget_restart
+
+            forget_restart(asked)
         return Execution(status="nothing", notes=tuple(one.message for one in plan.warnings if one.code in ("lock-settings", "overlay")))
     refuse_broken(plan, force=request.force)
     if plan.facts.python.externally_managed and not request.break_system_packages:
@@ -233,7 +238,8 @@ def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, int
     from cudnn_resolve.execution.run import carry_out
     from cudnn_resolve.operations.packages import fetching
 
-    with fetching(request, plan.facts) as download:
+    addresses = [*(one.file.url for one in task.install if one.file is not None), *(one.key_url for one in task.repositories)]
+    with fetching(request, plan.facts, addresses) as download:
         if request.bundle_dir is not None:
             from cudnn_resolve.operations.bundle import supplied
 
@@ -242,7 +248,7 @@ def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, int
     if done.status != "done":
         return done
     done = replace(done, restart=restart_note(modules, notebook=kernel_is_near(work.host)))
-    return restart(done, work.host) if request.restart else done
+    return restart(done, work.host, asked) if request.restart else done
 
 
 def seen_at_work(task: Task, facts: Facts, listener: Listener = NOBODY) -> tuple[str, ...]:

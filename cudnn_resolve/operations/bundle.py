@@ -165,7 +165,7 @@ def _filled(lock: Lock, request: BundleRequest, folder: str, reporter: Reporter,
     machines = _machines(lock, request)
     taken = {name: taken_by(lock, machine) for name, machine in machines.items()}
     wheels = wheels_of(taken.values(), machines.values())
-    with fetching(request, Facts()) as download:
+    with fetching(request, Facts(), [one.url for one in wheels.values()]) as download:
         sums = _bring(list(wheels.values()), folder, download, reporter)
     if lacking := sorted(wheels.keys() - sums.keys()):
         hint = "make a bundle of its own"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -78,11 +79,33 @@ def restart_note(names: tuple[str, ...], *, notebook: bool) -> str | None:
     return f"{_ASKED}{why}; run the cell again afterwards, which then changes nothing{_BY_ITSELF}"
 
 
-def restart(done: Execution, host: Host) -> Execution:
-    """The same, which says that the kernel is restarted where it is; it ends a moment later."""
-    if done.restart is None or not restart_kernel(host):
+def restart(done: Execution, host: Host, what: Sequence[str]) -> Execution:
+    """The same, which says that the kernel is restarted where it is; it ends a moment later.
+
+    For `what` (an environment and the words of a command) it is restarted once: a notebook that is run from its beginning again, and asks
+    for a change each time, comes to its end.
+    """
+    mark = _mark(what)
+    if done.restart is None:
+        return done
+    if disk.kind(mark) is not None:
+        disk.remove(mark)
+        return replace(done, restart=f"{done.restart.removesuffix(_BY_ITSELF)}; it was restarted for this once already, and is not again")
+    disk.make_folder(disk.private_folder(mark.rpartition("/")[0]))
+    disk.write_whole(mark, b"")
+    if not restart_kernel(host):
+        disk.remove(mark)
         return done
     return replace(done, restart=done.restart.removesuffix(_BY_ITSELF).replace(_ASKED, "the runtime is restarted: ", 1))
+
+
+def forget_restart(what: Sequence[str]) -> None:
+    """Let the next change restart the kernel: there was nothing to do."""
+    disk.remove(_mark(what))
+
+
+def _mark(what: Sequence[str]) -> str:
+    return f"{disk.state_folder()}/restarts/{sha256(chr(0).join(what).encode('utf-8', 'surrogateescape')).hexdigest()[:32]}"
 
 
 def restart_kernel(host: Host) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.index.client import IndexClient
     from cudnn_resolve.index.config import Options as IndexOptions
-    from cudnn_resolve.index.download import Downloads
     from cudnn_resolve.index.session import IndexSession
     from cudnn_resolve.index.settings import Settings
     from cudnn_resolve.operations.listener import Listener
@@ -126,16 +125,19 @@ def _direct(reference: Reference, source: IndexClient) -> Direct:
 
 
 @contextmanager
-def fetching(request: Options, facts: Facts) -> Iterator[_Fetching]:
-    """How files are fetched while this lasts."""
-    from cudnn_resolve.index.download import Downloads
+def fetching(request: Options, facts: Facts, addresses: Iterable[str]) -> Iterator[_Fetching]:
+    """How what is behind these addresses is fetched while this lasts; where all of it lies on this disk, no session is paid for."""
+    from cudnn_resolve.index.address import is_local
+
+    if request.offline or all(map(is_local, addresses)):
+        yield _Fetching(None)
+        return
     from cudnn_resolve.index.session import IndexSession
     from cudnn_resolve.operations.request import wishes_of
 
-    settings = settings_of(request, wishes_of(request), facts)
-    session = IndexSession(settings)
+    session = IndexSession(settings_of(request, wishes_of(request), facts))
     try:
-        yield _Fetching(Downloads(session), session, offline=request.offline)
+        yield _Fetching(session)
     finally:
         session.close()
 
@@ -143,20 +145,21 @@ def fetching(request: Options, facts: Facts) -> Iterator[_Fetching]:
 class _Fetching:
     """Files of indexes, and of folders on this disk, which need not be copied."""
 
-    def __init__(self, downloads: Downloads, session: IndexSession, *, offline: bool) -> None:
-        self._downloads = downloads
+    def __init__(self, session: IndexSession | None) -> None:
         self._session = session
-        self._offline = offline
 
     def members(self, file: File) -> Contents | None:
         """What is in a wheel; None where they cannot be had without the wheel."""
         from cudnn_resolve.execution.fetch import local_members
         from cudnn_resolve.index.address import is_local
-        from cudnn_resolve.index.wheel import members_of
 
         if is_local(file.url):
             return local_members(file)
-        return None if self._offline else members_of(self._session, file)
+        if self._session is None:
+            return None
+        from cudnn_resolve.index.wheel import members_of
+
+        return members_of(self._session, file)
 
     def __call__(self, file: File, folder: str, progress: Callable[[int], None]) -> str:
         """The path of the file in the folder."""
@@ -165,8 +168,10 @@ class _Fetching:
 
         if is_local(file.url):
             return download_local(file, folder, progress)
-        if self._offline:
+        if self._session is None:
             raise WorldError(f"{file.filename} is not on this disk", code="offline", hint="leave --offline out")
+        from cudnn_resolve.index.download import Downloads
+
         before = 0
 
         def told(name: str, there: int, total: int | None) -> None:
@@ -175,4 +180,4 @@ class _Fetching:
             progress(there - before)
             before = there
 
-        return self._downloads.fetch(file, folder, told, resume=True)
+        return Downloads(self._session).fetch(file, folder, told, resume=True)

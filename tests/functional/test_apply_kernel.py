@@ -31,8 +31,8 @@ async def main(sources):
         manager.add_restart_callback(restarted.set)
         for number, cell in enumerate(book.cells):
             if cell.source == "the server starts it anew":
-                await asyncio.wait_for(restarted.wait(), 60)
-                await client.kc.wait_for_ready(timeout=60)
+                await asyncio.wait_for(restarted.wait(), 180)
+                await client.kc.wait_for_ready(timeout=180)
                 continue
             try:
                 await client.async_execute_cell(cell, number)

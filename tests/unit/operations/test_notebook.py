@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -58,14 +59,19 @@ def test_what_the_kernel_has_imported_is_seen_in_its_maps() -> None:
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_a_restart_is_said_where_there_is_one(monkeypatch: pytest.MonkeyPatch, *, ends: bool) -> None:
+def test_a_restart_is_said_where_there_is_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, ends: bool) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(notebook, "restart_kernel", lambda host: ends and host is not None)
     done = Execution(status="done", restart=restart_note(("torch",), notebook=True))
 
-    said = notebook.restart(done, FakeHost()).restart or ""
+    said = notebook.restart(done, FakeHost(), ("/env", "torch")).restart or ""
 
     assert said.startswith("the runtime is restarted: this kernel" if ends else "restart the runtime: this kernel")
     assert said.endswith("changes nothing" if ends else "(--restart does it by itself)")
+    again = notebook.restart(done, FakeHost(), ("/env", "torch")).restart or ""
+    assert again.endswith("for this once already, and is not again" if ends else "(--restart does it by itself)")
+    third = notebook.restart(done, FakeHost(), ("/env", "torch")).restart
+    assert third == said
 
 
 def test_what_this_process_has_imported() -> None:
