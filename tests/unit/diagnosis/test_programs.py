@@ -56,3 +56,23 @@ def test_what_stands_beside_it_decides(log: str, cause: str) -> None:
 def test_a_remedy_of_a_program_is_one_that_can_work(log: str, has: str, lacks: str) -> None:
     assert has in advice(log)
     assert lacks not in advice(log)
+
+
+@pytest.mark.parametrize(
+    ("log", "has", "lacks"),
+    [
+        (
+            "luajit: cuda runtime error (35) : CUDA driver version is insufficient at THCGeneral.c:16\n",
+            "driver of the host",
+            "cudnn-resolve",
+        ),
+        ("TypeError: Couldn't build proto file into descriptor pool!\n", "install -U protobuf", "protobuf<"),
+        ('CMake Error\n  Could NOT find NVJPEG: Found unsuitable version "", but required is at\n', "CUDA toolkit", "cudnn-resolve"),
+        ("Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all\n", "nvidia-ctk cdi generate", "runtime=docker"),
+        ("Error! Bad return status for module build on kernel: 6.8.0 (x86_64)\n", "linux-headers-", "cudnn-resolve"),
+        ("RuntimeError: DataLoader worker is killed; dataloader's workers are out of shared memory.\n", "--shm-size", "smaller batch"),
+    ],
+)
+def test_the_remedy_is_for_what_failed(log: str, has: str, lacks: str) -> None:
+    assert has in advice(log)
+    assert lacks not in advice(log)

@@ -1,0 +1,154 @@
+"""One line of a log means several causes, which the environment that gave it parts: each line beside every environment that gives it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+
+from cudnn_resolve.diagnosis.diagnose import diagnose
+from cudnn_resolve.diagnosis.match import Reader
+from cudnn_resolve.facts.codec import from_mapping
+from tests.written_logs import book
+
+Tree = dict[str, Any]
+
+
+class Given(NamedTuple):
+    """A log, the environment that gives it, and its cause there."""
+
+    cause: str
+    log: str
+    facts: Tree
+
+
+SITE = "/venv/lib/python3.11/site-packages"
+PYTHON = {"version": "3.11.9", "path": "/venv/bin/python", "prefix": "/venv"}
+HOST: Tree = {
+    "platform": {"system": "linux", "arch": "x86_64", "glibc": "2.35"},
+    "python": PYTHON,
+    "driver": {"version": "550.54.15", "cuda": "12.4", "kernel_module": "550.54.15"},
+    "gpus": [{"name": "NVIDIA A100-SXM4-40GB", "compute_capability": "8.0"}],
+    "loader": {"ld_library_path": [], "ldconfig": ["/usr/lib/x86_64-linux-gnu/libcuda.so.1"]},
+    "cudnn": [],
+    "toolkits": [],
+    "container": None,
+    "packages": {"pip": {"onnxruntime-gpu": "1.18.0"}},
+}
+_NOT_OPENED = "libcudnn.so.{major}: cannot open shared object file: No such file or directory\n"
+ABSENT = (
+    "ImportError: " + _NOT_OPENED,
+    "Could not load dynamic library 'libcudnn.so.{major}'; dlerror: " + _NOT_OPENED + "RuntimeError: no GPU\n",
+    "[ONNXRuntimeError] : 1 : FAIL : Failed to load library libonnxruntime_providers_cuda.so with error: " + _NOT_OPENED,
+    "error while loading shared libraries: " + _NOT_OPENED,
+    "OSError: libcudnn.so.{major}: Kann die Shared-Object-Datei nicht öffnen: Datei oder Verzeichnis nicht gefunden\n",
+)
+OLD = (
+    "Loaded runtime CuDNN library: {found} but source was compiled with: {built}.  CuDNN library needs to have matching major version\n",
+    "RuntimeError: Found cuDNN version {found}, but JAX was built against version {built}\n",
+)
+NO_DEVICE = (
+    "RuntimeError: No CUDA GPUs are available\n",
+    "failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n",
+)
+OLD_DRIVER = (
+    "RuntimeError: cuda runtime error (35) : CUDA driver version is insufficient for CUDA runtime version\n",
+    "cudaGetDeviceCount returned 35\n-> CUDA driver version is insufficient for CUDA runtime version\nResult = FAIL\n",
+)
+KERNEL = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+RELEASES = {8: "8.9.7", 9: "9.1.0"}
+
+
+def _copy(version: str, path: str, source: str = "pip") -> Tree:
+    return {"version": version, "soname": int(version.split(".", maxsplit=1)[0]), "path": path, "source": source, "complete": True}
+
+
+def _missing_and_its_like() -> list[Given]:
+    out = []
+    for major, other in ((8, 9), (9, 8)):
+        for words in ABSENT:
+            log = words.format(major=major)
+            wheel = f"{SITE}/nvidia/cudnn/lib"
+            out += [
+                Given("cudnn_missing", log, {}),
+                Given("lib_not_on_path", log, {"cudnn": [_copy(RELEASES[major], wheel)]}),
+                Given("lib_not_on_path", log, {"cudnn": [_copy(RELEASES[major], "/opt/cudnn/lib64", "other")]}),
+                Given("cudnn_major_mismatch", log, {"cudnn": [_copy(RELEASES[other], wheel)]}),
+            ]
+    return out
+
+
+def _old_and_its_like() -> list[Given]:
+    out = []
+    for found, built, better in (("8.6.0", "8.9.4", "8.9.7"), ("9.0.0", "9.3.0", "9.5.1")):
+        for words in OLD:
+            log = words.format(found=found, built=built)
+            before, wheel = _copy(found, "/usr/local/cuda/lib64", "other"), _copy(better, f"{SITE}/nvidia/cudnn/lib")
+            path = {"loader": {"ld_library_path": ["/usr/local/cuda/lib64"], "ldconfig": []}}
+            out += [
+                Given("cudnn_too_old_for_framework", log, {"cudnn": [before], **path}),
+                Given("ld_path_shadowing", log, {"cudnn": [before, wheel], **path}),
+            ]
+    return out
+
+
+def _driver_and_its_like() -> list[Given]:
+    torch = {"packages": {"pip": {"torch": "2.4.1"}}}
+    none: Tree = {"driver": None, "gpus": [], "loader": {"ld_library_path": [], "ldconfig": []}}
+    old = {"driver": {"version": "450.80.02", "cuda": "11.0", "kernel_module": "450.80.02"}}
+    hidden = {"gpus": [{"name": "NVIDIA A100-SXM4-40GB", "compute_capability": "8.0", "hidden": True}]}
+    out = []
+    for log in OLD_DRIVER:
+        out += [
+            Given("driver_too_old", log, torch | old),
+            Given("container_gpu_not_passed", log, torch | none | {"container": {"kind": "docker"}}),
+        ]
+    for log in NO_DEVICE:
+        out += [
+            Given("gpu_hidden_by_env", log, torch | hidden),
+            Given("container_gpu_not_passed", log, torch | none | {"container": {"kind": "docker"}}),
+            Given("no_gpu_runtime", log, torch | none | {"container": {"kind": "colab"}}),
+        ]
+    mismatch = "Error 803: system has unsupported display driver / cuda driver combination\n"
+    out.append(
+        Given("driver_library_mismatch", mismatch, {"driver": {"version": "550.90.07", "cuda": "12.4", "kernel_module": "550.54.15"}})
+    )
+    return out
+
+
+def _runtime_and_its_like() -> list[Given]:
+    out = []
+    for library, wheel in (
+        ("libcublas.so.12", "nvidia-cublas-cu12"),
+        ("libcufft.so.11", "nvidia-cufft-cu12"),
+        ("libcudart.so.12", "nvidia-cuda-runtime-cu12"),
+    ):
+        log = f"ImportError: {library}: cannot open shared object file: No such file or directory\n"
+        out += [
+            Given("cuda_runtime_missing", log, {}),
+            Given("lib_not_on_path", log, {"packages": {"pip": {"onnxruntime-gpu": "1.18.0", wheel: "12.4.5.8"}}}),
+        ]
+    return out
+
+
+def _code_and_its_like() -> list[Given]:
+    blackwell = [{"name": "NVIDIA GeForce RTX 5090", "compute_capability": "12.0"}]
+    pascal = [{"name": "Tesla P100-PCIE-16GB", "compute_capability": "6.0"}]
+    return [
+        Given("gpu_arch_too_new_for_build", KERNEL, {"gpus": blackwell, "packages": {"pip": {"torch": "2.4.1"}}}),
+        Given("gpu_arch_too_old_for_build", KERNEL, {"gpus": pascal, "packages": {"pip": {"torch": "2.8.0"}}}),
+    ]
+
+
+CASES = [*_missing_and_its_like(), *_old_and_its_like(), *_driver_and_its_like(), *_runtime_and_its_like(), *_code_and_its_like()]
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(CASES) >= 60
+
+
+@pytest.mark.parametrize("given", CASES, ids=lambda one: one.cause)
+def test_the_environment_parts_what_the_log_does_not(given: Given) -> None:
+    facts = from_mapping(HOST | given.facts, "test")
+    found = diagnose(Reader(book().symptoms()).read([given.log.encode()]), facts, book()).findings
+    assert found[0].cause == given.cause, [(one.cause, one.severity, one.summary) for one in found[:3]]
