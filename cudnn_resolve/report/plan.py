@@ -154,7 +154,7 @@ class _Page(Page):
     def summary(self, plan: Plan, most: int) -> None:
         """The stack, and what changes in numbers and in important names; with less of both where that takes too many lines."""
         start = len(self.lines)
-        for brevity in range(3):
+        for brevity in range(4):
             del self.lines[start:]
             self._summary(plan, brevity)
             if len(self.lines) <= most:
@@ -164,7 +164,7 @@ class _Page(Page):
         if plan.stack is not None:
             self._stack(plan.stack, plan.environment, brief=brevity > 0)
         self.lines.append(self.style(f"{_counts(plan)} (-v shows all)", "bold"))
-        self._named(plan, brief=brevity > 1)
+        self._named(plan, brief=brevity > 1, overrides=brevity < 3)
         for one in plan.environment if brevity < 2 else ():
             if one.kind not in ("none", "folder"):  # of a folder the stack says it
                 self.say(f"{_LABELS.get(one.kind, one.kind)}: {one.why}", "  * ")
@@ -193,8 +193,8 @@ class _Page(Page):
             more = len(each) - shown
             self._warnings([f"{more} {'more ' if shown else ''}warning{'s' if more > 1 else ''}: -v shows {'them' if more > 1 else 'it'}"])
 
-    def _named(self, plan: Plan, *, brief: bool) -> None:
-        """The changes, a line for each kind and, unless they are to be brief, for each further index and the overrides."""
+    def _named(self, plan: Plan, *, brief: bool, overrides: bool) -> None:
+        """The changes, a line for each kind and, unless they are to be brief, for each further index."""
         self._changes(plan, brief=brief)
         for index in () if brief else dict.fromkeys(one.index for one in plan.pip if one.index is not None and one.action != "keep"):
             self._some([one.name for one in plan.pip if one.index == index and one.action != "keep"], f"  from {clean(index)}: ")
@@ -203,7 +203,7 @@ class _Page(Page):
             self._some([f"{one.name}={one.version}" for one in apt], "  apt: ")
         if plan.unpinned and not brief:
             self._some(plan.unpinned, "  ? version left to the installer: ")
-        if plan.overrides and not brief:
+        if plan.overrides and overrides:
             texts = [f"{one.package} {one.chosen} instead of {one.declared} of {one.requested_by}" for one in plan.overrides]
             self._some(texts, f"  {len(texts)} override{'s' if len(texts) > 1 else ''}: ", most=1)
 
