@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.cli import plan as verb
-from cudnn_resolve.cli.options import request_of
+from cudnn_resolve.cli.arguments import request_of
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.locking.merge import Answer, merge

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.options import Output, add_common_options, add_options, lock_among, output_of, request_of
+from cudnn_resolve.cli.arguments import Output, add_common_options, add_options, lock_among, output_of, request_of
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.cli.plan import print_plan
 from cudnn_resolve.cli.printing import Messages, draw, message_style, message_width, print_json, require_output, show

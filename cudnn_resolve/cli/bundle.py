@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.options import add_common_options, add_options, lock_among, output_of, request_of
+from cudnn_resolve.cli.arguments import add_common_options, add_options, lock_among, output_of, request_of
 from cudnn_resolve.cli.plan import print_plan
 from cudnn_resolve.cli.printing import Messages, print_json, show
 from cudnn_resolve.errors import ExitCode, UsageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.options import add_options, add_output_options, output_of, request_of
+from cudnn_resolve.cli.arguments import add_options, add_output_options, output_of, request_of
 from cudnn_resolve.cli.printing import show
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import CleanRequest

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.cli.arguments import Output
 from cudnn_resolve.cli.main import PROGRAM, VERBS
-from cudnn_resolve.cli.options import Output
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.cli.printing import emit
 from cudnn_resolve.errors import ExitCode, WorldError

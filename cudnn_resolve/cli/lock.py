@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.options import Output, add_common_options, add_options, output_of, request_of
+from cudnn_resolve.cli.arguments import Output, add_common_options, add_options, output_of, request_of
 from cudnn_resolve.cli.plan import print_plan
 from cudnn_resolve.cli.printing import Messages, emit, print_value, say, show
 from cudnn_resolve.errors import ExitCode, UsageError

@@ -6,7 +6,7 @@ import argparse
 import shlex
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.options import Output, add_options, add_output_options, output_of, request_of
+from cudnn_resolve.cli.arguments import Output, add_options, add_output_options, output_of, request_of
 from cudnn_resolve.cli.printing import emit, print_json, remark_lines, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.operations.options import MatrixRequest

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.options import Output, add_common_options, lock_among, output_of, request_of
+from cudnn_resolve.cli.arguments import Output, add_common_options, lock_among, output_of, request_of
 from cudnn_resolve.cli.printing import Messages, draw, emit, message_style, message_width, print_value, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import PlanRequest

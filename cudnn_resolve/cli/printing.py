@@ -11,7 +11,7 @@ from cudnn_resolve.host import terminal
 from cudnn_resolve.report.text import UNBROKEN, Style, clean, wrap, wrap_message
 
 if TYPE_CHECKING:
-    from cudnn_resolve.cli.options import Output
+    from cudnn_resolve.cli.arguments import Output
     from cudnn_resolve.cli.progress import StatusLine
 
 

@@ -7,7 +7,7 @@ import argparse
 from msgspec.structs import replace
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.options import Output, add_options, add_output_options, output_of, request_of
+from cudnn_resolve.cli.arguments import Output, add_options, add_output_options, output_of, request_of
 from cudnn_resolve.cli.printing import Messages, emit, say, show
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.operations.options import ValidateRequest

@@ -7,7 +7,7 @@ import argparse
 from msgspec.structs import replace
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.options import add_common_options, lock_among, output_of, request_of
+from cudnn_resolve.cli.arguments import add_common_options, lock_among, output_of, request_of
 from cudnn_resolve.cli.plan import print_plan
 from cudnn_resolve.cli.printing import Messages, emit, say, show
 from cudnn_resolve.errors import ExitCode

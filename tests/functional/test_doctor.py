@@ -144,7 +144,7 @@ def test_fix_hands_the_remedy_to_apply(monkeypatch: pytest.MonkeyPatch) -> None:
     from argparse import Namespace
 
     from cudnn_resolve.cli import apply, doctor
-    from cudnn_resolve.cli.options import Output
+    from cudnn_resolve.cli.arguments import Output
     from cudnn_resolve.diagnosis.model import Diagnosis, Finding, Remedy
 
     asked: list[Namespace] = []

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve.cli import apply, doctor
-from cudnn_resolve.cli.options import Output
+from cudnn_resolve.cli.arguments import Output
 from cudnn_resolve.diagnosis.model import Diagnosis, Finding, Remedy
 from tests.apply_world import lend_pip
 from tests.program import Done, run

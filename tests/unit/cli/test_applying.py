@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve.cli import apply
-from cudnn_resolve.cli.options import lock_among, request_of
+from cudnn_resolve.cli.arguments import lock_among, request_of
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.execution.environment import ask_environment
 from cudnn_resolve.execution.journal import Journal

@@ -10,7 +10,7 @@ import pytest
 
 from cudnn_resolve import api
 from cudnn_resolve.cli import apply
-from cudnn_resolve.cli.options import Output
+from cudnn_resolve.cli.arguments import Output
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.cli.printing import emit, say, style_of, width_of
 from cudnn_resolve.errors import WorldError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cudnn_resolve.cli.options import Output, add_common_options, output_of, request_of
+from cudnn_resolve.cli.arguments import Output, add_common_options, output_of, request_of
 from cudnn_resolve.cli.parser import Parser, nearest
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.facts.assume import Assumptions
