@@ -115,7 +115,8 @@ class Context:
 
     def requirements_of(self, build: Build) -> Iterator[tuple[Requirement, str | None]]:
         """Return the requirements of a build's wheel with the extra that brings its CUDA libraries; none where there is no wheel."""
-        release = self.release_of(build)
+        alone = self.releases.alone(build) if build.package not in self._wheels else None
+        release = alone or self.release_of(build)
         return self.metadata.requirements(release, extras_of(build)) if release is not None else iter(())
 
     def is_from_source(self, release: Release) -> bool:

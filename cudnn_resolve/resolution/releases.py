@@ -90,6 +90,14 @@ class Releases:
                 kept.setdefault(release.text, release)  # a variant of another index or folder, such as +cpu, is never taken silently
         yield from sorted(kept.values(), key=order, reverse=True)
 
+    def alone(self, build: Build) -> Release | None:
+        """The release of a build without all the others of its package; None where an index or a direct reference has a say in it."""
+        if build.package in self._direct or self._offers.listing(build.package) is not None:
+            return None
+        table = self._book.package(build.package)
+        row = next((row for row in table.releases if row.version == build.version), None) if table else None
+        return self._from_build(build, row, None)
+
     def _make(self, package: str) -> Iterator[Release]:
         direct = self._direct.get(package)
         if direct is not None:
