@@ -342,3 +342,29 @@ def test_what_a_wheel_declares_is_overridden(tmp_path: Path, tools: Callable[[st
         run(UV, "venv", "-q", "--python", sys.executable, cwd=folder)
         shell(offered, UV.parent if tool == "uv" else tools(tool), folder)
         assert read(folder / file)["zipp"] == "3.19.2"
+
+
+# ---- where it is used
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_hook_of_pre_commit(tmp_path: Path, tools: Callable[[str], Path]) -> None:
+    """pre-commit itself installs the hook from a repository on disk, and runs it over what is staged."""
+    hooks, project = tmp_path / "hooks", tmp_path / "project"
+    git = ("git", "-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "init.defaultBranch=main")
+    run("git", "clone", "-q", ROOT, hooks, cwd=tmp_path)
+    head = run("git", "rev-parse", "HEAD", cwd=hooks).strip()
+    run(*git, "init", "-q", project, cwd=tmp_path)
+    machine = "[--gpu, T4, --driver, 550.54.15, --python-version, '3.11', --os, ubuntu22.04]"
+    config = f"repos:\n- repo: {hooks}\n  rev: {head}\n  hooks:\n  - {{id: cudnn-resolve-check, args: {machine}}}\n"
+    written(project, ".pre-commit-config.yaml", config)
+    broken = {"jax": "0.7.2", "jaxlib": "0.7.1"}
+    for pins, words in ((broken, "and jaxlib 0.7.1 is installed"), ({"numpy": "2.1.0"}, "")):
+        text = "".join(f'[[packages]]\nname = "{name}"\nversion = "{version}"\n' for name, version in pins.items())
+        written(project, "pylock.toml", f'lock-version = "1.0"\ncreated-by = "x"\n{text}')
+        run(*git, "add", "-A", cwd=project)
+        shown = run(tools("pre-commit") / "pre-commit", "run", "--color=never", cwd=project, fails=True)
+        assert "what is locked will run" in shown, shown
+        assert (words in " ".join(shown.split())) if words else "Passed" in shown, shown
+        assert ("Failed" in shown) == bool(words), shown
