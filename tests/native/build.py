@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
@@ -20,6 +23,14 @@ def c_compiler() -> str:
     if found is None:
         pytest.skip("no C compiler")
     return found
+
+
+@cache
+def folder_of_run() -> Path:
+    """A folder for what is compiled once for all tests of a run."""
+    folder = mkdtemp(prefix="cudnn-resolve-standins-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def build_library(source: str, folder: Path, soname: str, file: str | None = None) -> Path:

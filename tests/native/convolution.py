@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import shutil
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 
-from tests.native.build import build_library
+from tests.native.build import build_library, folder_of_run
 from tests.native.template import compile_library
 
 GPU = "Tesla T4|7.5|15360|GPU-00000000-0000-0000-0000-000000000001"
@@ -35,22 +33,17 @@ def working_nvml(directory: Path) -> Path:
 
 
 @cache
-def _folder() -> Path:
-    folder = mkdtemp(prefix="cudnn-resolve-computing-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
-
-
-@cache
 def _cudnn(number: int, major: int) -> Path:
-    return compile_library("standin_convolution.c", _folder() / str(number), f"libcudnn.so.{major}", f"-DNUMBER={number}", "-O2", "-lm")
+    return compile_library(
+        "standin_convolution.c", folder_of_run() / str(number), f"libcudnn.so.{major}", f"-DNUMBER={number}", "-O2", "-lm"
+    )
 
 
 @cache
 def _libcuda() -> Path:
-    return build_library("standin_cuda.c", _folder(), "libcuda.so.1")
+    return build_library("standin_cuda.c", folder_of_run(), "libcuda.so.1")
 
 
 @cache
 def _nvml() -> Path:
-    return build_library("standin_nvml.c", _folder(), "libnvidia-ml.so.1")
+    return build_library("standin_nvml.c", folder_of_run(), "libnvidia-ml.so.1")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import shutil
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 
 from cudnn_resolve.facts.cudnn_files import parts_of
 from cudnn_resolve.version import CudnnVersion
+from tests.native.build import folder_of_run
 from tests.native.template import compile_library
 
 WORKS, HANGS, HANGS_EARLY, SEGFAULTS, ALONE = range(5)
@@ -47,14 +46,7 @@ def _number(release: CudnnVersion) -> int:
 
 
 @cache
-def _folder() -> Path:
-    folder = mkdtemp(prefix="cudnn-resolve-standins-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
-
-
-@cache
 def _compiled(source: str, soname: str, options: tuple[str, ...]) -> Path:
     """Each library is compiled once for all tests of a run."""
     name = f"{soname}-{abs(hash((source, options)))}"
-    return compile_library(source, _folder() / name, soname, *options)
+    return compile_library(source, folder_of_run() / name, soname, *options)
