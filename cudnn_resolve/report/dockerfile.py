@@ -136,6 +136,8 @@ def _system_base(plan: Plan, minor: str) -> tuple[str, list[str]]:
     commands.append("apt-get update")
     commands += [clean(shlex.join(step.argv)) for step in plan.steps if step.kind == "apt" and step.argv is not None]
     commands.append("rm -rf /var/lib/apt/lists/*")
+    if not any(step.kind in ("apt", "apt-repository") for step in plan.steps):
+        return base, lines
     lines += ["# hadolint ignore=DL4001", "RUN " + " \\\n && ".join(commands)]
     return base, lines
 

@@ -59,7 +59,7 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
         machine=universe.machine,
         pins=pins,
         builds=builds,
-        pip=pip.pins,
+        pip=(*pip.pins, *_pin_that_stays(universe, apart, pip.pins)) if apart is not None else pip.pins,
         apt=_apt_pins(universe, pins),
         overrides=tuple(_overrides(universe, pins)),
         cuda=_cuda_line(universe, pins, runtime, builds),
@@ -80,12 +80,26 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
 
 def _pin_in_folder(universe: Universe, apart: CudnnCandidate, pins: Mapping[Key, Pin]) -> PipPin | None:
     """The wheel of the cuDNN that lies in a folder of its own."""
-    release = next((one for one in universe.context.releases.of(apart.build.wheel or "") if one.text == apart.version), None)
+    return _pin_of_wheel(universe, apart.build.wheel or "", apart.version, pins[apart.key].reasons)
+
+
+def _pin_that_stays(universe: Universe, apart: CudnnCandidate, pins: Sequence[PipPin]) -> Iterator[PipPin]:
+    """The installed wheel beside that folder: what lists or installs only what is pinned must not lose it."""
+    wheel = apart.build.wheel or ""
+    here = universe.machine.pip.get(wheel)
+    if here is None or any(pin.name == wheel for pin in pins):
+        return
+    reason = Reason(text=f"{wheel}=={here}", because=f"it stays for what is installed; cuDNN {apart.version} lies apart from it", parent=None)
+    yield _pin_of_wheel(universe, wheel, here, (reason,)) or PipPin(name=wheel, version=here, index=None, reasons=(reason,))
+
+
+def _pin_of_wheel(universe: Universe, name: str, version: str, reasons: tuple[Reason, ...]) -> PipPin | None:
+    release = next((one for one in universe.context.releases.of(name) if one.text == version), None)
     if release is None:
         return None
     offer = _offer(universe, release, {})
     index = None if release.index == "default" else release.index
-    return PipPin(name=release.package, version=release.text, index=index, reasons=pins[apart.key].reasons, file=_file(universe, offer))
+    return PipPin(name=release.package, version=release.text, index=index, reasons=reasons, file=_file(universe, offer))
 
 
 def versions_after(book: Book, found: Resolution) -> dict[str, str]:

@@ -357,6 +357,13 @@ def test_packages_of_the_system_take_the_base_of_their_release(plan: Plan) -> No
     assert line.index("gpg --batch --dearmor") < line.index("apt-get update") < line.index("apt-get install") < line.index("apt-mark hold")
 
 
+def test_without_packages_of_the_system_apt_brings_python_and_no_more(plan: Plan) -> None:
+    found = instructions(dockerfile.render(of(plan, "ubuntu", "22.04", "3.10")))
+
+    assert found[0][1] == "ubuntu:22.04"
+    assert [rest for word, rest, _ in found if word == "RUN" and "apt-get update" in rest and "apt-get install" not in rest] == []
+
+
 def test_a_python_that_the_release_has_not_is_refused(plan: Plan) -> None:
     with pytest.raises(InputError, match=r"the plan is for 3\.10"):
         dockerfile.render(with_apt(plan, "24.04"))

@@ -62,7 +62,7 @@ def test_a_wheel_that_would_take_the_installed_cudnn_away_lies_in_a_folder_of_it
 
     assert found.conflict is None
     assert not found.apt
-    assert {one.version for one in found.pip if one.name == "nvidia-cudnn-cu12"} <= {"9.1.0.70"}
+    assert [(one.version, one.action) for one in found.pip if one.name == "nvidia-cudnn-cu12"] == [("9.1.0.70", "keep")]
     (entry,) = [one for one in found.environment if one.kind == "folder"]
     assert entry.value == "south"
     assert entry.wheel is not None
