@@ -89,7 +89,8 @@ def _pin_that_stays(universe: Universe, apart: CudnnCandidate, pins: Sequence[Pi
     here = universe.machine.pip.get(wheel)
     if here is None or any(pin.name == wheel for pin in pins):
         return
-    reason = Reason(text=f"{wheel}=={here}", because=f"it stays for what is installed; cuDNN {apart.version} lies apart from it", parent=None)
+    why = f"it stays for what is installed; cuDNN {apart.version} lies apart from it"
+    reason = Reason(text=f"{wheel}=={here}", because=why, parent=None)
     yield _pin_of_wheel(universe, wheel, here, (reason,)) or PipPin(name=wheel, version=here, index=None, reasons=(reason,))
 
 

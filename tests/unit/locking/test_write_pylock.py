@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from packaging.pylock import Pylock
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.locking.model import Environment, because_of, marker_text, version_of
+from cudnn_resolve.locking.model import Environment, FolderWheel, because_of, marker_text, version_of
 from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.requirement.source import Direct, File, Metadata, Offer
@@ -110,9 +110,11 @@ def test_a_comment_says_what_was_declared_and_what_was_chosen_instead() -> None:
     assert tool.stacks[0].overrides == (override,)
 
 
-def test_the_head_says_what_installers_cannot_do() -> None:
+@pytest.mark.parametrize("kind", ["preload", "folder"])
+def test_the_head_says_what_installers_cannot_do(kind: str) -> None:
     found = pinned("app==1.0")
-    way = Environment(kind="preload", value="onnxruntime", why="it does not look into the NVIDIA wheels")
+    wheel = FolderWheel(name="nvidia-cudnn-cu12", version="8.9.7.29") if kind == "folder" else None
+    way = Environment(kind=kind, value="onnxruntime", why="it does not look into the NVIDIA wheels", wheel=wheel)
     lock = lock_of(replace(found, stack=replace(found.stack, environment=(way,))))
     head = write(lock).split("lock-version")[0]
 
