@@ -143,8 +143,8 @@ def tool_table(tool: Tool) -> dict[str, Any]:
 
 
 def _compact(value: Any) -> Any:
-    """The value without fields that say nothing: null, and empty lists and tables."""
+    """The value without fields that say nothing: null, and empty lists and tables; a file has hashes, be they none."""
     if isinstance(value, dict):
         found = {key: _compact(one) for key, one in value.items()}
-        return {key: one for key, one in found.items() if one is not None and one not in ([], (), {})}
+        return {key: one for key, one in found.items() if one is not None and (one not in ([], (), {}) or key == "hashes")}
     return [_compact(one) for one in value] if isinstance(value, (list, tuple)) else value

@@ -17,9 +17,10 @@ from cudnn_resolve.errors import InputError
 from cudnn_resolve.locking.change import changes
 from cudnn_resolve.locking.check import outdated
 from cudnn_resolve.locking.merge import Answer, order
-from cudnn_resolve.locking.model import Asked, Environment, Framework, Lock, Stack, Tool
+from cudnn_resolve.locking.model import Asked, Environment, FolderWheel, Framework, Lock, Stack, Tool
 from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.locking.write_pylock import write
+from cudnn_resolve.requirement.source import File
 from cudnn_resolve.resolution.model import AptPin, Override
 from tests.examples import examples
 from tests.fake_source import FakeSource, Published, index_of
@@ -98,10 +99,17 @@ def packages(draw: st.DrawFn) -> Package:
     )
 
 
+def folder_wheels() -> st.SearchStrategy[FolderWheel]:
+    file = st.builds(File, NASTY, NASTY, HASHES | st.just({}), size=st.none() | st.integers(0, 2**40), origin=st.none() | NASTY)
+    return st.builds(FolderWheel, name=NASTY, version=NASTY, index=st.none() | NASTY, file=st.none() | file)
+
+
 @st.composite
 def stacks(draw: st.DrawFn, platform: str) -> Stack:
     def rows(kind: Any) -> Any:
-        texts = {name: NASTY for name in kind.__struct_fields__ if name != "because"}
+        texts: dict[str, Any] = {name: NASTY for name in kind.__struct_fields__ if name != "because"}
+        if kind is Environment:
+            texts["wheel"] = st.none() | folder_wheels()
         return tuple(draw(st.lists(st.builds(kind, **texts), max_size=2)))
 
     return Stack(
