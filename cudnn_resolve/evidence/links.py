@@ -189,6 +189,11 @@ def is_of_cuda(name: str) -> bool:
     return library is not None and library.family in _CUDA
 
 
+def is_imported(site: Site, link: BrokenLink) -> bool:
+    """True where an import of the package loads the library that lacks something; one that is opened at run time is not."""
+    return link.path in site.by_path and _is_imported(site, site.by_path[link.path])
+
+
 def broken_links(site: Site) -> tuple[BrokenLink, ...]:
     """What would not load, in the order of packages; what is known to be optional is left out."""
     found = [link for one in site.libraries for link in _of_library(site, one)]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import CudnnResolveError, ExitCode
-from cudnn_resolve.evidence.links import BrokenLink, Site, broken_links, explain, is_of_cuda
+from cudnn_resolve.evidence.links import BrokenLink, Site, broken_links, explain, is_imported, is_of_cuda
 from cudnn_resolve.execution.journal import STAGING
 from cudnn_resolve.host.libraries import (
     SystemLibraries,
@@ -44,7 +44,7 @@ def check_links(task: Task, work: Work, journal: Journal, wheels: Sequence[Wheel
         return ()
     system = SystemLibraries(work.host, work.environment.python)
     planned = _planned(work, journal, wheels, changed, system, staged=staged)
-    found = [one for one in broken_links(planned) if not (task.apt and is_of_cuda(one.name))]  # apt brings it before it is needed
+    found = [one for one in broken_links(planned) if not (is_of_cuda(one.name) and _is_spared(task, planned, one))]
     if not found:
         return ()
     known = {
@@ -57,6 +57,11 @@ def check_links(task: Task, work: Work, journal: Journal, wheels: Sequence[Wheel
     if stopping and not work.force:
         raise _refusal(stopping, planned)
     return tuple(f"warning: {text}" for text in _told(found, planned))
+
+
+def _is_spared(task: Task, site: Site, link: BrokenLink) -> bool:
+    """True for a CUDA library that apt brings before it is needed, or that only the use of a GPU loads where none is asked for."""
+    return bool(task.apt) or (link.package in task.without_gpu and not is_imported(site, link))
 
 
 def _planned(

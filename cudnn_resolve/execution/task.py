@@ -46,6 +46,8 @@ class Task(Struct, frozen=True, kw_only=True):
     cudnn: Mapping[str, str] | None = None
     """Distribution of a framework to the cuDNN that it must load."""
     unpinned: tuple[str, ...] = ()
+    without_gpu: tuple[str, ...] = ()
+    """Distributions of frameworks that are asked for without CUDA libraries."""
 
 
 def task_of(plan: Plan, framework_of: Callable[[str], str | None] = lambda name: name) -> Task:
@@ -68,6 +70,7 @@ def task_of(plan: Plan, framework_of: Callable[[str], str | None] = lambda name:
         pinned={one.name: one.version for one in plan.pip if one.action != "remove"},
         cudnn={one.name: one.cudnn for one in stack if one.cudnn},
         unpinned=plan.unpinned,
+        without_gpu=tuple(one.name for one in stack if one.libraries == "none"),
     )
     check_task(task)
     return task

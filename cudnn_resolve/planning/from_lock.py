@@ -117,6 +117,8 @@ def _apt(stack: LockedStack) -> list[AptAction]:
 
 def _stack(lock: Lock, stack: LockedStack, book: Book) -> Stack:
     own = bundled_cudnns(lock, stack, book)
+    apart = {name: one.wheel.version for one in stack.environment if one.wheel is not None for name in one.value.split()}
+    brought = "none" if lock.tool is not None and lock.tool.asked.device == "cpu" else "apt" if stack.apt else "pip"
     return Stack(
         driver_min=stack.driver_min,
         driver_because=None,
@@ -131,8 +133,8 @@ def _stack(lock: Lock, stack: LockedStack, book: Book) -> Stack:
                 variant=one.variant,
                 cuda_built=one.cuda_built,
                 cudnn_built=one.cudnn_built,
-                cudnn=own.get(one.name, stack.cudnn),
-                libraries="bundled" if one.name in own else "apt" if stack.apt else "pip",
+                cudnn=own.get(one.name, apart.get(book.framework_of(one.name) or one.name, stack.cudnn)),
+                libraries="bundled" if one.name in own else brought,
             )
             for one in stack.frameworks
         ),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,38 @@ def test_what_is_brought_along_is_found(bench: Bench, installer: str) -> None:
 
     assert done.returncode == 0, done
     assert "libcusparse" not in done.stderr
+
+
+def stack(bench: Bench, device: str, package: str) -> None:
+    """Let the lock say for which framework and device it was made."""
+    platform = f"linux_{os.uname().machine}"
+    text = f"""
+[tool.cudnn-resolve]
+schema = 1
+device = "{device}"
+driver-policy = "minor"
+targets = ["{package}"]
+python = "{sys.version_info[0]}.{sys.version_info[1]}"
+platforms = ["{platform}"]
+frameworks = [{{name = "{package}", version = "1.0", variant = "cuda12"}}]
+"""
+    (bench.base / "pylock.toml").write_text((bench.base / "pylock.toml").read_text() + text)
+
+
+@pytest.mark.parametrize(
+    ("device", "imported", "code"), [("gpu", (), 1), ("cpu", (), 0), ("cpu", ("libonnxruntime_providers_cuda.so",), 1)]
+)
+def test_without_a_gpu_only_what_an_import_loads_must_be_there(bench: Bench, device: str, imported: tuple[str, ...], code: int) -> None:
+    provider = extension("libcusparse.so.12", "libcudnn.so.9")
+    files: dict[str, str | bytes] = {"onnxruntime/capi/libonnxruntime_providers_cuda.so": provider, "onnxruntime/__init__.py": ""}
+    files["onnxruntime/capi/onnxruntime_pybind11_state.so"] = extension("libc.so.6", *imported)
+    locked(bench, **{"onnxruntime-gpu": files})
+    stack(bench, device, "onnxruntime-gpu")
+
+    done = bench("--no-validate")
+
+    assert done.returncode == code, done
+    assert ("libcudnn.so.9" in done.stdout + done.stderr) == bool(code)
 
 
 def test_what_was_broken_before_stops_nobody(bench: Bench) -> None:
