@@ -61,6 +61,6 @@ def print_plan(plan: PlanResult, output: Output) -> int:
     else:
         emit(render(plan, style=style_of(output), width=width_of(output), verbose=verbose, command=plan.command), output)
     if plan.conflict is not None and output.output is not None:
-        written = "not written" if output.format not in _READ else "no plan"
-        say(f"there is no plan, and {output.output} is {written}: {plan.conflict.message}", output)
+        written = "is not written" if output.format not in _READ else "says why"
+        say(f"there is no plan, and {output.output} {written}: {plan.conflict.message}", output)
     return ExitCode.OK if plan.is_satisfiable else ExitCode.NO

@@ -33,8 +33,14 @@ def run(args: argparse.Namespace) -> int:
     if output.format == "svg":
         from cudnn_resolve.report.picture import svg
 
+        conflict = found.plan.conflict
+        if conflict is not None:
+            say(f"there is no plan: {conflict.message}", output)
+        if not found.ranges:
+            say("there is no picture: nothing here limits the driver, Python, CUDA or cuDNN", output)
+            return ExitCode.NO
         emit(svg(found.to_json().get("ranges", ())) + "\n", output)
-        return ExitCode.OK if chain is not None else ExitCode.NO
+        return ExitCode.OK if conflict is None else ExitCode.NO
     if chain is None:
         return print_plan(found.plan, output)
     from cudnn_resolve.report.why import render

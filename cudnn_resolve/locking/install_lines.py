@@ -114,7 +114,7 @@ class Installs:
     def _flat(self, lines: Iterable[Line], addresses: list[str]) -> Iterator[Line]:
         """The requirements, those of the files that they name in their place; what says where packages come from goes to `addresses`."""
         waiting = [iter(lines)]
-        seen: set[tuple[str, bool]] = set()
+        seen: set[tuple[str, str, bool]] = set()
         while waiting:
             one = next(waiting[-1], None)
             if one is None:
@@ -132,7 +132,7 @@ class Installs:
             elif not _IDLE.fullmatch(one.text):
                 yield one
 
-    def _lines_of(self, name: str, base: str | None, seen: set[tuple[str, bool]], *, is_limit: bool) -> Sequence[Line]:
+    def _lines_of(self, name: str, base: str | None, seen: set[tuple[str, str, bool]], *, is_limit: bool) -> Sequence[Line]:
         reading = self.reading
         option = "-c" if is_limit else "-r"
         if reading.open is None:
@@ -143,9 +143,9 @@ class Installs:
         except InputError as error:
             reading.gap(f"not followed: {option} {name[:60]} ({error.message[:120]})")
             return ()
-        if (path, is_limit) in seen:
+        if (path, text, is_limit) in seen:
             return ()
-        seen.add((path, is_limit))
+        seen.add((path, text, is_limit))
         return [Line(line[:LONGEST], number, path, is_limit) for number, line in logical_lines(text.replace("\r\n", "\n"))]
 
     def line(self, text: str, number: int | None) -> None:

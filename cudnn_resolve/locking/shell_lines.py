@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from cudnn_resolve.errors import InputError
@@ -268,8 +269,8 @@ class _Stage(NamedTuple):
 def read_dockerfile(text: str, reading: Reading) -> Iterator[Listed]:
     """What the last stage of a Dockerfile holds: its image, where that is known, and what its lines install."""
     stages, names = _stages(text, reading)
-    if reading.open is not None:
-        reading.open = _beside(reading.open)
+    written: dict[str, _Step] = {}
+    reading.open = _beside(reading.open, written, reading.where)
     chain, image = [len(stages) - 1], stages[-1].image
     while image in names and names[image] < chain[-1]:
         chain.append(names[image])
@@ -278,15 +279,29 @@ def read_dockerfile(text: str, reading: Reading) -> Iterator[Listed]:
     _start(image, installs)
     for number in reversed(chain):
         for step in stages[number].steps:
-            _carry_out(step, installs)
+            if step.name == "WRITE":
+                path, _, text = step.rest.partition("\n")
+                written[path] = _Step(step.line, path, text)
+            else:
+                _carry_out(step, installs)
     reading.partial = True
     yield from installs.rows()
 
 
-def _beside(open_: Open) -> Open:
-    """Look for a file of the image where the Dockerfile is."""
+def _beside(open_: Open | None, written: Mapping[str, _Step], where: str) -> Open:
+    """Look for a file of the image in the Dockerfile, which may write it, and then beside it."""
+    left = 10 * _LONGEST_TEXT
 
     def read(name: str, base: str | None) -> tuple[str, str]:
+        nonlocal left
+        if found := written.get(name):
+            text = "\n" * found.line + found.rest  # its lines have the numbers that they have in the Dockerfile
+            left -= len(text)
+            if left < 0:
+                raise InputError("too much is read from here-documents", code="unreadable")
+            return where, text
+        if open_ is None:
+            raise InputError("no other file is read", code="unreadable")
         try:
             return open_(name.lstrip("/"), base)
         except InputError:
@@ -302,6 +317,9 @@ def _stages(text: str, reading: Reading) -> tuple[list[_Stage], dict[str, int]]:
     names: dict[str, int] = {}
     known: dict[str, str] = {}
     for step in _steps(text):
+        if step.name == "WRITE" and stages:
+            stages[-1].steps.append(step)
+            continue
         rest = _expanded(step.rest, known, min(left, _LONGEST_LINE))
         if rest is None:
             reading.gap(f"not followed: line {step.line} ({step.name[:20]} and more than {min(left, _LONGEST_LINE)} characters)")
@@ -345,7 +363,10 @@ def _expanded(text: str, known: dict[str, str], longest: int) -> str | None:
 
 
 def _steps(text: str) -> Iterator[_Step]:
-    """Instructions with their lines: continuations joined, comments gone, each line of a here-document a step of its own."""
+    """Instructions with their lines: continuations joined, comments gone, each line of a here-document a step of its own.
+
+    The here-document of COPY or ADD is a step WRITE: the path of its file, and below that the text.
+    """
     lines = iter(enumerate(text.split("\n"), start=1))
     for number, line in lines:
         held = line.strip()
@@ -359,8 +380,15 @@ def _steps(text: str) -> Iterator[_Step]:
         name, rest = words[0].upper(), words[1] if len(words) > 1 else ""
         document = re.search(r"<<-?\s*[\"']?(\w+)[\"']?", rest) if name in ("RUN", "COPY", "ADD") else None
         yield _Step(number, name, rest)
-        if document is not None:
-            yield from (step for step in _document(lines, document[1]) if name == "RUN")
+        if document is not None and name == "RUN":
+            yield from _document(lines, document[1])
+        elif document is not None:
+            yield _Step(number, "WRITE", "\n".join((rest.split()[-1], *_until(document[1], lines))))
+
+
+def _until(end: str, lines: Iterator[tuple[int, str]]) -> Iterator[str]:
+    """The lines of a here-document as they stand there."""
+    return (line for _, line in takewhile(lambda one: one[1].strip() != end, lines))
 
 
 def _document(lines: Iterator[tuple[int, str]], end: str) -> Iterator[_Step]:

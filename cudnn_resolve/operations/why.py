@@ -64,12 +64,16 @@ def why(request: WhyRequest, listener: Listener = NOBODY) -> WhyResult:
     return WhyResult(plan=found, chain=reasons, ranges=ranges)
 
 
+_PARTS = ("cuda", "cudnn", "driver", "python")
+"""What has a version and is no package."""
+
+
 def _is_known(word: str, resolution: Resolution, question: Question) -> bool:
     """True for a package that something is known of: by the tables, the environment or an index."""
     name, book = canonicalize_name(word), question.book
     if book.is_framework(name) or book.component(name) is not None or book.package(name) is not None or book.slot(name) is not None:
         return True
-    if name in resolution.machine.pip:
+    if name in _PARTS or name in resolution.machine.pip:
         return True
     listing = question.source.listing(name)
     return listing is not None and any(True for _ in listing.offers)
@@ -78,7 +82,7 @@ def _is_known(word: str, resolution: Resolution, question: Question) -> bool:
 def _unknown(word: str, resolution: Resolution, question: Question) -> UsageError:
     from difflib import get_close_matches
 
-    known = [*(pin.name for pin in resolution.pip), *question.book.frameworks(), "cuda", "cudnn", "driver", "python"]
+    known = [*(pin.name for pin in resolution.pip), *question.book.frameworks(), *_PARTS]
     near = get_close_matches(word.lower(), known, n=2, cutoff=0.7)
     where = "the plan, the tables and the cache know" if question.source.offline else "the plan, the tables and the indexes know"
     hint = f"did you mean {' or '.join(near)}?" if near else "`cudnn-resolve plan -v` lists the packages of the plan"

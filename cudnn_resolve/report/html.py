@@ -69,6 +69,8 @@ def _apply(result: Mapping[str, Any]) -> Iterator[str]:
         yield f"<p>{escape(str(error.get('message')))}</p>"
         if error.get("hint"):
             yield f"<p><i>{escape(str(error['hint']))}</i></p>"
+    if is_plan:
+        yield from _machine(plan.get("facts") or {})
     yield from _conflict(plan.get("conflict"))
     yield from _stack(plan.get("stack") or {})
     yield picture(plan.get("ranges", ()))
@@ -80,6 +82,19 @@ def _apply(result: Mapping[str, Any]) -> Iterator[str]:
     yield from _list([*result.get("differences", ()), *result.get("left", ()), *result.get("notes", ())])
     if result.get("restart"):
         yield f"<p>{_head(str(result['restart']), _YELLOW)}</p>"
+
+
+def _machine(facts: Mapping[str, Any]) -> Iterator[str]:
+    """The machine that a plan is for, in one line."""
+    platform, python, driver = (facts.get(name) or {} for name in ("platform", "python", "driver"))
+    words = [
+        " ".join(filter(None, (platform.get("distribution"), platform.get("release"), platform.get("arch")))),
+        python.get("version") and f"Python {python['version']}",
+        driver.get("version") and f"driver {driver['version']}",
+        *(one.get("name") or f"compute capability {one.get('compute_capability')}" for one in facts.get("gpus") or ()),
+    ]
+    if any(words):
+        yield f"<p>for {escape(', '.join(map(str, filter(None, words))))}</p>"
 
 
 def _packages(plan: Mapping[str, Any]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 _LABEL, _PLOT, _PAD = 210, 610, 14
 _ROW, _HEAD, _FOOT, _GAP = 24, 34, 22, 18
 _WIDTH, _LEFT = _LABEL + _PLOT + 2 * _PAD, _PAD + _LABEL
-_LETTERS = 32
+_LETTERS = 29
 """Of a name in the column of labels."""
 _BAR, _LINE, _COMMON, _NONE = "#3b82f6", "#ea580c", "#16a34a", "#dc2626"
 _FONT = "font-family='system-ui,sans-serif' font-size='12'"

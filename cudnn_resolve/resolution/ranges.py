@@ -227,7 +227,12 @@ def _facts(universe: Universe, versions: dict[str, list[Any]]) -> Iterator[_Row]
         met = {number: [need for need in each if need.key == key and not need.test(fact)] for number, each in needs.items()}
         told = next((need for each in met.values() for need in each), None)
         if told is not None:
-            yield _Row(str(fact), told.text, told.because, [any(not met[id(one)] for one in found) for found in versions.values()])
+            yield _Row(
+                str(fact),
+                f"leaves out versions that need {told.text}",
+                told.because,
+                [any(not met[id(one)] for one in found) for found in versions.values()],
+            )
 
 
 def _spans(versions: Sequence[str], allowed: Sequence[bool], shown: Iterable[int]) -> tuple[tuple[str, str], ...]:

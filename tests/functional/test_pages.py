@@ -40,6 +40,7 @@ def test_a_plan_as_a_page(tmp_path: Path) -> None:
     assert "<title>cudnn-resolve plan: torch==2.6.0, tensorflow==2.18.0</title>" in page
     assert "cuDNN: 9.3.0.75 chosen; torch 2.6.0 allows 9.1.0.70 to" in page
     assert "there is a plan" in page
+    assert "Python 3.11, driver" in page
 
 
 def test_a_conflict_as_a_page_has_the_bars_and_the_ways_out(tmp_path: Path) -> None:
@@ -58,6 +59,16 @@ def test_why_as_a_picture_of_the_one_thing(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert drawn.attrib["aria-label"].startswith("cuDNN: 9.1.0.70 chosen")
     assert "driver:" not in drawn.attrib["aria-label"]
+
+
+def test_a_picture_of_what_has_no_ranges_is_a_message(tmp_path: Path) -> None:
+    done = run(
+        "why", "cudnn", "-f", "torch==99", "--offline", "--machine", "colab-t4", "--python-version", "3.11", "--format", "svg", cwd=tmp_path
+    )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "there is no plan: there is no release of torch" in done.stderr
+    assert "there is no picture" in done.stderr
 
 
 def test_a_check_and_a_diagnosis_as_pages(tmp_path: Path) -> None:

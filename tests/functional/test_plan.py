@@ -290,6 +290,7 @@ def test_the_python_api_gives_what_the_command_prints(program: Program) -> None:
         (("nvidia-cudnn-cu12", "-f", "torch==2.6.0"), 0, ["nvidia-cudnn-cu12 9.1.0.70", "torch==2.6.0, asked for"]),
         (("driver", "-f", "torch==2.6.0"), 0, ["driver >= 525.60.13"]),
         (("nvidia-cudnn-cu13", "-f", "torch==2.6.0"), 0, ["is not part of the plan"]),
+        (("cudnn", "-f", "cupy-cuda12x"), 0, ["cudnn is not part of the plan"]),
         (("numpy", "-f", "ctranslate2==99"), 1, ["There is no plan"]),
     ],
 )

@@ -254,7 +254,7 @@ def test_a_file_that_no_plan_is_written_to_is_spoken_of(program: Program) -> Non
     assert (script.returncode, text.returncode) == (1, 1)
     assert "there is no plan, and plan.sh is not written" in script.stderr
     assert not (program.folder / "plan.sh").exists()
-    assert "there is no plan, and plan.txt is no plan" in text.stderr
+    assert "there is no plan, and plan.txt says why" in text.stderr
 
 
 def test_an_environment_that_cannot_be_written_is_told_before_the_plan(program: Program) -> None:
