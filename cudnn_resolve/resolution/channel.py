@@ -108,6 +108,14 @@ def wheels_serve(context: Context, build: Build) -> bool:
     return build.cudnn is None or _cudnn_version(installed, build)
 
 
+def finds_wheel(context: Context, build: Build) -> bool:
+    """True where an installed cuDNN wheel has the name that a build looks for beside itself: it is found before that of the system."""
+    if build.cuda is None or build.cudnn is None or build.finds not in ("rpath", "runpath"):
+        return False
+    version = context.machine.pip.get(component_package(context.book, "cudnn", build.cuda.major) or "")
+    return version is not None and version.partition(".")[0] == str(build.cudnn.major)
+
+
 def system_serves(context: Context, build: Build) -> bool:
     """True where a toolkit and a cuDNN of the system are all that the build needs."""
     if build.cuda is None:

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.matrix.evidence import evidence_of
 from cudnn_resolve.resolution.candidate import LibrariesCandidate, PipCandidate
-from cudnn_resolve.resolution.channel import component_package, system_serves, wheels_serve
+from cudnn_resolve.resolution.channel import component_package, finds_wheel, system_serves, wheels_serve
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.evidence import evidence_needs
 from cudnn_resolve.resolution.fault import NOT_THERE, UNNAMED, Fault, Judged, Judgement, Kind, merged
@@ -130,7 +130,7 @@ class _Set:
         channel = next((need for need in needs if isinstance(need.key, LibrariesKey)), None)
         if channel is not None:
             on_system = system_serves(self.here, build)
-            if self._brings_libraries(build) and not (on_system and not wheels_serve(self.here, build)):
+            if self._brings_libraries(build) and (not on_system or wheels_serve(self.here, build) or finds_wheel(self.here, build)):
                 candidates: Iterable[LibrariesCandidate] = self.universe.unordered(channel.key, (channel,))
                 needs += [need for c in candidates if c.channel == "pip" for need in self.universe.needs(c)]
             elif not on_system:
