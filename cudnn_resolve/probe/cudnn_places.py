@@ -34,11 +34,13 @@ def _directories(host: Host, environment: TargetEnvironment) -> Iterator[str]:
     yield from environment.ld_library_path
     for site in environment.site_packages:
         yield f"{site}/{WHEEL_DIRECTORY}"
-        yield f"{site}/{FOLDER}/{WHEEL_DIRECTORY}"
+        names = host.list_dir(site)
+        if FOLDER in names:
+            yield f"{site}/{FOLDER}/{WHEEL_DIRECTORY}"
         yield from (f"{site}/nvidia/{name}/lib" for name in host.list_dir(f"{site}/nvidia"))
         yield from (f"{site}/{bundle}" for bundle in _BUNDLES)
         # What a wheel repair tool added beside a package.
-        yield from (f"{site}/{name}" for name in host.list_dir(site) if name.endswith(".libs"))
+        yield from (f"{site}/{name}" for name in names if name.endswith(".libs"))
     # A conda environment, or whatever else has its libraries beside its Python.
     prefix = environment.prefix.rstrip("/")
     if prefix:

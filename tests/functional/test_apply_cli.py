@@ -369,8 +369,8 @@ def test_a_lock_that_lies_here_wins_over_settings_and_where_they_disagree_is_sai
 
     refused = bench()
     assert (refused.returncode, "a framework will not run" in refused.stderr) == (1, True)  # this torch brings no CUDA libraries
-    done = bench("--force")
-    again = bench("--force")
+    done = bench("--force", "-v")  # a short plan counts what does not fit into its lines
+    again = bench("--force", "-v")
     told = json.loads(bench("--force", "--format", "json", "-q").stdout)
 
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "done: the environment is as planned"), done
