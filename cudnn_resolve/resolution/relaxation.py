@@ -122,13 +122,19 @@ def _with_target(request: OpenRequest, target: Target, other: Target) -> OpenReq
 
 
 def _versions(trials: Trials) -> Iterator[Relaxation]:
-    """The nearest newer and the nearest older release of each target."""
+    """The same release in another build for each target that names one, and the nearest newer and the nearest older release."""
     book, request = trials.book, trials.request
     for target in (one for one in request.targets if one in trials.core):
         wanted = wanted_version(book, target)
         if wanted is None or not target.specifier or contradicts(book, target):
             continue
         wanted = wanted.partition("+")[0]  # `<` and `>` take no local part
+        if any("+" in one.version for one in target.specifier):
+            inside = f"[{','.join(target.extras)}]" if target.extras else ""
+            text = f"{target.package or target.framework}{inside}=={wanted}"
+            same = replace(target, specifier=SpecifierSet(f"=={wanted}"), text=text)
+            change = f"{_edit(target)}{text} instead of {target.text} (another build of the same release)"
+            yield from trials.way(change, _with_target(request, target, same), 1)
         for operator, word in ((">", "newer"), ("<", "older")):
             other = replace(target, specifier=SpecifierSet(f"{operator}{wanted}"), text=f"{target.framework}{operator}{wanted}")
             found = trials.of(_with_target(request, target, other), near={target.framework: wanted})

@@ -28,6 +28,7 @@ def test_a_build_without_gpu_leads_to_the_option_that_takes_it() -> None:
     assert isinstance(found, Conflict)
     assert found.message == "north==2.0+cpu is a build without GPU, which is taken with --device cpu alone"
     assert found.relaxations[0].command == "cudnn-resolve plan -f north==2.0+cpu --device cpu"
+    assert found.relaxations[1].command == "cudnn-resolve plan -f north==2.0"
 
 
 def test_a_build_for_other_accelerators_is_said_to_be_out_of_scope() -> None:
