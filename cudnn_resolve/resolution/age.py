@@ -1,7 +1,8 @@
 """A release years older than what it is put beside is no way out of a conflict.
 
 Releases of before bounds were written down allow any framework: vLLM 0.2.5 of 2023 takes every PyTorch. A package that is asked for by
-its bare name is meant as it is today, so that such a release is taken only by a user who names it, or beside frameworks of its time.
+its bare name is meant as it is today, so that such a release is taken only by a user who names it, or beside frameworks of its time, or
+beside another package that the user holds to a release of that time.
 """
 
 from __future__ import annotations
@@ -40,8 +41,23 @@ def age_needs(context: Context, newest: Callable[[Target], Build | None]) -> Ite
     days = [day for build in frameworks if build is not None and (day := _built(context.book, build)) is not None]
     if not days or len(days) < len(frameworks):
         return
+    beside = min([*days, *_held(context)])
     for name in names:
-        yield _need(context, name, min(days))
+        yield _need(context, name, beside)
+
+
+def _held(context: Context) -> Iterator[date]:
+    """Days of the newest releases that the user admits of packages of which there is a newer one."""
+    for extra in context.request.extras:
+        one = parse_requirement(extra.text)
+        name = canonicalize_name(one.name) if one is not None and one.specifier and context.metadata.applies(extra.text) else None
+        if one is None or name is None or name in context.request.direct or context.book.framework_of(name) is not None:
+            continue
+        releases = [other for other in context.releases.of(name) if not other.version.is_prerelease and not other.yanked]
+        newest = next((other for other in releases if one.specifier.contains(other.version)), None)
+        day = _day(context.book, newest) if newest is not None and newest is not releases[0] else None
+        if day is not None:
+            yield day
 
 
 def _need(context: Context, name: str, beside: date) -> Need:

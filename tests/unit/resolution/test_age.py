@@ -42,6 +42,18 @@ def test_who_names_an_old_release_gets_it() -> None:
         assert pins(answer("north", extra, releases={"0.1": OLD, "9.0": NEW})) == {"north": "3.0", "serve": "0.1"}
 
 
+def test_beside_a_package_that_the_user_holds_to_its_time_it_counts() -> None:
+    new = NEW._replace(requires=("north", "base>=2"))
+    packages = {"serve": {"0.1": OLD, "9.0": new}, "base": {"1.0": OLD._replace(requires=()), "2.0": NEW._replace(requires=())}}
+
+    def held(*extras: str) -> Resolution | Conflict:
+        here = facts(driver={"version": "580.65.06"})
+        return outcome(BOOK, here, request(BOOK, "north", extras=extras), index_of(BOOK, packages))
+
+    assert pins(held("serve", "base<2")) == {"north": "3.0", "serve": "0.1"}
+    assert pins(held("serve", "base<3")) == {"north": "3.0", "serve": "9.0"}
+
+
 def test_beside_frameworks_of_its_time_it_counts() -> None:
     releases = {"0.1": OLD, "9.0": NEW._replace(requires=("north==3.0",))}
 
