@@ -109,7 +109,7 @@ def activation(paths: tuple[str, ...]) -> str:
 
 def loaded_by_preload(task: Task, host: Host, environment: Environment) -> tuple[str, ...]:
     """What is not as planned in a process that has gone through the preload: another cuDNN than the one that is wanted."""
-    wanted = set((task.cudnn or {}).values())
+    wanted = {one.version for one in task.folder} or set((task.cudnn or {}).values())
     modules = [IMPORT_NAMES.get(name, name) for name in (*task.apart[:1], *task.preload[:1])]
     if not modules or len(wanted) != 1:
         return ()

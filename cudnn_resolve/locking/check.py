@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from packaging.pylock import Package
 
     from cudnn_resolve.locking.merge import Answer
-    from cudnn_resolve.locking.model import Asked, Lock, Stack
+    from cudnn_resolve.locking.model import Asked, Environment, Lock, Stack
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.source import File, Source
     from cudnn_resolve.resolution.model import PipPin
@@ -212,10 +212,15 @@ def _stack(old: Stack, new: Stack, moved: set[str]) -> Iterator[Difference]:
     for name in sorted({*before, *after}):
         if before.get(name) != after.get(name):
             yield Difference(what=f"apt package {name}", locked=before.get(name, "not in the lock"), now=after.get(name, "not needed"))
-    ways, others = [(one.kind, one.value) for one in old.environment], [(one.kind, one.value) for one in new.environment]
+    ways, others = ([_way(one) for one in stack.environment] for stack in (old, new))
     if ways != others:
-        shown = [", ".join(f"{kind} {value}".rstrip() for kind, value in found) or NOTHING for found in (ways, others)]
+        shown = [", ".join(found) or NOTHING for found in (ways, others)]
         yield Difference(what="how the libraries are found", locked=shown[0], now=shown[1])
+
+
+def _way(one: Environment) -> str:
+    text = f"{one.kind} {one.value}".rstrip()
+    return f"{text} with {one.wheel.name} {one.wheel.version}" if one.wheel is not None else text
 
 
 def _rose(old: str | None, new: str | None) -> bool:

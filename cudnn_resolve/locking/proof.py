@@ -111,6 +111,10 @@ def _stack_lines(stack: Stack) -> Iterator[str]:
     yield f"{stack.platform} cudnn {stack.cudnn}"
     yield from (f"{stack.platform} apt {one.name} {one.version} {one.repository}" for one in stack.apt)
     yield from (f"{stack.platform} environment {one.kind} {one.value}" for one in stack.environment)
+    apart = (one.wheel for one in stack.environment if one.wheel is not None)
+    yield from (
+        f"{stack.platform} folder {one.name} {one.version} {sorted(one.file.hashes.items()) if one.file else None}" for one in apart
+    )
     yield from (f"{stack.platform} override {one.package} {one.chosen} {one.requested_by}" for one in stack.overrides)
 
 

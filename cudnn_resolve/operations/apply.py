@@ -238,7 +238,10 @@ def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, int
     from cudnn_resolve.execution.run import carry_out
     from cudnn_resolve.operations.packages import fetching
 
-    addresses = [*(one.file.url for one in task.install if one.file is not None), *(one.key_url for one in task.repositories)]
+    addresses = [
+        *(one.file.url for one in (*task.install, *task.folder) if one.file is not None),
+        *(one.key_url for one in task.repositories),
+    ]
     with fetching(request, plan.facts, addresses) as download:
         if request.bundle_dir is not None:
             from cudnn_resolve.operations.bundle import supplied

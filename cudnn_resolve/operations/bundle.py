@@ -108,6 +108,9 @@ def bundle(request: BundleRequest, listener: Listener = NOBODY, reporter: Report
     lock, plan = _lock(request, listener)
     if lock is None:
         return BundleResult(path=path, plan=plan)
+    if lock.tool is not None and any(step.wheel is not None for stack in lock.tool.stacks for step in stack.environment):
+        hint = "`apply --bundle-dir` keeps the files of such an environment; or lock the frameworks one by one"
+        raise UsageError("the lock has a cuDNN in a folder of its own, which no bundle holds", code="bundle-folder", hint=hint)
     if not path.endswith(".tar"):
         disk.make_folder(path)
         return _filled(lock, request, path, reporter, path)
@@ -399,15 +402,17 @@ def supplied(task: Task, folder: str, download: Download, reporter: Reporter, *,
     from cudnn_resolve.index.address import is_local
 
     disk.make_folder(folder)
-    check_known(task.install, task.unpinned, trusted=trusted)
-    wanted = [one.file for one in task.install if one.file is not None and strong(one.file.hashes) and not is_local(one.file.url)]
+    packages = (*task.install, *task.folder)
+    check_known(packages, task.unpinned, trusted=trusted)
+    wanted = [one.file for one in packages if one.file is not None and strong(one.file.hashes) and not is_local(one.file.url)]
     if not disk.writable(folder):
         wanted = [one for one in wanted if _is(f"{folder}/{WHEELS}/{disk_bundle.safe(one.filename)}", strong(one.hashes) or ("", ""))]
         sums = {one.filename: "" for one in wanted}
     else:
         sums = _bring(wanted, folder, download, reporter)
         disk_bundle.list_files(folder, {f"{WHEELS}/{name}": digest for name, digest in sums.items()})
-    return replace(task, install=tuple(_from(folder, one, sums) for one in task.install))
+    install, apart = (tuple(_from(folder, one, sums) for one in some) for some in (task.install, task.folder))
+    return replace(task, install=install, folder=apart)
 
 
 def _from(folder: str, one: Any, names: Mapping[str, str]) -> Any:

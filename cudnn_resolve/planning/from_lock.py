@@ -58,7 +58,7 @@ def plan_of_lock(
         stack=_stack(lock, stack, book) if stack is not None else None,
         pip=pip_actions(wanted, machine.pip, book, gpu=_frameworks(wanted, stack, book), relaid=relaid),
         apt=apt_actions(_apt(stack), or_none(facts.packages.apt) or {}) if stack is not None else (),
-        environment=tuple(_checked(one) for one in stack.environment) if stack is not None else (),
+        environment=tuple(_checked(one, book) for one in stack.environment) if stack is not None else (),
         warnings=(*overlay_warnings(book), *warnings),
         proven=tuple(proofs(lock)),
     )
@@ -94,7 +94,7 @@ def _file(file: LockedFile, folder: str, index: str | None) -> File:
     return File(filename=name_of(file), url=url, hashes=file.hashes, size=file.size, origin=index)
 
 
-def _checked(one: Environment) -> Environment:
+def _checked(one: Environment, book: Book) -> Environment:
     """The environment; InputError where a tool could read it as something else."""
     if one.kind not in _KINDS:
         raise InputError(
@@ -102,8 +102,13 @@ def _checked(one: Environment) -> Environment:
         )
     if one.kind in ("preload", "folder"):
         check_frameworks(tuple(one.value.split()))
+    if (one.kind == "folder") != (one.wheel is not None):
+        raise InputError(f"{one.kind} {'with' if one.wheel else 'without'} a wheel", code="lock-invalid", hint="`folder` has one, alone")
     if one.wheel is not None:
         check_pip(one.wheel.name, one.wheel.version)
+        component = book.component(one.wheel.name)
+        if component is None or component.library != "cudnn":
+            raise InputError(f"{one.wheel.name[:80]} is no wheel of cuDNN, and none other lies in a folder of its own", code="lock-invalid")
     if one.kind == "ldconfig":
         check_folders(one.value.split(":"))
     return one
