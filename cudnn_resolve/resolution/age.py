@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.resolution.candidate import Need
 from cudnn_resolve.resolution.key import pip_key
+from cudnn_resolve.resolution.package import python_need
 from cudnn_resolve.resolution.release import parse_requirement
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.resolution.release import Release
 
 _PASSED_OVER_DAYS = 365
-"""So much newer is the newest release; a package that is seldom released is not meant."""
+"""So much newer is the newest release for the Python; a package that is seldom released is not meant."""
 _APART_DAYS = 2 * 365
 """So much newer are the frameworks."""
 
@@ -38,12 +39,14 @@ def age_needs(context: Context, newest: Callable[[Target], Build | None]) -> Ite
     """
     names = list(_bare(context))
     frameworks = [newest(target) for target in context.request.targets] if names else []
+    required = {canonicalize_name(one.name) for build in frameworks if build is not None for one, _ in context.requirements_of(build)}
     days = [day for build in frameworks if build is not None and (day := _built(context.book, build)) is not None]
     if not days or len(days) < len(frameworks):
         return
     beside = min([*days, *_held(context)])
     for name in names:
-        yield _need(context, name, beside)
+        if name not in required:  # a framework's own bound says of what time it is meant: TensorFlow 2.10 wants the gast of 2020
+            yield _need(context, name, beside)
 
 
 def _held(context: Context) -> Iterator[date]:
@@ -61,7 +64,8 @@ def _held(context: Context) -> Iterator[date]:
 
 
 def _need(context: Context, name: str, beside: date) -> Need:
-    newest = next((one for one in context.releases.of(name) if not one.version.is_prerelease and not one.yanked), None)
+    usable = (one for one in context.releases.of(name) if not one.version.is_prerelease and not one.yanked)
+    newest = next((one for one in usable if python_need(context, one, name) is None), None)
     last = _day(context.book, newest) if newest is not None else None
 
     def test(other: PipCandidate) -> bool:

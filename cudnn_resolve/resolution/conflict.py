@@ -169,7 +169,7 @@ def _made_elsewhere(book: Book, target: Target) -> str | None:
         return None
     return (
         f"the tables know no GPU build that is {target.text}: there is a release {target.framework} {found}, "
-        f"but its GPU wheels are on an index of its makers, and what they are built with is not known"
+        f"but its GPU wheels are not in the tables, so that what they are built with is not known"
     )
 
 

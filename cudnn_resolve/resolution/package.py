@@ -268,7 +268,7 @@ def file_needs(context: Context, release: Release, who: str) -> Iterator[Need]:
         for_linux = any("linux" in tag for tag in release.tags)
         wanted, here = ("another architecture", context.machine.arch) if for_linux else ("another system", "Linux")
         yield Need(ARCH, lambda other: other.value is None, wanted, f"{who} has no wheel for {here}")
-    need = _python_need(context, release, who)
+    need = python_need(context, release, who)
     if need is not None:
         yield need
     floor = release.fit.glibc
@@ -292,13 +292,13 @@ def file_needs(context: Context, release: Release, who: str) -> Iterator[Need]:
 
 def has_wheel(context: Context, release: Release) -> bool:
     """True for a release with a wheel that the machine can use."""
-    if release.tags == SDIST or not release.fit.arch or _python_need(context, release, release.package) is not None:
+    if release.tags == SDIST or not release.fit.arch or python_need(context, release, release.package) is not None:
         return False
     floor, glibc = release.fit.glibc, context.machine.glibc
     return floor is None or glibc is None or floor <= glibc
 
 
-def _python_need(context: Context, release: Release, who: str) -> Need | None:
+def python_need(context: Context, release: Release, who: str) -> Need | None:
     """The need for another Python, where no file of the release or not its metadata accepts the target's."""
     machine = context.machine
     # Some files may be for its Python and others for its architecture, and none for both.

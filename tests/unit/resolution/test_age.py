@@ -66,6 +66,25 @@ def test_a_package_that_is_seldom_released_is_meant_as_it_is() -> None:
     assert pins(answer("north", "serve", releases={"0.1": OLD})) == {"north": "3.0", "serve": "0.1"}
 
 
+def test_what_the_newest_for_another_python_is_does_not_count() -> None:
+    releases = {"0.1": OLD, "9.0": Published((), uploaded="2025-12-01T00:00:00Z", requires_python=">=3.99")}
+
+    assert pins(answer("north==3.0", "serve", releases=releases)) == {"north": "3.0", "serve": "0.1"}
+
+
+def test_what_a_framework_bounds_itself_is_of_the_time_that_it_says() -> None:
+    table = NORTH.replace('"numpy>=1.26"', '"serve<1"')
+    book = changed({"wheel/north": table})
+    found = outcome(
+        book,
+        facts(driver={"version": "580.65.06"}),
+        request(book, "north==3.0", extras=("serve",)),
+        index_of(book, {"serve": {"0.1": OLD, "9.0": Published((), uploaded="2025-12-01T00:00:00Z")}}),
+    )
+
+    assert pins(found) == {"north": "3.0", "serve": "0.1"}
+
+
 def test_what_is_installed_stays() -> None:
     packages = {"pip": {"serve": "0.1"}, "apt": {}}
     found = answer("north", "serve", releases={"0.1": OLD, "9.0": NEW._replace(requires=("lost",))}, packages=packages)
@@ -84,3 +103,4 @@ def test_a_release_whose_gpu_wheels_nobody_read_is_not_denied() -> None:
     assert isinstance(found, Conflict)
     assert "no GPU build" in found.message
     assert "there is a release west 4.0" in found.message
+    assert "not in the tables" in found.message
