@@ -160,7 +160,7 @@ def _validate(result: Mapping[str, Any]) -> Iterator[str]:
     checks = result.get("checks", ())
     yield _head(status, _COLORS.get(status, _GRAY))
     told = [one for one in checks if one.get("status") != "passed"]
-    yield _table((one.get("status"), one.get("id"), f"{one.get('observed') or ''} {one.get('detail') or ''}") for one in told)
+    yield _table((one.get("status"), one.get("id"), ": ".join(filter(None, (one.get("observed"), one.get("detail"))))) for one in told)
     yield _details(f"{len(checks)} checks", _table((one.get("status"), one.get("id"), one.get("observed") or "") for one in checks))
 
 

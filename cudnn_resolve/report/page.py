@@ -16,7 +16,8 @@ body{margin:0 auto;max-width:72rem;padding:1.5rem;background:var(--bg);color:var
 h1{font-size:1.4rem;margin:0 0 1rem}h2{font-size:1.1rem;margin:2rem 0 .5rem}
 b,strong{font-size:1.05rem}
 table{border-collapse:collapse;margin:.5rem 0;display:block;overflow-x:auto;max-width:100%}
-td,th{border-bottom:1px solid var(--line);padding:.25rem .75rem .25rem 0;text-align:left;vertical-align:top;overflow-wrap:anywhere}
+td,th{border-bottom:1px solid var(--line);padding:.25rem .75rem .25rem 0;text-align:left;vertical-align:top}
+td:last-child{overflow-wrap:anywhere}
 pre{background:var(--soft);border:1px solid var(--line);border-radius:6px;padding:.75rem 5rem .75rem .75rem}
 pre{overflow-x:auto;position:relative;white-space:pre-wrap}
 summary{cursor:pointer;color:var(--mute)}
