@@ -62,7 +62,7 @@ def check(request: CheckRequest) -> CheckResult:
     named = bool(request.facts) or request.given is not None
     if not request.what and not named and request.assumptions.elsewhere:
         raise UsageError(
-            "another machine is stated, and nothing to judge for it",
+            "a machine is stated, but nothing to judge for it",
             code="usage-contradiction",
             hint="name a lock, a requirements file or a list of packages: `cudnn-resolve check uv.lock ...`",
         )

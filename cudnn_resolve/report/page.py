@@ -18,6 +18,7 @@ b,strong{font-size:1.05rem}
 table{border-collapse:collapse;margin:.5rem 0;display:block;overflow-x:auto;max-width:100%}
 td,th{border-bottom:1px solid var(--line);padding:.25rem .75rem .25rem 0;text-align:left;vertical-align:top}
 td:last-child{overflow-wrap:anywhere}
+@media(max-width:40rem){td,th{overflow-wrap:anywhere}}
 pre{background:var(--soft);border:1px solid var(--line);border-radius:6px;padding:.75rem 5rem .75rem .75rem}
 pre{overflow-x:auto;position:relative;white-space:pre-wrap}
 summary{cursor:pointer;color:var(--mute)}
