@@ -49,7 +49,7 @@ def _unknown(machine: Machine, found: Judgement) -> Iterator[str]:
     if machine.driver_absent:
         yield "a driver: this machine has none (--driver states one)"
     elif machine.driver is None:
-        yield "whether the driver serves: none is known (--driver)"
+        yield f"whether the driver serves: none is known{f', and {found.driver} or newer is needed' if found.driver else ''} (--driver)"
     if not machine.gpus:
         yield "code for the GPU: none is known (--gpu)"
     for gpu in machine.gpus:

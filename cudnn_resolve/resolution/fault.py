@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build
+    from cudnn_resolve.version import DriverVersion
 
 NOT_THERE = ", which is not among the packages"
 """How the text of a fault ends that is about a missing package."""
@@ -51,6 +52,8 @@ class Judgement(Struct, frozen=True, kw_only=True):
 
     frameworks: tuple[Judged, ...]
     faults: tuple[Fault, ...]
+    driver: DriverVersion | None = None
+    """The oldest that all frameworks take; None where none asks for one."""
 
 
 def merged(faults: Iterable[Fault], frameworks: Iterable[str] = ()) -> tuple[Fault, ...]:

@@ -25,6 +25,7 @@ from cudnn_resolve.resolution.opened import OpenRequest
 from cudnn_resolve.resolution.release import Details, Release, parse_requirement, parse_version
 from cudnn_resolve.resolution.tag import Fit
 from cudnn_resolve.resolution.universe import Universe
+from cudnn_resolve.version import DriverVersion
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -76,6 +77,7 @@ class _Set:
         self.owners: dict[SlotKey, dict[str, Need]] = {}
         """Who wants a slot for whom: two owners of one exclude each other."""
         self.live = self.partial = False
+        self.drivers: list[DriverVersion] = []
         self.users: dict[int, str] = {}
         """Framework of a need for a slot, by its identity."""
 
@@ -86,7 +88,8 @@ class _Set:
         faults += self._companions()
         faults += self._slots()
         faults += self._advisories()
-        return Judgement(frameworks=frameworks, faults=merged(faults, (one.package for one in frameworks)))
+        told = merged(faults, (one.package for one in frameworks))
+        return Judgement(frameworks=frameworks, faults=told, driver=max(self.drivers, default=None))
 
     def _frameworks(self) -> Iterator[Judged]:
         for name in self.book.frameworks():
@@ -135,6 +138,7 @@ class _Set:
                 needs += [need for c in candidates if c.channel == "pip" for need in self.universe.needs(c)]
             elif not on_system:
                 yield self._elsewhere(one, "CUDA libraries") if self.partial else self._without_libraries(one, build)
+        self.drivers += [need.floor for need in needs if isinstance(need.floor, DriverVersion)]
         for need in needs:
             fault = self._fault(need, one)
             if fault is not None:
@@ -256,7 +260,7 @@ class _Set:
             text = f"{one.package} {one.version} needs {need.text}{NOT_THERE}"
             if not need.binding or name.startswith("tensorrt"):
                 return None
-            if self._has_of_system(one):
+            if one.build is not None and system_serves(self.here, one.build):
                 return self._of_system(text, need, name, one) if part else None
             if self.partial:
                 return self._elsewhere(one, "its CUDA libraries" if part else name)
@@ -292,9 +296,6 @@ class _Set:
         if cuda is None or built is None or component is None or component.library == "cudnn":
             return False
         return built.major == cuda.major and built.major >= 11 and cuda < built
-
-    def _has_of_system(self, one: Judged) -> bool:
-        return one.build is not None and system_serves(self.here, one.build)
 
     def _candidate(self, name: str, version: str) -> PipCandidate | None:
         """The release as a search knows it; one that the tables do not know stands for itself."""

@@ -360,3 +360,16 @@ def test_an_index_of_an_unknown_variant_is_no_yes(asked: str, shown: str) -> Non
 def test_an_index_of_a_variant_says_nothing_of_a_framework_without_variants() -> None:
     done = check("-", *T4, text="--extra-index-url https://example.org/whl/cu118\ntensorflow[and-cuda]==2.18.0\n")
     assert "on the index of" not in done.stdout
+
+
+def test_where_no_driver_is_known_the_one_that_is_needed_is_named(tmp_path: Path) -> None:
+    from cudnn_resolve.operations.check import check
+    from cudnn_resolve.operations.options import CheckRequest
+
+    facts = json.loads((IMAGES / "colab-2025-03-13.json").read_text(encoding="utf-8"))
+    del facts["driver"]
+    (tmp_path / "image.json").write_text(json.dumps(facts), encoding="utf-8")
+    (verdict,) = check(CheckRequest(facts=(str(tmp_path / "image.json"),))).verdicts
+
+    assert verdict.status == "unknown"
+    assert "whether the driver serves: none is known, and 525.60.13 or newer is needed (--driver)" in verdict.not_judged
