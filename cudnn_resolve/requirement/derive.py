@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.masking import without_logins
@@ -151,7 +152,15 @@ def accepts(target: Target, build: Build, book: Book) -> bool:
     text = build.wheel_version if "+" in build.wheel_version or not local else f"{build.version}+{build.variant}"
     if build.variant == VENDOR and not local:  # by the version that it is made from, or by its own as a whole
         return any(target.specifier.contains(one, prereleases=True) for one in (build.version, text))
-    return target.specifier.contains(text, prereleases=target.pre or bool(target.specifier.prereleases))
+    return target.specifier.contains(text, prereleases=target.pre or names_prerelease(target.specifier))
+
+
+def names_prerelease(specifier: SpecifierSet) -> bool:
+    """True where a specifier names a pre-release; False of text behind `===` that is no version, over which packaging 23 stumbles."""
+    try:
+        return bool(specifier.prereleases)
+    except InvalidVersion:
+        return False
 
 
 def _or(names: tuple[str, ...]) -> str:

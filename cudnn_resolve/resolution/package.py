@@ -9,6 +9,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.requirement.derive import names_prerelease
 from cudnn_resolve.requirement.extra import named_extras
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.bound import bound_needs
@@ -362,7 +363,7 @@ def asked_need(extra: Extra, context: Context) -> Need:
         release = candidate.release
         if release is None:
             return True
-        pre = bool(spec.prereleases) or release.pre_counts or release.text == installed
+        pre = names_prerelease(spec) or release.pre_counts or release.text == installed
         return spec.contains(release.version, prereleases=pre) and (exact or not release.yanked)
 
     return Need(key, test, extra.text, f"asked for in {extra.origin}")

@@ -10,7 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cudnn_resolve.requirement.derive import VENDOR
+from cudnn_resolve.requirement.derive import VENDOR, names_prerelease
 from cudnn_resolve.resolution.candidate import Need, PipCandidate
 from cudnn_resolve.resolution.key import pip_key
 from cudnn_resolve.resolution.release import Release, parse_version
@@ -76,7 +76,7 @@ def within(spec: SpecifierSet, context: Context) -> Callable[[PipCandidate], boo
             return False
         installed = context.machine.pip.get(release.package)
         here = installed is not None and is_version(release, installed)
-        if release.version.is_prerelease and not (here or spec.prereleases or release.pre_counts):
+        if release.version.is_prerelease and not (here or names_prerelease(spec) or release.pre_counts):
             return False
         return pinned or here or not release.yanked
 
