@@ -44,7 +44,7 @@ def warnings(
     """Everything worth saying about a plan: what it breaks or mixes, then the machine, then the rest."""
     out = [*_unasked(resolution, facts, book), *_own_builds(resolution, book, pip)]
     if resolution.request.device == "gpu":
-        out += _majors(resolution)
+        out += _majors(resolution, book)
         out += _optional_cudnn(resolution)
         out += _channel(resolution)
         out += _driver(resolution)
@@ -200,12 +200,15 @@ def _cuda_majors(resolution: Resolution) -> Iterator[Warning]:
         )
 
 
-def _majors(resolution: Resolution) -> Iterator[Warning]:
-    """Frameworks that load different majors of cuDNN."""
+def _majors(resolution: Resolution, book: Book) -> Iterator[Warning]:
+    """Frameworks that load different majors of cuDNN, those among them that are installed and stay."""
     yield from _cuda_majors(resolution)
-    loaded = {build: text for build in resolution.builds if (text := loaded_cudnn(resolution, build)) is not None}
-    if len({text.partition(".")[0] for text in loaded.values()}) > 1:
-        each = ", ".join(f"{build.package} loads cuDNN {text}" for build, text in loaded.items())
+    loaded = {f"{build.package} loads": text for build in resolution.builds if (text := loaded_cudnn(resolution, build)) is not None}
+    after = versions_after(book, resolution)
+    kept = [one for one in resolution.unasked if one.build is not None and one.works and broken_by(one, after) is None] if loaded else []
+    wanted = {f"{one.package} wants": str(one.build.cudnn) for one in kept if one.build is not None and one.build.cudnn is not None}
+    if len({text.partition(".")[0] for text in (*loaded.values(), *wanted.values())}) > 1:
+        each = ", ".join(f"{who} cuDNN {text}" for who, text in (loaded | wanted).items())
         yield Warning(
             code="cudnn-majors",
             message=f"one cuDNN cannot serve them all, as its majors are apart: {each}; "

@@ -63,6 +63,9 @@ def test_a_wheel_that_would_take_the_installed_cudnn_away_lies_in_a_folder_of_it
     assert found.conflict is None
     assert not found.apt
     assert [(one.version, one.action) for one in found.pip if one.name == "nvidia-cudnn-cu12"] == [("9.1.0.70", "keep")]
+    (first,) = [one.message for one in found.warnings if one.code == "cudnn-majors"]
+    assert "south loads cuDNN 8" in first
+    assert "north wants cuDNN 9" in first
     (entry,) = [one for one in found.environment if one.kind == "folder"]
     assert entry.value == "south"
     assert entry.wheel is not None
