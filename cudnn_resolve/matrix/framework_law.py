@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import combinations
 
 from packaging.requirements import Requirement
@@ -252,7 +253,7 @@ def measured_alike(book: Book) -> Iterator[Fault]:
         if build.index != "default" or build.cuda is None:
             continue
         name = build.package if build.package != "jax" else f"jax-cuda{build.cuda.major}-pjrt"
-        measured = book.remember("measured", name, lambda name=name: _measured(book, name))  # type: ignore[misc]
+        measured = book.remember("measured", name, partial(_measured, book, name))
         for arch in build.arch or ("x86_64", "aarch64"):
             one: MeasuredBuild | None = measured.get((build.wheel_version, arch))
             if one is not None:
