@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import io
 import json
 import os
 import re
@@ -33,7 +32,7 @@ from typing import Any
 
 import requests
 from harvest_evidence import CACHE, settle, spokesman
-from harvest_index import TIMEOUT_S, Index, IndexFailure, RemoteFile, configured_index, remote_archive
+from harvest_index import TIMEOUT_S, Index, IndexFailure, Positioned, RemoteFile, configured_index, remote_archive
 from harvest_marker import ARCHITECTURES
 from harvest_table import Span, releases
 from packaging.requirements import InvalidRequirement, Requirement
@@ -189,28 +188,15 @@ def _code(file: RemoteFile, pattern: str) -> dict[str, Any]:
     return {"libraries": found}
 
 
-class _Stream(io.RawIOBase):
+class _Stream(Positioned):
     """A remote file for `zipfile`: what is read one after the other comes in one answer."""
 
     def __init__(self, url: str) -> None:
-        self._url, self._at, self._next = url, 0, -1
+        self._url, self._next = url, -1
         self._answer: requests.Response | None = None
         with requests.get(url, timeout=TIMEOUT_S, headers={"Range": "bytes=0-0", "Accept-Encoding": "identity"}) as answer:
             answer.raise_for_status()
             self._size = int(answer.headers["Content-Range"].rpartition("/")[2])
-
-    def seekable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
-        return self._at
 
     def readinto(self, buffer: Any) -> int:
         wanted = min(len(buffer), self._size - self._at)

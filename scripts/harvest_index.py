@@ -164,32 +164,43 @@ class Index:
         return answer
 
 
-class _RangeFile(io.RawIOBase):
-    """A remote file for `zipfile`, read in ranges: the tail first, then what is asked for, a block at least."""
+class Positioned(io.RawIOBase):
+    """A remote file of a known size with a place in it, for `zipfile`; how it is read is left to its kinds."""
 
-    def __init__(self, index: Index, url: str) -> None:
-        self._index, self._url, self._at = index, url, 0
-        answer = index.range(url, f"-{TAIL_BYTES}")
-        self._size = int(answer.headers["Content-Range"].rpartition("/")[2])
-        if answer.status_code != requests.codes.partial_content:  # shorter than the tail, and the server minds
-            answer = index.range(url, f"0-{self._size - 1}")
-        self._parts = [(self._size - len(answer.content), answer.content)]
+    _size: int
+    _at = 0
 
     def seekable(self) -> bool:
+        """Say that any place can be read."""
         return True
 
     def readable(self) -> bool:
+        """Say that it can be read."""
         return True
 
     def tell(self) -> int:
+        """Return the place of the next byte that is read."""
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move to another place, and return it."""
         to = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
         if to < 0:
             raise OSError(errno.EINVAL, "before the start of the file")
         self._at = to
         return to
+
+
+class _RangeFile(Positioned):
+    """A remote file for `zipfile`, read in ranges: the tail first, then what is asked for, a block at least."""
+
+    def __init__(self, index: Index, url: str) -> None:
+        self._index, self._url = index, url
+        answer = index.range(url, f"-{TAIL_BYTES}")
+        self._size = int(answer.headers["Content-Range"].rpartition("/")[2])
+        if answer.status_code != requests.codes.partial_content:  # shorter than the tail, and the server minds
+            answer = index.range(url, f"0-{self._size - 1}")
+        self._parts = [(self._size - len(answer.content), answer.content)]
 
     def readinto(self, buffer: Any) -> int:
         data = self.part(self._at, len(buffer))
