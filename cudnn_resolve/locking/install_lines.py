@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -282,6 +283,7 @@ class Installs:
         return True
 
 
+@lru_cache(maxsize=1024)
 def _parsed(words: str) -> Requirement:
     requirement = Requirement(words)
     if len(requirement.name) > LONGEST_NAME:

@@ -126,7 +126,9 @@ def _asked(request: CheckRequest, book: Book) -> Iterator[tuple[tuple[Subject, .
         alike = machine.python_full, machine.free_threaded, machine.arch, machine.glibc  # what a list and an installer ask of a machine
         for path in request.what:
             if (path, alike) not in known:
-                known[path, alike] = subject_of_file(path, texts[path], book, machine, choice)
+                found = subject_of_file(path, texts[path], book, machine, choice)
+                same = next((one for one in known.values() if one.packages == found.packages), found)
+                known[path, alike] = replace(found, packages=same.packages)  # what is known of one object's packages is known of all
         yield tuple(known[path, alike] for path in request.what), machine, where, None
 
 

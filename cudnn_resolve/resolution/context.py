@@ -63,8 +63,6 @@ class Context:
         self.constraints = constraints(request)
         """Package to its constraints (`-c`): the text of each, and its specifier."""
         self._bad: dict[tuple[str, str], bool] = {}
-        self._wheels: dict[str, dict[int, Release]] = {}
-        """Package to the releases that are builds of a framework, by the identity of the build."""
 
     @property
     def cuda(self) -> CudaCandidate | None:
@@ -107,16 +105,11 @@ class Context:
 
     def release_of(self, build: Build) -> Release | None:
         """Return the release of a framework's build."""
-        known = self._wheels.get(build.package)
-        if known is None:
-            releases = self.releases.of(build.package)
-            known = self._wheels[build.package] = {id(one.build): one for one in releases if one.build is not None}
-        return known.get(id(build))
+        return self.releases.of_build(build)
 
     def requirements_of(self, build: Build) -> Iterator[tuple[Requirement, str | None]]:
         """Return the requirements of a build's wheel with the extra that brings its CUDA libraries; none where there is no wheel."""
-        alone = self.releases.alone(build) if build.package not in self._wheels else None
-        release = alone or self.release_of(build)
+        release = self.releases.alone(build) or self.releases.of_build(build)
         return self.metadata.requirements(release, extras_of(build)) if release is not None else iter(())
 
     def is_from_source(self, release: Release) -> bool:

@@ -185,3 +185,20 @@ def version_within(limit: SpecifierSet) -> str | None:
             near += [bound, *(Version(".".join(map(str, release))) for release in ((*bound.release, 99), *lower))]
     found = [one for one in near if limit.contains(one, prereleases=True)]
     return str(max(found)) if found else None
+
+
+UNLISTED = ("unlisted",)
+"""The tags of a release that the tables do not know."""
+
+
+def unlisted(name: str, version: str, index: str = "default") -> Release:
+    """A release of which only name and version are known."""
+    parsed = parse_version(version)
+    assert parsed is not None
+    return Release(
+        package=name,
+        version=parsed,
+        text=version,
+        look=lambda: Details(fit=Fit(python=True, arch=True, glibc=(0, 0)), tags=UNLISTED, requires=None),
+        index=index,
+    )

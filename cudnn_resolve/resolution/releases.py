@@ -58,6 +58,8 @@ class Releases:
         self._limit = request.source.exclude_newer if request.source is not None else None
         self._releases: dict[str, LazyList[Release]] = {}
         self._plain: dict[str, LazyList[Release]] = {}
+        self._of_builds: dict[str, dict[int, Release]] = {}
+        """Package to the releases that are builds of a framework, by the identity of the build."""
         self.vendor = cache(partial(vendor_build, book, machine))
         """The installed build of a framework where it is an image's own, by its package."""
         self._compiled: dict[str, bool] = {}
@@ -90,9 +92,16 @@ class Releases:
                 kept.setdefault(release.text, release)  # a variant of another index or folder, such as +cpu, is never taken silently
         yield from sorted(kept.values(), key=order, reverse=True)
 
+    def of_build(self, build: Build) -> Release | None:
+        """The release of a framework's build."""
+        known = self._of_builds.get(build.package)
+        if known is None:
+            known = self._of_builds[build.package] = {id(one.build): one for one in self.of(build.package) if one.build is not None}
+        return known.get(id(build))
+
     def alone(self, build: Build) -> Release | None:
-        """The release of a build without all the others of its package; None where an index or a direct reference has a say in it."""
-        if build.package in self._direct or self._offers.listing(build.package) is not None:
+        """The release of a build without all the others of its package; None where those are made, or others than the tables have a say."""
+        if build.package in self._of_builds or build.package in self._direct or self._offers.listing(build.package) is not None:
             return None
         table = self._book.package(build.package)
         row = next((row for row in table.releases if row.version == build.version), None) if table else None
@@ -362,17 +371,23 @@ class Catalog(NamedTuple):
 
 def catalog_of(book: Book, machine: Machine, request: OpenRequest) -> Catalog:
     """The catalog for a machine, shared by all resolutions over one book for which it is the same; the last few are kept."""
-    place = (machine.python_full, machine.free_threaded, machine.arch, machine.glibc)
+    place = (machine.python, machine.free_threaded, machine.arch, machine.glibc)
+    own = (machine.toolkits, machine.cudnn, machine.of_jetpack) if machine.pip else ()  # what a vendor's build is told by
     # A catalog holds what these identities are of, so that none is taken for another as long as it is kept.
     identities = (id(machine.pip), id(machine.requires), id(request.source), id(request.direct) if request.direct else 0)
     wishes = (request.device, request.pre, tuple(accepted_hashes(request, book).items()), incomplete_packages(request, book))
-    key = (*place, *identities, *wishes)
-    catalogs: dict[tuple[object, ...], Catalog] = book.remember("catalogs", None, dict)
+
+    key = (*place, *own, *identities, *wishes)
+    catalogs: dict[tuple[object, ...], tuple[Offers, Releases, dict[str | None, ReleaseMetadata]]]
+    catalogs = book.remember("catalogs", None, dict)
     found = catalogs.get(key)
     if found is None:
         while len(catalogs) >= _CATALOGS:
             del catalogs[next(iter(catalogs))]
         offers = Offers(book, machine, request)
-        metadata = ReleaseMetadata(book, machine, request, offers)
-        found = catalogs[key] = Catalog(offers, metadata, Releases(book, machine, request, offers))
-    return found
+        found = catalogs[key] = (offers, Releases(book, machine, request, offers), {})
+    offers, releases, by_python = found  # markers ask for the patch release of Python, too, and are all that does
+    metadata = by_python.get(machine.python_full)
+    if metadata is None:
+        metadata = by_python[machine.python_full] = ReleaseMetadata(book, machine, request, offers)
+    return Catalog(offers, metadata, releases)

@@ -7,7 +7,8 @@ not met is told, not the first one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
@@ -22,8 +23,7 @@ from cudnn_resolve.resolution.fault import NOT_THERE, UNNAMED, Fault, Judged, Ju
 from cudnn_resolve.resolution.installed import OTHER_DEVICES, installed_build
 from cudnn_resolve.resolution.key import CudaKey, CudnnKey, Key, LibrariesKey, PipKey, PlatformKey, PythonKey, SlotKey
 from cudnn_resolve.resolution.opened import OpenRequest
-from cudnn_resolve.resolution.release import Details, Release, parse_requirement, parse_version
-from cudnn_resolve.resolution.tag import Fit
+from cudnn_resolve.resolution.release import UNLISTED, Release, parse_requirement, parse_version, unlisted
 from cudnn_resolve.resolution.universe import Universe
 from cudnn_resolve.version import DriverVersion
 
@@ -50,9 +50,13 @@ def judge(
     `live`: they are installed there, so that of two builds of one version the one that finds its libraries is meant. `partial`: there may
     be more of them, so that what is missing is not known to be missing.
     """
-    found = _Set(book, machine, packages, requires or {})
+    found = _Set(book, machine, packages, requires or _NOTHING)
     found.live, found.partial = live, partial
     return found.judgement()
+
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+"""What is installed where nothing is: one object, by which machines share what is known of releases."""
 
 
 class _Given(Context):
@@ -68,11 +72,12 @@ class _Set:
 
     def __init__(self, book: Book, machine: Machine, packages: Mapping[str, str], requires: Mapping[str, tuple[str, ...]]) -> None:
         self.book = book
-        self.packages = packages = {name: _spelt(book, name, version) for name, version in packages.items()}
+        spelt = {name: _spelt(book, name, version) for name, version in packages.items()}
+        self.packages = packages = packages if spelt == packages else spelt  # what is known of releases is shared by the identity of these
         request = OpenRequest(targets=())
         self.here = Context(book, replace(machine, pip=packages, requires=requires), request)
         """The set as an environment, to see which builds it consists of."""
-        self.universe = Universe(_Given(book, replace(machine, pip={}, requires={}), request))
+        self.universe = Universe(_Given(book, replace(machine, pip=_NOTHING, requires=_NOTHING), request))
         """The same machine with nothing installed: nothing is excused for being there."""
         self.owners: dict[SlotKey, dict[str, Need]] = {}
         """Who wants a slot for whom: two owners of one exclude each other."""
@@ -310,7 +315,7 @@ class _Set:
                 return wheel
         releases = self.universe.context.releases.of(name)
         found = next((one for one in releases if version == one.text or parsed == one.version), None)
-        return self.universe.packages.candidate_of(found or _unlisted(name, version))
+        return self.universe.packages.candidate_of(found or unlisted(name, version))
 
     def _library_package(self, need: Need) -> str | None:
         """The wheel of the set with the CUDA runtime or the cuDNN that a build would find; None where there is none."""
@@ -395,10 +400,10 @@ class _Set:
                 if framework is not None and framework in {self.book.framework_of(one) for one in self.packages}:
                     yield from self._unread(name, version)
                 continue
-            release = _unlisted(name, version)
+            release = unlisted(name, version)
             known = next((row for row in self.book.extra_releases(name) if row.version == version), None)
             if known is not None:
-                release = _unlisted(name, version, known.index)
+                release = unlisted(name, version, known.index)
             for need in evidence_needs(self.book, arch, release, f"{name} {version}"):
                 if isinstance(need.key, SlotKey):
                     self._own(need, name)
@@ -474,10 +479,6 @@ def _kind_of(key: Key) -> Kind:
     return "wheel" if isinstance(key, (PythonKey, PlatformKey)) else "machine"
 
 
-UNLISTED = ("unlisted",)
-"""The tags of a release that the tables do not know."""
-
-
 def _spelt(book: Book, name: str, version: str) -> str:
     """The version of a framework as the tables write it, `2.6.0` for `2.6`."""
     framework, parsed = book.framework_of(name), parse_version(version)
@@ -485,16 +486,3 @@ def _spelt(book: Book, name: str, version: str) -> str:
         return version
     known = {row.wheel_version for row in book.framework(framework).builds if row.package == name}
     return version if version in known else next((one for one in known if parse_version(one) == parsed), version)
-
-
-def _unlisted(name: str, version: str, index: str = "default") -> Release:
-    """A release of which only name and version are known."""
-    parsed = parse_version(version)
-    assert parsed is not None
-    return Release(
-        package=name,
-        version=parsed,
-        text=version,
-        look=lambda: Details(fit=Fit(python=True, arch=True, glibc=(0, 0)), tags=UNLISTED, requires=None),
-        index=index,
-    )
