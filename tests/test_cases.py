@@ -90,6 +90,7 @@ CHECKS: Mapping[str, Callable[[Plan, str], bool]] = {
     "libraries": lambda plan, text: [one["libraries"] for one in plan["stack"]["frameworks"]] == text.split(),
     "apt": brings,
     "no_apt": lambda plan, _: not plan["apt"],
+    "not_by_apt": lambda plan, text: not brings(plan, text),
     "repository": lambda plan, name: {one["repository"] for one in plan["apt"]} == {name},
     "overrides": lambda plan, name: name in {one["package"] for one in plan["overrides"]},
     "no_overrides": lambda plan, _: not plan["overrides"],

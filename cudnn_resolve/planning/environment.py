@@ -11,6 +11,7 @@ from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.model import UNKNOWN, Loader
 from cudnn_resolve.locking.model import Environment, FolderWheel
 from cudnn_resolve.requirement.source import File
+from cudnn_resolve.resolution.assemble import loads_wheels
 from cudnn_resolve.resolution.key import CUDNN, CUDNN_OF_SYSTEM
 from cudnn_resolve.version import DriverVersion
 
@@ -73,6 +74,8 @@ def _found(build: Build, resolution: Resolution) -> str:
         return f"{who} loads no CUDA library"
     if channel == "bundled":
         return f"{who} brings its libraries inside its own wheel"
+    if loads_wheels(resolution, build.framework):
+        return f"{who} finds CUDA in the NVIDIA wheels by its {build.finds.upper()}, and the system's cuDNN through the linker cache"
     if channel in ("apt", "system"):
         return f"{who} finds the system's libraries through the linker cache"
     ways = {

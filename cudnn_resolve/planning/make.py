@@ -14,7 +14,7 @@ from cudnn_resolve.planning.model import AptAction, PipAction, Plan, Stack, Stac
 from cudnn_resolve.planning.origin import overlay_warnings
 from cudnn_resolve.planning.step import steps
 from cudnn_resolve.planning.warning import warnings
-from cudnn_resolve.resolution.assemble import loaded_cudnn, versions_after
+from cudnn_resolve.resolution.assemble import loaded_cudnn, loads_wheels, versions_after
 from cudnn_resolve.resolution.context import constraints
 from cudnn_resolve.resolution.installed import broken_by
 from cudnn_resolve.resolution.model import Conflict, Refusal, Resolution
@@ -117,6 +117,7 @@ def _stack(resolution: Resolution, book: Book) -> Stack:
         cudnn=resolution.cudnn,
         cudnn_soname=resolution.cudnn_soname,
         frameworks=(*_asked(resolution), *_installed(resolution, book)),
+        cuda_of_wheels=any(loads_wheels(resolution, build.framework) for build in resolution.builds),
     )
 
 

@@ -32,6 +32,8 @@ class Stack(Struct, frozen=True, kw_only=True):
     cudnn: str | None
     cudnn_soname: int | None
     frameworks: tuple[StackFramework, ...]
+    cuda_of_wheels: bool = False
+    """True where the CUDA is that of installed wheels, which a framework finds before that of the system, and the cuDNN is the system's."""
 
 
 class PipAction(Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from cudnn_resolve.matrix.advisory import advisories_of
 from cudnn_resolve.matrix.evidence import evidence_of, holds_evidence
 from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.planning.origin import origin_warnings
-from cudnn_resolve.resolution.assemble import cuda_of, loaded_cudnn, versions_after
+from cudnn_resolve.resolution.assemble import cuda_of, loaded_cudnn, loads_wheels, versions_after
 from cudnn_resolve.resolution.candidate import PipCandidate
 from cudnn_resolve.resolution.evidence import fitting_majors
 from cudnn_resolve.resolution.framework import is_vague
@@ -295,14 +295,18 @@ def _traps(book: Book, build: Build) -> Iterator[Warning]:
 
 
 def _older_toolkit(resolution: Resolution, build: Build) -> Iterator[Warning]:
-    if resolution.channels.get(build.framework) != "system" or build.cuda is None or resolution.cuda is None:
+    wheels = loads_wheels(resolution, build.framework)
+    if build.cuda is None or resolution.cuda is None or not (wheels or resolution.channels.get(build.framework) == "system"):
         return
     if CudaVersion(resolution.cuda) < CudaVersion(build.cuda.line):
+        lives = f"lives on the installed {resolution.cuda}; it is kept because it is what this environment runs on"
+        loads = (
+            f"loads the CUDA {resolution.cuda} of the installed wheels, which it finds first: most code runs on an older minor of its "
+            "major, and NVIDIA promises nothing; `validate` tells, and --env DIR gives it a CUDA of its own"
+        )
         yield Warning(
             code="older-toolkit",
-            message=f"{build.package} {build.version} is built with CUDA {build.cuda} as published and lives on "
-            f"the installed {resolution.cuda}; "
-            "it is kept because it is what this environment runs on",
+            message=f"{build.package} {build.version} is built with CUDA {build.cuda} as published and {loads if wheels else lives}",
         )
 
 

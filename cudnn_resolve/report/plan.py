@@ -265,11 +265,12 @@ class _Page(Page):
             rows.append(("driver", f">= {stack.driver_min}", f"{because}policy {stack.driver_policy}"))
         channels = sorted({one.libraries for one in stack.frameworks if one.asked})
         how = " and ".join(_CHANNELS[one] for one in channels if one in _CHANNELS)
+        beside = f", {how}" if stack.cuda_of_wheels and how else ""
         if stack.cuda:
-            rows.append(("CUDA", stack.cuda, how))
+            rows.append(("CUDA", stack.cuda, "from the installed pip wheels" if stack.cuda_of_wheels else how))
         apart = {one.wheel.version: one.value for one in environment if one.wheel is not None}
         if stack.cudnn and stack.cudnn not in apart:
-            rows.append(("cuDNN", stack.cudnn, f"libcudnn.so.{stack.cudnn_soname}"))
+            rows.append(("cuDNN", stack.cudnn, f"libcudnn.so.{stack.cudnn_soname}{beside}"))
         for version, names in apart.items():
             who = names.replace(" ", " and ")
             rows.append(("cuDNN", version, f"libcudnn.so.{version.partition('.')[0]} for {who} alone, in a folder of its own"))

@@ -117,6 +117,14 @@ def cuda_of(pins: Mapping[Key, Pin], key: CudaKey) -> CudaCandidate | None:
     return found if isinstance(found, CudaCandidate) else None
 
 
+def loads_wheels(resolution: Resolution, framework: str) -> bool:
+    """True for a framework with the cuDNN of the system and the CUDA of the installed wheels, which it finds first."""
+    if resolution.channels.get(framework) not in ("system", "apt"):
+        return False
+    runtime = cuda_of(resolution.pins, CUDA_OF_SYSTEM) or cuda_of(resolution.pins, CUDA)
+    return runtime is not None and runtime.channel == "pip"
+
+
 def _cudnn_of(pins: Mapping[Key, Pin], key: CudnnKey) -> CudnnCandidate | None:
     found = pins[key].candidate if key in pins else None
     return found if isinstance(found, CudnnCandidate) else None

@@ -23,7 +23,7 @@ from cudnn_resolve.resolution.candidate import (
     shared_major,
     slot_need,
 )
-from cudnn_resolve.resolution.channel import BESIDE, apt_beside, component_package, is_installed, lives_on_system, of_build
+from cudnn_resolve.resolution.channel import BESIDE, apt_beside, component_package, is_installed, lives_on_system, of_build, wheels_found
 from cudnn_resolve.resolution.cuda import cuda_limit
 from cudnn_resolve.resolution.key import CUDA_LIMIT, CUDNN_LIMIT, CudaKey, CudnnKey, LibrariesKey, SlotKey, pip_key
 from cudnn_resolve.resolution.package import file_needs
@@ -186,6 +186,11 @@ class Builds:
         yield self._runtime_need(build, who, allowed, CudaKey(of_system))
         yield from self._cudnn_need(build, who, allowed, CudnnKey(of_system))
 
+    def cuda_needs(self, build: Build, who: str) -> Iterator[Need]:
+        """The needs for the wheels of CUDA alone, where the cuDNN is the system's."""
+        yield self._runtime_need(build, who, ("pip",), CudaKey())
+        yield from self.loaded_needs(build, who)
+
     def folder_needs(self, build: Build, who: str) -> Iterator[Need]:
         """The needs for the wheels of a CUDA runtime, and for a cuDNN that serves the build in a folder of its own."""
         yield self._runtime_need(build, who, ("pip",), CudaKey())
@@ -198,6 +203,9 @@ class Builds:
         """
         built = build.cuda
         assert built is not None
+        beside = wheels_found(self.context, build) if "pip" not in allowed else None
+        if beside is not None:
+            return self._wheels_need(build, beside, who, key)
         floor = self.runtimes.oldest_line(build)
         libraries = [name for name in (build.loads or compatibility.LIBRARIES) if name in compatibility.LIBRARIES]
         lenient = is_installed(self.context, build)
@@ -223,6 +231,15 @@ class Builds:
         lines = f">= {floor}, < {built.major + 1}" if built.major >= 11 else f"{built.line}"
         through = _THROUGH[allowed[0]] if len(allowed) == 1 else ""
         return Need(key, test, f"CUDA {lines}{through}", f"{who} is built with CUDA {built}", build=build)
+
+    def _wheels_need(self, build: Build, found: CudaVersion, who: str, key: CudaKey) -> Need:
+        """The need for the CUDA of the installed wheels, which the build loads whatever the system has; an older minor is warned of."""
+
+        def test(other: CudaCandidate) -> bool:
+            return other.channel == "pip" and other.cuda == found
+
+        because = f"{who} looks for CUDA among the wheels of its environment before it looks on the system"
+        return Need(key, test, f"CUDA {found} of the installed wheels", because, build=build)
 
     def _cudnn_need(self, build: Build, who: str, allowed: tuple[Channel, ...], key: CudnnKey) -> Iterator[Need]:
         """The need for a cuDNN that serves the build: same major, minor at least as new, for the same CUDA major."""

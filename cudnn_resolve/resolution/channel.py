@@ -116,6 +116,18 @@ def finds_wheel(context: Context, build: Build) -> bool:
     return version is not None and version.partition(".")[0] == str(build.cudnn.major)
 
 
+def wheels_found(context: Context, build: Build) -> CudaVersion | None:
+    """The CUDA of the installed wheels where a build finds them before that of the system, and all that it loads but cuDNN is there."""
+    if build.cuda is None or build.finds not in ("rpath", "runpath") or build.delivery == "bundled":
+        return None
+    names = [component_package(context.book, one, build.cuda.major) for one in build.loads if one != "cudnn"]
+    runtime = component_package(context.book, "cudart", build.cuda.major)
+    if runtime not in names or not all(name in context.machine.pip for name in names if name is not None):
+        return None
+    found = context.book.cuda_of(runtime or "", context.machine.pip[runtime or ""])
+    return CudaVersion(found.line) if found is not None else None
+
+
 def system_serves(context: Context, build: Build) -> bool:
     """True where a toolkit and a cuDNN of the system are all that the build needs."""
     if build.cuda is None:

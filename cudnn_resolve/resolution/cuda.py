@@ -40,8 +40,14 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
         self._orders: dict[tuple[object, ...], LazyList[CudaCandidate]] = {}
 
     def make(self, key: CudaKey) -> Iterator[CudaCandidate]:
-        """Every CUDA line that some allowed channel has; for that of the system, beside wheels, what is there and what apt has."""
-        for channel in channels_of_system(self.context) if key.of_system else channels(self.context):
+        """Every CUDA line that some allowed channel has; for that of the system, beside wheels, what is there and what apt has.
+
+        The installed wheels are there in any case: what looks for wheels first loads these.
+        """
+        allowed = channels_of_system(self.context) if key.of_system else channels(self.context)
+        if "pip" not in allowed:
+            yield from (_line(one.line, key=key, channel="pip", releases=(str(one),)) for one in self._installed())
+        for channel in allowed:
             if channel == "pip":
                 yield from self._of_wheels()
             elif channel == "system":
@@ -122,15 +128,19 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
         return answer
 
     def _installed_line(self) -> str | None:
-        """CUDA line of the installed runtime wheel."""
+        """CUDA line of the installed runtime wheel that is to stay."""
+        found = next(self._installed(), None) if self.context.request.prefer == "installed" else None
+        return found.line if found is not None else None
+
+    def _installed(self) -> Iterator[CudaVersion]:
+        """The CUDA of each installed runtime wheel."""
         context = self.context
-        for major in (13, 12, 11) if context.request.prefer == "installed" else ():
+        for major in (13, 12, 11):
             package = component_package(context.book, "cudart", major)
             version = context.machine.pip.get(package or "")
             cuda = context.book.cuda_of(package, version) if package and version else None
             if cuda is not None:
-                return cuda.line
-        return None
+                yield cuda
 
     def needs(self, candidate: CudaCandidate) -> Iterator[Need]:
         """What a CUDA runtime needs of the driver, of the GPUs and of the user's limit."""

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _SERVED_WITH: dict[Channel, tuple[Channel, ...]] = {
     "pip": ("pip",),
-    "apt": ("apt", "system"),
-    "system": ("system", "apt"),
+    "apt": ("apt", "system", "pip"),
+    "system": ("system", "apt", "pip"),
     "folder": ("pip",),
 }
 """The channels of CUDA that a cuDNN of a channel may stand beside."""

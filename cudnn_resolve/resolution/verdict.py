@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.matrix.evidence import evidence_of
 from cudnn_resolve.resolution.candidate import LibrariesCandidate, PipCandidate
-from cudnn_resolve.resolution.channel import component_package, finds_wheel, system_serves, wheels_serve
+from cudnn_resolve.resolution.channel import component_package, finds_wheel, system_serves, wheels_found, wheels_serve
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.evidence import evidence_needs
 from cudnn_resolve.resolution.fault import NOT_THERE, UNNAMED, Fault, Judged, Judgement, Kind, merged
@@ -141,6 +141,8 @@ class _Set:
             if self._brings_libraries(build) and (not on_system or wheels_serve(self.here, build) or finds_wheel(self.here, build)):
                 candidates: Iterable[LibrariesCandidate] = self.universe.unordered(channel.key, (channel,))
                 needs += [need for c in candidates if c.channel == "pip" for need in self.universe.needs(c)]
+            elif on_system and wheels_found(self.here, build) is not None:
+                needs += self.universe.builds.cuda_needs(build, who)
             elif not on_system:
                 yield self._elsewhere(one, "CUDA libraries") if self.partial else self._without_libraries(one, build)
         self.drivers += [need.floor for need in needs if isinstance(need.floor, DriverVersion)]

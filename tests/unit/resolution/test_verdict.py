@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
-from cudnn_resolve.facts.model import Driver, Facts, Gpu, Packages, Platform, Python
+from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, Packages, Platform, Python, Toolkit
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.resolution.fault import Judgement
 from cudnn_resolve.resolution.verdict import judge
@@ -23,7 +24,14 @@ CU124 = {
 
 
 def judged(
-    packages: Mapping[str, str], *, driver: str | None = "550.54.15", gpu: str | None = "7.5", python: str = "3.11", partial: bool = False
+    packages: Mapping[str, str],
+    *,
+    driver: str | None = "550.54.15",
+    gpu: str | None = "7.5",
+    python: str = "3.11",
+    partial: bool = False,
+    toolkits: tuple[Toolkit, ...] = (),
+    cudnn: tuple[CudnnCopy, ...] = (),
 ) -> Judgement:
     book = shipped()
     facts = Facts(
@@ -32,6 +40,8 @@ def judged(
         driver=Driver(version=driver) if driver else None,
         gpus=(Gpu(name="Tesla T4" if gpu == "7.5" else None, compute_capability=gpu),) if gpu else (),
         packages=Packages(pip={}),
+        cuda_toolkits=toolkits,
+        cudnn=cudnn,
     )
     return judge(book, machine_of(facts, book), packages, partial=partial)
 
@@ -102,6 +112,22 @@ def test_a_library_of_an_older_minor_is_a_warning_for_all_of_them() -> None:
     assert errors(found) == []
     (warning,) = [one for one in found.faults if one.kind == "library"]
     assert "more libraries of that CUDA" in warning.text
+
+
+def test_wheels_that_are_found_before_the_cuda_of_the_system_are_judged() -> None:
+    cu121 = {"nvidia-cuda-runtime-cu12": "12.1.105", "nvidia-cublas-cu12": "12.1.3.1", "nvidia-cusparse-cu12": "12.1.0.106"}
+    system: Any = {
+        "toolkits": (Toolkit(version="12.2", path="/usr/local/cuda-12.2", source="apt"),),
+        "cudnn": (CudnnCopy(version="8.9.6.50", soname=8, cuda="12.2", path="/usr/lib", source="apt", complete=True),),
+    }
+    stack = {"tensorflow": "2.15.0", "numpy": "1.26.4"}
+
+    found = judged({**CU124, **cu121, **stack}, **system)
+    assert any("needs CUDA >= 12.2" in one.text and "there is nvidia-cuda-runtime-cu12 12.1.105" in one.text for one in found.faults)
+    assert errors(found) == []
+    of_system = judged(stack, **system)
+    assert not of_system.faults, "half a set of wheels is none"
+    assert not any("CUDA >=" in one.text for one in judged({**CU124, **stack}, **system).faults), "those of 12.4 serve"
 
 
 def test_tensorboard_is_not_tensorflow() -> None:
