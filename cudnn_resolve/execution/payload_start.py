@@ -112,7 +112,7 @@ def choose(sums: "dict[str, str]", wanted: "str | None", python: "str | None") -
 def check_wheels(plan: "dict[str, Any]", sums: "dict[str, str]", folder: str) -> None:
     """Refuse wheels that the list does not hold, that would lie outside of the environment, or for which there is no room."""
     total = 0
-    for package in plan["packages"]:
+    for package in plan["packages"] + plan["apart"]:
         for file, digest in package["wheels"].items():
             if sums.get("wheels/" + file) != digest:
                 raise RefusedError("the bundle is damaged: {} is not the file that the lock names".format(file))
@@ -135,16 +135,18 @@ def install(plan: "dict[str, Any]", sums: "dict[str, str]", python: str, folder:
     words = [os.path.join(HERE, pip[-1], "pip")] if pip else ["-m", "pip"]
     if not pip:
         run([own, "-I", "-m", "ensurepip"])
-    handle, pins = tempfile.mkstemp(prefix="pins-", suffix=".txt", dir=folder)
-    with os.fdopen(handle, "w") as stream:
-        for package in plan["packages"]:
-            hashes = "".join(" --hash=sha256:" + digest for digest in sorted(package["wheels"].values()))
-            stream.write("{}=={}{}\n".format(package["name"], package["version"], hashes))
-    more = ["--no-index", "--no-deps", "--require-hashes", "--find-links", os.path.join(HERE, "wheels"), "-r", pins]
-    run([own, "-I", "-B", *words, "install", "--quiet", "--no-input", "--disable-pip-version-check", "--no-cache-dir", *more])
-    os.unlink(pins)
     asked = "import sysconfig; print(sysconfig.get_path('purelib'))"
     site = subprocess.run([own, "-I", "-c", asked], stdout=subprocess.PIPE, check=True).stdout.decode().strip()
+    for packages, where in ((plan["packages"], []), (plan["apart"], ["--target", os.path.join(site, plan["folder"])])):
+        if packages:
+            handle, pins = tempfile.mkstemp(prefix="pins-", suffix=".txt", dir=folder)
+            with os.fdopen(handle, "w") as stream:
+                for package in packages:
+                    hashes = "".join(" --hash=sha256:" + digest for digest in sorted(package["wheels"].values()))
+                    stream.write("{}=={}{}\n".format(package["name"], package["version"], hashes))
+            more = ["--no-index", "--no-deps", "--require-hashes", "--find-links", os.path.join(HERE, "wheels"), "-r", pins, *where]
+            run([own, "-I", "-B", *words, "install", "--quiet", "--no-input", "--disable-pip-version-check", "--no-cache-dir", *more])
+            os.unlink(pins)
     for name, text in plan["files"].items():
         with open(os.path.join(site, os.path.basename(name)), "w", encoding="utf-8") as stream:
             stream.write(text)

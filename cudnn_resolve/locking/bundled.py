@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.locking.check_pylock import validated
-from cudnn_resolve.locking.file import hashes_of
+from cudnn_resolve.locking.file import file_url, hashes_of
 from cudnn_resolve.locking.model import name_of
 from cudnn_resolve.locking.select import applies, targets_for
 from cudnn_resolve.requirement.source import File
@@ -19,7 +19,7 @@ from cudnn_resolve.resolution.tag import Target, best_file
 if TYPE_CHECKING:
     from packaging.pylock import Package
 
-    from cudnn_resolve.locking.model import Lock, LockedFile
+    from cudnn_resolve.locking.model import Environment, Lock, LockedFile
     from cudnn_resolve.requirement.machine import Machine
 
 
@@ -49,16 +49,39 @@ def wheels_of(taken: Iterable[Mapping[str, Package]], machines: Iterable[Machine
     return out
 
 
+def folder_files(lock: Lock, platforms: Collection[str]) -> dict[str, File]:
+    """The wheels of these platforms that lie in a folder of their own, by name; InputError for one that nobody can know again."""
+    stacks = [one for one in (lock.tool.stacks if lock.tool is not None else ()) if one.platform in platforms]
+    out: dict[str, File] = {}
+    for wheel in (step.wheel for stack in stacks for step in stack.environment if step.wheel is not None):
+        if wheel.file is None or not hashes_of(wheel.file):
+            raise InputError(
+                f"the lock has no file with a hash for {wheel.name} {wheel.version}", code="no-hashes", hint="lock again without --offline"
+            )
+        out[wheel.file.filename] = wheel.file
+    return out
+
+
+def with_folder_files(lock: Lock, change: Callable[[File], File]) -> Lock:
+    """The lock with each wheel of a folder of its own as `change` makes it."""
+    if lock.tool is None:
+        return lock
+
+    def moved(step: Environment) -> Environment:
+        wheel = step.wheel
+        return step if wheel is None or wheel.file is None else replace(step, wheel=replace(wheel, file=change(wheel.file)))
+
+    stacks = tuple(replace(stack, environment=tuple(map(moved, stack.environment))) for stack in lock.tool.stacks)
+    return replace(lock, tool=replace(lock.tool, stacks=stacks))
+
+
 def _wheels(package: Package) -> list[LockedFile]:
     archive = package.archive
     return [*(package.wheels or ()), *([archive] if archive is not None and name_of(archive).endswith(".whl") else [])]
 
 
 def _file(locked: LockedFile) -> File:
-    from urllib.parse import quote
-
-    url = locked.url or f"file://{quote(locked.path or '', errors='surrogateescape')}"
-    return File(filename=name_of(locked), url=url, hashes=locked.hashes, size=locked.size)
+    return File(filename=name_of(locked), url=locked.url or file_url(locked.path or ""), hashes=locked.hashes, size=locked.size)
 
 
 def _no_wheel(package: Package) -> InputError:

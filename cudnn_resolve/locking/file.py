@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from os.path import isabs, relpath
+from os.path import isabs, join, normpath, relpath
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
+
+from msgspec.structs import replace
 
 from cudnn_resolve.masking import redacted
 
@@ -31,6 +33,18 @@ def locked_file(file: File, base: str, *, by_path: bool = False) -> dict[str, An
         "upload_time": _utc(file.uploaded) if file.uploaded else None,
         "hashes": hashes_of(file),
     }
+
+
+def seen_from(file: File, folder: str) -> File:
+    """A file that a lock names, where its address is a path from the lock's folder: with its address."""
+    if "://" in file.url:
+        return file
+    return replace(file, url=file_url(normpath(join(folder, file.url))))
+
+
+def file_url(path: str) -> str:
+    """The address of a file of this machine."""
+    return f"file://{quote(path, errors='surrogateescape')}"
 
 
 def hashes_of(file: File) -> dict[str, str]:

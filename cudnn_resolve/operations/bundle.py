@@ -17,6 +17,7 @@ from cudnn_resolve import execution
 from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.execution.fetch import check_known, strong
 from cudnn_resolve.execution.model import Reporter
+from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.host import bundle as disk_bundle
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.bundle import SUMS, WHEELS, bundle_of, is_bundle
@@ -108,9 +109,6 @@ def bundle(request: BundleRequest, listener: Listener = NOBODY, reporter: Report
     lock, plan = _lock(request, listener)
     if lock is None:
         return BundleResult(path=path, plan=plan)
-    if lock.tool is not None and any(step.wheel is not None for stack in lock.tool.stacks for step in stack.environment):
-        hint = "`apply --bundle-dir` keeps the files of such an environment; or lock the frameworks one by one"
-        raise UsageError("the lock has a cuDNN in a folder of its own, which no bundle holds", code="bundle-folder", hint=hint)
     if not path.endswith(".tar"):
         disk.make_folder(path)
         return _filled(lock, request, path, reporter, path)
@@ -153,21 +151,23 @@ def _lock(request: BundleRequest, listener: Listener) -> tuple[Lock | None, Plan
 
 def _placed(lock: Lock, folder: str) -> Lock:
     """The lock with every path in it seen from the root: it is about to lie elsewhere."""
-    from cudnn_resolve.locking.bundled import with_files
+    from cudnn_resolve.locking.bundled import with_files, with_folder_files
+    from cudnn_resolve.locking.file import seen_from
 
+    lock = with_folder_files(lock, lambda file: seen_from(file, disk.real(folder)))
     return with_files(lock, lambda file: {**file, "path": disk.real(f"{folder}/{file['path']}")} if "path" in file else file)
 
 
 def _filled(lock: Lock, request: BundleRequest, folder: str, reporter: Reporter, shown: str) -> BundleResult:
     """Bring every file into the folder, then what is made of them, then list them all."""
     from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.locking.bundled import name_for, taken_by, wheels_of, with_files
+    from cudnn_resolve.locking.bundled import folder_files, name_for, taken_by, wheels_of, with_files, with_folder_files
     from cudnn_resolve.locking.write_pylock import write
     from cudnn_resolve.operations.packages import fetching
 
     machines = _machines(lock, request)
     taken = {name: taken_by(lock, machine) for name, machine in machines.items()}
-    wheels = wheels_of(taken.values(), machines.values())
+    wheels = {**wheels_of(taken.values(), machines.values()), **folder_files(lock, machines)}
     with fetching(request, Facts(), [one.url for one in wheels.values()]) as download:
         sums = _bring(list(wheels.values()), folder, download, reporter)
     if lacking := sorted(wheels.keys() - sums.keys()):
@@ -180,7 +180,10 @@ def _filled(lock: Lock, request: BundleRequest, folder: str, reporter: Reporter,
         found = {"name": name, "path": f"{WHEELS}/{name}", "size": file.get("size"), "hashes": {**file["hashes"], "sha256": sums.get(name)}}
         return {key: value for key, value in found.items() if value is not None} if name in sums else None
 
-    moved = with_files(lock, here, keep)
+    def apart(file: File) -> File:
+        return replace(file, url=f"{WHEELS}/{file.filename}", hashes={**file.hashes, "sha256": sums[file.filename]})
+
+    moved = with_folder_files(with_files(lock, here, keep), apart)
     old = disk_bundle.read_sums(folder)
     name = name_for(moved, machines, {one for one in old if _LOCKS.fullmatch(one)})
     texts = {name: write(moved), name.replace(".toml", ".json"): _start_plan(moved, machines, sums), **_programs()}
@@ -260,7 +263,7 @@ def _start_plan(lock: Lock, machines: Mapping[str, Machine], sums: Mapping[str, 
     """What `start.py` reads in the place of the lock: for each platform the packages, and the files of the preload."""
     from cudnn_resolve.locking.bundled import taken_by, wheels_of
     from cudnn_resolve.locking.model import version_of
-    from cudnn_resolve.planning.preload import IMPORT_NAMES, MODULE, preload_pth, preload_source
+    from cudnn_resolve.planning.preload import folder_actions, preload_files
 
     platforms = {}
     for name, machine in machines.items():
@@ -268,16 +271,22 @@ def _start_plan(lock: Lock, machines: Mapping[str, Machine], sums: Mapping[str, 
         packages = []
         for package in taken_by(lock, machine).values():
             files = wheels_of([{package.name: package}], [machine])
-            packages.append({"name": package.name, "version": version_of(package), "wheels": {file: sums[file] for file in files}})
-        preload = [one for step in stack.environment if step.kind == "preload" for one in step.value.split()] if stack else []
-        names = tuple(sorted(IMPORT_NAMES.get(one, one) for one in preload))
+            packages.append(_entry(package.name, version_of(package), files, sums))
+        apart = folder_actions(stack.environment) if stack else ()
         platforms[name] = {
             "packages": packages,
-            "files": {f"{MODULE}.py": preload_source(names), f"{MODULE}.pth": preload_pth()} if names else {},
+            "apart": [_entry(one.name, one.version, [one.file.filename] if one.file else (), sums) for one in apart],
+            "folder": FOLDER,
+            "files": preload_files(stack.environment) if stack else {},
             "notes": [f"packages of the system that it needs: {', '.join(one.name for one in stack.apt)}"] if stack and stack.apt else [],
         }
     python = next(iter(machines.values())).python or (0, 0)
     return json.dumps({"python": f"{python[0]}.{python[1]}", "platforms": platforms}, indent=1) + "\n"
+
+
+def _entry(name: str, version: str | None, files: Iterable[str], sums: Mapping[str, str]) -> dict[str, Any]:
+    """A package as `start.py` reads it."""
+    return {"name": name, "version": version, "wheels": {file: sums[file] for file in files}}
 
 
 def _programs() -> dict[str, str]:
@@ -318,10 +327,14 @@ def _refuse_lies(folder: str, name: str, sums: Mapping[str, str]) -> None:
     from cudnn_resolve.locking.model import files_of
     from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
 
-    for package in read(read_bounded(f"{folder}/{name}", LIMIT_BYTES, "lock"), f"{folder}/{name}").packages:
-        for file in files_of(package):
-            if file.path is None or file.hashes.get("sha256") != sums.get(file.path):
-                raise disk_bundle.damaged(folder, f"{name} names {file.path or file.url}, which the bundle does not hold so")
+    lock = read(read_bounded(f"{folder}/{name}", LIMIT_BYTES, "lock"), f"{folder}/{name}")
+    named = [(file.path, file.url, file.hashes) for package in lock.packages for file in files_of(package)]
+    stacks = lock.tool.stacks if lock.tool is not None else ()
+    apart = [step.wheel.file for stack in stacks for step in stack.environment if step.wheel is not None and step.wheel.file is not None]
+    named += [(None if "://" in file.url else file.url, file.url, file.hashes) for file in apart]
+    for path, url, hashes in named:
+        if path is None or hashes.get("sha256") != sums.get(path):
+            raise disk_bundle.damaged(folder, f"{name} names {path or url}, which the bundle does not hold so")
 
 
 def _result(path: str, folder: str, notes: Iterable[str]) -> BundleResult:
@@ -417,9 +430,8 @@ def supplied(task: Task, folder: str, download: Download, reporter: Reporter, *,
 
 def _from(folder: str, one: Any, names: Mapping[str, str]) -> Any:
     """The action with its file in the folder, where it is one of those names."""
-    from urllib.parse import quote
+    from cudnn_resolve.locking.file import file_url
 
     if one.file is None or one.file.filename not in names:
         return one
-    path = disk.real(f"{folder}/{WHEELS}/{one.file.filename}")
-    return replace(one, file=replace(one.file, url=f"file://{quote(path, errors='surrogateescape')}"))
+    return replace(one, file=replace(one.file, url=file_url(disk.real(f"{folder}/{WHEELS}/{one.file.filename}"))))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os.path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import or_none
+from cudnn_resolve.locking.file import file_url, seen_from
 from cudnn_resolve.locking.model import Environment, because_of, name_of
 from cudnn_resolve.locking.proof import proofs
 from cudnn_resolve.locking.select import Chosen, fit, select, stack_for, targets_for
@@ -58,7 +58,7 @@ def plan_of_lock(
         stack=_stack(lock, stack, book) if stack is not None else None,
         pip=pip_actions(wanted, machine.pip, book, gpu=_frameworks(wanted, stack, book), relaid=relaid),
         apt=apt_actions(_apt(stack), or_none(facts.packages.apt) or {}) if stack is not None else (),
-        environment=tuple(_checked(one, book) for one in stack.environment) if stack is not None else (),
+        environment=tuple(_checked(one, folder, book) for one in stack.environment) if stack is not None else (),
         warnings=(*overlay_warnings(book), *warnings),
         proven=tuple(proofs(lock)),
     )
@@ -89,12 +89,11 @@ def _frameworks(wanted: list[PipAction], stack: LockedStack | None, book: Book) 
 
 
 def _file(file: LockedFile, folder: str, index: str | None) -> File:
-    here = os.path.normpath(os.path.join(folder, file.path or ""))
-    url = file.url or f"file://{quote(here, errors='surrogateescape')}"
+    url = file.url or file_url(os.path.normpath(os.path.join(folder, file.path or "")))
     return File(filename=name_of(file), url=url, hashes=file.hashes, size=file.size, origin=index)
 
 
-def _checked(one: Environment, book: Book) -> Environment:
+def _checked(one: Environment, folder: str, book: Book) -> Environment:
     """The environment; InputError where a tool could read it as something else."""
     if one.kind not in _KINDS:
         raise InputError(
@@ -109,6 +108,8 @@ def _checked(one: Environment, book: Book) -> Environment:
         component = book.component(one.wheel.name)
         if component is None or component.library != "cudnn":
             raise InputError(f"{one.wheel.name[:80]} is no wheel of cuDNN, and none other lies in a folder of its own", code="lock-invalid")
+        if one.wheel.file is not None:
+            one = replace(one, wheel=replace(one.wheel, file=seen_from(one.wheel.file, folder)))
     if one.kind == "ldconfig":
         check_folders(one.value.split(":"))
     return one

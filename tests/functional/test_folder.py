@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cudnn_resolve.host import bundle as on_disk
 from cudnn_resolve.locking.proof import digest_of
 from cudnn_resolve.locking.read_pylock import read
 from tests.functional.test_apply_cli import Bench
@@ -98,14 +101,60 @@ def test_a_shared_folder_has_the_wheel_of_a_folder_too(bench: Bench, index: Inde
     assert len(index.paths()) == asked
 
 
-def test_no_bundle_leaves_the_wheel_of_a_folder_out_in_silence(bench: Bench, index: IndexServer) -> None:
+@pytest.mark.parametrize("words", [("-o", "b"), ("-o", "b.tar")], ids=["folder", "tar"])
+def test_a_bundle_has_the_wheel_of_a_folder_and_puts_it_there(bench: Bench, index: IndexServer, words: tuple[str, ...]) -> None:
     locked(bench, index)
+    (place,) = words[1:]
+    made = run("bundle", *words, "-q", environ=bench.environ, cwd=bench.base)
+    asked = len(index.paths())
+    assert made.returncode == 0, made
+    before = digest_of(read((bench.base / "pylock.toml").read_text(), "a lock"))
+    (bench.base / "pylock.toml").unlink()
+    shutil.rmtree(bench.wheels)
 
-    done = run("bundle", "-o", "b", environ=bench.environ, cwd=bench.base)
+    first, second = (bench(place, "-q", "--no-validate") for _ in "12")
+
+    assert first.stdout.startswith("done: "), first
+    assert library(bench).read_bytes() == b"of the folder"
+    assert second.stdout == "nothing to do: the environment is as planned\n"
+    assert run("bundle", "--check", place, environ=bench.environ, cwd=bench.base).returncode == 0
+    assert len(index.paths()) == asked
+    if place == "b":
+        assert digest_of(read((bench.base / "b/pylock.toml").read_text(), "a lock")) == before
+
+
+def test_the_start_script_lays_the_wheel_of_a_folder_down_as_apply_does(bench: Bench, index: IndexServer) -> None:
+    locked(bench, index)
+    assert run("bundle", "-o", "b", "-q", environ=bench.environ, cwd=bench.base).returncode == 0
+    shutil.rmtree(bench.wheels)
+
+    done = bench.start("sh", "b/start", "venv2")
+
+    assert done.returncode == 0, done
+    assert bench("b", "-q", "--no-validate").stdout.startswith("done: ")
+    by_script, by_apply = (next((bench.base / name).glob("lib/python3*/site-packages")) for name in ("venv2", "venv"))
+    for name in ("_cudnn_resolve_preload.py", f"{FOLDER}/nvidia/cudnn/lib/libcudnn.so.8"):
+        assert (by_script / name).read_bytes() == (by_apply / name).read_bytes()
+    bench.venv = bench.base / "venv2"
+    assert bench("b", "-q", "--no-validate").stdout == "nothing to do: the environment is as planned\n"
+
+
+@pytest.mark.parametrize("url", ["wheels/../../x.whl", "https://example.org/x.whl"])
+def test_a_bundle_whose_lock_takes_the_wheel_of_a_folder_from_elsewhere_is_refused(bench: Bench, index: IndexServer, url: str) -> None:
+    locked(bench, index)
+    assert run("bundle", "-o", "b", "-q", environ=bench.environ, cwd=bench.base).returncode == 0
+    lock = bench.base / "b/pylock.toml"
+    (was,) = re.findall(r'url = "([^"]*)"', lock.read_text())
+    on_disk.list_files(
+        str(bench.base / "b"),
+        {"pylock.toml": on_disk.place(str(bench.base / "b"), "pylock.toml", lock.read_text().replace(was, url).encode())},
+    )
+
+    done = bench("b", "-q", "--no-validate")
 
     assert done.returncode == 2, done
-    assert "in a folder of its own" in " ".join(done.stderr.split())
-    assert not (bench.base / "b").exists()
+    assert "damaged" in done.stderr
+    assert not library(bench).exists()
 
 
 @pytest.mark.parametrize(("kind", "called"), [("folder", "numpy"), ("folder", "nvidia-cublas-cu12"), ("preload", WHEEL)])
